@@ -1,1 +1,27 @@
-//! placeholder
+//! The embeddable engine: catalog, heap, transactions, recovery and checkpoints over PostgreSQL 18's bytes.
+//!
+//! A map of the crate:
+//!
+//! - `config`: what an engine is opened with.
+//! - `error`: the one error type, with SQLSTATE, detail and hint.
+//! - `types`: values, and the facts about the types they have.
+//! - `table`: what the catalog knows of a table.
+//! - `views`: rows of the statistics views.
+//! - `engine`: making, opening and stopping a data directory.
+//! - `session`: a connection's context; transactions, statements, rows in and out.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod session;
+pub mod table;
+pub mod types;
+pub mod views;
+
+pub use config::{EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, WalSyncMethod};
+pub use engine::{Engine, ShutdownMode};
+pub use error::EngineError;
+pub use session::{HeapScan, LockMode, PrewarmMode, RowBatch, RowView, Session};
+pub use table::{Column, ColumnDef, Table};
+pub use types::{Datum, Oid, TypeInfo, Value};

@@ -1,0 +1,156 @@
+//! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
+
+use std::time::Duration;
+
+/// How I/O is executed: PostgreSQL's io_method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IoMethod {
+    /// By the thread that wants it, at once.
+    Sync,
+    /// By I/O worker threads.
+    #[default]
+    Worker,
+    /// By the kernel, with a ring for each backend.
+    IoUring,
+}
+
+/// What bypasses the kernel's page cache: the io_direct list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct IoDirect {
+    /// Relation files.
+    pub data: bool,
+    /// WAL segments.
+    pub wal: bool,
+    /// The first filling of WAL segments with zeros.
+    pub wal_init: bool,
+}
+
+/// How WAL is made durable: the values of wal_sync_method that are supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WalSyncMethod {
+    /// fdatasync after the writes.
+    #[default]
+    Fdatasync,
+    /// Segments opened with O_DSYNC.
+    OpenDatasync,
+}
+
+/// What an engine is opened with. `default()` has PostgreSQL's defaults.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Blocks of the buffer pool.
+    pub shared_buffers: usize,
+    /// How I/O is executed.
+    pub io_method: IoMethod,
+    /// What bypasses the page cache.
+    pub io_direct: IoDirect,
+    /// I/O worker threads for [`IoMethod::Worker`].
+    pub io_workers: usize,
+    /// Handles per backend; None: chosen from shared_buffers, at most 64.
+    pub io_max_concurrency: Option<usize>,
+    /// Blocks in one I/O at most, for any session.
+    pub io_max_combine_limit: usize,
+    /// Defaults of the settings a session may change.
+    pub session: SessionSettings,
+    /// Client sessions at a time.
+    pub max_connections: usize,
+    /// How WAL is made durable.
+    pub wal_sync_method: WalSyncMethod,
+    /// Blocks of WAL buffers; None: shared_buffers/32, at least 8 blocks, at most one segment.
+    pub wal_buffers: Option<usize>,
+    /// Whether a page's first change after a checkpoint logs all of it.
+    pub full_page_writes: bool,
+    /// Bytes of WAL between checkpoints, about.
+    pub max_wal_size: u64,
+    /// Bytes of WAL segments kept for reuse.
+    pub min_wal_size: u64,
+    /// Time between checkpoints.
+    pub checkpoint_timeout: Duration,
+    /// Share of the time between checkpoints over which writes are spread.
+    pub checkpoint_completion_target: f64,
+    /// Rest between rounds of the WAL writer.
+    pub wal_writer_delay: Duration,
+    /// Rest between rounds of the background writer.
+    pub bgwriter_delay: Duration,
+    /// Buffers written at most in one such round.
+    pub bgwriter_lru_maxpages: usize,
+    /// Called when the engine must stop at once (a failed sync, damaged WAL). None: print PANIC and abort.
+    pub on_fatal: Option<FatalAction>,
+    /// The port told in postmaster.pid.
+    pub port: u16,
+    /// The socket directory told in postmaster.pid.
+    pub socket_dir: String,
+    /// The listen address told in postmaster.pid.
+    pub listen_addr: String,
+}
+
+/// What happens on a failure after which nothing durable may be acknowledged: called with the reason.
+#[derive(Clone)]
+pub struct FatalAction(pub std::sync::Arc<dyn Fn(&str) + Send + Sync>);
+
+impl std::fmt::Debug for FatalAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FatalAction")
+    }
+}
+
+/// What a session may change for itself.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    /// Blocks in one I/O (io_combine_limit).
+    pub io_combine_limit: usize,
+    /// I/Os in flight for one scan; 0: synchronous.
+    pub effective_io_concurrency: usize,
+    /// Whether commit waits for its WAL to be durable.
+    pub synchronous_commit: bool,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        SessionSettings { io_combine_limit: 16, effective_io_concurrency: 16, synchronous_commit: true }
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            shared_buffers: 16384,
+            io_method: IoMethod::default(),
+            io_direct: IoDirect::default(),
+            io_workers: 3,
+            io_max_concurrency: None,
+            io_max_combine_limit: 16,
+            session: SessionSettings::default(),
+            max_connections: 100,
+            wal_sync_method: WalSyncMethod::default(),
+            wal_buffers: None,
+            full_page_writes: true,
+            max_wal_size: 1 << 30,
+            min_wal_size: 80 << 20,
+            checkpoint_timeout: Duration::from_secs(300),
+            checkpoint_completion_target: 0.9,
+            wal_writer_delay: Duration::from_millis(200),
+            bgwriter_delay: Duration::from_millis(200),
+            bgwriter_lru_maxpages: 100,
+            on_fatal: None,
+            port: 5432,
+            socket_dir: String::new(),
+            listen_addr: String::new(),
+        }
+    }
+}
+
+/// What a data directory is made with.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// Bytes of a WAL segment: a power of two from 1 MB to 1 GB.
+    pub wal_segment_size: u32,
+    /// Whether everything is synced (a test may do without).
+    pub sync: bool,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        InitOptions { wal_segment_size: 16 << 20, sync: true }
+    }
+}

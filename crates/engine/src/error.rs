@@ -1,0 +1,67 @@
+//! The engine's error: one variant for each thing a caller may want to tell apart, with PostgreSQL's SQLSTATE,
+//! message, detail and hint.
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// 42P07
+    #[error("relation \"{name}\" already exists")]
+    DuplicateTable {
+        /// The name that is taken.
+        name: String,
+    },
+    /// 42P01
+    #[error("relation \"{name}\" does not exist")]
+    UndefinedTable {
+        /// The name as the user wrote it.
+        name: String,
+    },
+    /// Any other refusal of a statement, with the SQLSTATE in the first field.
+    #[error("{message}")]
+    Statement {
+        /// SQLSTATE
+        sqlstate: &'static str,
+        /// PostgreSQL's message.
+        message: String,
+        /// PostgreSQL's detail.
+        detail: Option<String>,
+        /// PostgreSQL's hint.
+        hint: Option<String>,
+    },
+    /// 57014
+    #[error("canceling statement due to user request")]
+    Canceled,
+    /// 57P01
+    #[error("terminating connection due to administrator command")]
+    ShuttingDown,
+}
+
+impl EngineError {
+    /// The five characters of PostgreSQL's error code.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            EngineError::DuplicateTable { .. } => "42P07",
+            EngineError::UndefinedTable { .. } => "42P01",
+            EngineError::Statement { sqlstate, .. } => sqlstate,
+            EngineError::Canceled => "57014",
+            EngineError::ShuttingDown => "57P01",
+        }
+    }
+
+    /// PostgreSQL's DETAIL line.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            EngineError::Statement { detail, .. } => detail.clone(),
+            _ => None,
+        }
+    }
+
+    /// PostgreSQL's HINT line.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            EngineError::Statement { hint, .. } => hint.clone(),
+            _ => None,
+        }
+    }
+}
