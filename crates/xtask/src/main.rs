@@ -1,2 +1,63 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks: `cargo xtask test | tidy | peers`.
+//!
+//! - [`test`]: everything that must hold before a change is merged
+//! - [`tidy`]: layering, file sizes and bans that no compiler lint expresses
+//! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
+//! - [`packages`]: Debian packages and cargo tools the tasks need
+//! - [`run`]: running commands and saying what is run
+
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod packages;
+mod peers;
+mod run;
+mod test;
+mod tidy;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Forebay's development tasks")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check style, lints, licences and layering, then run every test
+    Test(test::Options),
+    /// Check layering, file sizes and banned constructs
+    Tidy,
+    /// Prepare PostgreSQL 18 (server and clients) under target/peers
+    Peers,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test(options) => test::run(&workspace_root(), &options),
+        Task::Tidy => tidy::run(&workspace_root()),
+        Task::Peers => peers::prepare(&workspace_root()).map(|peer| {
+            println!(
+                "PostgreSQL 18 is ready; run its programs by: {} USER PROGRAM ...",
+                peer.runner.display()
+            );
+        }),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root, found from this package's own manifest so that the tasks work from any folder.
+fn workspace_root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.ancestors().nth(2).expect("crates/xtask lies two levels below the root").to_path_buf()
+}

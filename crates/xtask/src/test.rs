@@ -1,0 +1,186 @@
+//! `cargo xtask test`: everything that must hold, in order of what fails fastest.
+//!
+//! Style, lints, layering and licences first; then the crates' tests; then the batteries that run the
+//! release build of the real program beside PostgreSQL 18. Tests that need something this machine can't
+//! have print `skipped: NAME needs ...`; they are counted and named at the end, and are an error in CI.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+use crate::packages::{self, Needed};
+use crate::peers::{self, Peer};
+use crate::run::{in_ci, run as command};
+use crate::tidy;
+
+/// What to leave out of a run.
+#[derive(Args)]
+pub struct Options {
+    /// Skip style checks and run the tests alone
+    #[arg(long)]
+    only_tests: bool,
+    /// Skip the batteries on the release build
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Outcome counts over all test binaries.
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: Vec<String>,
+}
+
+/// Runs the checks and tests.
+///
+/// # Errors
+/// The first check that failed, or the number of failed tests.
+fn run_all(root: &Path, options: &Options) -> Result<(), String> {
+    packages::ensure(&[
+        Needed { program: "psql", package: "postgresql-client" },
+        Needed { program: "strace", package: "strace" },
+    ])?;
+    if !options.only_tests {
+        checks(root)?;
+    }
+    let peer = match peers::prepare(root) {
+        Ok(peer) => Some(peer),
+        Err(why) if in_ci() => return Err(format!("PostgreSQL 18 must be there in CI: {why}")),
+        Err(why) => {
+            println!("PostgreSQL 18 can't be had here ({why}); the tests that need it are skipped");
+            None
+        }
+    };
+    let mut counts = Counts::default();
+    cargo_test(root, peer.as_ref(), &["test", "--workspace", "--no-fail-fast"], &mut counts)?;
+    if !options.quick {
+        let batteries = ["test", "--release", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
+        cargo_test(
+            root,
+            peer.as_ref(),
+            &[&batteries[..], &["--", "--include-ignored"]].concat(),
+            &mut counts,
+        )?;
+    }
+    report(&counts)
+}
+
+fn checks(root: &Path) -> Result<(), String> {
+    command(Command::new("cargo").current_dir(root).args(["fmt", "--all", "--check"]))?;
+    tidy::run(root)?;
+    let deny = packages::cargo_deny(root)?;
+    command(Command::new(deny).current_dir(root).args([
+        "--offline",
+        "check",
+        "licenses",
+        "bans",
+        "sources",
+    ]))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    command(Command::new("cargo").current_dir(root).args(clippy))
+}
+
+fn cargo_test(
+    root: &Path,
+    peer: Option<&Peer>,
+    arguments: &[&str],
+    counts: &mut Counts,
+) -> Result<(), String> {
+    println!("$ cargo {}", arguments.join(" "));
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(arguments);
+    if !arguments.contains(&"--") {
+        command.arg("--");
+    }
+    // Shown output is where a skipped test says so; only those lines of it are printed.
+    command.arg("--show-output").stdin(Stdio::null()).stdout(Stdio::piped());
+    if let Some(peer) = peer {
+        command.env("FOREBAY_PG18_RUN", &peer.runner).env("FOREBAY_PG18_ROOT", &peer.tree);
+    }
+    let mut child = command.spawn().map_err(|e| format!("cargo: {e}"))?;
+    let output = child.stdout.take().ok_or("cargo's output is not piped")?;
+    let before = counts.failed;
+    follow(BufReader::new(output), counts);
+    let status = child.wait().map_err(|e| format!("cargo: {e}"))?;
+    if !status.success() && counts.failed == before {
+        return Err(format!("cargo {}: {status}", arguments.join(" ")));
+    }
+    Ok(())
+}
+
+/// Prints a test run's output without what passing tests printed, and counts its outcomes.
+fn follow(output: impl BufRead, counts: &mut Counts) {
+    let mut in_successes = false;
+    for line in output.lines().map_while(Result::ok) {
+        if let Some(skipped) = line.strip_prefix("skipped: ") {
+            counts.skipped.push(skipped.to_string());
+        }
+        if let Some(result) = line.strip_prefix("test result: ") {
+            in_successes = false;
+            counts.passed += count_before(result, " passed");
+            counts.failed += count_before(result, " failed");
+        }
+        match line.as_str() {
+            "successes:" => in_successes = true,
+            "failures:" => in_successes = false,
+            _ => {}
+        }
+        if !in_successes && !line.is_empty() {
+            println!("{line}");
+        }
+    }
+}
+
+fn count_before(text: &str, word: &str) -> usize {
+    let end = text.find(word).unwrap_or(0);
+    text[..end].rsplit([' ', ';']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+fn report(counts: &Counts) -> Result<(), String> {
+    for skipped in &counts.skipped {
+        println!("skipped: {skipped}");
+    }
+    let skipped = counts.skipped.len();
+    println!("{} passed, {} failed, {skipped} skipped", counts.passed.saturating_sub(skipped), counts.failed);
+    if counts.failed > 0 {
+        return Err(format!("{} tests failed", counts.failed));
+    }
+    if in_ci() && skipped > 0 {
+        return Err("no test may be skipped in CI".into());
+    }
+    Ok(())
+}
+
+/// Runs the task and leaves nothing of a peer's servers behind.
+///
+/// # Errors
+/// As the first step that failed.
+pub fn run(root: &Path, options: &Options) -> Result<(), String> {
+    let outcome = run_all(root, options);
+    // Test directories under the peer's shared folder belong to the run that made them.
+    let shared = root.join("target/peers/x");
+    for entry in fs::read_dir(&shared).into_iter().flatten().flatten() {
+        // Best effort: a folder that can't be removed is found again by the next run.
+        let _ = fs::remove_dir_all(entry.path());
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, follow};
+
+    #[test]
+    fn counts_results_and_names_what_was_skipped() {
+        let output = "running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- b stdout ----\nskipped: b needs PostgreSQL 18\n\n\
+                      successes:\n    a\n    b\n\ntest result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured\n";
+        let mut counts = Counts::default();
+        follow(output.as_bytes(), &mut counts);
+        assert_eq!((counts.passed, counts.failed), (12, 3));
+        assert_eq!(counts.skipped, ["b needs PostgreSQL 18"]);
+    }
+}
