@@ -1,1 +1,21 @@
-//! placeholder
+//! SQL over the engine: parse, bind, plan, execute.
+//!
+//!     connection/     what the server drives: scripts, prepared statements, portals, COPY, transactions
+//!     settings.rs     the trait through which SHOW and SET reach the server's settings
+//!     value/          types, values, their text and binary forms
+//!     error.rs        SqlError: a PostgreSQL report
+
+#![forbid(unsafe_code)]
+
+pub mod connection;
+pub mod error;
+pub mod settings;
+pub mod value;
+
+pub use connection::{
+    ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink, Script, Session,
+    Step, TransactionStatus,
+};
+pub use error::{Report, Severity, SqlError};
+pub use settings::{SetScope, SettingRow, Settings, Shown};
+pub use value::{Datum, SqlType};

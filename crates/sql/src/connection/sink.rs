@@ -1,0 +1,118 @@
+//! Where results go: rows, COPY data, notices.
+
+use crate::error::{Result, SqlError};
+use crate::value::Datum;
+use crate::value::SqlType;
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnDesc {
+    /// The name the client sees.
+    pub name: String,
+    /// OID of the table the column comes from, or 0.
+    pub table_oid: u32,
+    /// Its attribute number there, or 0.
+    pub attnum: i16,
+    /// The type.
+    pub ty: SqlType,
+    /// Type modifier, -1 for none.
+    pub typmod: i32,
+}
+
+impl ColumnDesc {
+    /// OID of the type, for a RowDescription.
+    pub fn type_oid(&self) -> u32 {
+        self.ty.oid()
+    }
+
+    /// Length of the type, for a RowDescription.
+    pub fn type_len(&self) -> i16 {
+        self.ty.typlen()
+    }
+}
+
+/// Text or binary, as the protocol numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Format 0.
+    #[default]
+    Text,
+    /// Format 1.
+    Binary,
+}
+
+impl Format {
+    /// The format of a protocol code.
+    pub fn from_code(code: i16) -> Result<Format> {
+        match code {
+            0 => Ok(Format::Text),
+            1 => Ok(Format::Binary),
+            other => Err(SqlError::new(
+                crate::error::state::INVALID_PARAMETER_VALUE,
+                format!("unsupported format code: {other}"),
+            )),
+        }
+    }
+
+    /// The protocol's code.
+    pub fn code(self) -> i16 {
+        match self {
+            Format::Text => 0,
+            Format::Binary => 1,
+        }
+    }
+}
+
+/// One row on its way out.
+pub struct RowRef<'r> {
+    pub(crate) values: &'r [Datum<'r>],
+    pub(crate) columns: &'r [ColumnDesc],
+    pub(crate) formats: &'r [Format],
+}
+
+impl<'r> RowRef<'r> {
+    /// The values, in column order.
+    pub fn values(&self) -> &'r [Datum<'r>] {
+        self.values
+    }
+
+    /// Appends the body of a DataRow message (a 16-bit field count, then length and bytes of each field) in
+    /// the formats the portal was bound with. No allocation but the buffer's own growth.
+    pub fn encode_data_row(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&(self.values.len() as i16).to_be_bytes());
+        for (i, (value, column)) in self.values.iter().zip(self.columns).enumerate() {
+            if value.is_null() {
+                out.extend_from_slice(&(-1i32).to_be_bytes());
+                continue;
+            }
+            let at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            match self.formats.get(i).copied().unwrap_or_default() {
+                Format::Text => crate::value::text_out(value, column.ty, out)?,
+                Format::Binary => crate::value::binary_out(value, column.ty, out)?,
+            }
+            let len = (out.len() - at - 4) as i32;
+            if let Some(field) = out.get_mut(at..at + 4) {
+                field.copy_from_slice(&len.to_be_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes what a statement gives back. Errors from a sink (a broken client connection) end the statement.
+pub trait RowSink {
+    /// Columns of the rows to come: called once, before the first row, by the simple protocol's statements
+    /// that return rows (also when there are none). An extended `execute` never calls it: Describe tells.
+    fn columns(&mut self, columns: &[ColumnDesc], formats: &[Format]) -> Result<()>;
+    /// A row.
+    fn row(&mut self, row: &RowRef<'_>) -> Result<()>;
+    /// COPY TO STDOUT begins (CopyOutResponse): overall format and column count, all columns in that format.
+    fn copy_out_start(&mut self, format: Format, columns: usize) -> Result<()>;
+    /// A chunk of COPY data: one or more whole rows of text or CSV, or any part of a binary stream.
+    fn copy_data(&mut self, data: &[u8]) -> Result<()>;
+    /// COPY TO STDOUT has ended (CopyDone).
+    fn copy_out_end(&mut self) -> Result<()>;
+    /// A notice or warning, at the point where it arose.
+    fn notice(&mut self, notice: &SqlError) -> Result<()>;
+}

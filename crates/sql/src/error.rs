@@ -1,0 +1,190 @@
+//! The error of this crate: a PostgreSQL report with its SQLSTATE, ready for the wire.
+
+use std::fmt;
+
+/// Severity of a report, as the protocol's `S` and `V` fields spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The statement failed.
+    Error,
+    /// The session must end.
+    Fatal,
+    /// The server must stop.
+    Panic,
+    /// The statement went on; the user should know.
+    Warning,
+    /// Information the user may want.
+    Notice,
+}
+
+impl Severity {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Error => "ERROR",
+            Severity::Fatal => "FATAL",
+            Severity::Panic => "PANIC",
+            Severity::Warning => "WARNING",
+            Severity::Notice => "NOTICE",
+        }
+    }
+}
+
+/// The fields of an ErrorResponse or a NoticeResponse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Five characters, as PostgreSQL's errcodes list them.
+    pub sqlstate: &'static str,
+    /// The primary message.
+    pub message: String,
+    /// Field D.
+    pub detail: Option<String>,
+    /// Field H.
+    pub hint: Option<String>,
+    /// Field P: 1-based, in characters of the query string.
+    pub position: Option<u32>,
+    /// Field W.
+    pub context: Option<String>,
+}
+
+/// An error, or (with a lesser severity) a notice. Boxed: results that carry it stay small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlError(Box<Report>);
+
+/// Result of anything that can fail with a report.
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+impl SqlError {
+    /// A report of any severity.
+    pub fn report(severity: Severity, sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+        SqlError(Box::new(Report {
+            severity,
+            sqlstate,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+            context: None,
+        }))
+    }
+
+    /// An error with the given SQLSTATE.
+    pub fn new(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+        SqlError::report(Severity::Error, sqlstate, message)
+    }
+
+    /// A warning.
+    pub fn warning(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+        SqlError::report(Severity::Warning, sqlstate, message)
+    }
+
+    /// A notice.
+    pub fn notice(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+        SqlError::report(Severity::Notice, sqlstate, message)
+    }
+
+    /// SQLSTATE 0A000: known to PostgreSQL, not to this server.
+    pub fn unsupported(what: impl fmt::Display) -> SqlError {
+        SqlError::new(state::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// Sets the detail line.
+    pub fn detail(mut self, detail: impl Into<String>) -> SqlError {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// Sets the hint line.
+    pub fn hint(mut self, hint: impl Into<String>) -> SqlError {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Sets the position unless one is there already (the innermost knows best). 0 sets nothing.
+    pub fn at(mut self, position: u32) -> SqlError {
+        if self.0.position.is_none() && position > 0 {
+            self.0.position = Some(position);
+        }
+        self
+    }
+
+    /// Adds a context line below those already there.
+    pub fn context(mut self, line: impl Into<String>) -> SqlError {
+        let line = line.into();
+        self.0.context = Some(match self.0.context.take() {
+            Some(inner) => format!("{inner}\n{line}"),
+            None => line,
+        });
+        self
+    }
+
+    /// The fields.
+    pub fn fields(&self) -> &Report {
+        &self.0
+    }
+}
+
+impl std::ops::Deref for SqlError {
+    type Target = Report;
+    fn deref(&self) -> &Report {
+        &self.0
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} (SQLSTATE {})", self.severity.as_str(), self.message, self.sqlstate)
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+/// SQLSTATEs used by this crate, by PostgreSQL's condition names.
+#[allow(missing_docs, reason = "the names are PostgreSQL's condition names")]
+pub mod state {
+    pub const SUCCESSFUL_COMPLETION: &str = "00000";
+    pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
+    pub const PROTOCOL_VIOLATION: &str = "08P01";
+    pub const STRING_DATA_RIGHT_TRUNCATION: &str = "22001";
+    pub const NUMERIC_VALUE_OUT_OF_RANGE: &str = "22003";
+    pub const DIVISION_BY_ZERO: &str = "22012";
+    pub const CHARACTER_NOT_IN_REPERTOIRE: &str = "22021";
+    pub const INVALID_PARAMETER_VALUE: &str = "22023";
+    pub const INVALID_ESCAPE_SEQUENCE: &str = "22025";
+    pub const INVALID_TEXT_REPRESENTATION: &str = "22P02";
+    pub const INVALID_BINARY_REPRESENTATION: &str = "22P03";
+    pub const BAD_COPY_FILE_FORMAT: &str = "22P04";
+    pub const NOT_NULL_VIOLATION: &str = "23502";
+    pub const ACTIVE_SQL_TRANSACTION: &str = "25001";
+    pub const IN_FAILED_SQL_TRANSACTION: &str = "25P02";
+    pub const NO_ACTIVE_SQL_TRANSACTION: &str = "25P01";
+    pub const READ_ONLY_SQL_TRANSACTION: &str = "25006";
+    pub const INVALID_SQL_STATEMENT_NAME: &str = "26000";
+    pub const INVALID_CURSOR_NAME: &str = "34000";
+    pub const INVALID_SCHEMA_NAME: &str = "3F000";
+    pub const SYNTAX_ERROR: &str = "42601";
+    pub const AMBIGUOUS_COLUMN: &str = "42702";
+    pub const UNDEFINED_COLUMN: &str = "42703";
+    pub const UNDEFINED_OBJECT: &str = "42704";
+    pub const DUPLICATE_COLUMN: &str = "42701";
+    pub const DUPLICATE_CURSOR: &str = "42P03";
+    pub const DUPLICATE_PREPARED_STATEMENT: &str = "42P05";
+    pub const AMBIGUOUS_FUNCTION: &str = "42725";
+    pub const GROUPING_ERROR: &str = "42803";
+    pub const DATATYPE_MISMATCH: &str = "42804";
+    pub const WRONG_OBJECT_TYPE: &str = "42809";
+    pub const CANNOT_COERCE: &str = "42846";
+    pub const UNDEFINED_FUNCTION: &str = "42883";
+    pub const UNDEFINED_TABLE: &str = "42P01";
+    pub const UNDEFINED_PARAMETER: &str = "42P02";
+    pub const DUPLICATE_TABLE: &str = "42P07";
+    pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
+    pub const INVALID_TABLE_DEFINITION: &str = "42P16";
+    pub const INDETERMINATE_DATATYPE: &str = "42P18";
+    pub const STATEMENT_TOO_COMPLEX: &str = "54001";
+    pub const OBJECT_NOT_IN_PREREQUISITE_STATE: &str = "55000";
+    pub const QUERY_CANCELED: &str = "57014";
+    pub const INTERNAL_ERROR: &str = "XX000";
+}
