@@ -1,2 +1,4 @@
 //! The `forebay` program.
+#![forbid(unsafe_code)]
+
 fn main() {}

@@ -1,0 +1,309 @@
+//! Decoding of a client's messages. Every read is checked; nothing here can panic, whatever the bytes.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+use super::fields::Report;
+
+/// Largest message of the kinds that carry data (Query, Parse, Bind, CopyData, password), its own length included.
+pub const LARGE_LIMIT: u32 = 0x3fff_fffe;
+/// Largest message of every other kind.
+pub const SMALL_LIMIT: u32 = 10_000;
+
+/// A message of the client, borrowed from the read buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frontend<'a> {
+    /// Simple query.
+    Query(&'a str),
+    /// Prepare a statement.
+    Parse(Parse<'a>),
+    /// Make a portal of a statement.
+    Bind(Bind<'a>),
+    /// Describe a statement or a portal.
+    Describe(Target<'a>),
+    /// Run a portal; zero or fewer rows mean all.
+    Execute {
+        /// The portal's name.
+        portal: &'a str,
+        /// Most rows to send.
+        max_rows: i32,
+    },
+    /// Forget a statement or a portal.
+    Close(Target<'a>),
+    /// Send what is pending.
+    Flush,
+    /// End of an extended-query cycle.
+    Sync,
+    /// Data of a COPY.
+    CopyData(&'a [u8]),
+    /// End of a COPY's data.
+    CopyDone,
+    /// The client gives a COPY up.
+    CopyFail(&'a str),
+    /// The client leaves.
+    Terminate,
+}
+
+/// Body of a Parse message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Parse<'a> {
+    /// Statement name; empty for the unnamed one.
+    pub name: &'a str,
+    /// Query text.
+    pub query: &'a str,
+    /// Types of the parameters, zero where unspecified.
+    pub types: Vec<u32>,
+}
+
+/// Body of a Bind message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Bind<'a> {
+    /// Portal name; empty for the unnamed one.
+    pub portal: &'a str,
+    /// Statement name.
+    pub statement: &'a str,
+    /// Formats of the parameters (none: all text; one: for all; else one each).
+    pub param_formats: Vec<i16>,
+    /// Parameter values, None for NULL.
+    pub params: Vec<Option<&'a [u8]>>,
+    /// Formats of the result columns, as above.
+    pub result_formats: Vec<i16>,
+}
+
+/// What Describe and Close speak of.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// A prepared statement.
+    Statement(&'a str),
+    /// A portal.
+    Portal(&'a str),
+}
+
+/// Largest length (its own four bytes included) that a message of this kind may claim, or None for an unknown kind.
+pub fn length_limit(kind: u8) -> Option<u32> {
+    match kind {
+        b'Q' | b'P' | b'B' | b'd' | b'p' | b'F' => Some(LARGE_LIMIT),
+        b'D' | b'E' | b'C' | b'H' | b'S' | b'X' | b'c' | b'f' => Some(SMALL_LIMIT),
+        _ => None,
+    }
+}
+
+/// Decodes the body (what follows the length) of a message of this kind.
+pub fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, Report> {
+    let mut r = Reader { rest: body };
+    let message = match kind {
+        b'Q' => Frontend::Query(r.string()?),
+        b'P' => Frontend::Parse(parse(&mut r)?),
+        b'B' => Frontend::Bind(bind(&mut r)?),
+        b'D' => Frontend::Describe(target(&mut r, "DESCRIBE")?),
+        b'C' => Frontend::Close(target(&mut r, "CLOSE")?),
+        b'E' => Frontend::Execute { portal: r.string()?, max_rows: r.i32()? },
+        b'H' => Frontend::Flush,
+        b'S' => Frontend::Sync,
+        b'X' => return Ok(Frontend::Terminate),
+        b'd' => return Ok(Frontend::CopyData(body)),
+        b'c' => Frontend::CopyDone,
+        b'f' => Frontend::CopyFail(r.string()?),
+        b'F' => return Err(Report::error("0A000", "function call messages are not supported")),
+        other => return Err(unknown_kind(other)),
+    };
+    if r.rest.is_empty() { Ok(message) } else { Err(violation("invalid message format")) }
+}
+
+/// The FATAL for a message type that does not exist: the stream can't be trusted after it.
+pub fn unknown_kind(kind: u8) -> Report {
+    Report::fatal("08P01", format!("invalid frontend message type {kind}"))
+}
+
+fn violation(message: &str) -> Report {
+    Report::error("08P01", message)
+}
+
+fn parse<'a>(r: &mut Reader<'a>) -> Result<Parse<'a>, Report> {
+    let name = r.string()?;
+    let query = r.string()?;
+    let count = r.count()?;
+    let mut types = Vec::with_capacity(count.min(r.rest.len() / 4));
+    for _ in 0..count {
+        types.push(r.u32()?);
+    }
+    Ok(Parse { name, query, types })
+}
+
+fn bind<'a>(r: &mut Reader<'a>) -> Result<Bind<'a>, Report> {
+    let portal = r.string()?;
+    let statement = r.string()?;
+    let param_formats = r.formats()?;
+    let count = r.count()?;
+    if param_formats.len() > 1 && param_formats.len() != count {
+        return Err(violation(&format!(
+            "bind message has {} parameter formats but {count} parameters",
+            param_formats.len()
+        )));
+    }
+    let mut params = Vec::with_capacity(count.min(r.rest.len() / 4));
+    for _ in 0..count {
+        let len = r.i32()?;
+        params.push(match usize::try_from(len) {
+            Ok(len) => Some(r.take(len)?),
+            Err(_) if len == -1 => None,
+            Err(_) => return Err(violation("insufficient data left in message")),
+        });
+    }
+    let result_formats = r.formats()?;
+    Ok(Bind { portal, statement, param_formats, params, result_formats })
+}
+
+fn target<'a>(r: &mut Reader<'a>, what: &str) -> Result<Target<'a>, Report> {
+    let kind = r.u8()?;
+    let name = r.string()?;
+    match kind {
+        b'S' => Ok(Target::Statement(name)),
+        b'P' => Ok(Target::Portal(name)),
+        other => Err(violation(&format!("invalid {what} message subtype {other}"))),
+    }
+}
+
+/// Reads a message's body front to back.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Report> {
+        let (head, tail) =
+            self.rest.split_at_checked(n).ok_or_else(|| violation("insufficient data left in message"))?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Report> {
+        let (head, tail) =
+            self.rest.split_first_chunk().ok_or_else(|| violation("insufficient data left in message"))?;
+        self.rest = tail;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8, Report> {
+        Ok(u8::from_be_bytes(self.array()?))
+    }
+
+    fn i32(&mut self) -> Result<i32, Report> {
+        Ok(i32::from_be_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, Report> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// A 16-bit count; the protocol's counts are unsigned.
+    fn count(&mut self) -> Result<usize, Report> {
+        Ok(usize::from(u16::from_be_bytes(self.array()?)))
+    }
+
+    fn formats(&mut self) -> Result<Vec<i16>, Report> {
+        let count = self.count()?;
+        let mut formats = Vec::with_capacity(count.min(self.rest.len() / 2));
+        for _ in 0..count {
+            let code = i16::from_be_bytes(self.array()?);
+            if code != 0 && code != 1 {
+                return Err(Report::error("22023", format!("unsupported format code: {code}")));
+            }
+            formats.push(code);
+        }
+        Ok(formats)
+    }
+
+    fn string(&mut self) -> Result<&'a str, Report> {
+        let end =
+            self.rest.iter().position(|&b| b == 0).ok_or_else(|| violation("invalid string in message"))?;
+        let bytes = self.take(end)?;
+        self.take(1)?;
+        utf8(bytes)
+    }
+}
+
+/// The bytes as text, or PostgreSQL's error for bytes that are not UTF-8.
+pub fn utf8(bytes: &[u8]) -> Result<&str, Report> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let bad: Vec<String> = bytes
+            .iter()
+            .skip(e.valid_up_to())
+            .take(e.error_len().unwrap_or(4))
+            .map(|b| format!("0x{b:02x}"))
+            .collect();
+        Report::error("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" ")))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_bind_is_an_error_at_every_length() {
+        let whole: &[u8] = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x01\0\x00";
+        assert!(matches!(decode(b'B', whole), Ok(Frontend::Bind(b)) if b.params == [Some(&b"ab"[..]), None]));
+        for n in 0..whole.len() {
+            assert!(decode(b'B', &whole[..n]).is_err(), "{n} bytes");
+        }
+        let mut longer = whole.to_vec();
+        longer.push(0);
+        assert_eq!(decode(b'B', &longer).unwrap_err().message, "invalid message format");
+    }
+
+    #[test]
+    fn random_bodies_never_panic() {
+        use rand::{RngExt, SeedableRng};
+        let mut rng = rand::rngs::StdRng::seed_from_u64(18);
+        for _ in 0..20_000 {
+            let len = rng.random_range(0..64);
+            let body: Vec<u8> =
+                (0..len).map(|_| rng.random::<u8>() & if rng.random() { 3 } else { 255 }).collect();
+            for kind in *b"QPBDCEHSXdcfF?" {
+                let _ = decode(kind, &body);
+            }
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_names_the_bytes() {
+        let e = decode(b'Q', b"select '\xff'\0").unwrap_err();
+        assert_eq!(
+            (e.code.as_str(), e.message.as_str()),
+            ("22021", "invalid byte sequence for encoding \"UTF8\": 0xff")
+        );
+    }
+
+    /// The pgwire crate encodes, this module decodes.
+    #[test]
+    fn agrees_with_an_independent_encoder() {
+        use pgwire::messages::{Message, extendedquery as ext};
+        let mut buf = bytes::BytesMut::new();
+        ext::Bind::new(
+            Some("portal".into()),
+            Some("stmt".into()),
+            vec![1],
+            vec![Some(bytes::Bytes::from_static(b"\0\0\0\x07")), None],
+            vec![0, 1],
+        )
+        .encode(&mut buf)
+        .unwrap();
+        let bind = Bind {
+            portal: "portal",
+            statement: "stmt",
+            param_formats: vec![1],
+            params: vec![Some(b"\0\0\0\x07"), None],
+            result_formats: vec![0, 1],
+        };
+        assert_eq!(decode(buf[0], &buf[5..]).unwrap(), Frontend::Bind(bind));
+
+        buf.clear();
+        ext::Parse::new(None, "select $1".into(), vec![23]).encode(&mut buf).unwrap();
+        let parse = Parse { name: "", query: "select $1", types: vec![23] };
+        assert_eq!(decode(buf[0], &buf[5..]).unwrap(), Frontend::Parse(parse));
+
+        buf.clear();
+        ext::Execute::new(Some("c".into()), i32::MAX).encode(&mut buf).unwrap();
+        assert_eq!(decode(buf[0], &buf[5..]).unwrap(), Frontend::Execute { portal: "c", max_rows: i32::MAX });
+    }
+}
