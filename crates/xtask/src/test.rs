@@ -84,6 +84,22 @@ fn checks(root: &Path) -> Result<(), String> {
     command(Command::new("cargo").current_dir(root).args(clippy))
 }
 
+/// Checks the dependencies against the RustSec database, where it can be fetched.
+fn advisories(root: &Path, deny: &Path) -> Result<(), String> {
+    let mut check = Command::new(deny);
+    let output = check.current_dir(root).args(["check", "advisories"]).output();
+    let output = output.map_err(|e| format!("{}: {e}", deny.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        println!("advisories ok");
+    } else if said.contains("failed to fetch advisory database") {
+        println!("advisories not checked: the RustSec database can't be fetched from here");
+    } else {
+        return Err(format!("cargo deny check advisories: {}\n{said}", output.status));
+    }
+    Ok(())
+}
+
 fn cargo_test(
     root: &Path,
     peer: Option<&Peer>,
