@@ -73,13 +73,8 @@ fn checks(root: &Path) -> Result<(), String> {
     command(Command::new("cargo").current_dir(root).args(["fmt", "--all", "--check"]))?;
     tidy::run(root)?;
     let deny = packages::cargo_deny(root)?;
-    command(Command::new(deny).current_dir(root).args([
-        "--offline",
-        "check",
-        "licenses",
-        "bans",
-        "sources",
-    ]))?;
+    command(Command::new(&deny).current_dir(root).args(["check", "licenses", "bans", "sources"]))?;
+    advisories(root, &deny)?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     command(Command::new("cargo").current_dir(root).args(clippy))
 }
