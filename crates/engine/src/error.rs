@@ -38,6 +38,37 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// A refusal with its SQLSTATE and PostgreSQL's message.
+    pub fn statement(sqlstate: &'static str, message: impl Into<String>) -> EngineError {
+        EngineError::Statement { sqlstate, message: message.into(), detail: None, hint: None }
+    }
+
+    /// Damaged data (XX001).
+    pub fn corrupt(message: impl Into<String>) -> EngineError {
+        EngineError::statement("XX001", message)
+    }
+
+    /// An error of the program rather than of its data or its user (XX000).
+    pub fn internal(message: impl Into<String>) -> EngineError {
+        EngineError::statement("XX000", message)
+    }
+
+    /// The same error with PostgreSQL's detail.
+    pub fn with_detail(mut self, text: impl Into<String>) -> EngineError {
+        if let EngineError::Statement { detail, .. } = &mut self {
+            *detail = Some(text.into());
+        }
+        self
+    }
+
+    /// The same error with PostgreSQL's hint.
+    pub fn with_hint(mut self, text: impl Into<String>) -> EngineError {
+        if let EngineError::Statement { hint, .. } = &mut self {
+            *hint = Some(text.into());
+        }
+        self
+    }
+
     /// The five characters of PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {

@@ -2,6 +2,12 @@
 //!
 //! A [`Datum`] borrows from the row it was read from (or from whoever is about to store it); a [`Value`] owns its
 //! bytes. [`TypeInfo`] is the part of pg_type that storing and comparing need.
+//!
+//! - `facts`: the table of types
+//! - `codec`: values to and from their bytes in a row
+
+pub(crate) mod codec;
+mod facts;
 
 /// An object identifier.
 pub type Oid = u32;
@@ -153,37 +159,73 @@ impl Value {
     }
 }
 
-/// What storing a type needs: PostgreSQL's pg_type row in short.
+/// A type's pg_type row, where it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeInfo {
     /// pg_type.oid
     pub oid: Oid,
     /// pg_type.typname
     pub name: &'static str,
-    /// Bytes of a value; -1 for a value with a length word.
+    /// Bytes of a value; -1 for a value with a length word, -2 for a C string.
     pub len: i16,
     /// Whether PostgreSQL passes it by value.
     pub by_val: bool,
+    /// typtype: b base, c composite, p pseudo
+    pub kind: u8,
+    /// typcategory
+    pub category: u8,
     /// typalign: c, s, i, d
     pub align: u8,
     /// typstorage: p, x, m, e
     pub storage: u8,
-    /// typcategory
-    pub category: u8,
     /// typispreferred
     pub preferred: bool,
+    /// typrelid
+    pub relid: Oid,
+    /// typelem
+    pub elem: Oid,
     /// typarray
     pub array: Oid,
+    /// typinput, typoutput, typreceive, typsend
+    pub io: [Oid; 4],
+    /// typmodin
+    pub modin: Oid,
+    /// typmodout
+    pub modout: Oid,
+    /// typsubscript
+    pub subscript: Oid,
     /// typcollation
     pub collation: Oid,
 }
 
 /// The facts about a type, if the engine knows it.
-pub fn type_info(_oid: Oid) -> Option<&'static TypeInfo> {
-    todo!()
+pub fn type_info(oid: Oid) -> Option<&'static TypeInfo> {
+    facts::TYPES.binary_search_by_key(&oid, |t| t.oid).ok().and_then(|i| facts::TYPES.get(i))
 }
 
 /// The type with this name (PostgreSQL's internal name, such as `int4`).
-pub fn type_by_name(_name: &str) -> Option<&'static TypeInfo> {
-    todo!()
+pub fn type_by_name(name: &str) -> Option<&'static TypeInfo> {
+    facts::TYPES.iter().find(|t| t.name == name)
+}
+
+/// Every type the engine knows, by ascending OID.
+pub fn all_types() -> &'static [TypeInfo] {
+    facts::TYPES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_sorted_and_their_links_hold() {
+        assert!(facts::TYPES.windows(2).all(|w| w[0].oid < w[1].oid));
+        for t in facts::TYPES.iter().filter(|t| t.name.starts_with('_')) {
+            let element = type_info(t.elem).expect("element type");
+            assert_eq!(element.array, t.oid, "{}", t.name);
+            assert_eq!(format!("_{}", element.name), t.name);
+        }
+        assert_eq!(type_by_name("int8").map(|t| (t.oid, t.len, t.align)), Some((oids::INT8, 8, b'd')));
+        assert!(type_info(1).is_none());
+    }
 }
