@@ -6,6 +6,7 @@
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
 //! - `types`: values, and the facts about the types they have.
 //! - `table`: what the catalog knows of a table.
+//! - `locks`: relation locks, deadlock detection.
 //! - `views`: rows of the statistics views.
 //! - `engine`: making, opening and stopping a data directory.
 //! - `session`: a connection's context; transactions, statements, rows in and out.
@@ -14,6 +15,7 @@
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod locks;
 pub mod session;
 pub mod table;
 pub mod types;

@@ -1,0 +1,102 @@
+//! The point at which a sleeping backend can be woken: by the grant it waits for, or by a request to stop.
+
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What a backend was asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterruptKind {
+    /// Give up the statement.
+    Cancel,
+    /// Give up the connection.
+    Terminate,
+}
+
+impl InterruptKind {
+    /// PostgreSQL's message.
+    pub const fn message(self) -> &'static str {
+        match self {
+            InterruptKind::Cancel => "canceling statement due to user request",
+            InterruptKind::Terminate => "terminating connection due to administrator command",
+        }
+    }
+
+    /// PostgreSQL's SQLSTATE.
+    pub const fn sqlstate(self) -> &'static str {
+        match self {
+            InterruptKind::Cancel => "57014",
+            InterruptKind::Terminate => "57P01",
+        }
+    }
+}
+
+const NONE: u8 = 0;
+const CANCEL: u8 = 1;
+const TERMINATE: u8 = 2;
+
+/// A backend's latch; clones are the same latch.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    requested: AtomicU8,
+    /// Taken by whoever notifies, so that a wake-up cannot fall between a sleeper's test and its sleep.
+    gate: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Interrupt {
+    /// A latch that nobody has pulled.
+    pub fn new() -> Interrupt {
+        Interrupt::default()
+    }
+
+    /// Asks the backend to stop. A cancel never takes back a terminate.
+    pub fn request(&self, kind: InterruptKind) {
+        let value = match kind {
+            InterruptKind::Cancel => CANCEL,
+            InterruptKind::Terminate => TERMINATE,
+        };
+        self.inner.requested.fetch_max(value, Ordering::SeqCst);
+        self.notify();
+    }
+
+    /// What was asked for, if anything; cheap enough for a row loop.
+    pub fn pending(&self) -> Option<InterruptKind> {
+        match self.inner.requested.load(Ordering::Relaxed) {
+            NONE => None,
+            CANCEL => Some(InterruptKind::Cancel),
+            _ => Some(InterruptKind::Terminate),
+        }
+    }
+
+    /// Forgets a cancel that came for a statement which is over; a terminate stays.
+    pub fn clear_cancel(&self) {
+        let _ = self.inner.requested.compare_exchange(CANCEL, NONE, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Makes a sleeper look again at what it waits for.
+    pub(crate) fn notify(&self) {
+        let _gate = self.inner.gate.lock();
+        self.inner.wake.notify_all();
+    }
+
+    /// Sleeps until `ready`, or until something is requested. `ready` must not take a lock that a notifier holds.
+    pub(crate) fn wait_until(&self, ready: impl Fn() -> bool) -> Result<(), InterruptKind> {
+        let mut gate = self.inner.gate.lock();
+        loop {
+            if ready() {
+                return Ok(());
+            }
+            if let Some(kind) = self.pending() {
+                return Err(kind);
+            }
+            self.inner.wake.wait(&mut gate);
+        }
+    }
+}
