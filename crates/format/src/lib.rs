@@ -1,1 +1,25 @@
-//! placeholder
+//! PostgreSQL 18's bytes: everything that another program of that version may read or have written.
+//!
+//! No I/O and no state: functions from bytes to values and back. Whatever comes from a disk is decoded without panics and ends in
+//! a typed error; whatever is encoded is equal, byte for byte, to what PostgreSQL writes.
+//!
+//! - [`ids`]: object, transaction and block numbers, relation files, page tags
+//! - [`lsn`]: WAL positions, segments and their names
+//! - [`page`]: the 8 kB page: header, line pointers, items
+//! - [`checksum`]: page checksums (scalar and AVX2)
+//! - [`tuple`](mod@tuple): heap tuple headers, forming and deforming; [`varlena`]: variable-length values
+//! - [`wal`]: WAL pages, records and the payloads of the resource managers
+//! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
+//! - [`crc`]: CRC-32C
+
+mod bytes;
+pub mod ids;
+pub mod lsn;
+pub mod page;
+
+pub use ids::{
+    BLOCK_SIZE, BlockNumber, CommandId, Fork, FullXid, ItemPointer, OffsetNumber, Oid, PageTag,
+    RELSEG_BLOCKS, RelFileLocator, Xid,
+};
+pub use lsn::{Lsn, SegmentSize};
+pub use page::{ItemId, Page, PageBytes, PageMut};
