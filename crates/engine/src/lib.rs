@@ -2,6 +2,7 @@
 //!
 //! A map of the crate:
 //!
+//! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing tables.
 //! - `config`: what an engine is opened with.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
 //! - `types`: values, and the facts about the types they have.
@@ -12,6 +13,7 @@
 //! - `session`: a connection's context; transactions, statements, rows in and out.
 #![forbid(unsafe_code)]
 
+mod catalog;
 pub mod config;
 pub mod engine;
 pub mod error;
@@ -24,6 +26,7 @@ pub mod views;
 pub use config::{EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, WalSyncMethod};
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
-pub use session::{HeapScan, LockMode, PrewarmMode, RowBatch, RowView, Session};
+pub use locks::{Interrupt, InterruptKind, LockMode};
+pub use session::{HeapScan, PrewarmMode, RowBatch, RowView, Session};
 pub use table::{Column, ColumnDef, Table};
 pub use types::{Datum, Oid, TypeInfo, Value};

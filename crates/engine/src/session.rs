@@ -10,11 +10,11 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use crate::config::SessionSettings;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::locks::{Interrupt, LockMode};
 use crate::table::{ColumnDef, Table};
 use crate::types::{Datum, Oid};
 
@@ -49,8 +49,9 @@ impl Session {
         todo!()
     }
 
-    /// Set by another thread, it makes the running statement fail with 57014. The caller clears it.
-    pub fn cancel_flag(&self) -> Arc<AtomicBool> {
+    /// Through this another thread asks the session to stop what it does: `Cancel` makes the running statement fail
+    /// with 57014 (the caller clears it with `clear_cancel` between statements), `Terminate` everything with 57P01.
+    pub fn interrupt(&self) -> &Interrupt {
         todo!()
     }
 
@@ -158,27 +159,6 @@ impl Session {
     pub fn checkpoint(&mut self) -> Result<(), EngineError> {
         todo!()
     }
-}
-
-/// Table lock modes, weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LockMode {
-    /// SELECT
-    AccessShare = 1,
-    /// SELECT FOR UPDATE
-    RowShare = 2,
-    /// INSERT, UPDATE, DELETE, COPY FROM
-    RowExclusive = 3,
-    /// VACUUM
-    ShareUpdateExclusive = 4,
-    /// CREATE INDEX
-    Share = 5,
-    /// CREATE TRIGGER
-    ShareRowExclusive = 6,
-    /// REFRESH CONCURRENTLY
-    Exclusive = 7,
-    /// DROP TABLE
-    AccessExclusive = 8,
 }
 
 /// Rows on their way into one table, already in their on-disk form.
