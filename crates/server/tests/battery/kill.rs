@@ -1,0 +1,139 @@
+//! `kill -9` at random moments of four clients loading.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::forebay::{Forebay, feed, psql_for, scratch};
+
+const CLIENTS: u32 = 4;
+const ROUNDS: u32 = 50;
+const ROWS: u32 = 2000;
+
+/// What a client knows of the COPY with a given number.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Acknowledged,
+    /// No answer came: it must be absent, or whole if its commit had become durable before the kill.
+    Unanswered,
+}
+
+#[test]
+#[ignore = "minutes long; run by cargo xtask test"]
+fn acknowledged_copies_survive_kill_9_and_no_other_one_shows_in_part() {
+    let seed = rand::rng().random::<u64>();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let folder = scratch("kill");
+    let directory = folder.path().join("data");
+    let mut fates = BTreeMap::new();
+    let batches = AtomicU32::new(1);
+    let mut fresh = 1;
+    for round in 0..ROUNDS {
+        // Every method, buffered and direct, and checkpoints in the middle of it (a small max_wal_size).
+        let method = ["io_method=sync", "io_method=worker", "io_method=io_uring"][round as usize % 3];
+        let direct = ["io_direct=", "io_direct=data,wal,wal_init"][round as usize / 3 % 2];
+        let sync = ["wal_sync_method=fdatasync", "wal_sync_method=open_datasync"][round as usize / 6 % 2];
+        let settings = [method, direct, sync, "shared_buffers=8MB", "max_wal_size=64MB", "min_wal_size=32MB"];
+        let server = Forebay::start(&directory, &settings);
+        if round == 0 {
+            server.query("CREATE TABLE t (batch int4, line int4, filler text)");
+        }
+        check(&server, &mut fates, fresh);
+        fresh = batches.load(Ordering::Relaxed);
+        let moment = Duration::from_millis(random.random_range(20..1200));
+        fates.extend(load_until_killed(server, moment, &batches));
+    }
+    let server = Forebay::start(&directory, &[]);
+    check(&server, &mut fates, fresh);
+    let acknowledged = fates.values().filter(|fate| **fate == Fate::Acknowledged).count();
+    let begun = batches.into_inner() - 1;
+    println!("{begun} COPYs begun, {acknowledged} whole at the end");
+    assert!(acknowledged > ROUNDS as usize, "too few COPYs were acknowledged for the test to say anything");
+    server.stop();
+}
+
+/// Loads by four clients, kills the server after `moment` and returns what each COPY came to.
+fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> Vec<(u32, Fate)> {
+    let killed = AtomicBool::new(false);
+    let (done, wait) = channel::<()>();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let (killed, done, port) = (&killed, done.clone(), server.port);
+                scope.spawn(move || {
+                    let _done = done;
+                    let mut fates = Vec::new();
+                    while !killed.load(Ordering::Acquire) {
+                        let batch = batches.fetch_add(1, Ordering::Relaxed);
+                        let output = feed(copy_command(port), &rows(batch));
+                        let fate =
+                            if output.status.success() { Fate::Acknowledged } else { Fate::Unanswered };
+                        fates.push((batch, fate));
+                    }
+                    fates
+                })
+            })
+            .collect();
+        // Nothing is ever sent: this is the random moment itself.
+        assert_eq!(wait.recv_timeout(moment), Err(RecvTimeoutError::Timeout));
+        server.kill();
+        killed.store(true, Ordering::Release);
+        clients.into_iter().flat_map(|client| client.join().expect("a client does not panic")).collect()
+    })
+}
+
+fn copy_command(port: u16) -> Command {
+    let mut psql = psql_for(port);
+    psql.args(["-c", "COPY t FROM STDIN"]);
+    psql
+}
+
+fn rows(batch: u32) -> Vec<u8> {
+    let mut text = String::new();
+    for line in 0..ROWS {
+        writeln!(text, "{batch}\t{line}\tfiller of batch {batch}, line {line}").expect("a string takes all");
+    }
+    text.into_bytes()
+}
+
+/// Compares the table with what the clients know. COPYs whose commit was durable but whose answer was lost
+/// count as acknowledged from here on: they have been seen whole, so they must stay.
+///
+/// `fresh` is the first batch of the last round; earlier ones are settled and compared by sums alone.
+fn check(server: &Forebay, fates: &mut BTreeMap<u32, Fate>, fresh: u32) {
+    let settled = fates.range(..fresh).map(|(batch, _)| u64::from(*batch));
+    let (count, sum) = settled.fold((0, 0), |(count, sum), batch| (count + 1, sum + batch));
+    let expected = format!(
+        "{}|{}",
+        count * u64::from(ROWS),
+        if count == 0 { String::new() } else { (sum * u64::from(ROWS)).to_string() }
+    );
+    let sums = server.query(&format!("SELECT count(*), sum(batch) FROM t WHERE batch < {fresh}"));
+    assert_eq!(sums, expected, "rows and sum of batches of settled COPYs");
+
+    let mut found: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
+    for row in server.query(&format!("SELECT batch, line FROM t WHERE batch >= {fresh}")).lines() {
+        let (batch, line) = row.split_once('|').expect("two columns");
+        let entry = found.entry(batch.parse().expect("a number")).or_default();
+        entry.0 += 1;
+        entry.1 += line.parse::<u64>().expect("a number");
+    }
+    let whole = (ROWS, u64::from(ROWS) * u64::from(ROWS - 1) / 2);
+    for (batch, rows) in &found {
+        assert_eq!(*rows, whole, "COPY {batch} shows in part");
+        let fate = fates.get_mut(batch).expect("every row belongs to a COPY that was begun");
+        *fate = Fate::Acknowledged;
+    }
+    for (batch, fate) in fates.range(fresh..) {
+        assert!(*fate == Fate::Unanswered || found.contains_key(batch), "acknowledged COPY {batch} is lost");
+    }
+    fates.retain(|_, fate| *fate == Fate::Acknowledged);
+}

@@ -1,0 +1,18 @@
+//! Batteries over the real program, beside PostgreSQL 18; run on the release build by `cargo xtask test`.
+//!
+//! - [`exchange`]: millions of rows in and out, byte for byte what PostgreSQL gives
+//! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent
+//! - [`tools`]: PostgreSQL's own programs read the directory, and PostgreSQL recovers a crashed copy
+//! - [`io`]: what the kernel sees: direct opens, combined reads, gathered log writes, an empty page cache
+//!
+//! - [`forebay`]: starts, stops and kills the server
+//! - [`peer`]: PostgreSQL 18's programs and server
+//!
+//! They are `#[ignore]`d so that a plain `cargo test` stays quick.
+
+mod exchange;
+mod forebay;
+mod io;
+mod kill;
+mod peer;
+mod tools;
