@@ -1,1 +1,47 @@
-//! placeholder
+//! The one door to the disk: files, aligned memory, asynchronous I/O handles and the methods that execute them.
+//!
+//! | Module | What it holds |
+//! |---|---|
+//! | [`sync`] | where locks, atomics, condition variables, threads and clocks come from |
+//! | [`memory`] | [`Region`] and [`AlignedBuf`]: memory that any file can do I/O on |
+//! | [`file`] | [`File`], [`OpenOptions`] |
+//! | [`namespace`] | the [`Namespace`] trait: open, rename, list, sync of files and directories; [`PosixNamespace`] |
+//! | [`direct`] | may this directory do direct I/O, and if not, why |
+//! | [`op`] | [`Io`]: what one asynchronous I/O is: file, operation, memory, target, completion |
+//! | [`completion`] | [`SharedCompletion`], [`Outcome`], [`IoResult`] |
+//! | [`handle`] | the fixed table of handles, their states and generations, [`WaitRef`] |
+//! | [`method`] | the [`Method`](method::Method) trait; `sync`, `worker` and `io_uring` |
+//! | [`aio`](mod@crate::aio) | [`Aio`]: namespace + method + handle table + statistics |
+//! | [`backend`] | [`Backend`]: one thread's stage, submit, wait |
+//! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
+//! | [`error`] | [`AioError`], [`Errno`] |
+//!
+//! Nothing here is global: two [`Aio`] with two methods live in one process.
+
+pub mod aio;
+pub mod backend;
+pub mod completion;
+pub mod direct;
+pub mod error;
+pub mod file;
+pub mod handle;
+pub mod memory;
+pub mod method;
+pub mod namespace;
+pub mod op;
+mod platform;
+pub mod stats;
+pub mod sync;
+
+pub use aio::{Aio, AioConfig, MethodKind};
+pub use backend::Backend;
+pub use completion::{Completed, IoReport, IoResult, Outcome, SharedCompletion, Status};
+pub use direct::{DirectAlignment, DirectRefusal, probe_direct};
+pub use error::{AioError, Errno};
+pub use file::{File, FileFlags, OpenOptions};
+pub use handle::{HandleInfo, HandleState, WaitRef};
+pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
+pub use method::{IoUringRefusal, probe_io_uring};
+pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
+pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
+pub use stats::{BackendType, IoContext, IoObject, IoOp, IoStats, IoStatsRow};

@@ -1,0 +1,145 @@
+//! May a directory's files do direct I/O, at which alignment, and if not, why?
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Errno;
+use crate::memory::IO_ALIGN;
+
+/// What direct I/O wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectAlignment {
+    /// Alignment of memory.
+    pub memory: usize,
+    /// Alignment of offset and length.
+    pub offset: usize,
+    /// The file system's name.
+    pub filesystem: String,
+    /// Something the administrator should know (btrfs with checksums buffers behind one's back).
+    pub note: Option<String>,
+}
+
+/// Why direct I/O can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("direct I/O is not possible in \"{}\" (file system {filesystem}): {reason}", dir.display())]
+pub struct DirectRefusal {
+    /// Directory or file.
+    pub dir: PathBuf,
+    /// The file system's name.
+    pub filesystem: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl DirectRefusal {
+    fn new(dir: &Path, reason: impl Into<String>) -> DirectRefusal {
+        DirectRefusal { dir: dir.to_path_buf(), filesystem: filesystem_name(dir), reason: reason.into() }
+    }
+
+    /// open(2) refused the flag with EINVAL.
+    pub(crate) fn at_open(path: &Path) -> DirectRefusal {
+        DirectRefusal::new(path, "the file system does not support it (open reports EINVAL)")
+    }
+}
+
+/// Learns the alignment of direct I/O in `dir`, by way of an unnamed temporary file.
+#[cfg(target_os = "linux")]
+pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
+    use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
+    let refuse = |reason: String| DirectRefusal::new(dir, reason);
+    let mode = Mode::RUSR | Mode::WUSR;
+    let base = OFlags::RDWR | OFlags::CLOEXEC;
+    let name = dir.join(format!(".direct-io-probe.{}", std::process::id()));
+    let mut named = false;
+    let fd = match open(dir, base | OFlags::TMPFILE | OFlags::DIRECT, mode) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT) => {
+            named = true;
+            open(&name, base | OFlags::CREATE | OFlags::TRUNC | OFlags::DIRECT, mode)
+        }
+        other => other,
+    };
+    let fd = match fd {
+        Ok(fd) => fd,
+        Err(e) => {
+            let _ = rustix::fs::unlink(&name);
+            return Err(match e {
+                rustix::io::Errno::INVAL => refuse("the file system does not support it".into()),
+                e => refuse(format!("a file for the probe could not be opened: {}", Errno::from(e))),
+            });
+        }
+    };
+    let told = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let trial = trial_io(&fd);
+    if named {
+        let _ = rustix::fs::unlink(&name);
+    }
+    let filesystem = filesystem_name(dir);
+    let (memory, offset) = match told {
+        Ok(st) if st.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            (st.stx_dio_mem_align as usize, st.stx_dio_offset_align as usize)
+        }
+        // The kernel or the file system does not tell (before Linux 6.1): the trial decides.
+        _ => (IO_ALIGN, IO_ALIGN),
+    };
+    if memory == 0 || offset == 0 {
+        return Err(refuse(
+            "the file system says that its files can't do it (statx reports no alignment)".into(),
+        ));
+    }
+    if memory > IO_ALIGN || offset > IO_ALIGN {
+        return Err(refuse(format!(
+            "it needs an alignment of {} bytes, and only {IO_ALIGN} are guaranteed",
+            memory.max(offset)
+        )));
+    }
+    trial.map_err(|e| refuse(format!("a trial read and write of {IO_ALIGN} bytes failed: {e}")))?;
+    let note = (filesystem == "btrfs").then(|| {
+        "btrfs falls back to buffered I/O for files with checksums; disable copy-on-write (chattr +C) on the directory".into()
+    });
+    Ok(DirectAlignment { memory, offset, filesystem, note })
+}
+
+/// Elsewhere direct I/O comes with a later method.
+#[cfg(not(target_os = "linux"))]
+pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
+    Err(DirectRefusal::new(dir, "not supported on this operating system"))
+}
+
+#[cfg(target_os = "linux")]
+fn trial_io(fd: &std::os::fd::OwnedFd) -> Result<(), String> {
+    let mut buf = crate::memory::AlignedBuf::zeroed(IO_ALIGN).map_err(|e| e.to_string())?;
+    let wrote = rustix::io::pwrite(fd, &buf, 0).map_err(|e| Errno::from(e).to_string())?;
+    let read = rustix::io::pread(fd, &mut buf[..], 0).map_err(|e| Errno::from(e).to_string())?;
+    if (wrote, read) == (IO_ALIGN, IO_ALIGN) { Ok(()) } else { Err("it was short".into()) }
+}
+
+/// The name of the file system that holds `path`.
+pub fn filesystem_name(path: &Path) -> String {
+    #[cfg(target_os = "linux")]
+    {
+        let known =
+            rustix::fs::statfs(path).or_else(|_| rustix::fs::statfs(path.parent().unwrap_or(Path::new("."))));
+        let Ok(st) = known else { return "unknown".into() };
+        let magic = st.f_type as u32;
+        let name = match magic {
+            0xEF53 => "ext4",
+            0x5846_5342 => "xfs",
+            0x9123_683E => "btrfs",
+            0x0102_1994 => "tmpfs",
+            0x794C_7630 => "overlayfs",
+            0x6969 => "nfs",
+            0x2FC1_2FC1 => "zfs",
+            0xF2F5_2010 => "f2fs",
+            0x6573_5546 => "fuse",
+            0x8584_58F6 => "ramfs",
+            0x0102_1997 => "9p",
+            0xCA45_1A4E => "bcachefs",
+            _ => return format!("of type {magic:#x}"),
+        };
+        name.into()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = path;
+        "unknown".into()
+    }
+}

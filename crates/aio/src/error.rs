@@ -1,0 +1,176 @@
+//! Errors of this crate: each names the path, the operation and the system's error number.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::direct::DirectRefusal;
+use crate::method::IoUringRefusal;
+use crate::op::OpKind;
+
+/// A system error number, shown as the system's own text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Input/output error.
+    pub const IO: Errno = Errno(libc::EIO);
+    /// No such file or directory.
+    pub const NOENT: Errno = Errno(libc::ENOENT);
+    /// File exists.
+    pub const EXIST: Errno = Errno(libc::EEXIST);
+    /// Interrupted system call.
+    pub const INTR: Errno = Errno(libc::EINTR);
+    /// Resource temporarily unavailable.
+    pub const AGAIN: Errno = Errno(libc::EAGAIN);
+    /// Invalid argument.
+    pub const INVAL: Errno = Errno(libc::EINVAL);
+    /// Operation cancelled.
+    pub const CANCELED: Errno = Errno(libc::ECANCELED);
+    /// Bad file descriptor.
+    pub const BADF: Errno = Errno(libc::EBADF);
+    /// No space left on device.
+    pub const NOSPC: Errno = Errno(libc::ENOSPC);
+    /// Operation not supported.
+    pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
+
+    /// The error number of the last system call of this thread.
+    pub(crate) fn last() -> Errno {
+        Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(e: rustix::io::Errno) -> Errno {
+        Errno(e.raw_os_error())
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The standard library appends " (os error N)"; PostgreSQL's %m does not.
+        let text = std::io::Error::from_raw_os_error(self.0).to_string();
+        let end = text.rfind(" (os error").unwrap_or(text.len());
+        f.write_str(&text[..end])
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Errno({}: {self})", self.0)
+    }
+}
+
+/// What can go wrong at the door to the disk.
+#[derive(Debug, thiserror::Error)]
+pub enum AioError {
+    /// A call on a path or a file failed; `action` reads like "open file".
+    #[error("could not {action} \"{}\": {errno}", path.display())]
+    Os {
+        /// What was attempted: "open file", "rename file", ...
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// An asynchronous I/O failed.
+    #[error("could not {} {target}: {errno}", op.verb())]
+    Io {
+        /// What was attempted.
+        op: OpKind,
+        /// The I/O's own description of its target.
+        target: String,
+        /// The file.
+        path: PathBuf,
+        /// First byte.
+        offset: u64,
+        /// Bytes asked for.
+        len: usize,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// Fewer bytes than asked for were there (end of file).
+    #[error("could not {} {target}: {} only {got} of {expected} bytes", op.verb(), op.past())]
+    Short {
+        /// What was attempted.
+        op: OpKind,
+        /// The I/O's own description of its target.
+        target: String,
+        /// The file.
+        path: PathBuf,
+        /// First byte.
+        offset: u64,
+        /// Bytes transferred.
+        got: usize,
+        /// Bytes asked for.
+        expected: usize,
+    },
+    /// The transfer succeeded, but its completion refused what was transferred (a checksum, say).
+    #[error("{} of {target} completed with an error (detail {detail:#x})", op.verb())]
+    Rejected {
+        /// What was done.
+        op: OpKind,
+        /// The I/O's own description of its target.
+        target: String,
+        /// The file.
+        path: PathBuf,
+        /// The completion's own word on it.
+        detail: u64,
+    },
+    /// io_uring can't be used here.
+    #[error("{0}")]
+    IoUring(#[from] IoUringRefusal),
+    /// Direct I/O can't be used here.
+    #[error("{0}")]
+    Direct(#[from] DirectRefusal),
+    /// All backend slots are taken.
+    #[error("too many backends do I/O already: the limit is {max}")]
+    TooManyBackends {
+        /// The limit.
+        max: usize,
+    },
+    /// A resource other than a file was refused: memory, a thread.
+    #[error("could not {action}: {errno}")]
+    Resource {
+        /// What was attempted: "map 1048576 bytes of I/O memory".
+        action: String,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// A setting out of its range.
+    #[error("{0}")]
+    Config(String),
+}
+
+impl AioError {
+    /// A failed call on a path.
+    pub fn os(action: &'static str, path: &Path, errno: impl Into<Errno>) -> AioError {
+        AioError::Os { action, path: path.to_path_buf(), errno: errno.into() }
+    }
+
+    /// The system's error number, where there is one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            AioError::Os { errno, .. } | AioError::Io { errno, .. } | AioError::Resource { errno, .. } => {
+                Some(*errno)
+            }
+            _ => None,
+        }
+    }
+
+    /// The path concerned, where there is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            AioError::Os { path, .. }
+            | AioError::Io { path, .. }
+            | AioError::Short { path, .. }
+            | AioError::Rejected { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The file or directory was not there.
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == Some(Errno::NOENT)
+    }
+}

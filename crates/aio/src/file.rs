@@ -1,0 +1,153 @@
+//! Open files.
+
+use std::any::Any;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use crate::sync::Arc;
+
+/// How to open a file. Descriptors are always close-on-exec; new files get mode 0600.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Open for reading.
+    pub read: bool,
+    /// Open for writing.
+    pub write: bool,
+    /// Create it where it does not exist.
+    pub create: bool,
+    /// Create it; an error where it exists.
+    pub create_new: bool,
+    /// Cut it to no bytes.
+    pub truncate: bool,
+    /// Bypass the kernel's page cache.
+    pub direct: bool,
+    /// Each write is durable when it returns (O_DSYNC).
+    pub dsync: bool,
+}
+
+impl OpenOptions {
+    /// Reading only.
+    pub const READ: OpenOptions = OpenOptions {
+        read: true,
+        write: false,
+        create: false,
+        create_new: false,
+        truncate: false,
+        direct: false,
+        dsync: false,
+    };
+    /// Reading and writing.
+    pub const READ_WRITE: OpenOptions = OpenOptions { write: true, ..OpenOptions::READ };
+
+    /// With creation where it does not exist.
+    pub const fn create(self) -> OpenOptions {
+        OpenOptions { create: true, ..self }
+    }
+    /// With creation, failing where it exists.
+    pub const fn create_new(self) -> OpenOptions {
+        OpenOptions { create_new: true, ..self }
+    }
+    /// With truncation.
+    pub const fn truncate(self) -> OpenOptions {
+        OpenOptions { truncate: true, ..self }
+    }
+    /// Direct or not.
+    pub const fn direct(self, direct: bool) -> OpenOptions {
+        OpenOptions { direct, ..self }
+    }
+    /// O_DSYNC or not.
+    pub const fn dsync(self, dsync: bool) -> OpenOptions {
+        OpenOptions { dsync, ..self }
+    }
+}
+
+/// What an open file was opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileFlags {
+    /// Bypasses the kernel's page cache.
+    pub direct: bool,
+    /// Each write is durable when it returns.
+    pub dsync: bool,
+}
+
+enum Body {
+    Descriptor(OwnedFd),
+    Object(Arc<dyn Any + Send + Sync>),
+}
+
+struct Inner {
+    path: PathBuf,
+    flags: FileFlags,
+    body: Body,
+}
+
+/// An open file; a clone is the same open file. It closes when the last clone goes, and an I/O in flight holds one.
+#[derive(Clone)]
+pub struct File(Arc<Inner>);
+
+impl File {
+    /// A file of the operating system.
+    pub fn from_fd(path: PathBuf, flags: FileFlags, fd: OwnedFd) -> File {
+        File(Arc::new(Inner { path, flags, body: Body::Descriptor(fd) }))
+    }
+
+    /// A file of another namespace (a simulated disk), which its own method knows how to execute I/O on.
+    pub fn from_object(path: PathBuf, flags: FileFlags, object: Arc<dyn Any + Send + Sync>) -> File {
+        File(Arc::new(Inner { path, flags, body: Body::Object(object) }))
+    }
+
+    /// The path it was opened under.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Opened for direct I/O.
+    pub fn is_direct(&self) -> bool {
+        self.0.flags.direct
+    }
+
+    /// Opened with O_DSYNC.
+    pub fn is_dsync(&self) -> bool {
+        self.0.flags.dsync
+    }
+
+    /// The same open file (not merely the same path).
+    pub fn same(&self, other: &File) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The descriptor, where it is a file of the operating system.
+    pub fn raw_fd(&self) -> Option<RawFd> {
+        match &self.0.body {
+            Body::Descriptor(fd) => Some(fd.as_raw_fd()),
+            Body::Object(_) => None,
+        }
+    }
+
+    /// The descriptor, borrowed.
+    pub fn borrow_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0.body {
+            Body::Descriptor(fd) => Some(fd.as_fd()),
+            Body::Object(_) => None,
+        }
+    }
+
+    /// The object, where it is a file of another namespace.
+    pub fn object(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        match &self.0.body {
+            Body::Descriptor(_) => None,
+            Body::Object(o) => Some(o),
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("path", &self.0.path)
+            .field("flags", &self.0.flags)
+            .field("fd", &self.raw_fd())
+            .finish()
+    }
+}

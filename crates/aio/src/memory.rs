@@ -1,0 +1,188 @@
+//! Memory for I/O: always aligned to [`IO_ALIGN`], whatever the file.
+//!
+//! [`Region`] is shared, raw memory (buffer pools, WAL buffers): an I/O in flight holds an `Arc` of it, so it can't vanish under
+//! the kernel. [`AlignedBuf`] is owned and safe to use, for the small synchronous I/Os.
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use smallvec::SmallVec;
+
+use crate::error::AioError;
+use crate::sync::Arc;
+
+/// Alignment of all I/O memory, and of offset and length of direct I/O.
+pub const IO_ALIGN: usize = 4096;
+
+/// Whether a region should use the system's large pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// Ordinary pages.
+    #[default]
+    Off,
+    /// Reserved large pages if there are enough, ordinary ones otherwise.
+    Try,
+    /// Reserved large pages, or an error.
+    On,
+}
+
+/// A mapped, zeroed, shared piece of memory. Access is through raw pointers: whoever hands parts of it out defines the locking.
+#[derive(Debug)]
+pub struct Region {
+    ptr: NonNull<u8>,
+    len: usize,
+    huge: bool,
+}
+
+// SAFETY: a Region is an address range that stays mapped until it is dropped; it hands out raw pointers only, so every access is
+// the responsibility of an unsafe block of the user.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps `len` bytes (rounded up to [`IO_ALIGN`]) of zeros.
+    pub fn new(len: usize) -> Result<Arc<Region>, AioError> {
+        Region::with_huge_pages(len, HugePages::Off)
+    }
+
+    /// Maps `len` bytes of zeros, with large pages as asked.
+    pub fn with_huge_pages(len: usize, huge: HugePages) -> Result<Arc<Region>, AioError> {
+        let len = len.max(1).next_multiple_of(IO_ALIGN);
+        let (ptr, len, huge) = crate::platform::map_memory(len, huge).map_err(|errno| {
+            AioError::Resource { action: format!("map {len} bytes of I/O memory"), errno }
+        })?;
+        assert_eq!(ptr.as_ptr() as usize % IO_ALIGN, 0, "mapped memory is page-aligned");
+        Ok(Arc::new(Region { ptr, len, huge }))
+    }
+
+    /// Bytes mapped.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never true: a region has at least one page.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether large pages were obtained.
+    pub fn uses_huge_pages(&self) -> bool {
+        self.huge
+    }
+
+    /// The address of byte `offset`. Asserts that it is inside.
+    pub fn ptr(&self, offset: usize) -> *mut u8 {
+        assert!(offset <= self.len, "offset {offset} outside of a region of {} bytes", self.len);
+        // SAFETY: offset is within the mapping (or one past its end).
+        unsafe { self.ptr.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        crate::platform::unmap_memory(self.ptr, self.len);
+    }
+}
+
+/// A part of a [`Region`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoSlice {
+    /// First byte, a multiple of [`IO_ALIGN`].
+    pub offset: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// The memory of one I/O: parts of one region, in file order. The handle keeps the region alive until the I/O is complete.
+#[derive(Clone, Debug)]
+pub struct IoMemory {
+    /// The memory.
+    pub region: Arc<Region>,
+    /// Its parts, in file order.
+    pub slices: SmallVec<[IoSlice; 16]>,
+}
+
+impl IoMemory {
+    /// One contiguous part.
+    pub fn new(region: Arc<Region>, offset: usize, len: usize) -> IoMemory {
+        let mut m = IoMemory::empty(region);
+        m.push(offset, len);
+        m
+    }
+
+    /// No part yet.
+    pub fn empty(region: Arc<Region>) -> IoMemory {
+        IoMemory { region, slices: SmallVec::new() }
+    }
+
+    /// Appends a part; grows the last one where they are adjacent.
+    pub fn push(&mut self, offset: usize, len: usize) {
+        if let Some(last) = self.slices.last_mut()
+            && last.offset + last.len == offset
+        {
+            last.len += len;
+            return;
+        }
+        self.slices.push(IoSlice { offset, len });
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.slices.iter().map(|s| s.len).sum()
+    }
+
+    /// No bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An owned, zeroed, aligned buffer for the synchronous conveniences of [`Backend`](crate::Backend). Behaves like a `[u8]`.
+#[derive(Debug)]
+pub struct AlignedBuf {
+    region: Arc<Region>,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// `len` zeros; the memory behind is rounded up to [`IO_ALIGN`].
+    pub fn zeroed(len: usize) -> Result<AlignedBuf, AioError> {
+        Ok(AlignedBuf { region: Region::new(len)?, len })
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Result<AlignedBuf, AioError> {
+        let mut buf = AlignedBuf::zeroed(bytes.len())?;
+        buf.copy_from_slice(bytes);
+        Ok(buf)
+    }
+
+    /// The memory as an I/O wants it.
+    pub(crate) fn io_memory(&self) -> IoMemory {
+        IoMemory::new(Arc::clone(&self.region), 0, self.len)
+    }
+
+    /// No I/O uses the memory, so the slices handed out are the only access to it.
+    fn is_exclusive(&self) -> bool {
+        Arc::strong_count(&self.region) == 1
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        debug_assert!(self.is_exclusive());
+        // SAFETY: the region is mapped for at least `len` bytes and initialised (zeroed by the system); it is private to this
+        // value: only the synchronous conveniences do I/O on it, while they hold a borrow of this value.
+        unsafe { std::slice::from_raw_parts(self.region.ptr(0), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        debug_assert!(self.is_exclusive());
+        // SAFETY: as in `deref`, and `&mut self` excludes other references.
+        unsafe { std::slice::from_raw_parts_mut(self.region.ptr(0), self.len) }
+    }
+}

@@ -1,0 +1,97 @@
+//! Names: open, create, rename, unlink, list, stat, sync of a file or a directory.
+//!
+//! [`PosixNamespace`] is the operating system's. A simulated disk brings its own, together with its own method.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::SystemTime;
+
+use crate::error::AioError;
+use crate::file::{File, OpenOptions};
+
+mod posix;
+
+pub use posix::PosixNamespace;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link (only [`Namespace::list`] shows it; [`Namespace::stat`] follows it).
+    Symlink,
+    /// Anything else.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Name without the directory.
+    pub name: OsString,
+    /// Kind.
+    pub kind: FileKind,
+}
+
+/// Facts about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// Kind.
+    pub kind: FileKind,
+    /// Bytes.
+    pub len: u64,
+    /// Names it has.
+    pub links: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Last modification.
+    pub modified: SystemTime,
+}
+
+/// The half of the door that deals in names. Calls are synchronous; none is retried after a failed sync.
+pub trait Namespace: Send + Sync {
+    /// Opens a file; a new file gets mode 0600.
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError>;
+    /// Makes a directory with mode 0700.
+    fn mkdir(&self, path: &Path) -> Result<(), AioError>;
+    /// Renames, replacing what is there.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), AioError>;
+    /// Renames; fails with EEXIST where something is there.
+    fn rename_noreplace(&self, from: &Path, to: &Path) -> Result<(), AioError>;
+    /// Removes a file's name.
+    fn unlink(&self, path: &Path) -> Result<(), AioError>;
+    /// Removes an empty directory.
+    fn rmdir(&self, path: &Path) -> Result<(), AioError>;
+    /// How many names the file has.
+    fn link_count(&self, path: &Path) -> Result<u64, AioError>;
+    /// The names in a directory, without "." and "..", in no order.
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>, AioError>;
+    /// Facts; None where nothing is there.
+    fn stat(&self, path: &Path) -> Result<Option<FileStat>, AioError>;
+    /// Bytes in an open file.
+    fn file_len(&self, file: &File) -> Result<u64, AioError>;
+    /// Cuts or extends (with a hole of zeros).
+    fn set_len(&self, file: &File, len: u64) -> Result<(), AioError>;
+    /// Allocates blocks that read as zeros, extending the file. EOPNOTSUPP where the file system can't.
+    fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError>;
+    /// Makes a file's data and metadata durable.
+    fn sync_file(&self, file: &File) -> Result<(), AioError>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> Result<(), AioError>;
+    /// Takes an exclusive advisory lock, held until the file closes. False: someone else has it.
+    fn try_lock(&self, file: &File) -> Result<bool, AioError>;
+    /// Can files of this directory be opened for direct I/O, and at which alignment?
+    fn probe_direct(
+        &self,
+        dir: &Path,
+    ) -> Result<crate::direct::DirectAlignment, crate::direct::DirectRefusal>;
+
+    /// Something is there.
+    fn exists(&self, path: &Path) -> Result<bool, AioError> {
+        Ok(self.stat(path)?.is_some())
+    }
+}

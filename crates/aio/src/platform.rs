@@ -1,0 +1,144 @@
+//! What differs between operating systems: direct I/O, rename without replacing, allocation, large pages, gathered transfers.
+//!
+//! Linux is complete. Elsewhere the sync and worker methods work, buffered; direct I/O is refused with its reason.
+
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::ptr::NonNull;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno as Sys;
+
+use crate::error::Errno;
+use crate::memory::HugePages;
+
+/// The flag that bypasses the page cache.
+pub(crate) fn direct_flag(direct: bool) -> OFlags {
+    #[cfg(target_os = "linux")]
+    if direct {
+        return OFlags::DIRECT;
+    }
+    let _ = direct;
+    OFlags::empty()
+}
+
+/// What some systems want done to a descriptor after opening instead of a flag.
+pub(crate) fn after_direct_open(_fd: &OwnedFd) -> Result<(), Errno> {
+    #[cfg(target_os = "linux")]
+    return Ok(());
+    #[cfg(not(target_os = "linux"))]
+    return Err(Errno::OPNOTSUPP);
+}
+
+/// Renames unless the new name exists.
+pub(crate) fn rename_noreplace(from: &Path, to: &Path) -> Result<(), Errno> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // File systems without the flag, and kernels without the call.
+            Err(Sys::INVAL | Sys::NOSYS) => {}
+            done => return done.map_err(Errno::from),
+        }
+    }
+    // link fails where the new name exists; both names exist for a moment.
+    rustix::fs::link(from, to)?;
+    rustix::fs::unlink(from)?;
+    Ok(())
+}
+
+/// Allocates blocks of zeros.
+pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Sys> {
+    #[cfg(target_os = "linux")]
+    return rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), offset, len);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (fd, offset, len);
+        Err(Sys::OPNOTSUPP)
+    }
+}
+
+/// Syncs a file. Never repeated: not even after a signal is a failed sync known to have lost nothing, except that EINTR says the
+/// call did not run, so the caller sees it as an error as well.
+pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Result<(), Errno> {
+    #[cfg(not(any(target_os = "macos", target_os = "ios")))]
+    if data_only {
+        return rustix::fs::fdatasync(fd).map_err(Errno::from);
+    }
+    let _ = data_only;
+    rustix::fs::fsync(fd).map_err(Errno::from)
+}
+
+/// Maps zeroed memory; returns it with the length mapped and whether large pages were obtained.
+pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<(NonNull<u8>, usize, bool), Errno> {
+    const HUGE: usize = 2 << 20;
+    #[cfg(target_os = "linux")]
+    if huge != HugePages::Off {
+        let rounded = len.next_multiple_of(HUGE);
+        match map(rounded, libc::MAP_HUGETLB) {
+            Ok(ptr) => return Ok((ptr, rounded, true)),
+            Err(e) if huge == HugePages::On => return Err(e),
+            Err(_) => {}
+        }
+    }
+    let _ = HUGE;
+    let ptr = map(len, 0)?;
+    #[cfg(target_os = "linux")]
+    if len >= HUGE && huge != HugePages::Off {
+        // SAFETY: the range was just mapped; the advice does not change its contents.
+        unsafe { libc::madvise(ptr.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+    }
+    Ok((ptr, len, false))
+}
+
+fn map(len: usize, extra: libc::c_int) -> Result<NonNull<u8>, Errno> {
+    // SAFETY: a fresh anonymous mapping at an address of the system's choice touches no existing memory.
+    let ptr = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | extra,
+            -1,
+            0,
+        )
+    };
+    if ptr == libc::MAP_FAILED {
+        return Err(Errno::last());
+    }
+    NonNull::new(ptr.cast()).ok_or(Errno(libc::ENOMEM))
+}
+
+/// Unmaps what [`map_memory`] mapped.
+pub(crate) fn unmap_memory(ptr: NonNull<u8>, len: usize) {
+    // SAFETY: the caller owns the mapping and no longer uses it.
+    let rc = unsafe { libc::munmap(ptr.as_ptr().cast(), len) };
+    debug_assert_eq!(rc, 0);
+}
+
+/// One gathered read or write; may be short.
+///
+/// # Safety
+/// Each vector describes memory that stays valid during the call and that, for a read, nothing else accesses.
+pub(crate) unsafe fn transfer(
+    fd: RawFd,
+    write: bool,
+    iov: &[libc::iovec],
+    offset: u64,
+) -> Result<usize, Errno> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let count = iov.len().min(MAX_VECTORS) as libc::c_int;
+    // SAFETY: the caller vouches for the memory; the vectors are a live slice.
+    let n = unsafe {
+        match (write, iov) {
+            (false, [one]) => libc::pread(fd, one.iov_base, one.iov_len, offset),
+            (true, [one]) => libc::pwrite(fd, one.iov_base, one.iov_len, offset),
+            (false, _) => libc::preadv(fd, iov.as_ptr(), count, offset),
+            (true, _) => libc::pwritev(fd, iov.as_ptr(), count, offset),
+        }
+    };
+    usize::try_from(n).map_err(|_| Errno::last())
+}
+
+/// Vectors one call takes (IOV_MAX); more are continued.
+pub(crate) const MAX_VECTORS: usize = 1024;

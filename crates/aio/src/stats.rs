@@ -1,0 +1,318 @@
+//! Counters: the matrix of pg_stat_io, backend type × object × context.
+//!
+//! Each backend counts in a matrix of its own (no sharing between processors), which is added to its type's totals when it ends;
+//! a snapshot sums both.
+
+use std::time::SystemTime;
+
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{Arc, Mutex};
+
+macro_rules! names {
+    ($(#[$doc:meta])* $type:ident { $($(#[$vdoc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type { $($(#[$vdoc])* $variant,)* }
+        impl $type {
+            /// All, in order.
+            pub const ALL: &[$type] = &[$($type::$variant),*];
+            /// The name PostgreSQL's views show.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+names! {
+    /// Who does the I/O, as PostgreSQL 18 names it.
+    BackendType {
+        /// A connection.
+        Client = "client backend",
+        /// Cleaner of dirty buffers.
+        BackgroundWriter = "background writer",
+        /// Checkpointer.
+        Checkpointer = "checkpointer",
+        /// WAL writer.
+        WalWriter = "walwriter",
+        /// Recovery.
+        Startup = "startup",
+        /// Autovacuum launcher.
+        AutovacuumLauncher = "autovacuum launcher",
+        /// Autovacuum worker.
+        AutovacuumWorker = "autovacuum worker",
+        /// Executes I/O for others.
+        IoWorker = "io worker",
+        /// An embedded or single-user session.
+        Standalone = "standalone backend",
+        /// Parallel scans and the like.
+        BackgroundWorker = "background worker",
+        /// Sends WAL.
+        WalSender = "walsender",
+    }
+}
+
+names! {
+    /// What the I/O is on.
+    IoObject {
+        /// A permanent relation.
+        Relation = "relation",
+        /// A temporary relation.
+        TempRelation = "temp relation",
+        /// WAL.
+        Wal = "wal",
+    }
+}
+
+names! {
+    /// In which context.
+    IoContext {
+        /// Large sequential reads through a small ring.
+        BulkRead = "bulkread",
+        /// Large writes through a ring.
+        BulkWrite = "bulkwrite",
+        /// Creation of WAL segments.
+        Init = "init",
+        /// Ordinary.
+        Normal = "normal",
+        /// Vacuum's ring.
+        Vacuum = "vacuum",
+    }
+}
+
+names! {
+    /// What is counted.
+    IoOp {
+        /// Reads, with bytes and time.
+        Read = "reads",
+        /// Writes, with bytes and time.
+        Write = "writes",
+        /// Writes handed to the disk early, with time.
+        Writeback = "writebacks",
+        /// Extensions, with bytes and time.
+        Extend = "extends",
+        /// Found in the pool.
+        Hit = "hits",
+        /// Thrown out of the pool.
+        Evict = "evictions",
+        /// A ring's buffer used again.
+        Reuse = "reuses",
+        /// Syncs, with time.
+        Fsync = "fsyncs",
+    }
+}
+
+/// What is counted for one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Nanoseconds waited; 0 unless timing is on.
+    pub time_ns: u64,
+}
+
+#[derive(Default)]
+struct Cell {
+    count: AtomicU64,
+    bytes: AtomicU64,
+    time_ns: AtomicU64,
+}
+
+const OBJECTS: usize = IoObject::ALL.len();
+const CONTEXTS: usize = IoContext::ALL.len();
+const OPS: usize = IoOp::ALL.len();
+const TYPES: usize = BackendType::ALL.len();
+
+/// One backend's counters.
+#[derive(Default)]
+pub struct Matrix([[[Cell; OPS]; CONTEXTS]; OBJECTS]);
+
+impl Matrix {
+    fn cell(&self, object: IoObject, context: IoContext, op: IoOp) -> &Cell {
+        &self.0[object as usize][context as usize][op as usize]
+    }
+
+    /// Adds; several threads may.
+    fn add(&self, object: IoObject, context: IoContext, op: IoOp, by: Counts) {
+        let cell = self.cell(object, context, op);
+        for (to, n) in [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)] {
+            if n != 0 {
+                to.fetch_add(n, Relaxed);
+            }
+        }
+    }
+
+    /// Adds; only the owning thread may (no locked instruction).
+    pub(crate) fn add_owned(&self, object: IoObject, context: IoContext, op: IoOp, by: Counts) {
+        let cell = self.cell(object, context, op);
+        for (to, n) in [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)] {
+            if n != 0 {
+                to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
+            }
+        }
+    }
+
+    fn get(&self, object: IoObject, context: IoContext, op: IoOp) -> Counts {
+        let c = self.cell(object, context, op);
+        Counts {
+            count: c.count.load(Relaxed),
+            bytes: c.bytes.load(Relaxed),
+            time_ns: c.time_ns.load(Relaxed),
+        }
+    }
+}
+
+/// One row of pg_stat_io.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoStatsRow {
+    /// Who.
+    pub backend_type: BackendType,
+    /// On what.
+    pub object: IoObject,
+    /// In which context.
+    pub context: IoContext,
+    counts: [Counts; OPS],
+}
+
+impl IoStatsRow {
+    /// The counters of one operation.
+    pub fn get(&self, op: IoOp) -> Counts {
+        self.counts[op as usize]
+    }
+
+    fn add(&mut self, m: &Matrix) {
+        for &op in IoOp::ALL {
+            let (to, by) = (&mut self.counts[op as usize], m.get(self.object, self.context, op));
+            to.count += by.count;
+            to.bytes += by.bytes;
+            to.time_ns += by.time_ns;
+        }
+    }
+}
+
+struct Shared {
+    live: Vec<(BackendType, Arc<Matrix>)>,
+    baseline: Option<Vec<IoStatsRow>>,
+    reset_at: SystemTime,
+}
+
+/// Counters of all backends.
+pub struct IoStats {
+    totals: Box<[Matrix]>,
+    shared: Mutex<Shared>,
+}
+
+impl Default for IoStats {
+    fn default() -> IoStats {
+        let shared = Shared { live: Vec::new(), baseline: None, reset_at: SystemTime::now() };
+        IoStats { totals: (0..TYPES).map(|_| Matrix::default()).collect(), shared: Mutex::new(shared) }
+    }
+}
+
+impl IoStats {
+    /// Counts for a backend type from any thread; backends count through [`Backend::count`](crate::Backend::count), which is
+    /// cheaper.
+    pub fn count(
+        &self,
+        who: BackendType,
+        object: IoObject,
+        context: IoContext,
+        op: IoOp,
+        n: u64,
+        bytes: u64,
+    ) {
+        self.totals[who as usize].add(object, context, op, Counts { count: n, bytes, time_ns: 0 });
+    }
+
+    /// All rows PostgreSQL would show, in its order: type, object, context.
+    pub fn snapshot(&self) -> Vec<IoStatsRow> {
+        let shared = self.shared.lock();
+        let mut rows = self.sums(&shared);
+        if let Some(base) = &shared.baseline {
+            for (row, base) in rows.iter_mut().zip(base) {
+                for (now, then) in row.counts.iter_mut().zip(&base.counts) {
+                    now.count -= then.count;
+                    now.bytes -= then.bytes;
+                    now.time_ns -= then.time_ns;
+                }
+            }
+        }
+        rows.retain(|r| tracks(r.backend_type, r.object, r.context));
+        rows
+    }
+
+    /// Starts from zero.
+    pub fn reset(&self) {
+        let mut shared = self.shared.lock();
+        shared.baseline = Some(self.sums(&shared));
+        shared.reset_at = SystemTime::now();
+    }
+
+    /// When counting began.
+    pub fn reset_at(&self) -> SystemTime {
+        self.shared.lock().reset_at
+    }
+
+    fn sums(&self, shared: &Shared) -> Vec<IoStatsRow> {
+        let mut rows = Vec::with_capacity(TYPES * OBJECTS * CONTEXTS);
+        for &backend_type in BackendType::ALL {
+            for &object in IoObject::ALL {
+                for &context in IoContext::ALL {
+                    let mut row =
+                        IoStatsRow { backend_type, object, context, counts: [Counts::default(); OPS] };
+                    row.add(&self.totals[backend_type as usize]);
+                    for (t, m) in &shared.live {
+                        if *t == backend_type {
+                            row.add(m);
+                        }
+                    }
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
+    /// A backend begins.
+    pub(crate) fn enter(&self, who: BackendType) -> Arc<Matrix> {
+        let m = Arc::new(Matrix::default());
+        self.shared.lock().live.push((who, Arc::clone(&m)));
+        m
+    }
+
+    /// A backend ends: its counters join its type's totals.
+    pub(crate) fn leave(&self, who: BackendType, m: &Arc<Matrix>) {
+        let mut shared = self.shared.lock();
+        shared.live.retain(|(_, other)| !Arc::ptr_eq(other, m));
+        for &object in IoObject::ALL {
+            for &context in IoContext::ALL {
+                for &op in IoOp::ALL {
+                    self.totals[who as usize].add(object, context, op, m.get(object, context, op));
+                }
+            }
+        }
+    }
+}
+
+/// Does PostgreSQL show a row for this combination?
+pub fn tracks(who: BackendType, object: IoObject, context: IoContext) -> bool {
+    use BackendType as B;
+    use IoContext as C;
+    use IoObject as O;
+    match object {
+        O::TempRelation => {
+            context == C::Normal
+                && matches!(who, B::Client | B::BackgroundWorker | B::WalSender | B::IoWorker)
+        }
+        O::Wal => matches!(context, C::Normal | C::Init),
+        O::Relation => match (who, context) {
+            (_, C::Init) | (B::WalWriter, _) => false,
+            (B::Checkpointer | B::BackgroundWriter, c) => c == C::Normal,
+            (B::AutovacuumLauncher, c) => !matches!(c, C::Vacuum | C::BulkWrite),
+            (B::AutovacuumWorker, c) => c != C::BulkWrite,
+            _ => true,
+        },
+    }
+}
