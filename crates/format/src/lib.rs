@@ -16,6 +16,8 @@ mod bytes;
 pub mod ids;
 pub mod lsn;
 pub mod page;
+pub mod tuple;
+pub mod varlena;
 
 pub use ids::{
     BLOCK_SIZE, BlockNumber, CommandId, Fork, FullXid, ItemPointer, OffsetNumber, Oid, PageTag,
@@ -23,3 +25,4 @@ pub use ids::{
 };
 pub use lsn::{Lsn, SegmentSize};
 pub use page::{ItemId, Page, PageBytes, PageMut};
+pub use tuple::{Align, AttrLayout, HeapTuple, HeapTupleMut, TupleError};

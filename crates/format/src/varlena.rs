@@ -1,0 +1,175 @@
+//! Variable-length values as tuples store them.
+//!
+//! ```text
+//!   first byte, lowest bits    what follows
+//!   .......0 0  (4 bytes)      length << 2, whole, header included; then the value; aligned
+//!   .......1 0  (4 bytes)      length << 2 | 2; then raw size and method (4 bytes), compressed value; aligned
+//!   .......1    (1 byte)       length << 1 | 1, header included, at most 127; then the value; not aligned
+//!   00000001    (1 byte)       tag (1 byte), then a pointer to a value stored elsewhere; not aligned
+//! ```
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::bytes::u32_at;
+
+/// Bytes of the long header.
+pub const HEADER_SIZE: usize = 4;
+/// Bytes of the short header.
+pub const SHORT_HEADER_SIZE: usize = 1;
+/// Longest value under a short header.
+pub const MAX_SHORT_PAYLOAD: usize = 0x7f - SHORT_HEADER_SIZE;
+/// Longest value under a long header.
+pub const MAX_PAYLOAD: usize = (1 << 30) - 1 - HEADER_SIZE;
+
+/// Tag of a pointer to a TOAST table; 18 bytes with header and tag.
+const TAG_ON_DISK: u8 = 18;
+const ON_DISK_POINTER: usize = 16;
+
+/// A stored value of variable length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Varlena<'a> {
+    /// The value itself.
+    Plain(&'a [u8]),
+    /// Compressed in place: the raw size with the method in its two highest bits, then the compressed bytes.
+    Compressed {
+        /// Size of the value when unpacked.
+        raw_size: u32,
+        /// 0 pglz, 1 LZ4.
+        method: u8,
+        /// The compressed bytes.
+        data: &'a [u8],
+    },
+    /// A pointer into a TOAST table.
+    External {
+        /// Size of the value with a long header, unpacked.
+        raw_size: u32,
+        /// Stored size, with the compression method in its two highest bits.
+        ext_info: u32,
+        /// Identifies the value in the TOAST table.
+        value_id: u32,
+        /// The TOAST table.
+        toast_rel: u32,
+    },
+}
+
+/// Splits the value at the beginning of `bytes` off: what it is and how many bytes it takes. `None` if it is damaged or runs over
+/// the end.
+pub fn decode(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
+    let first = *bytes.first()?;
+    if first == 1 {
+        return decode_external(bytes);
+    }
+    if first & 1 == 1 {
+        let len = usize::from(first >> 1);
+        return Some((Varlena::Plain(bytes.get(SHORT_HEADER_SIZE..len)?), len));
+    }
+    let word = u32_at(bytes, 0)?;
+    let len = (word >> 2) as usize;
+    let body = bytes.get(HEADER_SIZE..len)?;
+    if word & 2 == 0 {
+        return Some((Varlena::Plain(body), len));
+    }
+    let info = u32_at(body, 0)?;
+    let data = body.get(4..)?;
+    Some((Varlena::Compressed { raw_size: info & 0x3fff_ffff, method: (info >> 30) as u8, data }, len))
+}
+
+fn decode_external(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
+    if *bytes.get(1)? != TAG_ON_DISK {
+        return None;
+    }
+    let body = bytes.get(2..2 + ON_DISK_POINTER)?;
+    let value = Varlena::External {
+        raw_size: u32_at(body, 0)?,
+        ext_info: u32_at(body, 4)?,
+        value_id: u32_at(body, 8)?,
+        toast_rel: u32_at(body, 12)?,
+    };
+    Some((value, 2 + ON_DISK_POINTER))
+}
+
+/// Does the value that begins with this byte have a header that needs no alignment? (A zero byte is padding or the beginning of a
+/// long header.)
+pub(crate) const fn is_unaligned(first: u8) -> bool {
+    first & 1 == 1
+}
+
+/// Appends a value under the long header.
+///
+/// # Panics
+/// If the value is longer than [`MAX_PAYLOAD`].
+pub fn encode_long(payload: &[u8], out: &mut Vec<u8>) {
+    assert!(payload.len() <= MAX_PAYLOAD, "value of {} bytes", payload.len());
+    out.extend_from_slice(&(((payload.len() + HEADER_SIZE) as u32) << 2).to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Appends a value under the short header.
+///
+/// # Panics
+/// If the value is longer than [`MAX_SHORT_PAYLOAD`].
+pub fn encode_short(payload: &[u8], out: &mut Vec<u8>) {
+    assert!(payload.len() <= MAX_SHORT_PAYLOAD, "short value of {} bytes", payload.len());
+    out.push(((payload.len() + SHORT_HEADER_SIZE) as u8) << 1 | 1);
+    out.extend_from_slice(payload);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn headers() {
+        let mut out = Vec::new();
+        encode_short(b"abc", &mut out);
+        assert_eq!(out, b"\x09abc");
+        assert_eq!(decode(&out), Some((Varlena::Plain(b"abc"), 4)));
+        out.clear();
+        encode_long(&[7; 127], &mut out);
+        assert_eq!(out[..4], [0x0c, 0x02, 0, 0]);
+        assert_eq!(decode(&out), Some((Varlena::Plain(&[7; 127]), 131)));
+        out.clear();
+        encode_short(b"", &mut out);
+        assert_eq!(out, [3]);
+    }
+
+    #[test]
+    fn toasted_values() {
+        let mut pointer = vec![1, 18];
+        for n in [2004_u32, 1000, 77, 88] {
+            pointer.extend_from_slice(&n.to_le_bytes());
+        }
+        let external = Varlena::External { raw_size: 2004, ext_info: 1000, value_id: 77, toast_rel: 88 };
+        assert_eq!(decode(&pointer), Some((external, 18)));
+        assert_eq!(decode(&pointer[..17]), None);
+        assert_eq!(decode(&[1, 9]), None);
+        let compressed = [0x2a, 0, 0, 0, 100, 0, 0, 0x40, 1, 2];
+        let expected = Varlena::Compressed { raw_size: 100, method: 1, data: &[1, 2] };
+        assert_eq!(decode(&compressed), Some((expected, 10)));
+    }
+
+    #[test]
+    fn damaged_values_are_refused() {
+        for bad in [&[][..], &[9, 1], &[0, 0, 0, 0], &[0x0c, 0, 0, 0], &[0x40, 0, 0, 0, 1], &[4, 0]] {
+            assert_eq!(decode(bad), None, "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            if let Some((_, len)) = decode(&bytes) {
+                prop_assert!(0 < len && len <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn round_trip(payload: Vec<u8>) {
+            let mut out = Vec::new();
+            encode_long(&payload, &mut out);
+            prop_assert_eq!(decode(&out), Some((Varlena::Plain(&payload), out.len())));
+        }
+    }
+}
