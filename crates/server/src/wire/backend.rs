@@ -1,36 +1,6 @@
 //! Encoding of the server's messages, appended to a byte vector that is sent when the client must see it.
 
-use super::fields::Report;
-
-/// A column of a RowDescription.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Column name.
-    pub name: String,
-    /// The table's OID, or zero.
-    pub table: u32,
-    /// The column's number in the table, or zero.
-    pub attnum: i16,
-    /// Type OID.
-    pub type_oid: u32,
-    /// Length of the type; negative for variable length.
-    pub type_len: i16,
-    /// Type modifier, or -1.
-    pub typmod: i32,
-    /// 0 text, 1 binary.
-    pub format: i16,
-}
-
-/// What a ReadyForQuery says of the transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TxStatus {
-    /// No transaction block.
-    Idle,
-    /// In a block.
-    InBlock,
-    /// In a block that has failed.
-    Failed,
-}
+use forebay_sql::{ColumnDesc, Format, RowRef, Severity, SqlError, TransactionStatus};
 
 /// Appends a message: type byte, length, and the body that `fill` writes.
 pub fn message(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
@@ -84,27 +54,22 @@ pub fn negotiate_protocol_version(out: &mut Vec<u8>, version: u32, unknown: &[&s
 }
 
 /// ReadyForQuery.
-pub fn ready_for_query(out: &mut Vec<u8>, status: TxStatus) {
-    message(out, b'Z', |b| {
-        b.push(match status {
-            TxStatus::Idle => b'I',
-            TxStatus::InBlock => b'T',
-            TxStatus::Failed => b'E',
-        });
-    });
+pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
+    message(out, b'Z', |b| b.push(status.as_byte()));
 }
 
 /// ErrorResponse or NoticeResponse, by severity.
-pub fn report(out: &mut Vec<u8>, report: &Report) {
-    let kind = if report.severity.is_error() { b'E' } else { b'N' };
+pub fn report(out: &mut Vec<u8>, report: &SqlError) {
+    let notice = matches!(report.severity, Severity::Warning | Severity::Notice);
+    let kind = if notice { b'N' } else { b'E' };
     message(out, kind, |b| {
         let mut field = |code: u8, value: &str| {
             b.push(code);
             cstring(b, value);
         };
-        field(b'S', report.severity.word());
-        field(b'V', report.severity.word());
-        field(b'C', &report.code);
+        field(b'S', report.severity.as_str());
+        field(b'V', report.severity.as_str());
+        field(b'C', report.sqlstate);
         field(b'M', &report.message);
         if let Some(detail) = &report.detail {
             field(b'D', detail);
@@ -165,49 +130,33 @@ pub fn parameter_description(out: &mut Vec<u8>, types: &[u32]) {
     });
 }
 
-/// RowDescription.
-pub fn row_description(out: &mut Vec<u8>, fields: &[Field]) {
+/// RowDescription. Columns without a format of their own come as text.
+pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &[Format]) {
     message(out, b'T', |b| {
-        count(b, fields.len());
-        for f in fields {
-            cstring(b, &f.name);
-            b.extend_from_slice(&f.table.to_be_bytes());
-            b.extend_from_slice(&f.attnum.to_be_bytes());
-            b.extend_from_slice(&f.type_oid.to_be_bytes());
-            b.extend_from_slice(&f.type_len.to_be_bytes());
-            b.extend_from_slice(&f.typmod.to_be_bytes());
-            b.extend_from_slice(&f.format.to_be_bytes());
+        count(b, columns.len());
+        for (i, c) in columns.iter().enumerate() {
+            cstring(b, &c.name);
+            b.extend_from_slice(&c.table_oid.to_be_bytes());
+            b.extend_from_slice(&c.attnum.to_be_bytes());
+            b.extend_from_slice(&c.type_oid().to_be_bytes());
+            b.extend_from_slice(&c.type_len().to_be_bytes());
+            b.extend_from_slice(&c.typmod.to_be_bytes());
+            b.extend_from_slice(&formats.get(i).copied().unwrap_or_default().code().to_be_bytes());
         }
     });
 }
 
-/// DataRow; `value` appends the bytes of column `i` and tells whether there is a value (false: NULL, nothing appended).
-pub fn data_row<E>(
-    out: &mut Vec<u8>,
-    columns: usize,
-    mut value: impl FnMut(usize, &mut Vec<u8>) -> Result<bool, E>,
-) -> Result<(), E> {
+/// DataRow. A row that can't be encoded leaves nothing behind.
+pub fn data_row(out: &mut Vec<u8>, row: &RowRef<'_>) -> Result<(), SqlError> {
     let start = out.len();
-    out.push(b'D');
-    out.extend_from_slice(&[0; 4]);
-    count(out, columns);
-    for i in 0..columns {
-        let at = out.len();
-        out.extend_from_slice(&[0; 4]);
-        match value(i, out) {
-            Ok(true) => {
-                // A value's length does not count its own four bytes.
-                let len = u32::try_from(out.len() - at - 4).expect("a value is under 4 GB");
-                out[at..at + 4].copy_from_slice(&len.to_be_bytes());
-            }
-            Ok(false) => out[at..at + 4].copy_from_slice(&(-1i32).to_be_bytes()),
-            Err(e) => {
-                out.truncate(start);
-                return Err(e);
-            }
+    out.extend_from_slice(&[b'D', 0, 0, 0, 0]);
+    match row.encode_data_row(out) {
+        Ok(()) => patch_length(out, start + 1),
+        Err(e) => {
+            out.truncate(start);
+            return Err(e);
         }
     }
-    patch_length(out, start + 1);
     Ok(())
 }
 
@@ -238,6 +187,7 @@ fn count(out: &mut Vec<u8>, n: usize) {
 mod tests {
     use super::*;
     use bytes::BytesMut;
+    use forebay_sql::SqlType;
     use pgwire::messages::{DecodeContext, PgWireBackendMessage as M, ProtocolVersion};
 
     /// Decodes with the pgwire crate, which must consume everything.
@@ -253,32 +203,15 @@ mod tests {
     #[test]
     fn an_independent_decoder_agrees() {
         let mut out = Vec::new();
-        data_row::<()>(&mut out, 2, |i, b| {
-            b.extend_from_slice(if i == 0 { b"abc" } else { b"" });
-            Ok(i == 0)
-        })
-        .expect("encodes");
-        let M::DataRow(row) = witness(&out) else { panic!("not a row") };
-        assert_eq!((row.field_count, &row.data[..]), (2, &b"\0\0\0\x03abc\xff\xff\xff\xff"[..]));
-
-        out.clear();
-        let mut e = Report::error("42P01", "relation \"x\" does not exist");
-        e.position = Some(15);
+        let e = SqlError::new("42P01", "relation \"x\" does not exist").at(15);
         report(&mut out, &e);
         let M::ErrorResponse(r) = witness(&out) else { panic!("not an error") };
         assert!(r.fields.contains(&(b'P', "15".into())) && r.fields.contains(&(b'V', "ERROR".into())));
 
         out.clear();
-        let field = Field {
-            name: "n".into(),
-            table: 16384,
-            attnum: 2,
-            type_oid: 23,
-            type_len: 4,
-            typmod: -1,
-            format: 1,
-        };
-        row_description(&mut out, &[field]);
+        let column =
+            ColumnDesc { name: "n".into(), table_oid: 16384, attnum: 2, ty: SqlType::Int4, typmod: -1 };
+        row_description(&mut out, &[column], &[Format::Binary]);
         let M::RowDescription(d) = witness(&out) else { panic!("not a description") };
         let f = &d.fields[0];
         assert_eq!((f.name.as_str(), f.type_id, f.type_size, f.format_code), ("n", 23, 4, 1));
@@ -298,12 +231,5 @@ mod tests {
             let got = format!("{:?}", witness(&out));
             assert!(got.contains(text), "{got} lacks {text}");
         }
-    }
-
-    #[test]
-    fn a_failed_value_leaves_no_half_row() {
-        let mut out = b"before".to_vec();
-        assert_eq!(data_row(&mut out, 3, |i, _| if i == 2 { Err("no") } else { Ok(true) }), Err("no"));
-        assert_eq!(out, b"before");
     }
 }

@@ -1,7 +1,7 @@
 //! Decoding of a client's messages. Every read is checked; nothing here can panic, whatever the bytes.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use super::fields::Report;
+use forebay_sql::{Severity, SqlError};
 
 /// Largest message of the kinds that carry data (Query, Parse, Bind, CopyData, password), its own length included.
 pub const LARGE_LIMIT: u32 = 0x3fff_fffe;
@@ -87,7 +87,7 @@ pub fn length_limit(kind: u8) -> Option<u32> {
 }
 
 /// Decodes the body (what follows the length) of a message of this kind.
-pub fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, Report> {
+pub fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, SqlError> {
     let mut r = Reader { rest: body };
     let message = match kind {
         b'Q' => Frontend::Query(r.string()?),
@@ -102,22 +102,22 @@ pub fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, Report> {
         b'd' => return Ok(Frontend::CopyData(body)),
         b'c' => Frontend::CopyDone,
         b'f' => Frontend::CopyFail(r.string()?),
-        b'F' => return Err(Report::error("0A000", "function call messages are not supported")),
+        b'F' => return Err(SqlError::new("0A000", "function call messages are not supported")),
         other => return Err(unknown_kind(other)),
     };
     if r.rest.is_empty() { Ok(message) } else { Err(violation("invalid message format")) }
 }
 
 /// The FATAL for a message type that does not exist: the stream can't be trusted after it.
-pub fn unknown_kind(kind: u8) -> Report {
-    Report::fatal("08P01", format!("invalid frontend message type {kind}"))
+pub fn unknown_kind(kind: u8) -> SqlError {
+    SqlError::report(Severity::Fatal, "08P01", format!("invalid frontend message type {kind}"))
 }
 
-fn violation(message: &str) -> Report {
-    Report::error("08P01", message)
+fn violation(message: &str) -> SqlError {
+    SqlError::new("08P01", message)
 }
 
-fn parse<'a>(r: &mut Reader<'a>) -> Result<Parse<'a>, Report> {
+fn parse<'a>(r: &mut Reader<'a>) -> Result<Parse<'a>, SqlError> {
     let name = r.string()?;
     let query = r.string()?;
     let count = r.count()?;
@@ -128,7 +128,7 @@ fn parse<'a>(r: &mut Reader<'a>) -> Result<Parse<'a>, Report> {
     Ok(Parse { name, query, types })
 }
 
-fn bind<'a>(r: &mut Reader<'a>) -> Result<Bind<'a>, Report> {
+fn bind<'a>(r: &mut Reader<'a>) -> Result<Bind<'a>, SqlError> {
     let portal = r.string()?;
     let statement = r.string()?;
     let param_formats = r.formats()?;
@@ -152,7 +152,7 @@ fn bind<'a>(r: &mut Reader<'a>) -> Result<Bind<'a>, Report> {
     Ok(Bind { portal, statement, param_formats, params, result_formats })
 }
 
-fn target<'a>(r: &mut Reader<'a>, what: &str) -> Result<Target<'a>, Report> {
+fn target<'a>(r: &mut Reader<'a>, what: &str) -> Result<Target<'a>, SqlError> {
     let kind = r.u8()?;
     let name = r.string()?;
     match kind {
@@ -168,51 +168,51 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8], Report> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], SqlError> {
         let (head, tail) =
             self.rest.split_at_checked(n).ok_or_else(|| violation("insufficient data left in message"))?;
         self.rest = tail;
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Report> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], SqlError> {
         let (head, tail) =
             self.rest.split_first_chunk().ok_or_else(|| violation("insufficient data left in message"))?;
         self.rest = tail;
         Ok(*head)
     }
 
-    fn u8(&mut self) -> Result<u8, Report> {
+    fn u8(&mut self) -> Result<u8, SqlError> {
         Ok(u8::from_be_bytes(self.array()?))
     }
 
-    fn i32(&mut self) -> Result<i32, Report> {
+    fn i32(&mut self) -> Result<i32, SqlError> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
-    fn u32(&mut self) -> Result<u32, Report> {
+    fn u32(&mut self) -> Result<u32, SqlError> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     /// A 16-bit count; the protocol's counts are unsigned.
-    fn count(&mut self) -> Result<usize, Report> {
+    fn count(&mut self) -> Result<usize, SqlError> {
         Ok(usize::from(u16::from_be_bytes(self.array()?)))
     }
 
-    fn formats(&mut self) -> Result<Vec<i16>, Report> {
+    fn formats(&mut self) -> Result<Vec<i16>, SqlError> {
         let count = self.count()?;
         let mut formats = Vec::with_capacity(count.min(self.rest.len() / 2));
         for _ in 0..count {
             let code = i16::from_be_bytes(self.array()?);
             if code != 0 && code != 1 {
-                return Err(Report::error("22023", format!("unsupported format code: {code}")));
+                return Err(SqlError::new("22023", format!("unsupported format code: {code}")));
             }
             formats.push(code);
         }
         Ok(formats)
     }
 
-    fn string(&mut self) -> Result<&'a str, Report> {
+    fn string(&mut self) -> Result<&'a str, SqlError> {
         let end =
             self.rest.iter().position(|&b| b == 0).ok_or_else(|| violation("invalid string in message"))?;
         let bytes = self.take(end)?;
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The bytes as text, or PostgreSQL's error for bytes that are not UTF-8.
-pub fn utf8(bytes: &[u8]) -> Result<&str, Report> {
+pub fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     std::str::from_utf8(bytes).map_err(|e| {
         let bad: Vec<String> = bytes
             .iter()
@@ -230,7 +230,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, Report> {
             .take(e.error_len().unwrap_or(4))
             .map(|b| format!("0x{b:02x}"))
             .collect();
-        Report::error("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" ")))
+        SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" ")))
     })
 }
 
@@ -269,7 +269,7 @@ mod tests {
     fn text_that_is_not_utf8_names_the_bytes() {
         let e = decode(b'Q', b"select '\xff'\0").unwrap_err();
         assert_eq!(
-            (e.code.as_str(), e.message.as_str()),
+            (e.sqlstate, e.message.as_str()),
             ("22021", "invalid byte sequence for encoding \"UTF8\": 0xff")
         );
     }

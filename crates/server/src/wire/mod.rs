@@ -3,7 +3,6 @@
 //! - `frontend`: decoding of what a client sends (typed messages, borrowed from the read buffer)
 //! - `backend`:  encoding of what the server sends, into a plain byte vector
 //! - `startup`:  the packets before the first typed message
-//! - `fields`:   the fields of an ErrorResponse or NoticeResponse
 //! - `frames`:   cutting a byte stream into messages, with every length checked before memory is spent on it
 //! - `stream`:   one socket type over TCP and Unix sockets
 //!
@@ -13,7 +12,6 @@
 //! this crate's tests as an independent witness that both sides mean the same bytes.
 
 pub mod backend;
-pub mod fields;
 pub mod frames;
 pub mod frontend;
 pub mod startup;

@@ -2,8 +2,8 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::PROTOCOL_3_2;
-use super::fields::Report;
 use super::frontend::utf8;
+use forebay_sql::{Severity, SqlError};
 
 /// Largest startup packet, its length not counted, as in PostgreSQL.
 pub const MAX_STARTUP: u32 = 10_000;
@@ -57,10 +57,10 @@ impl Startup {
 }
 
 /// Decodes what follows the length of a startup packet.
-pub fn decode(body: &[u8]) -> Result<StartupPacket, Report> {
+pub fn decode(body: &[u8]) -> Result<StartupPacket, SqlError> {
     let (code, rest) = body
         .split_first_chunk::<4>()
-        .ok_or_else(|| Report::fatal("08P01", "invalid length of startup packet"))?;
+        .ok_or_else(|| SqlError::report(Severity::Fatal, "08P01", "invalid length of startup packet"))?;
     match u32::from_be_bytes(*code) {
         SSL if rest.is_empty() => Ok(StartupPacket::Ssl),
         GSS if rest.is_empty() => Ok(StartupPacket::Gss),
@@ -68,18 +68,18 @@ pub fn decode(body: &[u8]) -> Result<StartupPacket, Report> {
             let (pid, key) = rest
                 .split_first_chunk::<4>()
                 .filter(|(_, key)| !key.is_empty())
-                .ok_or_else(|| Report::fatal("08P01", "invalid length of cancel request packet"))?;
+                .ok_or_else(|| SqlError::report(Severity::Fatal, "08P01", "invalid length of cancel request packet"))?;
             Ok(StartupPacket::Cancel { pid: u32::from_be_bytes(*pid), key: key.to_vec() })
         }
         version => Ok(StartupPacket::Startup(Startup { version, parameters: parameters(version, rest)? })),
     }
 }
 
-fn parameters(version: u32, mut rest: &[u8]) -> Result<Vec<(String, String)>, Report> {
+fn parameters(version: u32, mut rest: &[u8]) -> Result<Vec<(String, String)>, SqlError> {
     if version >> 16 != 3 {
         return Ok(Vec::new());
     }
-    let layout = || Report::fatal("08P01", "invalid startup packet layout: expected terminator as last byte");
+    let layout = || SqlError::report(Severity::Fatal, "08P01", "invalid startup packet layout: expected terminator as last byte");
     let mut found = Vec::new();
     loop {
         let name = cstring(&mut rest).ok_or_else(layout)?;
@@ -87,10 +87,7 @@ fn parameters(version: u32, mut rest: &[u8]) -> Result<Vec<(String, String)>, Re
             return if rest.is_empty() { Ok(found) } else { Err(layout()) };
         }
         let value = cstring(&mut rest).ok_or_else(layout)?;
-        let fatal = |mut e: Report| {
-            e.severity = super::fields::Severity::Fatal;
-            e
-        };
+        let fatal = |e: SqlError| SqlError::report(Severity::Fatal, e.sqlstate, e.message.clone());
         found.push((utf8(name).map_err(fatal)?.to_owned(), utf8(value).map_err(fatal)?.to_owned()));
     }
 }

@@ -1,0 +1,160 @@
+//! What PostgreSQL's check hooks do: canonical spellings, and values this server can't honour. A check returns the
+//! value to keep, or the DETAIL of the refusal.
+
+use super::value::Value;
+
+/// A check of a parsed value.
+pub type Check = fn(Value) -> Result<Value, String>;
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Text(s) => s,
+        other => other.raw(),
+    }
+}
+
+/// fsync: on.
+pub fn fsync(value: Value) -> Result<Value, String> {
+    match value {
+        Value::Bool(true) => Ok(value),
+        _ => Err("Nothing is acknowledged here before it is durable.".to_owned()),
+    }
+}
+
+/// A boolean that can only be on.
+pub fn always_on(value: Value) -> Result<Value, String> {
+    if value == Value::Bool(true) { Ok(value) } else { Err("Only \"on\" is supported.".to_owned()) }
+}
+
+/// A boolean that can only be off.
+pub fn always_off(value: Value) -> Result<Value, String> {
+    if value == Value::Bool(false) { Ok(value) } else { Err("Only \"off\" is supported.".to_owned()) }
+}
+
+/// A timeout that can only be disabled.
+pub fn disabled(value: Value) -> Result<Value, String> {
+    if value == Value::Int(0) {
+        Ok(value)
+    } else {
+        Err("Only 0, which disables the timeout, is supported.".to_owned())
+    }
+}
+
+/// wal_sync_method: the two that this server has.
+pub fn wal_sync_method(value: Value) -> Result<Value, String> {
+    match text(value) {
+        s if s == "fdatasync" || s == "open_datasync" => Ok(Value::Text(s)),
+        _ => Err("Only \"fdatasync\" and \"open_datasync\" are supported.".to_owned()),
+    }
+}
+
+/// Isolation levels: the one that this server has.
+pub fn isolation(value: Value) -> Result<Value, String> {
+    match text(value) {
+        s if s == "read committed" => Ok(Value::Text(s)),
+        _ => Err("Only \"read committed\" is supported.".to_owned()),
+    }
+}
+
+/// io_max_concurrency: -1, or at least 1.
+pub fn not_zero(value: Value) -> Result<Value, String> {
+    if value == Value::Int(0) {
+        Err("Only -1 or values greater than 0 are valid.".to_owned())
+    } else {
+        Ok(value)
+    }
+}
+
+/// A list of words out of a set, without blanks around them.
+fn list(value: Value, known: &[&str]) -> Result<Vec<String>, String> {
+    let value = text(value);
+    let mut words = Vec::new();
+    for word in value.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        let word = word.to_ascii_lowercase();
+        if !known.contains(&word.as_str()) {
+            return Err(format!("Unrecognized key word: \"{word}\"."));
+        }
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    Ok(words)
+}
+
+/// io_direct: data, wal, wal_init.
+pub fn io_direct(value: Value) -> Result<Value, String> {
+    list(value, &["data", "wal", "wal_init"]).map(|w| Value::Text(w.join(", ")))
+}
+
+/// DateStyle: ISO, with any order of day and month.
+pub fn date_style(value: Value) -> Result<Value, String> {
+    let mut order = "MDY";
+    for word in list(value, &["iso", "mdy", "dmy", "ymd", "us", "european", "euro", "noneuropean", "default"])
+        .map_err(|_| "Only the ISO output style is supported.".to_owned())?
+    {
+        order = match word.as_str() {
+            "dmy" | "european" | "euro" => "DMY",
+            "ymd" => "YMD",
+            "mdy" | "us" | "noneuropean" => "MDY",
+            _ => order,
+        };
+    }
+    Ok(Value::Text(format!("ISO, {order}")))
+}
+
+/// client_encoding: those that need no conversion.
+pub fn client_encoding(value: Value) -> Result<Value, String> {
+    let name = text(value);
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    match plain.as_str() {
+        "utf8" | "unicode" => Ok(Value::Text("UTF8".to_owned())),
+        "sqlascii" => Ok(Value::Text("SQL_ASCII".to_owned())),
+        _ => Err(format!("Conversion between {name} and UTF8 is not supported.")),
+    }
+}
+
+/// TimeZone: a name of a zone. Nothing here depends on local time: timestamps are shown in UTC.
+pub fn time_zone(value: Value) -> Result<Value, String> {
+    let name = text(value);
+    for utc in ["UTC", "GMT"] {
+        if name.eq_ignore_ascii_case(utc) {
+            return Ok(Value::Text(utc.to_owned()));
+        }
+    }
+    let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_/+-".contains(c));
+    if well_formed && std::path::Path::new("/usr/share/zoneinfo").join(&name).is_file() {
+        return Ok(Value::Text(name));
+    }
+    // Where no zone database is installed, names of its form are taken on trust.
+    if well_formed && name.contains('/') && !std::path::Path::new("/usr/share/zoneinfo").exists() {
+        return Ok(Value::Text(name));
+    }
+    Err("It is not the name of a time zone.".to_owned())
+}
+
+/// search_path: the schemas that exist.
+pub fn search_path(value: Value) -> Result<Value, String> {
+    let path = text(value);
+    for word in path.split(',').map(str::trim) {
+        let word = word.strip_prefix('"').and_then(|w| w.strip_suffix('"')).unwrap_or(word);
+        if !["", "$user", "public", "pg_catalog"].contains(&word) {
+            return Err("Only the schemas public and pg_catalog are supported.".to_owned());
+        }
+    }
+    Ok(Value::Text(path))
+}
+
+/// application_name and the like: printable ASCII, at most 63 bytes.
+pub fn name(value: Value) -> Result<Value, String> {
+    let clean: String = text(value)
+        .chars()
+        .flat_map(|c| match c {
+            ' '..='~' => vec![c],
+            _ => c.to_string().bytes().flat_map(|b| format!("\\x{b:02x}").chars().collect::<Vec<_>>()).collect(),
+        })
+        .take(63)
+        .collect();
+    Ok(Value::Text(clean))
+}

@@ -1,0 +1,301 @@
+//! Which settings exist. In the order of their names, as SHOW ALL lists them.
+
+use super::checks::{self, Check};
+
+/// Who may change a setting, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Nobody: it tells what is.
+    Internal,
+    /// At server start.
+    Postmaster,
+    /// In the file, while the server runs.
+    Sighup,
+    /// A superuser, for a session.
+    Superuser,
+    /// Anyone, for a session.
+    User,
+}
+
+impl Context {
+    /// PostgreSQL's word (pg_settings.context).
+    pub fn word(self) -> &'static str {
+        match self {
+            Context::Internal => "internal",
+            Context::Postmaster => "postmaster",
+            Context::Sighup => "sighup",
+            Context::Superuser => "superuser",
+            Context::User => "user",
+        }
+    }
+}
+
+/// Unit of a number without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are the units")]
+pub enum Unit {
+    None,
+    Bytes,
+    Kb,
+    Mb,
+    Blocks,
+    Ms,
+    Seconds,
+}
+
+impl Unit {
+    /// As pg_settings.unit prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::None => "",
+            Unit::Bytes => "B",
+            Unit::Kb => "kB",
+            Unit::Mb => "MB",
+            Unit::Blocks => "8kB",
+            Unit::Ms => "ms",
+            Unit::Seconds => "s",
+        }
+    }
+
+    /// Whether it measures memory (and not time).
+    pub fn is_memory(self) -> bool {
+        matches!(self, Unit::Bytes | Unit::Kb | Unit::Mb | Unit::Blocks)
+    }
+
+    /// Units that a value may have, smallest first, and what they are worth in this one.
+    pub fn accepted(self) -> &'static [(&'static str, f64)] {
+        const K: f64 = 1024.0;
+        match self {
+            Unit::None => &[],
+            Unit::Bytes => {
+                &[("B", 1.0), ("kB", K), ("MB", K * K), ("GB", K * K * K), ("TB", K * K * K * K)]
+            }
+            Unit::Kb => &[("B", 1.0 / K), ("kB", 1.0), ("MB", K), ("GB", K * K), ("TB", K * K * K)],
+            Unit::Mb => &[("B", 1.0 / (K * K)), ("kB", 1.0 / K), ("MB", 1.0), ("GB", K), ("TB", K * K)],
+            Unit::Blocks => {
+                &[("B", 1.0 / 8192.0), ("kB", 0.125), ("MB", 128.0), ("GB", 128.0 * K), ("TB", 128.0 * K * K)]
+            }
+            Unit::Ms => {
+                &[("us", 0.001), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6), ("d", 8.64e7)]
+            }
+            Unit::Seconds => {
+                &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86400.0)]
+            }
+        }
+    }
+}
+
+/// Type and range of a setting.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the variants are the types")]
+pub enum Kind {
+    Bool,
+    Int { min: i64, max: i64, unit: Unit },
+    Real { min: f64, max: f64, unit: Unit },
+    Enum(&'static [&'static str]),
+    Text,
+}
+
+impl Kind {
+    /// PostgreSQL's word (pg_settings.vartype).
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Bool => "bool",
+            Kind::Int { .. } => "integer",
+            Kind::Real { .. } => "real",
+            Kind::Enum(_) => "enum",
+            Kind::Text => "string",
+        }
+    }
+}
+
+/// A setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Canonical name.
+    pub name: &'static str,
+    /// Another name that finds it.
+    pub alias: Option<&'static str>,
+    /// Who may change it.
+    pub context: Context,
+    /// Type and range.
+    pub kind: Kind,
+    /// Default, as text.
+    pub boot: &'static str,
+    /// pg_settings.category.
+    pub category: &'static str,
+    /// pg_settings.short_desc.
+    pub description: &'static str,
+    /// Whether clients are told of changes (ParameterStatus).
+    pub report: bool,
+    /// A check beyond type and range.
+    pub check: Option<Check>,
+}
+
+const fn setting(
+    name: &'static str,
+    context: Context,
+    kind: Kind,
+    boot: &'static str,
+    category: &'static str,
+    description: &'static str,
+) -> Setting {
+    Setting { name, alias: None, context, kind, boot, category, description, report: false, check: None }
+}
+
+impl Setting {
+    const fn reported(mut self) -> Setting {
+        self.report = true;
+        self
+    }
+
+    const fn checked(mut self, check: Check) -> Setting {
+        self.check = Some(check);
+        self
+    }
+
+    const fn or_named(mut self, alias: &'static str) -> Setting {
+        self.alias = Some(alias);
+        self
+    }
+}
+
+/// Finds a setting by name, whatever its case.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    index(name).and_then(|i| TABLE.get(i))
+}
+
+/// Finds a setting's place in the table.
+pub(super) fn index(name: &str) -> Option<usize> {
+    TABLE
+        .binary_search_by(|s| compare(s.name, name))
+        .ok()
+        .or_else(|| TABLE.iter().position(|s| s.alias.is_some_and(|a| a.eq_ignore_ascii_case(name))))
+}
+
+fn compare(a: &str, b: &str) -> std::cmp::Ordering {
+    a.bytes().map(|c| c.to_ascii_lowercase()).cmp(b.bytes().map(|c| c.to_ascii_lowercase()))
+}
+
+const INT_MAX: i64 = i32::MAX as i64;
+const CLIENT: &str = "Client Connection Defaults";
+const CONNECT: &str = "Connections and Authentication";
+const FILES: &str = "File Locations";
+const LOGGING: &str = "Reporting and Logging";
+const MEMORY: &str = "Resource Usage / Memory";
+const IO: &str = "Resource Usage / I/O";
+const BGWRITER: &str = "Resource Usage / Background Writer";
+const PRESET: &str = "Preset Options";
+const WAL: &str = "Write-Ahead Log / Settings";
+const CHECKPOINTS: &str = "Write-Ahead Log / Checkpoints";
+const LEVELS: &[&str] =
+    &["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error", "fatal", "panic"];
+const ISOLATION: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
+/// Settings of PostgreSQL's own configuration files on which nothing here depends.
+const UNUSED: &str = "Accepted, so that a file written by initdb can be used; nothing depends on it.";
+
+const fn int(min: i64, max: i64, unit: Unit) -> Kind {
+    Kind::Int { min, max, unit }
+}
+
+use Context::{Internal, Postmaster, Sighup, Superuser, User};
+use Kind::{Bool, Enum, Text};
+
+/// Every setting.
+#[rustfmt::skip]
+pub static TABLE: &[Setting] = &[
+    setting("application_name", User, Text, "", LOGGING, "Sets the application name to be reported in statistics and logs.").reported().checked(checks::name),
+    setting("bgwriter_delay", Sighup, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
+    setting("bgwriter_lru_maxpages", Sighup, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
+    setting("block_size", Internal, int(8192, 8192, Unit::None), "8192", PRESET, "Shows the size of a disk block."),
+    setting("bytea_output", User, Enum(&["hex"]), "hex", CLIENT, "Sets the output format for bytea."),
+    setting("checkpoint_completion_target", Sighup, Kind::Real { min: 0.0, max: 1.0, unit: Unit::None }, "0.9", CHECKPOINTS, "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
+    setting("checkpoint_timeout", Sighup, int(30, 86_400, Unit::Seconds), "5min", CHECKPOINTS, "Sets the maximum time between automatic WAL checkpoints."),
+    setting("client_encoding", User, Text, "UTF8", CLIENT, "Sets the client's character set encoding.").reported().checked(checks::client_encoding),
+    setting("client_min_messages", User, Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", CLIENT, "Sets the message levels that are sent to the client."),
+    setting("cluster_name", Postmaster, Text, "", LOGGING, "Sets the name of the cluster."),
+    setting("config_file", Internal, Text, "", FILES, "Shows the server's main configuration file."),
+    setting("data_checksums", Internal, Bool, "on", PRESET, "Shows whether data checksums are turned on for this cluster."),
+    setting("data_directory", Internal, Text, "", FILES, "Shows the server's data directory."),
+    setting("DateStyle", User, Text, "ISO, MDY", CLIENT, "Sets the display format for date and time values.").reported().checked(checks::date_style),
+    setting("default_text_search_config", User, Text, "pg_catalog.simple", CLIENT, UNUSED),
+    setting("default_transaction_isolation", User, Enum(ISOLATION), "read committed", CLIENT, "Sets the transaction isolation level of each new transaction.").checked(checks::isolation),
+    setting("default_transaction_read_only", User, Bool, "off", CLIENT, "Sets the default read-only status of new transactions.").reported().checked(checks::always_off),
+    setting("dynamic_shared_memory_type", Postmaster, Text, "posix", MEMORY, UNUSED),
+    setting("effective_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "Number of simultaneous requests that can be handled efficiently by the disk subsystem."),
+    setting("extra_float_digits", User, int(-15, 3, Unit::None), "1", CLIENT, "Sets the number of digits displayed for floating-point values."),
+    setting("fsync", Sighup, Bool, "on", WAL, "Forces synchronization of updates to disk. Always on.").checked(checks::fsync),
+    setting("full_page_writes", Sighup, Bool, "on", WAL, "Writes full pages to WAL when first modified after a checkpoint."),
+    setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when in a transaction.").checked(checks::disabled),
+    setting("idle_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when not in a transaction.").checked(checks::disabled),
+    setting("in_hot_standby", Internal, Bool, "off", PRESET, "Shows whether hot standby is currently active.").reported(),
+    setting("integer_datetimes", Internal, Bool, "on", PRESET, "Shows whether datetimes are integer based.").reported(),
+    setting("IntervalStyle", User, Enum(&["postgres"]), "postgres", CLIENT, "Sets the display format for interval values.").reported(),
+    setting("io_combine_limit", User, int(1, 128, Unit::Blocks), "128kB", IO, "Limit on the size of data reads and writes."),
+    setting("io_direct", Postmaster, Text, "", IO, "Uses direct I/O for: data, wal, wal_init.").or_named("debug_io_direct").checked(checks::io_direct),
+    setting("io_max_combine_limit", Postmaster, int(1, 128, Unit::Blocks), "128kB", IO, "Server-wide limit that clamps io_combine_limit."),
+    setting("io_max_concurrency", Postmaster, int(-1, 1024, Unit::None), "-1", IO, "Maximum number of I/Os that one process can execute simultaneously.").checked(checks::not_zero),
+    setting("io_method", Postmaster, Enum(&["sync", "worker", "io_uring"]), "worker", IO, "Selects the method for executing asynchronous I/O."),
+    setting("io_workers", Postmaster, int(1, 32, Unit::None), "3", IO, "Number of I/O worker threads, for io_method=worker."),
+    setting("is_superuser", Internal, Bool, "on", PRESET, "Shows whether the current user is a superuser.").reported(),
+    setting("lc_messages", Superuser, Text, "C", CLIENT, UNUSED),
+    setting("lc_monetary", User, Text, "C", CLIENT, UNUSED),
+    setting("lc_numeric", User, Text, "C", CLIENT, UNUSED),
+    setting("lc_time", User, Text, "C", CLIENT, UNUSED),
+    setting("listen_addresses", Postmaster, Text, "localhost", CONNECT, "Sets the host name or IP address(es) to listen to. Only loopback addresses."),
+    setting("lock_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed duration of any wait for a lock.").checked(checks::disabled),
+    setting("log_checkpoints", Sighup, Bool, "on", LOGGING, "Logs each checkpoint."),
+    setting("log_connections", Superuser, Bool, "off", LOGGING, "Logs each successful connection."),
+    setting("log_disconnections", Superuser, Bool, "off", LOGGING, "Logs end of a session."),
+    setting("log_line_prefix", Sighup, Text, "%m [%p] ", LOGGING, "Controls information prefixed to each log line."),
+    setting("log_min_error_statement", Superuser, Enum(LEVELS), "error", LOGGING, "Causes all statements generating error at or above this level to be logged."),
+    setting("log_min_messages", Superuser, Enum(LEVELS), "warning", LOGGING, "Sets the message levels that are logged."),
+    setting("log_statement", Superuser, Enum(&["none", "all"]), "none", LOGGING, "Sets the type of statements logged."),
+    setting("log_timezone", Sighup, Text, "UTC", LOGGING, "Sets the time zone to use in log messages. They are in UTC.").checked(checks::time_zone),
+    setting("maintenance_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "A variant of effective_io_concurrency that is used for maintenance work."),
+    setting("max_connections", Postmaster, int(1, 262_143, Unit::None), "100", CONNECT, "Sets the maximum number of concurrent connections."),
+    setting("max_identifier_length", Internal, int(63, 63, Unit::None), "63", PRESET, "Shows the maximum identifier length."),
+    setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS, "Sets the WAL size that triggers a checkpoint."),
+    setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS, "Sets the minimum size to shrink the WAL to."),
+    setting("port", Postmaster, int(1, 65_535, Unit::None), "5432", CONNECT, "Sets the TCP port the server listens on."),
+    setting("row_security", User, Bool, "on", CLIENT, "Enables row security. There are no policies."),
+    setting("scram_iterations", User, int(1, INT_MAX, Unit::None), "4096", CONNECT, "Sets the iteration count for SCRAM secret generation.").reported(),
+    setting("search_path", User, Text, "\"$user\", public", CLIENT, "Sets the schema search order for names that are not schema-qualified.").reported().checked(checks::search_path),
+    setting("segment_size", Internal, int(131_072, 131_072, Unit::Blocks), "1GB", PRESET, "Shows the number of pages per disk file."),
+    setting("server_encoding", Internal, Text, "UTF8", PRESET, "Shows the server (database) character set encoding.").reported(),
+    setting("server_version", Internal, Text, concat!("18.0 (Forebay ", env!("CARGO_PKG_VERSION"), ")"), PRESET, "Shows the server version.").reported(),
+    setting("server_version_num", Internal, int(180_000, 180_000, Unit::None), "180000", PRESET, "Shows the server version as an integer."),
+    setting("session_authorization", Internal, Text, "postgres", PRESET, "Shows the session user name.").reported(),
+    setting("shared_buffers", Postmaster, int(16, INT_MAX / 2, Unit::Blocks), "128MB", MEMORY, "Sets the number of shared memory buffers used by the server."),
+    setting("standard_conforming_strings", User, Bool, "on", CLIENT, "Causes '...' strings to treat backslashes literally.").reported().checked(checks::always_on),
+    setting("statement_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed duration of any statement."),
+    setting("synchronize_seqscans", User, Bool, "on", CLIENT, "Accepted; every scan starts at the first block."),
+    setting("synchronous_commit", User, Enum(&["local", "remote_write", "remote_apply", "on", "off"]), "on", WAL, "Sets the current transaction's synchronization level. Every level but off waits for the local disk."),
+    setting("TimeZone", User, Text, "UTC", CLIENT, "Sets the time zone for displaying and interpreting time stamps. They are shown in UTC.").reported().checked(checks::time_zone),
+    setting("track_io_timing", Superuser, Bool, "off", "Statistics / Cumulative Query and Index Statistics", "Collects timing statistics for database I/O activity. Times are always collected."),
+    setting("transaction_deferrable", User, Bool, "off", CLIENT, "Whether to defer a read-only serializable transaction.").checked(checks::always_off),
+    setting("transaction_isolation", User, Enum(ISOLATION), "read committed", CLIENT, "Sets the current transaction's isolation level.").checked(checks::isolation),
+    setting("transaction_read_only", User, Bool, "off", CLIENT, "Sets the current transaction's read-only status.").checked(checks::always_off),
+    setting("transaction_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed duration of any transaction within a session.").checked(checks::disabled),
+    setting("unix_socket_directories", Postmaster, Text, "/tmp", CONNECT, "Sets the directories where Unix-domain sockets will be created."),
+    setting("wal_buffers", Postmaster, int(-1, 262_143, Unit::Blocks), "-1", WAL, "Sets the number of disk-page buffers for WAL."),
+    setting("wal_level", Postmaster, Enum(&["replica"]), "replica", WAL, "Sets the level of information written to the WAL."),
+    setting("wal_segment_size", Internal, int(1_048_576, 1_073_741_824, Unit::Bytes), "16MB", PRESET, "Shows the size of write ahead log segments."),
+    setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk.").checked(checks::wal_sync_method),
+    setting("wal_writer_delay", Sighup, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_so_that_the_search_finds_them() {
+        for pair in TABLE.windows(2) {
+            assert_eq!(compare(pair[0].name, pair[1].name), std::cmp::Ordering::Less, "{}", pair[1].name);
+        }
+        assert_eq!(find("DEBUG_IO_DIRECT").map(|s| s.name), Some("io_direct"));
+        assert_eq!(find("timezone").map(|s| s.name), Some("TimeZone"));
+        assert!(find("no_such").is_none());
+    }
+}
