@@ -4,7 +4,7 @@
 //! committed ones, what the session started with (startup packet), what the server has. A commit moves the second into the
 //! third; the end of the transaction forgets the first two.
 
-use super::server::{ServerSettings, Source};
+use super::server::ServerSettings;
 use super::table::{self, Context, Setting, TABLE};
 use super::unrecognized;
 use super::value::{self, Value};
