@@ -1,6 +1,10 @@
 //! The engine's error: one variant for each thing a caller may want to tell apart, with PostgreSQL's SQLSTATE,
 //! message, detail and hint.
 
+use forebay_aio::{AioError, Errno};
+
+use crate::locks::LockError;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +33,15 @@ pub enum EngineError {
         /// PostgreSQL's hint.
         hint: Option<String>,
     },
+    /// A lock was not had: deadlock, cancel.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The disk, or the names on it.
+    #[error(transparent)]
+    Disk(#[from] AioError),
+    /// Bytes of a row that are none, or values that make no row.
+    #[error(transparent)]
+    Tuple(#[from] forebay_format::TupleError),
     /// 57014
     #[error("canceling statement due to user request")]
     Canceled,
@@ -75,6 +88,9 @@ impl EngineError {
             EngineError::DuplicateTable { .. } => "42P07",
             EngineError::UndefinedTable { .. } => "42P01",
             EngineError::Statement { sqlstate, .. } => sqlstate,
+            EngineError::Lock(error) => error.sqlstate(),
+            EngineError::Disk(error) => disk_sqlstate(error),
+            EngineError::Tuple(_) => "XX001",
             EngineError::Canceled => "57014",
             EngineError::ShuttingDown => "57P01",
         }
@@ -84,6 +100,7 @@ impl EngineError {
     pub fn detail(&self) -> Option<String> {
         match self {
             EngineError::Statement { detail, .. } => detail.clone(),
+            EngineError::Lock(LockError::Deadlock { detail }) => Some(detail.clone()),
             _ => None,
         }
     }
@@ -94,5 +111,20 @@ impl EngineError {
             EngineError::Statement { hint, .. } => hint.clone(),
             _ => None,
         }
+    }
+}
+
+/// PostgreSQL's code for a failed file operation.
+fn disk_sqlstate(error: &AioError) -> &'static str {
+    match error.errno() {
+        Some(Errno::NOSPC) => "53100",
+        Some(Errno::NOENT) => "58P01",
+        Some(Errno::EXIST) => "58P02",
+        Some(_) => "58030",
+        None => match error {
+            AioError::Short { .. } | AioError::Rejected { .. } => "XX001",
+            AioError::TooManyBackends { .. } => "53300",
+            _ => "58000",
+        },
     }
 }

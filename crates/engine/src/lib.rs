@@ -4,6 +4,8 @@
 //!
 //! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing tables.
 //! - `config`: what an engine is opened with.
+//! - `disk`: small files, read and written whole.
+//! - `lockfile`: postmaster.pid.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
 //! - `types`: values, and the facts about the types they have.
 //! - `table`: what the catalog knows of a table.
@@ -15,8 +17,10 @@
 
 mod catalog;
 pub mod config;
+mod disk;
 pub mod engine;
 pub mod error;
+mod lockfile;
 pub mod locks;
 pub mod session;
 pub mod table;

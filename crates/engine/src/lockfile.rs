@@ -1,0 +1,178 @@
+//! postmaster.pid: one server for one data directory.
+//!
+//! The file has PostgreSQL's eight lines, so that its tools understand it and it refuses to start beside us:
+//!
+//! ```text
+//! 1  process id
+//! 2  data directory
+//! 3  start time, seconds since 1970
+//! 4  port
+//! 5  socket directory
+//! 6  listen address
+//! 7  (PostgreSQL's shared memory key: empty)
+//! 8  status: "starting", "ready   ", "stopping"
+//! ```
+//!
+//! A process id may be that of a process long gone, and reused since. So the data directory itself is locked as
+//! well, for as long as the engine is open: the kernel releases that lock with the process, whatever happens.
+
+use std::path::{Path, PathBuf};
+
+use forebay_aio::{File, Namespace, OpenOptions};
+
+use crate::disk::Disk;
+use crate::error::EngineError;
+
+const NAME: &str = "postmaster.pid";
+
+/// What the file tells besides the process and the directory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub port: u16,
+    pub socket_dir: String,
+    pub listen_addr: String,
+}
+
+/// The lock; [`LockFile::release`] removes the file. A lock that is merely dropped leaves it behind, stale.
+#[derive(Debug)]
+pub(crate) struct LockFile {
+    path: PathBuf,
+    lines: [String; 7],
+    _directory: File,
+}
+
+/// How the server stands, in the words PostgreSQL's pg_ctl waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerStatus {
+    Starting,
+    Ready,
+    Stopping,
+}
+
+impl ServerStatus {
+    fn text(self) -> &'static str {
+        match self {
+            ServerStatus::Starting => "starting",
+            ServerStatus::Ready => "ready   ",
+            ServerStatus::Stopping => "stopping",
+        }
+    }
+}
+
+impl LockFile {
+    /// Locks a data directory, or says who has it.
+    pub(crate) fn take(disk: &mut Disk<'_>, dir: &Path, told: &Told) -> Result<LockFile, EngineError> {
+        let path = dir.join(NAME);
+        let directory = disk.namespace().open(dir, &OpenOptions::READ)?;
+        if !disk.namespace().try_lock(&directory)? {
+            let holder = disk.read(&path)?.and_then(|text| parse_pid(&text));
+            return Err(taken(dir, holder));
+        }
+        if let Some(text) = disk.read(&path)? {
+            refuse_if_alive(dir, &text)?;
+            disk.namespace().unlink(&path)?;
+        }
+        let started = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let lines = [
+            std::process::id().to_string(),
+            dir.display().to_string(),
+            started.to_string(),
+            told.port.to_string(),
+            told.socket_dir.clone(),
+            told.listen_addr.clone(),
+            String::new(),
+        ];
+        let lock = LockFile { path, lines, _directory: directory };
+        disk.write_new(&lock.path, lock.text(ServerStatus::Starting).as_bytes())?;
+        disk.namespace().sync_dir(dir)?;
+        Ok(lock)
+    }
+
+    /// Tells how the server stands.
+    pub(crate) fn set_status(&self, disk: &mut Disk<'_>, status: ServerStatus) -> Result<(), EngineError> {
+        disk.overwrite(&self.path, self.text(status).as_bytes())
+    }
+
+    /// Removes the file, and gives the directory free.
+    pub(crate) fn release(self, namespace: &dyn Namespace) -> Result<(), EngineError> {
+        Ok(namespace.unlink(&self.path)?)
+    }
+
+    fn text(&self, status: ServerStatus) -> String {
+        let mut text = self.lines.join("\n");
+        text.push('\n');
+        text.push_str(status.text());
+        text.push('\n');
+        text
+    }
+}
+
+fn parse_pid(text: &[u8]) -> Option<i32> {
+    let line = text.split(|b| *b == b'\n').next()?;
+    let pid: i32 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
+    // PostgreSQL's stand-alone backend writes its id negated.
+    pid.checked_abs().filter(|pid| *pid > 0)
+}
+
+/// Refuses if the file names a process that lives. Our own id cannot be another server's: the directory was free.
+fn refuse_if_alive(dir: &Path, text: &[u8]) -> Result<(), EngineError> {
+    if text.is_empty() {
+        return Err(EngineError::statement("F0001", format!("lock file \"{NAME}\" is empty")).with_hint(
+            "Either another server is starting, or the lock file is the remnant of a previous server startup crash.",
+        ));
+    }
+    let Some(pid) = parse_pid(text) else {
+        let shown =
+            String::from_utf8_lossy(text.split(|b| *b == b'\n').next().unwrap_or_default()).into_owned();
+        return Err(EngineError::statement(
+            "F0001",
+            format!("bogus data in lock file \"{NAME}\": \"{shown}\""),
+        ));
+    };
+    if u32::try_from(pid).is_ok_and(|pid| pid != std::process::id()) && is_alive(pid) {
+        return Err(taken(dir, Some(pid)));
+    }
+    Ok(())
+}
+
+fn is_alive(pid: i32) -> bool {
+    rustix::process::Pid::from_raw(pid)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+fn taken(dir: &Path, pid: Option<i32>) -> EngineError {
+    let who = pid.map_or_else(String::new, |pid| format!(" (PID {pid})"));
+    EngineError::statement("F0001", format!("lock file \"{NAME}\" already exists"))
+        .with_hint(format!("Is another postmaster{who} running in data directory \"{}\"?", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_living_process_other_than_this_one_holds_the_file() {
+        let dir = Path::new("/data");
+        let own = format!("{}\n/data\n", std::process::id());
+        refuse_if_alive(dir, own.as_bytes()).expect("our own remnant");
+        let error = refuse_if_alive(dir, b"1\n/data\n").expect_err("process 1 lives");
+        assert_eq!(error.to_string(), "lock file \"postmaster.pid\" already exists");
+        let hint = "Is another postmaster (PID 1) running in data directory \"/data\"?";
+        assert_eq!(error.hint().as_deref(), Some(hint));
+        let error = refuse_if_alive(dir, b"hello\n").expect_err("no number");
+        assert_eq!(error.to_string(), "bogus data in lock file \"postmaster.pid\": \"hello\"");
+        refuse_if_alive(dir, b"").expect_err("empty");
+        assert_eq!(parse_pid(b"-77\n"), Some(77));
+    }
+
+    #[test]
+    fn a_finished_process_is_not_alive() {
+        let mut child = std::process::Command::new("true").spawn().expect("spawn");
+        let pid = i32::try_from(child.id()).expect("pid");
+        child.wait().expect("wait");
+        assert!(!is_alive(pid));
+        assert!(is_alive(i32::try_from(std::process::id()).expect("pid")));
+    }
+}
