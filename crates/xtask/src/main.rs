@@ -1,8 +1,9 @@
-//! Development tasks: `cargo xtask test | tidy | peers`.
+//! Development tasks: `cargo xtask test | tidy | peers | measure`.
 //!
 //! - [`test`]: everything that must hold before a change is merged
 //! - [`tidy`]: layering, file sizes and bans that no compiler lint expresses
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
+//! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
 //! - [`packages`]: Debian packages and cargo tools the tasks need
 //! - [`run`]: running commands and saying what is run
 
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod measure;
 mod packages;
 mod peers;
 mod run;
@@ -34,11 +36,14 @@ enum Task {
     Tidy,
     /// Prepare PostgreSQL 18 (server and clients) under target/peers
     Peers,
+    /// Measure Forebay beside PostgreSQL 18 and fio
+    Measure(measure::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(options) => test::run(&workspace_root(), &options),
+        Task::Measure(options) => measure::run(&workspace_root(), &options),
         Task::Tidy => tidy::run(&workspace_root()),
         Task::Peers => peers::prepare(&workspace_root()).map(|peer| {
             println!(

@@ -1,0 +1,195 @@
+//! The two servers under measurement.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::peers::Peer;
+use crate::run::run;
+
+/// Settings both servers get: the size of the pool and room for the log between checkpoints.
+const COMMON: [&str; 3] = ["shared_buffers=1GB", "max_wal_size=4GB", "max_connections=50"];
+
+/// A server that can be measured, with a data directory of its own.
+pub enum Subject {
+    /// This project's release build.
+    Forebay {
+        /// The binary.
+        program: PathBuf,
+        /// The data directory.
+        data: PathBuf,
+    },
+    /// The peer.
+    Postgres {
+        /// Runs programs inside its tree.
+        runner: PathBuf,
+        /// The folder shared with it, seen from outside.
+        outside: PathBuf,
+        /// The same folder seen from inside.
+        inside: String,
+    },
+}
+
+/// A running server; stopped when dropped.
+pub struct Running<'s> {
+    subject: &'s Subject,
+    child: Option<Child>,
+    /// The TCP port on loopback.
+    pub port: u16,
+}
+
+impl Subject {
+    /// Forebay with an empty directory under `target`.
+    ///
+    /// # Errors
+    /// When the directory of an earlier run can't be removed.
+    pub fn forebay(root: &Path) -> Result<Subject, String> {
+        let data = root.join("target/measure/forebay");
+        if data.exists() {
+            fs::remove_dir_all(&data).map_err(|e| format!("{}: {e}", data.display()))?;
+        }
+        fs::create_dir_all(root.join("target/measure")).map_err(|e| e.to_string())?;
+        Ok(Subject::Forebay { program: root.join("target/release/forebay"), data })
+    }
+
+    /// PostgreSQL 18 with a fresh cluster, checksums on.
+    ///
+    /// # Errors
+    /// When initdb fails.
+    pub fn postgres(peer: &Peer) -> Result<Subject, String> {
+        let outside = peer.runner.with_file_name("x").join("measure");
+        let inside = "/x/measure".to_string();
+        let subject = Subject::Postgres { runner: peer.runner.clone(), outside, inside: inside.clone() };
+        let script = format!("rm -rf {inside}; mkdir -p {inside} && chown postgres:postgres {inside}");
+        run(Command::new(&peer.runner).args(["root", "sh", "-c", &script]))?;
+        let data = format!("{inside}/data");
+        let initdb = ["initdb", "-D", &data, "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8"];
+        run(subject.postgres_command(&initdb).stdout(Stdio::null()))?;
+        Ok(subject)
+    }
+
+    /// The name printed and the column it fills.
+    pub fn column(&self) -> usize {
+        match self {
+            Subject::Forebay { .. } => 0,
+            Subject::Postgres { .. } => 1,
+        }
+    }
+
+    /// The setting that asks for direct I/O on data.
+    pub fn direct_setting(&self, direct: bool) -> String {
+        let name = if self.column() == 0 { "io_direct" } else { "debug_io_direct" };
+        format!("{name}={}", if direct { "data" } else { "" })
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(&self, settings: &[&str]) -> Result<Running<'_>, String> {
+        let port = free_port()?;
+        let settings: Vec<&str> = COMMON.iter().chain(settings).copied().collect();
+        let child = match self {
+            Subject::Forebay { program, data } => {
+                let mut command = Command::new(program);
+                command.arg("serve").arg("-D").arg(data).args(["-p", &port.to_string()]);
+                for setting in &settings {
+                    command.args(["-c", setting]);
+                }
+                let log = fs::File::create(data.with_extension("log")).map_err(|e| e.to_string())?;
+                let child = command.stdin(Stdio::null()).stderr(log).spawn();
+                Some(child.map_err(|e| format!("{}: {e}", program.display()))?)
+            }
+            Subject::Postgres { inside, .. } => {
+                let quoted: String =
+                    settings.iter().map(|s| format!(" -c {}", s.replace('=', "=\"") + "\"")).collect();
+                let options = format!("-p {port} -k {inside} -c listen_addresses=127.0.0.1{quoted}");
+                let data = format!("{inside}/data");
+                let log = format!("{inside}/log");
+                let start = ["pg_ctl", "-D", &data, "-w", "-s", "-l", &log, "-o", &options, "start"];
+                run(&mut self.postgres_command(&start))?;
+                None
+            }
+        };
+        let running = Running { subject: self, child, port };
+        running.wait_until_it_answers()?;
+        Ok(running)
+    }
+
+    fn postgres_command(&self, words: &[&str]) -> Command {
+        let Subject::Postgres { runner, .. } = self else { unreachable!("only PostgreSQL runs in the tree") };
+        let mut command = Command::new(runner);
+        command.arg("postgres").arg(format!("/usr/lib/postgresql/18/bin/{}", words[0])).args(&words[1..]);
+        command
+    }
+
+    /// Removes the data directory.
+    pub fn remove(&self) {
+        let folder = match self {
+            Subject::Forebay { data, .. } => data,
+            Subject::Postgres { outside, .. } => outside,
+        };
+        if let Err(error) = fs::remove_dir_all(folder) {
+            println!("{} stays: {error}", folder.display());
+        }
+    }
+}
+
+impl Running<'_> {
+    /// psql pointed at this server.
+    pub fn psql(&self, sql: &str) -> Command {
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres"]);
+        psql.args(["-p", &self.port.to_string(), "-d", "postgres", "-c", sql]);
+        psql
+    }
+
+    /// Runs SQL and returns its output.
+    ///
+    /// # Errors
+    /// The server's error.
+    pub fn query(&self, sql: &str) -> Result<String, String> {
+        let output = self.psql(sql).output().map_err(|e| format!("psql: {e}"))?;
+        if !output.status.success() {
+            return Err(format!("{sql}: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    }
+
+    fn wait_until_it_answers(&self) -> Result<(), String> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            // psql's own start is the pause between attempts.
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.query("SELECT 1").is_ok() {
+                return Ok(());
+            }
+        }
+        Err(format!("no server answers on port {}", self.port))
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        match &mut self.child {
+            Some(child) => {
+                // Both fail only when the server has ended by itself, which the next start will tell.
+                let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+                let _ = child.wait();
+            }
+            None => {
+                if let Subject::Postgres { inside, .. } = self.subject {
+                    let data = format!("{inside}/data");
+                    let stop = ["pg_ctl", "-D", &data, "-s", "-m", "fast", "stop"];
+                    let _ = self.subject.postgres_command(&stop).status();
+                }
+            }
+        }
+    }
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+    listener.local_addr().map(|address| address.port()).map_err(|e| e.to_string())
+}

@@ -1,0 +1,215 @@
+//! The workloads.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use super::servers::Subject;
+use super::table::Table;
+use crate::peers::Peer;
+use crate::run::run;
+
+const TABLE: &str = "CREATE TABLE t (id int8, k int4, price float8, flag bool, name text)";
+const SOURCE: &str = "SELECT g::int8, (g * 7919 % 1000003)::int4, (g / 7.0)::float8, g % 3 = 0, 'row number ' || g \
+    FROM generate_series(1::int8, ROWS) g";
+
+/// The files to load, written by PostgreSQL's COPY.
+pub struct Input {
+    folder: PathBuf,
+}
+
+impl Input {
+    fn file(&self, format: &str) -> PathBuf {
+        self.folder.join(format)
+    }
+}
+
+/// Writes the input files.
+///
+/// # Errors
+/// When PostgreSQL can't write them.
+pub fn make_input(postgres: &Subject, root: &Path, rows: u64) -> Result<Input, String> {
+    let input = Input { folder: root.join("target/measure") };
+    let server = postgres.start(&["fsync=off"])?;
+    for format in ["text", "binary"] {
+        let file = File::create(input.file(format)).map_err(|e| e.to_string())?;
+        let source = SOURCE.replace("ROWS", &rows.to_string());
+        run(server.psql(&format!("COPY ({source}) TO STDOUT (FORMAT {format})")).stdout(file))?;
+    }
+    Ok(input)
+}
+
+/// Loads the file into a new table, to the acknowledgement of its commit.
+///
+/// # Errors
+/// When the load fails.
+pub fn copy_in(subject: &Subject, input: &Input, format: &str, table: &mut Table) -> Result<(), String> {
+    for direct in [false, true] {
+        let server = subject.start(&["io_method=io_uring", &subject.direct_setting(direct)])?;
+        server.query("DROP TABLE IF EXISTS t")?;
+        server.query(TABLE)?;
+        server.query("CHECKPOINT")?;
+        let file = input.file(format);
+        // Read once, so that the input comes from memory for both.
+        let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?.len();
+        let mut psql = server.psql(&format!("COPY t FROM STDIN (FORMAT {format})"));
+        psql.stdin(File::open(&file).map_err(|e| e.to_string())?);
+        let begin = Instant::now();
+        let status = psql.status().map_err(|e| format!("psql: {e}"))?;
+        if !status.success() {
+            return Err(format!("COPY in failed: {status}"));
+        }
+        let rate = bytes as f64 / 1e6 / begin.elapsed().as_secs_f64();
+        table.add(&format!("{format}, {}", word(direct)), subject.column(), rate);
+    }
+    Ok(())
+}
+
+/// Counts the loaded table with cold caches.
+///
+/// # Errors
+/// When the count fails or is wrong.
+pub fn cold_count(
+    subject: &Subject,
+    method: &str,
+    direct: bool,
+    rows: u64,
+    table: &mut Table,
+) -> Result<(), String> {
+    let method_setting = format!("io_method={method}");
+    let parallel = ["max_parallel_workers_per_gather=0"];
+    let direct_setting = subject.direct_setting(direct);
+    let mut settings = vec![method_setting.as_str(), direct_setting.as_str()];
+    if subject.column() == 1 {
+        settings.extend(parallel);
+    }
+    let server = subject.start(&settings)?;
+    drop_caches()?;
+    let begin = Instant::now();
+    let count = server.query("SELECT count(*) FROM t")?;
+    let elapsed = begin.elapsed().as_secs_f64();
+    if count != rows.to_string() {
+        return Err(format!("count(*) gave {count}, not {rows}"));
+    }
+    table.add(&format!("{method}, {}", word(direct)), subject.column(), elapsed);
+    Ok(())
+}
+
+/// One-row inserts by pgbench, each its own transaction.
+///
+/// # Errors
+/// When pgbench fails.
+pub fn commits(
+    subject: &Subject,
+    peer: &Peer,
+    clients: u32,
+    seconds: u64,
+    table: &mut Table,
+) -> Result<(), String> {
+    let script = peer.runner.with_file_name("x").join("insert.sql");
+    fs::write(
+        &script,
+        "\\set id random(1, 1000000000)\nINSERT INTO one VALUES (:id, 1, 'a row of its own');\n",
+    )
+    .map_err(|e| format!("{}: {e}", script.display()))?;
+    for sync in ["fdatasync", "open_datasync"] {
+        let server = subject.start(&["io_method=io_uring", &format!("wal_sync_method={sync}")])?;
+        server.query("DROP TABLE IF EXISTS one")?;
+        server.query("CREATE TABLE one (id int8, k int4, name text)")?;
+        server.query("CHECKPOINT")?;
+        let mut pgbench = Command::new(&peer.runner);
+        pgbench.args(["postgres", "/usr/lib/postgresql/18/bin/pgbench", "-n", "-M", "prepared"]);
+        pgbench.args([
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "postgres",
+            "-p",
+            &server.port.to_string(),
+            "-f",
+            "/x/insert.sql",
+        ]);
+        pgbench.args([
+            "-c",
+            &clients.to_string(),
+            "-j",
+            &clients.min(2).to_string(),
+            "-T",
+            &seconds.to_string(),
+        ]);
+        let output = pgbench.arg("postgres").output().map_err(|e| format!("pgbench: {e}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let rate =
+            text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse::<f64>().ok());
+        let rate = rate.ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&output.stderr)))?;
+        table.add(&format!("{clients} clients, {sync}"), subject.column(), rate);
+    }
+    Ok(())
+}
+
+/// What the device gives, by fio.
+///
+/// # Errors
+/// When fio fails.
+pub fn device(root: &Path, table: &mut Table) -> Result<(), String> {
+    let file = root.join("target/measure/fio");
+    let jobs: [(&str, &[&str]); 5] = [
+        (
+            "direct 128 KiB read, depth 32, MB/s",
+            &["--rw=read", "--bs=128k", "--iodepth=32", "--ioengine=io_uring"],
+        ),
+        (
+            "direct 8 KiB random read, depth 32, MB/s",
+            &["--rw=randread", "--bs=8k", "--iodepth=32", "--ioengine=io_uring"],
+        ),
+        (
+            "direct 128 KiB write, depth 16, MB/s",
+            &["--rw=write", "--bs=128k", "--iodepth=16", "--ioengine=io_uring"],
+        ),
+        (
+            "8 KiB O_DSYNC write, depth 1, a second",
+            &["--rw=write", "--bs=8k", "--iodepth=1", "--ioengine=psync", "--sync=dsync"],
+        ),
+        (
+            "8 KiB O_DSYNC write, depth 8, a second",
+            &["--rw=write", "--bs=8k", "--iodepth=8", "--ioengine=io_uring", "--sync=dsync"],
+        ),
+    ];
+    for (name, arguments) in jobs {
+        let mut fio = Command::new("fio");
+        fio.args([
+            "--name=device",
+            "--size=1g",
+            "--direct=1",
+            "--runtime=3",
+            "--time_based",
+            "--output-format=terse",
+        ]);
+        let output = fio.arg(format!("--filename={}", file.display())).args(arguments).output();
+        let output = output.map_err(|e| format!("fio: {e}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let fields: Vec<&str> =
+            text.lines().find(|line| line.starts_with("3;")).unwrap_or("").split(';').collect();
+        // Terse format 3: bandwidth (KiB/s) and operations a second, of reads at 6 and 7, of writes at 47 and 48.
+        let (bandwidth, operations) = if name.contains("read") { (6, 7) } else { (47, 48) };
+        let field = |index: usize| fields.get(index).and_then(|f| f.parse::<f64>().ok());
+        let figure = if name.ends_with("MB/s") {
+            field(bandwidth).map(|kib| kib * 1024.0 / 1e6)
+        } else {
+            field(operations)
+        };
+        let figure = figure.ok_or_else(|| format!("fio: {}", String::from_utf8_lossy(&output.stderr)))?;
+        table.add(name, 0, figure);
+    }
+    Ok(())
+}
+
+fn drop_caches() -> Result<(), String> {
+    run(&mut Command::new("sync"))?;
+    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))
+}
+
+fn word(direct: bool) -> &'static str {
+    if direct { "direct" } else { "buffered" }
+}
