@@ -1,0 +1,83 @@
+//! What a log is started with.
+
+use std::path::PathBuf;
+
+use forebay_format::{Lsn, SegmentSize};
+
+use crate::position::WAL_BLOCK;
+
+/// How written WAL reaches the medium (`wal_sync_method`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SyncMethod {
+    /// Write, then `fdatasync`.
+    Fdatasync,
+    /// Write, then `fsync`.
+    Fsync,
+    /// Segments are opened with `O_DSYNC`: a write that has returned is durable.
+    OpenDatasync,
+    /// Like [`SyncMethod::OpenDatasync`]: `O_DSYNC` covers all that a WAL segment, whose size never
+    /// changes, would need of `O_SYNC`.
+    OpenSync,
+}
+
+impl SyncMethod {
+    /// True if segments are opened so that a write is durable by itself.
+    pub fn opens_synchronous(self) -> bool {
+        matches!(self, SyncMethod::OpenDatasync | SyncMethod::OpenSync)
+    }
+}
+
+/// Fixed properties of a log.
+#[derive(Debug, Clone)]
+pub struct WalConfig {
+    /// The `pg_wal` directory; it exists.
+    pub dir: PathBuf,
+    /// Size of a segment file.
+    pub segment_size: SegmentSize,
+    /// The timeline that is written.
+    pub timeline: u32,
+    /// System identifier of the cluster, from `pg_control`.
+    pub system_id: u64,
+    /// How a flush makes WAL durable.
+    pub sync_method: SyncMethod,
+    /// `io_direct` has `wal`.
+    pub direct: bool,
+    /// `io_direct` has `wal_init`.
+    pub init_direct: bool,
+    /// Blocks of WAL buffers; see [`WalConfig::auto_buffers`]. At least 4 are used.
+    pub buffers: usize,
+    /// Whether a page's first change after a checkpoint is logged with the page's image.
+    pub full_page_writes: bool,
+}
+
+impl WalConfig {
+    /// The number of WAL buffers that `wal_buffers = -1` stands for: a thirty-second of the shared buffers,
+    /// at least 64 kB, at most one segment.
+    pub fn auto_buffers(shared_buffers: usize, segment_size: SegmentSize) -> usize {
+        let most = usize::try_from(segment_size.bytes() / WAL_BLOCK).unwrap_or(usize::MAX);
+        (shared_buffers / 32).clamp(8, most.max(8))
+    }
+}
+
+/// Where a log goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resume {
+    /// End of the last valid record: the next one is inserted here. A page boundary and the position just
+    /// behind that page's header mean the same. With `aborted`, the page at which the rest was missing.
+    pub insert_at: Lsn,
+    /// Start of the last valid record, or 0 in a log without records.
+    pub prev: Lsn,
+    /// Redo pointer of the last checkpoint: pages not newer than it get a full-page image.
+    pub redo: Lsn,
+    /// A record that the log ends in the middle of, and that later readers must skip.
+    pub aborted: Option<AbortedRecord>,
+}
+
+/// A record whose first part made it into the log and whose rest did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbortedRecord {
+    /// Start of the incomplete record.
+    pub start: Lsn,
+    /// Address of the page on which its next part was expected.
+    pub missing_page: Lsn,
+}

@@ -1,0 +1,105 @@
+//! What can go wrong in the log.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_format::Lsn;
+
+/// The failure that ended a log. Every later call on that log returns it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("could not {operation} WAL segment \"{}\" at offset {offset}, length {len}: {source}", .file.display())]
+pub struct FatalError {
+    /// The segment file.
+    pub file: PathBuf,
+    /// "write" or "sync".
+    pub operation: &'static str,
+    /// Offset in the file; 0 for a sync.
+    pub offset: u64,
+    /// Bytes of the failed operation; 0 for a sync.
+    pub len: u64,
+    /// What the system said.
+    pub source: Arc<io::Error>,
+}
+
+/// An error of the writing side of the log.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WalError {
+    /// WAL could not be written or synced. Nothing since the last acknowledged flush may be trusted to be on
+    /// disk, and nothing is acknowledged any more: the process must stop and recover.
+    #[error("{0}")]
+    Fatal(Arc<FatalError>),
+    /// There is no room for another segment. Nothing was inserted; the log goes on once there is room.
+    #[error("could not create WAL segment \"{}\": no space left on device", .file.display())]
+    NoSpace {
+        /// The file that was being made.
+        file: PathBuf,
+    },
+    /// A segment could not be made, opened or recycled for another reason than room. Nothing was inserted.
+    #[error("could not {operation} \"{}\": {source}", .file.display())]
+    Segment {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// A record that is longer than the format allows, or that the format cannot express.
+    #[error("WAL record of resource manager {rmgr} cannot be built: {reason}")]
+    Record {
+        /// Resource manager of the record.
+        rmgr: u8,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The position to go on from is impossible, or the log around it is not what it should be.
+    #[error("cannot resume WAL at {at}: {reason}")]
+    Resume {
+        /// The position.
+        at: Lsn,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting that this log cannot work with.
+    #[error("{0}")]
+    Config(String),
+    /// Memory or I/O handles were not to be had.
+    #[error("WAL needs I/O resources: {0}")]
+    Resources(Arc<io::Error>),
+}
+
+impl WalError {
+    /// True if the log is lost to this process, which must stop.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, WalError::Fatal(_))
+    }
+
+    /// An error while making or moving segment files: room is told from the rest.
+    pub(crate) fn segment(operation: &'static str, file: &Path, source: io::Error) -> WalError {
+        if source.raw_os_error().is_some_and(is_no_room) || source.kind() == io::ErrorKind::StorageFull {
+            WalError::NoSpace { file: file.to_owned() }
+        } else {
+            WalError::Segment { operation, file: file.to_owned(), source: Arc::new(source) }
+        }
+    }
+}
+
+/// ENOSPC and EDQUOT, which have the same numbers on every Linux.
+fn is_no_room(errno: i32) -> bool {
+    matches!(errno, 28 | 122)
+}
+
+/// An error of the reading side: the log could not be read, which says nothing about where it ends.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {operation} WAL segment \"{}\" at offset {offset}: {source}", .file.display())]
+pub struct WalReadError {
+    /// "open" or "read".
+    pub operation: &'static str,
+    /// The segment file.
+    pub file: PathBuf,
+    /// Offset in the file.
+    pub offset: u64,
+    /// What the system said.
+    pub source: io::Error,
+}
