@@ -1,16 +1,16 @@
 //! What can go wrong in the log.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forebay_aio::{AioError, Errno};
 use forebay_format::Lsn;
 
 /// The failure that ended a log. Every later call on that log returns it.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("could not {operation} WAL segment \"{}\" at offset {offset}, length {len}: {source}", .file.display())]
+#[error("could not {operation} WAL file \"{}\" at offset {offset}, length {len}: {source}", .file.display())]
 pub struct FatalError {
-    /// The segment file.
+    /// The segment file, or the directory of a failed directory sync.
     pub file: PathBuf,
     /// "write" or "sync".
     pub operation: &'static str,
@@ -19,7 +19,7 @@ pub struct FatalError {
     /// Bytes of the failed operation; 0 for a sync.
     pub len: u64,
     /// What the system said.
-    pub source: Arc<io::Error>,
+    pub source: Arc<AioError>,
 }
 
 /// An error of the writing side of the log.
@@ -43,7 +43,17 @@ pub enum WalError {
         /// The file.
         file: PathBuf,
         /// What the system said.
-        source: Arc<io::Error>,
+        source: Arc<AioError>,
+    },
+    /// A segment file is not as long as a segment.
+    #[error("WAL segment \"{}\" has {found} bytes, expected {expected}", .file.display())]
+    SegmentLength {
+        /// The file.
+        file: PathBuf,
+        /// Bytes in a segment.
+        expected: u64,
+        /// Bytes in the file.
+        found: u64,
     },
     /// A record that is longer than the format allows, or that the format cannot express.
     #[error("WAL record of resource manager {rmgr} cannot be built: {reason}")]
@@ -52,6 +62,14 @@ pub enum WalError {
         rmgr: u8,
         /// What is wrong with it.
         reason: String,
+    },
+    /// A flush was asked for beyond the end of the log: the page that carries this LSN is corrupt.
+    #[error("WAL flush request {requested} is beyond the end of WAL at {end}")]
+    BeyondEnd {
+        /// What was asked for.
+        requested: Lsn,
+        /// Where the log ends.
+        end: Lsn,
     },
     /// The position to go on from is impossible, or the log around it is not what it should be.
     #[error("cannot resume WAL at {at}: {reason}")]
@@ -66,7 +84,7 @@ pub enum WalError {
     Config(String),
     /// Memory or I/O handles were not to be had.
     #[error("WAL needs I/O resources: {0}")]
-    Resources(Arc<io::Error>),
+    Resources(Arc<AioError>),
 }
 
 impl WalError {
@@ -76,8 +94,8 @@ impl WalError {
     }
 
     /// An error while making or moving segment files: room is told from the rest.
-    pub(crate) fn segment(operation: &'static str, file: &Path, source: io::Error) -> WalError {
-        if source.raw_os_error().is_some_and(is_no_room) || source.kind() == io::ErrorKind::StorageFull {
+    pub(crate) fn segment(operation: &'static str, file: &Path, source: AioError) -> WalError {
+        if source.errno().is_some_and(|errno| errno == Errno::NOSPC || errno == QUOTA) {
             WalError::NoSpace { file: file.to_owned() }
         } else {
             WalError::Segment { operation, file: file.to_owned(), source: Arc::new(source) }
@@ -85,10 +103,15 @@ impl WalError {
     }
 }
 
-/// ENOSPC and EDQUOT, which have the same numbers on every Linux.
-fn is_no_room(errno: i32) -> bool {
-    matches!(errno, 28 | 122)
+impl From<AioError> for WalError {
+    /// For what is not about a file of the log: memory, handles.
+    fn from(source: AioError) -> WalError {
+        WalError::Resources(Arc::new(source))
+    }
 }
+
+/// EDQUOT: the owner's quota is used up, which is a want of room too.
+const QUOTA: Errno = Errno(122);
 
 /// An error of the reading side: the log could not be read, which says nothing about where it ends.
 #[derive(Debug, thiserror::Error)]
@@ -101,5 +124,5 @@ pub struct WalReadError {
     /// Offset in the file.
     pub offset: u64,
     /// What the system said.
-    pub source: io::Error,
+    pub source: AioError,
 }
