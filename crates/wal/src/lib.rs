@@ -13,6 +13,9 @@ mod error;
 pub mod position;
 mod reader;
 mod record;
+mod ring;
+mod role;
+mod segments;
 mod stats;
 mod wal;
 

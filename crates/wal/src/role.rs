@@ -78,11 +78,12 @@ impl<T> Role<T> {
             if reached(goal) {
                 return Acquired::Woken;
             }
-            if !state.promised && let Some(tool) = state.tool.take() {
+            if !state.promised
+                && let Some(tool) = state.tool.take()
+            {
                 return Acquired::Held(Held { role: self, tool: Some(tool) });
             }
-            let waiter =
-                Arc::new(Waiter { goal, signal: Mutex::new(Signal::Wait), woken: Condvar::new() });
+            let waiter = Arc::new(Waiter { goal, signal: Mutex::new(Signal::Wait), woken: Condvar::new() });
             state.waiters.push_back(Arc::clone(&waiter));
             waiter
         };

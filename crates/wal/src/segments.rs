@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Op, OpenOptions,
-    Region, Target,
+    Aio, AioError, AlignedBuf, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Op,
+    OpenOptions, Region, Target,
 };
 use forebay_format::{Lsn, SegmentSize};
 
@@ -157,9 +157,8 @@ impl Segments {
             }
         }
         self.sync_dir()?;
-        self.open_existing(number)?.ok_or_else(|| {
-            WalError::segment("open", &path, AioError::os("open file", &path, Errno::NOENT))
-        })
+        self.open_existing(number)?
+            .ok_or_else(|| WalError::segment("open", &path, AioError::os("open file", &path, Errno::NOENT)))
     }
 
     /// Writes a whole segment of zeros to `path`, and syncs it.
@@ -262,7 +261,13 @@ impl Segments {
     }
 
     /// Reads from a segment.
-    pub fn read(&self, io: &mut Backend, file: &File, offset: u64, buf: &mut AlignedBuf) -> Result<(), WalError> {
+    pub fn read(
+        &self,
+        io: &mut Backend,
+        file: &File,
+        offset: u64,
+        buf: &mut AlignedBuf,
+    ) -> Result<(), WalError> {
         io.read_exact_at(file, offset, buf).map_err(|e| WalError::segment("read", file.path(), e))
     }
 
