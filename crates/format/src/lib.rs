@@ -13,11 +13,13 @@
 //! - [`crc`]: CRC-32C
 
 mod bytes;
+pub mod crc;
 pub mod ids;
 pub mod lsn;
 pub mod page;
 pub mod tuple;
 pub mod varlena;
+pub mod wal;
 
 pub use ids::{
     BLOCK_SIZE, BlockNumber, CommandId, Fork, FullXid, ItemPointer, OffsetNumber, Oid, PageTag,
