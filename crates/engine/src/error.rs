@@ -2,6 +2,7 @@
 //! message, detail and hint.
 
 use forebay_aio::{AioError, Errno};
+use forebay_wal::{WalError, WalReadError};
 
 use crate::locks::LockError;
 
@@ -39,6 +40,12 @@ pub enum EngineError {
     /// The disk, or the names on it.
     #[error(transparent)]
     Disk(#[from] AioError),
+    /// The write-ahead log.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// The write-ahead log could not be read back.
+    #[error(transparent)]
+    WalRead(#[from] WalReadError),
     /// Bytes of a row that are none, or values that make no row.
     #[error(transparent)]
     Tuple(#[from] forebay_format::TupleError),
@@ -90,10 +97,17 @@ impl EngineError {
             EngineError::Statement { sqlstate, .. } => sqlstate,
             EngineError::Lock(error) => error.sqlstate(),
             EngineError::Disk(error) => disk_sqlstate(error),
+            EngineError::Wal(WalError::NoSpace { .. }) => "53100",
+            EngineError::Wal(_) | EngineError::WalRead(_) => "58030",
             EngineError::Tuple(_) => "XX001",
             EngineError::Canceled => "57014",
             EngineError::ShuttingDown => "57P01",
         }
+    }
+
+    /// True if something that was promised durable may not be: the engine must stop at once.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, EngineError::Wal(error) if error.is_fatal())
     }
 
     /// PostgreSQL's DETAIL line.

@@ -3,10 +3,12 @@
 //! A map of the crate:
 //!
 //! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing tables.
+//! - `checkpoint`: making everything durable, so that old WAL can go.
 //! - `config`: what an engine is opened with.
 //! - `disk`: small files, read and written whole.
 //! - `lockfile`: postmaster.pid.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
+//! - `fatal`: the one way to give up at once.
 //! - `types`: values, and the facts about the types they have.
 //! - `table`: what the catalog knows of a table.
 //! - `locks`: relation locks, deadlock detection.
@@ -16,10 +18,12 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod checkpoint;
 pub mod config;
 mod disk;
 pub mod engine;
 pub mod error;
+mod fatal;
 mod lockfile;
 pub mod locks;
 pub mod session;

@@ -1,6 +1,9 @@
 //! What the catalog knows of a table.
 
+use forebay_format::{AttrLayout, RelFileLocator};
+
 use crate::types::Oid;
+use crate::types::codec::Repr;
 
 /// A column of an existing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +20,10 @@ pub struct Column {
     pub attnum: i16,
     /// A dropped column stays in the rows but is not visible.
     pub dropped: bool,
+    /// How its values lie in a row.
+    pub(crate) layout: AttrLayout,
+    /// What its values are.
+    pub(crate) repr: Repr,
 }
 
 /// A column of a table to be created.
@@ -54,6 +61,10 @@ pub struct Table {
     pub kind: u8,
     /// Its columns in attnum order, dropped ones included.
     pub columns: Vec<Column>,
+    /// Its file.
+    pub(crate) locator: RelFileLocator,
+    /// The columns' layouts, as forming and deforming rows wants them.
+    pub(crate) layouts: Vec<AttrLayout>,
 }
 
 impl Table {
@@ -62,8 +73,30 @@ impl Table {
         self.columns.iter().enumerate().find(|(_, c)| !c.dropped && c.name == name)
     }
 
+    /// Its file.
+    pub fn locator(&self) -> RelFileLocator {
+        self.locator
+    }
+
     /// Whether it belongs to pg_catalog, and so can be read only.
     pub fn is_catalog(&self) -> bool {
         self.namespace == 11
+    }
+}
+
+#[cfg(test)]
+impl Table {
+    /// A table of public without columns.
+    pub(crate) fn for_tests(oid: Oid, name: &str) -> Table {
+        Table {
+            oid,
+            name: name.to_owned(),
+            namespace: 2200,
+            schema: "public".to_owned(),
+            kind: b'r',
+            columns: Vec::new(),
+            locator: RelFileLocator::in_default(5, oid),
+            layouts: Vec::new(),
+        }
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! - `schema`: layouts of the catalogs
 //! - `rows`: what the engine knows, as rows
+//! - `cache`: tables found, remembered for all sessions
 //! - `bootstrap`: the rows a new database has
 
-mod bootstrap;
-mod rows;
-mod schema;
+pub(crate) mod bootstrap;
+pub(crate) mod cache;
+pub(crate) mod rows;
+pub(crate) mod schema;

@@ -9,6 +9,10 @@
 pub(crate) mod codec;
 mod facts;
 
+use forebay_format::{Align, AttrLayout};
+
+use crate::error::EngineError;
+
 /// An object identifier.
 pub type Oid = u32;
 
@@ -206,6 +210,14 @@ pub fn type_info(oid: Oid) -> Option<&'static TypeInfo> {
 /// The type with this name (PostgreSQL's internal name, such as `int4`).
 pub fn type_by_name(name: &str) -> Option<&'static TypeInfo> {
     facts::TYPES.iter().find(|t| t.name == name)
+}
+
+/// How a type's values lie in a row.
+pub(crate) fn layout_of(oid: Oid) -> Result<AttrLayout, EngineError> {
+    let unknown = || EngineError::statement("42704", format!("type with OID {oid} does not exist"));
+    let info = type_info(oid).ok_or_else(unknown)?;
+    let align = Align::from_code(info.align).ok_or_else(unknown)?;
+    Ok(AttrLayout { len: info.len, align, by_val: info.by_val, plain: info.storage == b'p' })
 }
 
 /// Every type the engine knows, by ascending OID.

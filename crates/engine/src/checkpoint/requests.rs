@@ -1,0 +1,229 @@
+//! Who wants a checkpoint, why, and who waits for it.
+//!
+//! Requests are numbered. A checkpoint that begins serves every request made before its beginning; a request that
+//! comes while one runs needs the next.
+
+use std::time::{Duration, Instant};
+
+use forebay_aio::sync::{Condvar, Mutex};
+
+/// Why a checkpoint is made; several reasons may come together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Causes {
+    /// Someone asked, and wants it fast.
+    pub demand: bool,
+    /// max_wal_size would be passed.
+    pub wal: bool,
+    /// checkpoint_timeout is over.
+    pub time: bool,
+    /// The engine stops.
+    pub shutdown: bool,
+    /// Recovery has ended.
+    pub recovery: bool,
+}
+
+impl Causes {
+    /// Someone asked.
+    pub(crate) const DEMAND: Causes =
+        Causes { demand: true, wal: false, time: false, shutdown: false, recovery: false };
+    /// Too much WAL.
+    pub(crate) const WAL: Causes = Causes { demand: false, wal: true, ..Causes::DEMAND };
+    /// Too much time.
+    pub(crate) const TIME: Causes = Causes { demand: false, time: true, ..Causes::DEMAND };
+    /// At stop.
+    pub(crate) const SHUTDOWN: Causes = Causes { demand: false, shutdown: true, ..Causes::DEMAND };
+    /// At the end of recovery.
+    pub(crate) const RECOVERY: Causes = Causes { demand: false, recovery: true, ..Causes::DEMAND };
+
+    fn and(self, other: Causes) -> Causes {
+        Causes {
+            demand: self.demand | other.demand,
+            wal: self.wal | other.wal,
+            time: self.time | other.time,
+            shutdown: self.shutdown | other.shutdown,
+            recovery: self.recovery | other.recovery,
+        }
+    }
+
+    /// Whether it is to be done as fast as the disk allows.
+    pub(crate) fn immediate(self) -> bool {
+        self.demand || self.shutdown || self.recovery
+    }
+
+    /// PostgreSQL's words for the log.
+    pub(crate) fn words(self) -> String {
+        let mut words = String::new();
+        for (on, word) in [
+            (self.shutdown, " shutdown"),
+            (self.recovery, " end-of-recovery"),
+            (self.immediate(), " fast"),
+            (self.demand, " force wait"),
+            (self.wal, " wal"),
+            (self.time, " time"),
+        ] {
+            if on {
+                words.push_str(word);
+            }
+        }
+        words
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of the last request.
+    requested: u64,
+    /// The last request that a checkpoint which has begun serves.
+    begun: u64,
+    /// The last request that is served.
+    done: u64,
+    /// What became of the last checkpoint: an error is for those who wait.
+    failure: Option<(u64, String)>,
+    causes: Causes,
+    stop: bool,
+}
+
+/// The checkpointer's letter box.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    state: Mutex<State>,
+    /// The checkpointer sleeps here.
+    work: Condvar,
+    /// Those who wait for a checkpoint sleep here.
+    served: Condvar,
+}
+
+/// What the checkpointer finds when it wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Requests up to this number, for these causes.
+    Checkpoint(u64, Causes),
+    /// Nobody asked before the deadline.
+    Deadline,
+    /// The engine stops.
+    Stop,
+}
+
+impl Requests {
+    /// Asks for a checkpoint; the number is for [`Requests::wait_for`].
+    pub(crate) fn ask(&self, causes: Causes) -> u64 {
+        let mut state = self.state.lock();
+        state.requested += 1;
+        state.causes = state.causes.and(causes);
+        self.work.notify_one();
+        state.requested
+    }
+
+    /// Asks, unless someone's wish for the same has not been taken up yet.
+    pub(crate) fn ask_once(&self, causes: Causes) {
+        let mut state = self.state.lock();
+        if state.requested == state.begun {
+            state.requested += 1;
+            state.causes = state.causes.and(causes);
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits until a request is served, looking at `interrupted` now and then. The error is the checkpoint's.
+    pub(crate) fn wait_for<E>(
+        &self,
+        number: u64,
+        mut interrupted: impl FnMut() -> Result<(), E>,
+    ) -> Result<Result<(), String>, E> {
+        const LOOK: Duration = Duration::from_millis(100);
+        let mut state = self.state.lock();
+        loop {
+            if state.done >= number {
+                let failed = state.failure.as_ref().filter(|(upto, _)| *upto >= number);
+                return Ok(failed.map_or(Ok(()), |(_, message)| Err(message.clone())));
+            }
+            if state.stop {
+                return Ok(Err("the system is shutting down".to_owned()));
+            }
+            interrupted()?;
+            self.served.wait_for(&mut state, LOOK);
+        }
+    }
+
+    /// The checkpointer's sleep: until someone asks, the deadline, or the end.
+    pub(crate) fn sleep(&self, deadline: Instant) -> Work {
+        let mut state = self.state.lock();
+        loop {
+            if state.stop {
+                return Work::Stop;
+            }
+            if state.requested > state.begun {
+                state.begun = state.requested;
+                let causes = std::mem::take(&mut state.causes);
+                return Work::Checkpoint(state.begun, causes);
+            }
+            if self.work.wait_until(&mut state, deadline).timed_out() {
+                return if state.stop || state.requested > state.begun { continue } else { Work::Deadline };
+            }
+        }
+    }
+
+    /// Whether someone wants a checkpoint soon, or the engine's end: a leisurely one must hurry.
+    pub(crate) fn hurry(&self) -> bool {
+        let state = self.state.lock();
+        state.stop || state.causes.immediate()
+    }
+
+    /// Tells those who wait what became of the checkpoint that served requests up to `upto`.
+    pub(crate) fn served(&self, upto: u64, failure: Option<String>) {
+        let mut state = self.state.lock();
+        state.done = state.done.max(upto);
+        state.failure = failure.map(|message| (upto, message));
+        self.served.notify_all();
+    }
+
+    /// Makes the checkpointer end.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stop = true;
+        self.work.notify_all();
+        self.served.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn a_request_made_during_a_checkpoint_needs_another() {
+        let requests = Requests::default();
+        assert_eq!(requests.sleep(soon()), Work::Deadline);
+        let first = requests.ask(Causes::DEMAND);
+        assert_eq!(requests.sleep(soon()), Work::Checkpoint(first, Causes::DEMAND));
+        let second = requests.ask(Causes::WAL);
+        requests.served(first, None);
+        assert_eq!(requests.wait_for(first, || Ok::<(), ()>(())), Ok(Ok(())));
+        assert_eq!(requests.wait_for(second, || Err("interrupted")), Err("interrupted"));
+        assert_eq!(requests.sleep(soon()), Work::Checkpoint(second, Causes::WAL));
+        requests.served(second, Some("disk".to_owned()));
+        assert_eq!(requests.wait_for(second, || Ok::<(), ()>(())), Ok(Err("disk".to_owned())));
+    }
+
+    #[test]
+    fn one_wish_for_more_room_is_enough() {
+        let requests = Requests::default();
+        requests.ask_once(Causes::WAL);
+        requests.ask_once(Causes::WAL);
+        assert_eq!(requests.sleep(soon()), Work::Checkpoint(1, Causes::WAL));
+        assert_eq!(requests.sleep(soon()), Work::Deadline);
+        requests.stop();
+        assert_eq!(requests.sleep(soon()), Work::Stop);
+    }
+
+    #[test]
+    fn causes_are_told_in_postgresql_s_words() {
+        assert_eq!(Causes::SHUTDOWN.words(), " shutdown fast");
+        assert_eq!(Causes::DEMAND.words(), " fast force wait");
+        assert_eq!(Causes::TIME.words(), " time");
+    }
+}

@@ -1,0 +1,77 @@
+//! The one way in which the engine gives up at once.
+//!
+//! After a failed sync nobody knows what is on the disk, and asking again would get a false answer: nothing may be
+//! acknowledged any more, and recovery from the log is the cure. So the process stops, without a checkpoint.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::config::FatalAction;
+use crate::error::EngineError;
+
+/// What happens then, and whether it has happened.
+#[derive(Debug)]
+pub(crate) struct Fatal {
+    action: Option<FatalAction>,
+    stopped: AtomicBool,
+}
+
+impl Fatal {
+    /// With the action from the configuration; None: print and abort.
+    pub(crate) fn new(action: Option<FatalAction>) -> Fatal {
+        Fatal { action, stopped: AtomicBool::new(false) }
+    }
+
+    /// Stops everything because of `reason`. Returns only under an injected action.
+    pub(crate) fn stop(&self, reason: &str) {
+        if self.stopped.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        match &self.action {
+            Some(action) => (action.0)(reason),
+            None => {
+                tracing::error!("PANIC: {reason}");
+                // The log may go elsewhere, and this must not get lost.
+                eprintln!("PANIC:  {reason}");
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Stops everything if the error is of that kind; hands it on otherwise.
+    pub(crate) fn check(&self, error: EngineError) -> EngineError {
+        if error.is_fatal() {
+            self.stop(&error.to_string());
+        }
+        error
+    }
+
+    /// Whether it has happened (and the action returned).
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn the_action_runs_once_and_only_for_fatal_errors() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&calls);
+        let action = FatalAction(Arc::new(move |reason: &str| {
+            assert!(reason.contains("0001"));
+            seen.fetch_add(1, Ordering::SeqCst);
+        }));
+        let fatal = Fatal::new(Some(action));
+        fatal.check(EngineError::internal("harmless"));
+        assert!(!fatal.has_stopped());
+        fatal.stop("could not fsync file \"pg_wal/0001\"");
+        fatal.stop("could not fsync file \"pg_wal/0001\"");
+        assert!(fatal.has_stopped());
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+    }
+}

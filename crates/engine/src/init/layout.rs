@@ -1,0 +1,178 @@
+//! Directories and files of a new data directory, with an account of what was made, to be undone on failure.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_aio::{FileKind, Namespace};
+
+use crate::disk::Disk;
+use crate::error::EngineError;
+
+/// Every directory below the data directory, parents first.
+pub(super) const DIRECTORIES: [&str; 24] = [
+    "global",
+    "base",
+    "base/5",
+    "pg_wal",
+    "pg_wal/archive_status",
+    "pg_wal/summaries",
+    "pg_xact",
+    "pg_multixact",
+    "pg_multixact/members",
+    "pg_multixact/offsets",
+    "pg_subtrans",
+    "pg_commit_ts",
+    "pg_dynshmem",
+    "pg_logical",
+    "pg_logical/snapshots",
+    "pg_logical/mappings",
+    "pg_notify",
+    "pg_replslot",
+    "pg_serial",
+    "pg_snapshots",
+    "pg_stat",
+    "pg_stat_tmp",
+    "pg_tblspc",
+    "pg_twophase",
+];
+
+/// What has been made so far. Dropped without [`Made::keep`], it removes all of it again.
+pub(super) struct Made {
+    namespace: Arc<dyn Namespace>,
+    root: PathBuf,
+    files: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
+    kept: bool,
+}
+
+impl Made {
+    /// Makes the data directory itself, or takes over an empty one.
+    pub(super) fn start(namespace: Arc<dyn Namespace>, root: &Path) -> Result<Made, EngineError> {
+        let mut made = Made {
+            namespace,
+            root: root.to_path_buf(),
+            files: Vec::new(),
+            directories: Vec::new(),
+            kept: false,
+        };
+        match made.namespace.stat(root)? {
+            None => made.make_with_parents(root)?,
+            Some(stat) if stat.kind == FileKind::Directory => made.take_over_empty(stat.mode)?,
+            Some(_) => {
+                return Err(EngineError::statement(
+                    "58P02",
+                    format!("could not access directory \"{}\": Not a directory", root.display()),
+                ));
+            }
+        }
+        Ok(made)
+    }
+
+    fn make_with_parents(&mut self, dir: &Path) -> Result<(), EngineError> {
+        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty())
+            && !self.namespace.exists(parent)?
+        {
+            self.make_with_parents(parent)?;
+        }
+        self.namespace.mkdir(dir)?;
+        self.directories.push(dir.to_path_buf());
+        Ok(())
+    }
+
+    fn take_over_empty(&self, mode: u32) -> Result<(), EngineError> {
+        let names: Vec<_> = self.namespace.list(&self.root)?.into_iter().map(|entry| entry.name).collect();
+        if !names.is_empty() {
+            return Err(not_empty(&self.root, names.iter().all(|n| n == "lost+found")));
+        }
+        if mode & 0o777 != 0o700 {
+            // PostgreSQL refuses to start in a directory that others can read.
+            let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            std::fs::set_permissions(&self.root, permissions).map_err(|e| {
+                EngineError::statement(
+                    "42501",
+                    format!("could not change permissions of directory \"{}\": {e}", self.root.display()),
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory below the data directory.
+    pub(super) fn directory(&mut self, name: &str) -> Result<(), EngineError> {
+        let path = self.root.join(name);
+        self.namespace.mkdir(&path)?;
+        self.directories.push(path);
+        Ok(())
+    }
+
+    /// Makes a file below the data directory and syncs it.
+    pub(super) fn file(&mut self, disk: &mut Disk<'_>, name: &str, bytes: &[u8]) -> Result<(), EngineError> {
+        let path = self.root.join(name);
+        self.files.push(path.clone());
+        disk.write_new(&path, bytes)
+    }
+
+    /// Makes every name durable, innermost first, and keeps what was made.
+    pub(super) fn keep(mut self) -> Result<(), EngineError> {
+        for name in DIRECTORIES.iter().rev() {
+            self.namespace.sync_dir(&self.root.join(name))?;
+        }
+        self.namespace.sync_dir(&self.root)?;
+        for made in self.directories.iter().filter(|dir| self.root.starts_with(dir)) {
+            if let Some(parent) = made.parent() {
+                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+                self.namespace.sync_dir(parent)?;
+            }
+        }
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        for path in self.files.drain(..).rev() {
+            if let Err(error) = self.namespace.unlink(&path)
+                && !error.is_not_found()
+            {
+                tracing::warn!("{error}");
+            }
+        }
+        for path in self.directories.drain(..).rev() {
+            if let Err(error) = self.namespace.rmdir(&path) {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+}
+
+fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
+    let shown = root.display();
+    let error =
+        EngineError::statement("58P02", format!("directory \"{shown}\" exists but is not empty"));
+    if only_lost_found {
+        return error
+            .with_detail("It contains a lost+found directory, perhaps due to it being a mount point.")
+            .with_hint(
+                "Using a mount point directly as the data directory is not recommended.\n\
+                 Create a subdirectory under the mount point.",
+            );
+    }
+    error.with_hint(format!(
+        "If you want to create a new database system, either remove or empty the directory \"{shown}\" or run \
+         forebay init with an argument other than \"{shown}\"."
+    ))
+}
+
+/// Bytes nobody can guess, for the nonce in pg_control.
+pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], EngineError> {
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).map_err(|e| {
+        EngineError::statement("58000", format!("could not generate secret authorization token: {e}"))
+    })?;
+    Ok(bytes)
+}

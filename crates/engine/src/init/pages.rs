@@ -1,0 +1,55 @@
+//! The first pages of the catalogs: built in memory, every row frozen, so that they are there for everyone.
+
+use forebay_format::tuple::{HEAP_XMAX_INVALID, HEAP_XMIN_FROZEN, HeapTupleMut};
+use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
+
+use crate::catalog::schema::CatalogTable;
+use crate::error::EngineError;
+use crate::types::codec::Scratch;
+use crate::types::{Datum, layout_of};
+
+/// The bytes of a catalog's file: whole pages with checksums.
+pub(super) fn heap_file(catalog: &CatalogTable, rows: &[Vec<Datum<'_>>]) -> Result<Vec<u8>, EngineError> {
+    let layouts = catalog.columns.iter().map(|c| layout_of(c.type_oid)).collect::<Result<Vec<_>, _>>()?;
+    let mut scratch = Scratch::default();
+    let mut pages: Vec<Box<PageBytes>> = vec![new_page()];
+    for row in rows {
+        let mut tuple =
+            scratch.with_bytes(row, |values| forebay_format::tuple::form_tuple(&layouts, values))?;
+        stamp(&mut tuple)?;
+        if !place(&mut pages, &mut tuple)? {
+            pages.push(new_page());
+            if !place(&mut pages, &mut tuple)? {
+                return Err(EngineError::internal(format!("a row of {} does not fit a page", catalog.name)));
+            }
+        }
+    }
+    for (block, page) in (0..).zip(&mut pages) {
+        checksum::set_checksum(page, block);
+    }
+    Ok(pages.iter().flat_map(|page| page.iter().copied()).collect())
+}
+
+fn new_page() -> Box<PageBytes> {
+    let mut page = Box::new([0; BLOCK_SIZE]);
+    PageMut::new(&mut page).init(0);
+    page
+}
+
+fn stamp(tuple: &mut [u8]) -> Result<(), EngineError> {
+    let mut header = HeapTupleMut::new(tuple)?;
+    header.stamp_insert(ids::BOOTSTRAP_XID, 0);
+    let infomask = header.tuple().infomask();
+    header.set_infomask(infomask | HEAP_XMIN_FROZEN | HEAP_XMAX_INVALID);
+    Ok(())
+}
+
+/// Puts a tuple on the last page, if it has room.
+fn place(pages: &mut [Box<PageBytes>], tuple: &mut [u8]) -> Result<bool, EngineError> {
+    let block = u32::try_from(pages.len()).unwrap_or(u32::MAX) - 1;
+    let Some(bytes) = pages.last_mut() else { return Ok(false) };
+    let mut page = PageMut::new(bytes);
+    let next = page.page().item_count() + 1;
+    HeapTupleMut::new(tuple)?.set_ctid(ItemPointer::new(block, next));
+    Ok(page.add_item(tuple, None).is_some())
+}
