@@ -1,6 +1,5 @@
 //! Checked little-endian access to byte slices: the one place where the decoders take bytes apart.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-#![cfg_attr(not(test), allow(dead_code))]
 
 /// The `N` bytes at `at`, if they are there.
 pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -88,6 +87,13 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn i64(&mut self) -> Option<i64> {
         self.array().map(i64::from_le_bytes)
+    }
+
+    /// This many numbers; asks for memory only once they are known to be there.
+    pub(crate) fn u32s(&mut self, count: usize) -> Option<Vec<u32>> {
+        let bytes = self.take(count.checked_mul(4)?)?;
+        let (numbers, _) = bytes.as_chunks::<4>();
+        Some(numbers.iter().map(|&number| u32::from_le_bytes(number)).collect())
     }
 
     /// A count stored as a C `int`: negative ones are as absent as missing bytes.

@@ -1,1 +1,77 @@
-//! Payloads.
+//! Records about pg_xact: new pages and removal of old ones.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::{
+    bytes::{Cursor, array_at, put},
+    ids::{Oid, Xid},
+    wal::{PayloadError, damaged},
+};
+
+/// A page of zeros was added.
+pub const ZEROPAGE: u8 = 0x00;
+/// Old segments were removed.
+pub const TRUNCATE: u8 = 0x10;
+
+/// Name of a record's kind.
+pub const fn name(kind: u8) -> &'static str {
+    match kind {
+        ZEROPAGE => "ZEROPAGE",
+        TRUNCATE => "TRUNCATE",
+        _ => "UNKNOWN",
+    }
+}
+
+/// Payload of [`ZEROPAGE`]: the page's number, 64 bits.
+pub const fn encode_zero_page(page: i64) -> [u8; 8] {
+    page.to_le_bytes()
+}
+
+/// Decodes the payload of [`ZEROPAGE`].
+pub fn decode_zero_page(main: &[u8]) -> Result<i64, PayloadError> {
+    array_at(main, 0).map(i64::from_le_bytes).ok_or(damaged("ZEROPAGE"))
+}
+
+/// Payload of [`TRUNCATE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClogTruncate {
+    /// The first page that stays.
+    pub page: i64,
+    /// The oldest transaction that stays.
+    pub oldest_xid: Xid,
+    /// The database that needs it.
+    pub oldest_xid_db: Oid,
+}
+
+impl ClogTruncate {
+    /// Encodes it.
+    pub fn encode(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        put(&mut out, 0, self.page.to_le_bytes());
+        put(&mut out, 8, self.oldest_xid.to_le_bytes());
+        put(&mut out, 12, self.oldest_xid_db.to_le_bytes());
+        out
+    }
+
+    /// Decodes it.
+    pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
+        let mut cursor = Cursor::new(main);
+        let read = |cursor: &mut Cursor<'_>| {
+            Some(Self { page: cursor.i64()?, oldest_xid: cursor.u32()?, oldest_xid_db: cursor.u32()? })
+        };
+        read(&mut cursor).ok_or(damaged("TRUNCATE"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip() {
+        assert_eq!(decode_zero_page(&encode_zero_page(3)), Ok(3));
+        assert!(decode_zero_page(&[0; 7]).is_err());
+        let truncate = ClogTruncate { page: 1, oldest_xid: 32_768, oldest_xid_db: 5 };
+        assert_eq!(ClogTruncate::decode(&truncate.encode()), Ok(truncate));
+    }
+}
