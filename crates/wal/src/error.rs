@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{AioError, Errno};
-use forebay_format::Lsn;
+use forebay_format::{Lsn, wal::Rmgr};
 
 /// The failure that ended a log. Every later call on that log returns it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -56,10 +56,10 @@ pub enum WalError {
         found: u64,
     },
     /// A record that is longer than the format allows, or that the format cannot express.
-    #[error("WAL record of resource manager {rmgr} cannot be built: {reason}")]
+    #[error("WAL record of {rmgr} cannot be built: {reason}")]
     Record {
         /// Resource manager of the record.
-        rmgr: u8,
+        rmgr: Rmgr,
         /// What is wrong with it.
         reason: String,
     },

@@ -1,6 +1,11 @@
 //! A record as its author describes it, and its assembly: which blocks go in as full-page images.
 
-use forebay_format::{Lsn, PageBytes, PageTag, Xid};
+use forebay_format::{
+    Lsn, Page, PageBytes, PageTag, Xid,
+    wal::{EncodedRecord, Image, RecordBuilder, Rmgr},
+};
+
+use crate::error::WalError;
 
 /// How a block reference is logged. Combine with `|`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,7 +59,7 @@ pub struct BlockRef<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// Resource manager.
-    pub rmgr: u8,
+    pub rmgr: Rmgr,
     /// The resource manager's four bits, and XLR_SPECIAL_REL_UPDATE.
     pub info: u8,
     /// Transaction, or 0.
@@ -72,4 +77,56 @@ pub struct Inserted {
     pub start: Lsn,
     /// The end of its last byte, rounded up to 8; a changed page gets this LSN, and a commit flushes up to it.
     pub end: Lsn,
+}
+
+/// By what it is decided whether a page goes in as an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImagePolicy {
+    pub redo: Lsn,
+    pub full_page_writes: bool,
+}
+
+/// A record assembled under some policy: all of it but its place.
+#[derive(Debug)]
+pub(crate) struct Assembled<'a> {
+    pub encoded: EncodedRecord<'a>,
+    pub images: u64,
+    /// The oldest LSN among the pages that could have had an image and got none.
+    oldest_without: Option<Lsn>,
+}
+
+impl Assembled<'_> {
+    /// True if a page without an image would need one under `policy`: the redo pointer moved past it.
+    pub fn is_outdated(&self, policy: ImagePolicy) -> bool {
+        policy.full_page_writes && self.oldest_without.is_some_and(|lsn| lsn <= policy.redo)
+    }
+}
+
+/// Puts `record` together, with the full-page images that `policy` asks for.
+pub(crate) fn assemble<'a>(record: &Record<'a>, policy: ImagePolicy) -> Result<Assembled<'a>, WalError> {
+    let unbuildable = |reason: String| WalError::Record { rmgr: record.rmgr, reason };
+    let mut builder = RecordBuilder::new(record.rmgr, record.info, record.xid).main(record.main);
+    let mut images = 0;
+    let mut oldest_without: Option<Lsn> = None;
+    for block in record.blocks {
+        let mut image = None;
+        if !block.flags.has(BlockFlags::NO_IMAGE) {
+            let page = block.page.ok_or_else(|| unbuildable(format!("{} comes without its page", block.tag)))?;
+            let lsn = Page(page).lsn();
+            let due = policy.full_page_writes && lsn <= policy.redo;
+            if due || block.flags.has(BlockFlags::FORCE_IMAGE) {
+                image = Some(Image { page, standard: block.flags.has(BlockFlags::STANDARD), apply: true });
+                images += 1;
+            } else {
+                oldest_without = Some(oldest_without.map_or(lsn, |oldest| oldest.min(lsn)));
+            }
+        }
+        let keeps_data = image.is_none() || block.flags.has(BlockFlags::KEEP_DATA);
+        builder = builder.block(block.id, block.tag, block.flags.has(BlockFlags::WILL_INIT), image);
+        if keeps_data {
+            builder = builder.data(block.data);
+        }
+    }
+    let encoded = builder.finish().map_err(|e| unbuildable(e.to_string()))?;
+    Ok(Assembled { encoded, images, oldest_without })
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Op,
+    Aio, AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Op,
     OpenOptions, Region, Target,
 };
 use forebay_format::{Lsn, SegmentSize};
@@ -21,7 +21,7 @@ use forebay_format::{Lsn, SegmentSize};
 use crate::{
     config::WalConfig,
     error::{FatalError, WalError},
-    wal::OldSegments,
+    checkpoint::OldSegments,
 };
 
 /// Bytes of zeros written at once.
@@ -105,15 +105,9 @@ impl Segments {
         Ok(())
     }
 
-    /// An open segment; `ensure` has been called for it, `close_before` has not.
-    pub fn file(&self, number: u64) -> Result<File, WalError> {
-        if let Some(file) = self.open.lock().get(&number) {
-            return Ok(file.clone());
-        }
-        self.open_existing(number)?.ok_or_else(|| {
-            let path = self.path(number);
-            WalError::segment("open", &path.clone(), AioError::os("open file", &path, Errno::NOENT))
-        })
+    /// A segment that `ensure` was called for and `close_before` was not.
+    pub fn file(&self, number: u64) -> Option<File> {
+        self.open.lock().get(&number).cloned()
     }
 
     /// Closes the segments below `number`: they are complete and durable.
@@ -258,17 +252,6 @@ impl Segments {
                 source: Arc::new(e),
             }))
         })
-    }
-
-    /// Reads from a segment.
-    pub fn read(
-        &self,
-        io: &mut Backend,
-        file: &File,
-        offset: u64,
-        buf: &mut AlignedBuf,
-    ) -> Result<(), WalError> {
-        io.read_exact_at(file, offset, buf).map_err(|e| WalError::segment("read", file.path(), e))
     }
 
     /// The segment number of a position.

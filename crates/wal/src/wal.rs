@@ -1,144 +1,130 @@
-//! The log itself: starting it, and where it stands.
+//! The log itself: what it consists of, and where it stands.
 
-use std::sync::Arc;
-
-use forebay_aio::{Aio, Backend};
+use forebay_aio::{
+    Aio, Backend,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 use forebay_format::Lsn;
+
+use std::sync::OnceLock;
 
 use crate::{
     config::{Resume, WalConfig},
-    error::WalError,
-    record::{Inserted, Record},
-    stats::WalStats,
+    error::{FatalError, WalError},
+    flush::Writer,
+    insert::InsertState,
+    position::Positions,
+    ring::Ring,
+    role::Role,
+    segments::Segments,
+    stats::{WalCounters, WalStats},
 };
-
-/// Which kind of checkpoint begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckpointKind {
-    /// While others insert: an XLOG_CHECKPOINT_REDO record, which states this `wal_level`, marks the redo pointer.
-    Online {
-        /// Number of the `wal_level` in force.
-        wal_level: u32,
-    },
-    /// Nobody else inserts: the checkpoint's own record will be the redo pointer.
-    Shutdown,
-}
-
-/// What became of old segments.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct OldSegments {
-    /// Renamed to future names.
-    pub recycled: u64,
-    /// Removed.
-    pub removed: u64,
-}
 
 /// A write-ahead log: one for each data directory, shared by all backends.
 #[derive(Debug)]
 pub struct Wal {
-    config: WalConfig,
+    pub(crate) config: WalConfig,
+    pub(crate) positions: Positions,
+    pub(crate) segments: Segments,
+    pub(crate) ring: Arc<Ring>,
+    /// Lock order: the insertion lock, then the writer's role, then the locks of the segments.
+    pub(crate) insert: Mutex<InsertState>,
+    pub(crate) writer: Role<Writer>,
+    /// Byte position of the next record, for those without the insertion lock.
+    pub(crate) insert_pos: AtomicU64,
+    pub(crate) last_record: AtomicU64,
+    pub(crate) flushed: AtomicU64,
+    /// Changed under the insertion lock only.
+    pub(crate) redo: AtomicU64,
+    /// Changed under the insertion lock only.
+    pub(crate) full_page_writes: AtomicBool,
+    pub(crate) poison: OnceLock<Arc<FatalError>>,
+    pub(crate) counters: WalCounters,
 }
 
 impl Wal {
     /// Starts the log at `resume`: reads the partial block there, clears what is left of an earlier life of
     /// the log behind it, and, after an aborted record, inserts and flushes XLOG_OVERWRITE_CONTRECORD.
     /// The segment is made if it does not exist.
-    pub fn start(
-        _aio: Arc<Aio>,
-        _io: &mut Backend,
-        _config: WalConfig,
-        _resume: Resume,
-    ) -> Result<Wal, WalError> {
-        Err(WalError::Config("not yet".to_owned()))
+    pub fn start(aio: Arc<Aio>, io: &mut Backend, config: WalConfig, resume: Resume) -> Result<Wal, WalError> {
+        crate::resume::start(aio, io, config, resume)
     }
 
-    /// Inserts a record. An error other than a fatal one means that nothing was inserted.
-    ///
-    /// Full-page images are decided here, from each page's LSN and the redo pointer. Callers that must not
-    /// fail halfway call [`Wal::ensure_room`] before they change pages.
-    pub fn insert(&self, _io: &mut Backend, _record: &Record<'_>) -> Result<Inserted, WalError> {
-        Err(WalError::Config("not yet".to_owned()))
-    }
-
-    /// Makes segments so that `bytes` more of WAL, and as much again from others as a segment holds, can be
-    /// inserted without making a segment: what a caller needs before a critical section.
-    pub fn ensure_room(&self, _io: &mut Backend, _bytes: u64) -> Result<(), WalError> {
-        Err(WalError::Config("not yet".to_owned()))
-    }
-
-    /// Returns once everything up to `upto` is durable. One caller writes and syncs all that is inserted;
-    /// the others wait for it.
-    pub fn flush(&self, _io: &mut Backend, _upto: Lsn) -> Result<(), WalError> {
-        Err(WalError::Config("not yet".to_owned()))
-    }
-
-    /// Flushes everything inserted so far.
-    pub fn flush_all(&self, _io: &mut Backend) -> Result<Lsn, WalError> {
-        Err(WalError::Config("not yet".to_owned()))
-    }
-
-    /// One round of the WAL writer: prepares the next segment if the log comes near its end, and writes out
-    /// full blocks. True if there was something to do.
-    pub fn step(&self, _io: &mut Backend) -> Result<bool, WalError> {
-        Err(WalError::Config("not yet".to_owned()))
-    }
-
-    /// Where the next record will start.
+    /// Where the next record will start. At a page boundary, that is behind the page's header.
     pub fn insert_lsn(&self) -> Lsn {
-        Lsn(0)
+        self.positions.start_lsn(self.insert_pos.load(Ordering::Acquire))
     }
 
-    /// Everything before this is durable.
-    pub fn flushed_lsn(&self) -> Lsn {
-        Lsn(0)
+    /// The end of the record inserted last.
+    pub fn end_lsn(&self) -> Lsn {
+        self.positions.end_lsn(self.insert_pos.load(Ordering::Acquire))
+    }
+
+    /// Start of the record inserted last; 0 in a log without records.
+    pub fn last_record_lsn(&self) -> Lsn {
+        Lsn(self.last_record.load(Ordering::Acquire))
     }
 
     /// Everything before this is written, though perhaps not synced.
     pub fn written_lsn(&self) -> Lsn {
-        Lsn(0)
+        self.ring.written()
+    }
+
+    /// Everything before this is durable.
+    pub fn flushed_lsn(&self) -> Lsn {
+        Lsn(self.flushed.load(Ordering::Acquire))
     }
 
     /// The redo pointer in force: a page whose LSN is not beyond it gets a full-page image.
     pub fn redo_lsn(&self) -> Lsn {
-        Lsn(0)
-    }
-
-    /// Start of the record inserted last.
-    pub fn last_record_lsn(&self) -> Lsn {
-        Lsn(0)
-    }
-
-    /// Begins a checkpoint: moves the redo pointer, and returns it. Records inserted after it see the new one.
-    pub fn begin_checkpoint(&self, _io: &mut Backend, _kind: CheckpointKind) -> Result<Lsn, WalError> {
-        Err(WalError::Config("not yet".to_owned()))
-    }
-
-    /// Bytes inserted since the redo pointer: what a checkpoint by size goes by.
-    pub fn bytes_since_redo(&self) -> u64 {
-        0
-    }
-
-    /// Recycles or removes the segments that end at or before `before` (the redo pointer of the last completed
-    /// checkpoint). As many are renamed to future names as `keep` bytes ahead of the log's end hold.
-    pub fn remove_old_segments(&self, _before: Lsn, _keep: u64) -> Result<OldSegments, WalError> {
-        Err(WalError::Config("not yet".to_owned()))
+        Lsn(self.redo.load(Ordering::Acquire))
     }
 
     /// Turns full-page images on or off.
-    pub fn set_full_page_writes(&self, _on: bool) {}
+    pub fn set_full_page_writes(&self, on: bool) {
+        let state = self.insert.lock();
+        self.full_page_writes.store(on, Ordering::Release);
+        drop(state);
+    }
 
     /// The error that ended this log, if one has.
     pub fn poisoned(&self) -> Option<WalError> {
-        None
+        self.poison.get().map(|fatal| WalError::Fatal(Arc::clone(fatal)))
     }
 
     /// The counters of `pg_stat_wal`.
     pub fn stats(&self) -> WalStats {
-        WalStats::default()
+        self.counters.snapshot()
     }
 
     /// What the log was started with.
     pub fn config(&self) -> &WalConfig {
         &self.config
+    }
+
+    /// Fails once the log is lost.
+    pub(crate) fn check(&self) -> Result<(), WalError> {
+        self.poisoned().map_or(Ok(()), Err)
+    }
+
+    /// Ends the log with `fatal`, or with what ended it before.
+    pub(crate) fn poison_with(&self, fatal: Arc<FatalError>) -> WalError {
+        WalError::Fatal(Arc::clone(self.poison.get_or_init(|| fatal)))
+    }
+
+    /// Ends the log if `error` is fatal.
+    pub(crate) fn note(&self, error: WalError) -> WalError {
+        match error {
+            WalError::Fatal(fatal) => self.poison_with(fatal),
+            other => other,
+        }
+    }
+
+    /// Makes sure that the segment exists.
+    pub(crate) fn ensure_segment(&self, io: &mut Backend, number: u64) -> Result<(), WalError> {
+        self.segments.ensure(io, number).map_err(|e| self.note(e))
     }
 }

@@ -1,0 +1,226 @@
+//! Starting the log where recovery found its end.
+//!
+//! What a crash leaves behind that end may look alive: pages of the same segment, with the right addresses and
+//! whole records in them, behind a page that never reached the disk. Should a new record ever end exactly where
+//! the lost one did, such a page would be taken for its continuation. So everything behind the end that
+//! claims to be where it is gets cleared, durably, before anything is inserted:
+//!
+//! ```text
+//!            insert_at
+//!   +----------+---------------+-----------------+-------------+
+//!   | records  | zeros         | own address:    | other or no |
+//!   | (kept)   | (rewritten)   | cleared         | address     |
+//!   +----------+---------------+-----------------+-------------+
+//!   |<------- one block ------>|
+//! ```
+//!
+//! A record that the log ends in the middle of is another matter when its beginning may already be archived: the
+//! segment must not change then. PostgreSQL's way is followed: the log goes on at the page where the rest was
+//! missing; that page's header is flagged, and its first record, XLOG_OVERWRITE_CONTRECORD, names the lost one,
+//! so that a reader that comes from its beginning knows to go on there.
+
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_aio::{
+    Aio, AioError, AlignedBuf, Backend, File,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64},
+    },
+};
+use forebay_format::{
+    Lsn,
+    wal::{PageHeader, Rmgr, xlog::OVERWRITE_CONTRECORD},
+};
+
+use crate::{
+    config::{AbortedRecord, Resume, WalConfig},
+    error::WalError,
+    flush::Writer,
+    insert::InsertState,
+    position::{Positions, WAL_BLOCK},
+    record::Record,
+    ring::{InsertEnd, Ring},
+    role::Role,
+    segments::Segments,
+    stats::WalCounters,
+    wal::Wal,
+};
+
+const BLOCK: usize = WAL_BLOCK as usize;
+/// Bytes looked through at once.
+const CHUNK: usize = 1 << 20;
+
+
+/// Microseconds from 1970 to 2000, where PostgreSQL's clock begins.
+const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
+
+/// See [`Wal::start`].
+pub(crate) fn start(aio: Arc<Aio>, io: &mut Backend, config: WalConfig, resume: Resume) -> Result<Wal, WalError> {
+    let wrong = |reason: &str| WalError::Resume { at: resume.insert_at, reason: reason.to_owned() };
+    let positions = Positions::new(config.segment_size.bytes());
+    let pos = positions.byte_pos(resume.insert_at).ok_or_else(|| wrong("it lies in a page header"))?;
+    let at = positions.end_lsn(pos);
+    if at.0 == 0 || at.0 % 8 != 0 {
+        return Err(wrong("no record can start there"));
+    }
+    if resume.aborted.is_some_and(|aborted| aborted.missing_page != at || at.page_offset() != 0) {
+        return Err(wrong("it is not the page on which the incomplete record was to go on"));
+    }
+    let first = config.segment_size.number(at);
+    let segments = Segments::new(Arc::clone(&aio), &config, first)?;
+    let existed = segments.open_existing(first)?.is_some();
+    if !existed && at.page_offset() != 0 {
+        return Err(wrong("its segment does not exist"));
+    }
+    segments.ensure(io, first)?;
+    let (ring, mut end, write_end) = Ring::new(config.buffers, at)?;
+    let mut tidier = Tidier { io, segments: &segments, config: &config };
+    if existed {
+        tidier.load_block(at, &mut end)?;
+        tidier.clear_behind(at)?;
+    }
+    let wal = Wal {
+        insert: Mutex::new(InsertState {
+            pos,
+            prev: resume.prev,
+            end,
+            overwrites_at: resume.aborted.map(|aborted| aborted.missing_page),
+        }),
+        writer: Role::new(Writer { end: write_end, current: None }),
+        insert_pos: AtomicU64::new(pos),
+        last_record: AtomicU64::new(resume.prev.0),
+        flushed: AtomicU64::new(at.0),
+        redo: AtomicU64::new(resume.redo.0),
+        full_page_writes: AtomicBool::new(config.full_page_writes),
+        poison: OnceLock::new(),
+        counters: WalCounters::default(),
+        ring,
+        segments,
+        positions,
+        config,
+    };
+    if let Some(aborted) = resume.aborted {
+        overwrite(&wal, io, aborted)?;
+    }
+    Ok(wal)
+}
+
+/// Tells later readers to skip the incomplete record.
+fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), WalError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+    let mut main = [0; 16];
+    main[..8].copy_from_slice(&aborted.start.0.to_le_bytes());
+    main[8..].copy_from_slice(&(now - EPOCH_DIFFERENCE).to_le_bytes());
+    let record =
+        Record { rmgr: Rmgr::XLOG, info: OVERWRITE_CONTRECORD, xid: 0, main: &main, blocks: &[] };
+    let inserted = wal.insert(io, &record)?;
+    wal.insert.lock().overwrites_at = None;
+    wal.flush(io, inserted.end)
+}
+
+/// Brings what is on disk around the end of the log into shape.
+struct Tidier<'a> {
+    io: &'a mut Backend,
+    segments: &'a Segments,
+    config: &'a WalConfig,
+}
+
+impl Tidier<'_> {
+    /// Puts the partial block before `at` into the ring; zeros what follows in it on disk.
+    fn load_block(&mut self, at: Lsn, end: &mut InsertEnd) -> Result<(), WalError> {
+        let keep = at.page_offset();
+        if keep == 0 {
+            return Ok(());
+        }
+        let page = at.page_start();
+        let file = self.file(self.segments.number(at))?;
+        let offset = self.config.segment_size.offset(page);
+        let mut block = AlignedBuf::zeroed(BLOCK)?;
+        self.read(&file, offset, &mut block)?;
+        PageHeader::decode(&block)
+            .and_then(|header| header.check(page, self.config.segment_size, self.config.system_id))
+            .map_err(|e| WalError::Resume { at, reason: e.to_string() })?;
+        end.open_block(page, &block[..keep]);
+        if block[keep..].iter().any(|&byte| byte != 0) {
+            block[keep..].fill(0);
+            self.write(&file, offset, &block)?;
+            self.sync(&file)?;
+        }
+        Ok(())
+    }
+
+    /// Clears the pages behind `at` that could be taken for a continuation of the log.
+    fn clear_behind(&mut self, at: Lsn) -> Result<(), WalError> {
+        let first = self.segments.number(at);
+        let behind = Lsn(at.0.next_multiple_of(WAL_BLOCK));
+        if self.segments.number(behind) == first {
+            self.clear(&self.file(first)?, behind)?;
+        }
+        // A segment is complete and durable before the next one is written (see `flush`), so later ones are
+        // suspect only if the log was damaged. Their first pages tell.
+        for number in self.segments.existing_from(first + 1)? {
+            let Some(file) = self.segments.open_existing(number)? else { continue };
+            let start = self.config.segment_size.start(number);
+            let mut block = AlignedBuf::zeroed(BLOCK)?;
+            self.read(&file, 0, &mut block)?;
+            if claims_to_be(&block, start) {
+                self.clear(&file, start)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears the pages of `file` from `from` on that claim to be where they are.
+    fn clear(&mut self, file: &File, from: Lsn) -> Result<(), WalError> {
+        let size = self.config.segment_size;
+        let start = size.start(size.number(from));
+        let mut offset = size.offset(from);
+        let mut changed = false;
+        while offset < size.bytes() {
+            let len = usize::try_from(size.bytes() - offset).unwrap_or(CHUNK).min(CHUNK);
+            let mut chunk = AlignedBuf::zeroed(len)?;
+            self.read(file, offset, &mut chunk)?;
+            let mut alive = false;
+            for (n, page) in chunk.chunks_exact_mut(BLOCK).enumerate() {
+                if claims_to_be(page, start.add(offset + (n * BLOCK) as u64)) {
+                    page.fill(0);
+                    alive = true;
+                }
+            }
+            if alive {
+                self.write(file, offset, &chunk)?;
+                changed = true;
+            }
+            offset += len as u64;
+        }
+        if changed { self.sync(file) } else { Ok(()) }
+    }
+
+    fn file(&self, number: u64) -> Result<File, WalError> {
+        let file = self.segments.file(number);
+        file.ok_or_else(|| WalError::Config(format!("WAL segment {number} was not opened")))
+    }
+
+    fn read(&mut self, file: &File, offset: u64, buf: &mut AlignedBuf) -> Result<(), WalError> {
+        self.io.read_exact_at(file, offset, buf).map_err(|e| failed("read", file, e))
+    }
+
+    fn write(&mut self, file: &File, offset: u64, buf: &AlignedBuf) -> Result<(), WalError> {
+        self.io.write_all_at(file, offset, buf).map_err(|e| failed("write", file, e))
+    }
+
+    fn sync(&mut self, file: &File) -> Result<(), WalError> {
+        self.io.fsync(file).map_err(|e| failed("sync", file, e))
+    }
+}
+
+fn failed(operation: &'static str, file: &File, source: AioError) -> WalError {
+    WalError::segment(operation, file.path(), source)
+}
+
+/// True if `page` says that it is the page at `at`.
+fn claims_to_be(page: &[u8], at: Lsn) -> bool {
+    PageHeader::decode(page).is_ok_and(|header| header.page_addr == at)
+}
