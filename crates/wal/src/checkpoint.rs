@@ -1,7 +1,10 @@
 //! The log's part in a checkpoint: the redo pointer, and what becomes of segments before it.
 
 use forebay_aio::{Backend, sync::atomic::Ordering};
-use forebay_format::{Lsn, wal::{Rmgr, xlog::CHECKPOINT_REDO}};
+use forebay_format::{
+    Lsn,
+    wal::{Rmgr, xlog::CHECKPOINT_REDO},
+};
 
 use crate::{
     error::WalError,

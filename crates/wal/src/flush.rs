@@ -7,7 +7,10 @@
 
 use std::path::Path;
 
-use forebay_aio::{AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, sync::Arc, sync::atomic::Ordering};
+use forebay_aio::{
+    AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, sync::Arc,
+    sync::atomic::Ordering,
+};
 use forebay_format::Lsn;
 
 use crate::{
@@ -107,7 +110,13 @@ impl Wal {
         done
     }
 
-    fn write_upto(&self, io: &mut Backend, writer: &mut Writer, upto: Lsn, sync: bool) -> Result<(), WalError> {
+    fn write_upto(
+        &self,
+        io: &mut Backend,
+        writer: &mut Writer,
+        upto: Lsn,
+        sync: bool,
+    ) -> Result<(), WalError> {
         let size = self.config.segment_size;
         while self.ring.written() < upto {
             let number = size.number(self.ring.written());
@@ -135,7 +144,13 @@ impl Wal {
     }
 
     /// One gather write of everything up to `end`, which is in the segment of the first unwritten byte.
-    fn write_piece(&self, io: &mut Backend, writer: &mut Writer, file: &File, end: Lsn) -> Result<(), WalError> {
+    fn write_piece(
+        &self,
+        io: &mut Backend,
+        writer: &mut Writer,
+        file: &File,
+        end: Lsn,
+    ) -> Result<(), WalError> {
         let gathered = writer.end.gather(end);
         let offset = self.config.segment_size.offset(gathered.from);
         let len = gathered.memory.len() as u64;
@@ -184,7 +199,14 @@ impl Wal {
     }
 
     /// Ends the log: what is on disk is no longer known.
-    fn fail(&self, file: &Path, operation: &'static str, offset: u64, len: u64, source: AioError) -> WalError {
+    fn fail(
+        &self,
+        file: &Path,
+        operation: &'static str,
+        offset: u64,
+        len: u64,
+        source: AioError,
+    ) -> WalError {
         let file = file.to_owned();
         self.poison_with(Arc::new(FatalError { file, operation, offset, len, source: Arc::new(source) }))
     }

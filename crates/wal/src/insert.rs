@@ -74,10 +74,7 @@ impl Wal {
     }
 
     pub(crate) fn image_policy(&self) -> ImagePolicy {
-        ImagePolicy {
-            redo: self.redo_lsn(),
-            full_page_writes: self.full_page_writes.load(Ordering::Acquire),
-        }
+        ImagePolicy { redo: self.redo_lsn(), full_page_writes: self.full_page_writes.load(Ordering::Acquire) }
     }
 
     /// Inserts an assembled record: the insertion lock is held.
@@ -107,11 +104,7 @@ impl Wal {
     /// The place of a record of `len` bytes.
     fn reserve(&self, state: &InsertState, len: u64) -> Reserved {
         let end_pos = state.pos + align_record(len);
-        Reserved {
-            start: self.positions.start_lsn(state.pos),
-            end: self.positions.end_lsn(end_pos),
-            end_pos,
-        }
+        Reserved { start: self.positions.start_lsn(state.pos), end: self.positions.end_lsn(end_pos), end_pos }
     }
 
     /// Copies a record of `len` bytes to `start`. Fails only if the log is lost.

@@ -111,7 +111,8 @@ pub(crate) fn assemble<'a>(record: &Record<'a>, policy: ImagePolicy) -> Result<A
     for block in record.blocks {
         let mut image = None;
         if !block.flags.has(BlockFlags::NO_IMAGE) {
-            let page = block.page.ok_or_else(|| unbuildable(format!("{} comes without its page", block.tag)))?;
+            let page =
+                block.page.ok_or_else(|| unbuildable(format!("{} comes without its page", block.tag)))?;
             let lsn = Page(page).lsn();
             let due = policy.full_page_writes && lsn <= policy.redo;
             if due || block.flags.has(BlockFlags::FORCE_IMAGE) {

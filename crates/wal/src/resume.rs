@@ -52,12 +52,16 @@ const BLOCK: usize = WAL_BLOCK as usize;
 /// Bytes looked through at once.
 const CHUNK: usize = 1 << 20;
 
-
 /// Microseconds from 1970 to 2000, where PostgreSQL's clock begins.
 const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
 
 /// See [`Wal::start`].
-pub(crate) fn start(aio: Arc<Aio>, io: &mut Backend, config: WalConfig, resume: Resume) -> Result<Wal, WalError> {
+pub(crate) fn start(
+    aio: Arc<Aio>,
+    io: &mut Backend,
+    config: WalConfig,
+    resume: Resume,
+) -> Result<Wal, WalError> {
     let wrong = |reason: &str| WalError::Resume { at: resume.insert_at, reason: reason.to_owned() };
     let positions = Positions::new(config.segment_size.bytes());
     let pos = positions.byte_pos(resume.insert_at).ok_or_else(|| wrong("it lies in a page header"))?;
@@ -113,8 +117,7 @@ fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), 
     let mut main = [0; 16];
     main[..8].copy_from_slice(&aborted.start.0.to_le_bytes());
     main[8..].copy_from_slice(&(now - EPOCH_DIFFERENCE).to_le_bytes());
-    let record =
-        Record { rmgr: Rmgr::XLOG, info: OVERWRITE_CONTRECORD, xid: 0, main: &main, blocks: &[] };
+    let record = Record { rmgr: Rmgr::XLOG, info: OVERWRITE_CONTRECORD, xid: 0, main: &main, blocks: &[] };
     let inserted = wal.insert(io, &record)?;
     wal.insert.lock().overwrites_at = None;
     wal.flush(io, inserted.end)

@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{
-    Aio, AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Op,
-    OpenOptions, Region, Target,
+    Aio, AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Op, OpenOptions, Region,
+    Target,
 };
 use forebay_format::{Lsn, SegmentSize};
 
 use crate::{
+    checkpoint::OldSegments,
     config::WalConfig,
     error::{FatalError, WalError},
-    checkpoint::OldSegments,
 };
 
 /// Bytes of zeros written at once.

@@ -134,7 +134,10 @@ pub struct WalReader {
 enum Attempt {
     Record(WalRecord),
     /// The record goes on in this page, which says that the rest was lost and other records follow.
-    Overwritten { start: Lsn, page: Lsn },
+    Overwritten {
+        start: Lsn,
+        page: Lsn,
+    },
     Stop(EndReason, Option<AbortedRecord>),
 }
 
@@ -209,7 +212,10 @@ impl WalReader {
         };
         let offset = start.page_offset();
         if header.is_continuation() && offset == begin {
-            return Ok(stop(format!("the page at {} begins with the rest of another record", from.page_start())));
+            return Ok(stop(format!(
+                "the page at {} begins with the rest of another record",
+                from.page_start()
+            )));
         }
         let rest = page.get(offset..).unwrap_or(&[]);
         let total_len = match rest.first_chunk::<4>() {
@@ -222,7 +228,9 @@ impl WalReader {
         if !(HEADER_SIZE..=MAX_SIZE).contains(&total_len) {
             return Ok(stop(format!("invalid record length at {start}: {total_len}")));
         }
-        if rest.len() >= HEADER_SIZE && let Err(what) = check_header(rest, start, self.last) {
+        if rest.len() >= HEADER_SIZE
+            && let Err(what) = check_header(rest, start, self.last)
+        {
             return Ok(stop(what));
         }
         match rest.get(..total_len) {

@@ -1,6 +1,8 @@
 //! Pages out of segment files: read in large chunks, each header checked.
 
-use forebay_aio::{Aio, AioError, AlignedBuf, Backend, File, IoContext, IoObject, IoOp, OpenOptions, sync::Arc};
+use forebay_aio::{
+    Aio, AioError, AlignedBuf, Backend, File, IoContext, IoObject, IoOp, OpenOptions, sync::Arc,
+};
 use forebay_format::{Lsn, wal::PageHeader};
 
 use super::{EndReason, ReaderConfig};
@@ -119,7 +121,14 @@ impl Source {
             _ => AlignedBuf::zeroed(len).map_err(failed)?,
         };
         let got = io.read_at(file, offset, &mut buf).map_err(failed)?;
-        self.aio.stats().count(io.backend_type(), IoObject::Wal, IoContext::Normal, IoOp::Read, 1, got as u64);
+        self.aio.stats().count(
+            io.backend_type(),
+            IoObject::Wal,
+            IoContext::Normal,
+            IoOp::Read,
+            1,
+            got as u64,
+        );
         self.chunk = Some(buf);
         self.chunk_at = at;
         self.chunk_len = got.min(len) / BLOCK * BLOCK;
@@ -141,7 +150,10 @@ fn check_page(config: &ReaderConfig, page: &[u8], at: Lsn) -> Result<PageHeader,
         return Err(invalid("long header in the middle of a WAL segment".to_owned()));
     }
     if header.timeline > config.timeline {
-        return Err(invalid(format!("WAL page is of timeline {}, beyond {}", header.timeline, config.timeline)));
+        return Err(invalid(format!(
+            "WAL page is of timeline {}, beyond {}",
+            header.timeline, config.timeline
+        )));
     }
     Ok(header)
 }
