@@ -13,6 +13,7 @@
 //! - [`crc`]: CRC-32C
 
 mod bytes;
+pub mod checksum;
 pub mod crc;
 pub mod ids;
 pub mod lsn;
