@@ -2,10 +2,16 @@
 
 use crate::backend::Backend;
 use crate::error::AioError;
-use crate::handle::HandleInfo;
+use crate::execute::{Executor, PosixExecutor};
+use crate::handle::{HandleInfo, HandleState, WaitRef};
+#[cfg(target_os = "linux")]
+use crate::method::Uring;
+use crate::method::{Immediate, Method, Workers};
 use crate::namespace::Namespace;
 use crate::stats::{BackendType, IoStats};
-use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use crate::sync::{Arc, Mutex};
+use crate::table::HandleTable;
 
 /// Who executes I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,29 +58,88 @@ impl Default for AioConfig {
 /// The one door to the disk.
 pub struct Aio {
     namespace: Arc<dyn Namespace>,
+    // Dropped before the table, which its threads use.
+    method: Box<dyn Method>,
+    table: Arc<HandleTable>,
     stats: IoStats,
+    config: AioConfig,
+    track_io_timing: AtomicBool,
+    free_slots: Mutex<Vec<u32>>,
+    next_id: AtomicI32,
 }
 
+/// Largest value of `handles_per_backend`.
+const MAX_HANDLES: usize = 1024;
+
 impl Aio {
-    /// Opens the door. For io_uring the refusal names the true cause.
+    /// Opens the door with one of this crate's methods. For io_uring the refusal names the true cause.
     pub fn new(
         namespace: Arc<dyn Namespace>,
         method: MethodKind,
         config: AioConfig,
     ) -> Result<Arc<Aio>, AioError> {
-        let _ = (method, config);
-        Ok(Arc::new(Aio { namespace, stats: IoStats::default() }))
+        let (slots, per_backend) = (config.max_backends, config.handles_per_backend);
+        Aio::with_method(namespace, Arc::new(PosixExecutor), config, |table| match method {
+            MethodKind::Sync => Ok(Box::new(Immediate)),
+            MethodKind::Worker { workers } => Ok(Box::new(Workers::new(table, workers)?)),
+            #[cfg(target_os = "linux")]
+            MethodKind::IoUring => Ok(Box::new(Uring::new(slots, per_backend)?)),
+            #[cfg(not(target_os = "linux"))]
+            MethodKind::IoUring => {
+                let _ = (slots, per_backend);
+                crate::method::probe_io_uring()?;
+                unreachable!("io_uring is Linux's")
+            }
+        })
+    }
+
+    /// Opens the door with a method from elsewhere (a simulated disk). `executor` executes what is executed in the calling thread:
+    /// synchronous I/O, and the rest of short transfers.
+    pub fn with_method(
+        namespace: Arc<dyn Namespace>,
+        executor: Arc<dyn Executor>,
+        config: AioConfig,
+        method: impl FnOnce(Arc<HandleTable>) -> Result<Box<dyn Method>, AioError>,
+    ) -> Result<Arc<Aio>, AioError> {
+        let (slots, per_backend) = (config.max_backends, config.handles_per_backend);
+        if !(1..=MAX_HANDLES).contains(&per_backend) {
+            return Err(AioError::Config(format!(
+                "{per_backend} is outside the valid range for io_max_concurrency (1 .. {MAX_HANDLES})"
+            )));
+        }
+        if slots == 0 || slots.checked_mul(per_backend).is_none_or(|n| n > u32::MAX as usize) {
+            return Err(AioError::Config(format!(
+                "{slots} backends of {per_backend} I/O handles each are not possible"
+            )));
+        }
+        let table = Arc::new(HandleTable::new(slots, per_backend, executor));
+        Ok(Arc::new(Aio {
+            namespace,
+            method: method(Arc::clone(&table))?,
+            table,
+            stats: IoStats::default(),
+            config,
+            track_io_timing: AtomicBool::new(config.track_io_timing),
+            free_slots: Mutex::new((0..slots as u32).rev().collect()),
+            next_id: AtomicI32::new(1),
+        }))
     }
 
     /// A backend: the right to start I/O. Its id is chosen.
     pub fn backend(self: &Arc<Aio>, who: BackendType) -> Result<Backend, AioError> {
-        self.backend_with_id(who, 0)
+        self.backend_with_id(who, self.next_id.fetch_add(1, Relaxed))
     }
 
     /// A backend under an id of the caller's, shown by pg_aios as pid.
     pub fn backend_with_id(self: &Arc<Aio>, who: BackendType, id: i32) -> Result<Backend, AioError> {
-        let _ = (who, id);
-        todo!()
+        let max = self.config.max_backends;
+        let slot = self.free_slots.lock().pop().ok_or(AioError::TooManyBackends { max })?;
+        if let Err(e) = self.method.attach(slot) {
+            self.release_slot(slot);
+            return Err(e);
+        }
+        self.table.set_owner(slot, id);
+        Ok(Backend::new(Arc::clone(self), slot, id, who))
     }
 
     /// Names.
@@ -84,12 +149,12 @@ impl Aio {
 
     /// The value of io_method.
     pub fn method_name(&self) -> &'static str {
-        todo!()
+        self.method.name()
     }
 
     /// pg_aios: every handle that is not idle.
     pub fn snapshot(&self) -> Vec<HandleInfo> {
-        todo!()
+        self.table.snapshot()
     }
 
     /// pg_stat_io.
@@ -99,30 +164,49 @@ impl Aio {
 
     /// Most I/Os in flight per backend.
     pub fn handles_per_backend(&self) -> usize {
-        todo!()
+        self.config.handles_per_backend
+    }
+
+    /// Is the time of I/O measured?
+    pub fn track_io_timing(&self) -> bool {
+        self.track_io_timing.load(Relaxed)
     }
 
     /// Switches timing.
     pub fn set_track_io_timing(&self, on: bool) {
-        let _ = on;
-        todo!()
+        self.track_io_timing.store(on, Relaxed);
     }
 
     /// Changes the number of workers (1 to 32). Without effect under other methods.
     pub fn set_workers(&self, workers: usize) -> Result<(), AioError> {
-        let _ = workers;
-        todo!()
+        self.method.set_workers(workers)
     }
 
     /// Has this I/O finished? Any thread may ask; never blocks.
-    pub fn is_done(&self, r: crate::handle::WaitRef) -> bool {
-        let _ = r;
-        todo!()
+    pub fn is_done(&self, r: WaitRef) -> bool {
+        if self.table.is_done(r) {
+            return true;
+        }
+        if self.table.word(r.index).state() == HandleState::Submitted {
+            self.method.poll(&self.table, r.index);
+        }
+        self.table.is_done(r)
     }
 
-    /// Waits for anyone's I/O from a thread that has no [`Backend`] (or has nothing staged).
-    pub fn wait_done(&self, r: crate::handle::WaitRef) {
-        let _ = r;
-        todo!()
+    /// Waits for anyone's I/O from a thread that has no [`Backend`], or has nothing staged.
+    pub fn wait_done(&self, r: WaitRef) {
+        self.table.wait_done(&*self.method, r);
+    }
+
+    pub(crate) fn table(&self) -> &HandleTable {
+        &self.table
+    }
+
+    pub(crate) fn method(&self) -> &dyn Method {
+        &*self.method
+    }
+
+    pub(crate) fn release_slot(&self, slot: u32) {
+        self.free_slots.lock().push(slot);
     }
 }

@@ -1,140 +1,340 @@
-//! One thread's side: stage, submit, wait (skeleton).
+//! One thread's side of the door: stage, submit, wait.
 
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-use crate::aio::Aio;
-use crate::completion::IoResult;
-use crate::error::AioError;
-use crate::file::File;
-use crate::handle::WaitRef;
-use crate::memory::AlignedBuf;
-use crate::op::Io;
-use crate::stats::{BackendType, IoContext, IoObject, IoOp};
-use crate::sync::Arc;
+use smallvec::SmallVec;
 
-/// The right to start I/O. Owned by one thread at a time; dropping it waits for what is in flight.
+use crate::aio::Aio;
+use crate::completion::{IoReport, IoResult, Status};
+use crate::error::AioError;
+use crate::file::{File, OpenOptions};
+use crate::handle::{HandleState, WaitRef};
+use crate::memory::AlignedBuf;
+use crate::op::{Account, Io, IoFlags, Op, Target};
+use crate::stats::{BackendType, Counts, IoContext, IoObject, IoOp, Matrix};
+use crate::sync::{Arc, Instant};
+use crate::table::Body;
+
+/// The right to start I/O. Owned by one thread at a time; dropping it submits what is staged and waits for what is in flight.
 pub struct Backend {
     aio: Arc<Aio>,
+    slot: u32,
+    id: i32,
+    who: BackendType,
+    idle: Vec<u32>,
+    /// Handles in use, in the order they were started; the staged ones are the last.
+    in_use: VecDeque<u32>,
+    staged: SmallVec<[u32; Backend::MAX_STAGED]>,
+    in_batch: bool,
+    /// Reports whose handles were needed again before anyone asked.
+    reports: HashMap<WaitRef, IoReport>,
+    counters: Arc<Matrix>,
 }
 
 impl Backend {
     /// Most I/Os a batch stages before it is submitted by itself.
     pub const MAX_STAGED: usize = 32;
 
+    pub(crate) fn new(aio: Arc<Aio>, slot: u32, id: i32, who: BackendType) -> Backend {
+        let per_backend = aio.handles_per_backend() as u32;
+        let base = slot * per_backend;
+        let counters = aio.stats().enter(who);
+        Backend {
+            slot,
+            id,
+            who,
+            idle: (base..base + per_backend).rev().collect(),
+            in_use: VecDeque::with_capacity(per_backend as usize),
+            staged: SmallVec::new(),
+            in_batch: false,
+            reports: HashMap::new(),
+            counters,
+            aio,
+        }
+    }
+
     /// The slot's number: unique among living backends, below `max_backends`.
     pub fn slot(&self) -> u32 {
-        todo!()
+        self.slot
     }
+
     /// The id shown as pid.
     pub fn id(&self) -> i32 {
-        todo!()
+        self.id
     }
+
     /// Whose I/O it is.
     pub fn backend_type(&self) -> BackendType {
-        todo!()
+        self.who
     }
+
     /// The door.
     pub fn aio(&self) -> &Arc<Aio> {
         &self.aio
     }
 
-    /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged. Waits for the oldest I/O in flight where no
-    /// handle is idle. A failed I/O is not an error here, but in its report.
+    /// I/Os staged and not yet submitted.
+    pub fn staged(&self) -> usize {
+        self.staged.len()
+    }
+
+    /// Own I/Os whose handles are in use.
+    pub fn in_flight(&self) -> usize {
+        self.in_use.len()
+    }
+
+    /// Handles that could be taken without waiting.
+    pub fn idle_handles(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged. Where no handle is idle, waits for the
+    /// oldest I/O. That an I/O failed is told by its report, not here.
     pub fn start(&mut self, io: Io) -> WaitRef {
-        let _ = io;
-        todo!()
+        let inline = io.flags.synchronous || self.aio.method().synchronous();
+        let account = io.account;
+        let body = Body::new(io);
+        if let Some(a) = account {
+            let bytes = body.expected() as u64;
+            self.counters.add_owned(a.object, a.context, a.op, Counts { count: 1, bytes, time_ns: 0 });
+        }
+        let index = self.acquire();
+        let table = self.aio.table();
+        table.define(index, body);
+        table.stage(index, inline);
+        let r = table.wait_ref(index);
+        self.in_use.push_back(index);
+        if inline {
+            let clock = self.clock(account);
+            self.aio.table().begin(index);
+            self.aio.table().execute(index);
+            self.charge(clock);
+        } else {
+            self.staged.push(index);
+            if !self.in_batch || self.staged.len() == Backend::MAX_STAGED {
+                let clock = self.clock(account);
+                self.submit();
+                self.charge(clock);
+            }
+        }
+        r
     }
 
     /// Begins staging. Batches don't nest. While anything is staged, don't block on another backend without [`Backend::submit`].
     pub fn begin_batch(&mut self) {
-        todo!()
+        assert!(!self.in_batch, "batches don't nest");
+        self.in_batch = true;
     }
+
     /// Submits what is staged and ends the batch.
     pub fn end_batch(&mut self) {
-        todo!()
+        assert!(self.in_batch, "no batch to end");
+        self.in_batch = false;
+        self.submit();
     }
-    /// Submits what is staged; the batch goes on.
+
+    /// Between begin and end of a batch.
+    pub fn in_batch(&self) -> bool {
+        self.in_batch
+    }
+
+    /// Submits what is staged, in one system call where the method has it; the batch goes on.
     pub fn submit(&mut self) {
-        todo!()
-    }
-    /// I/Os staged and not yet submitted.
-    pub fn staged(&self) -> usize {
-        todo!()
-    }
-    /// Own I/Os whose handles are in use.
-    pub fn in_flight(&self) -> usize {
-        todo!()
-    }
-    /// Handles that could be taken without waiting.
-    pub fn idle_handles(&self) -> usize {
-        todo!()
+        if self.staged.is_empty() {
+            return;
+        }
+        let staged = std::mem::take(&mut self.staged);
+        let before = self.in_use.len() - staged.len();
+        self.aio.method().submit(self.aio.table(), self.slot, &staged, before);
     }
 
     /// Waits for an I/O, anyone's, after submitting what is staged. For an own one the report comes with it, once.
     pub fn wait(&mut self, r: WaitRef) -> IoResult {
-        let _ = r;
-        todo!()
+        if !self.owns(r) {
+            self.submit();
+            self.aio.wait_done(r);
+            return IoResult::Finished;
+        }
+        if self.aio.table().word(r.index).generation() != r.generation {
+            return self.reports.remove(&r).map_or(IoResult::Finished, IoResult::Own);
+        }
+        if self.aio.table().word(r.index).state() == HandleState::Staged {
+            self.submit();
+        }
+        let (report, _) = self.finish(r);
+        IoResult::Own(report)
     }
+
     /// Has it finished? Never blocks; notices completions that already arrived.
     pub fn is_done(&mut self, r: WaitRef) -> bool {
-        let _ = r;
-        todo!()
+        self.aio.is_done(r)
     }
-    /// The report of an own I/O will not be asked for.
+
+    /// The report of an own I/O will not be asked for. Does not wait.
     pub fn forget(&mut self, r: WaitRef) {
-        let _ = r;
-        todo!()
+        if !self.owns(r) {
+            return;
+        }
+        if self.aio.table().word(r.index).generation() == r.generation {
+            self.aio.table().detach(r.index);
+        }
+        self.reports.remove(&r);
     }
+
     /// Waits for all own I/O and drops the reports nobody asked for (end of a transaction, after an error). Ends an open batch.
-    /// Returns how many reports of failed I/Os were dropped.
+    /// Returns how many of the dropped reports told of an error.
     pub fn drain(&mut self) -> usize {
-        todo!()
+        self.in_batch = false;
+        self.submit();
+        while let Some(&index) = self.in_use.front() {
+            let r = self.aio.table().wait_ref(index);
+            self.reclaim(r);
+        }
+        self.reports.drain().filter(|(_, report)| report.outcome.status == Status::Error).count()
+    }
+
+    fn owns(&self, r: WaitRef) -> bool {
+        self.aio.table().slot_of(r.index) == self.slot
+    }
+
+    /// A handle of one's own.
+    fn acquire(&mut self) -> u32 {
+        if self.idle.is_empty() {
+            self.reclaim_some();
+        }
+        let index = self.idle.pop().expect("a finished I/O gives its handle back");
+        self.aio.table().hand_out(index);
+        index
+    }
+
+    /// Takes back the handles of finished I/Os; where there are none, waits for the oldest.
+    fn reclaim_some(&mut self) {
+        self.submit();
+        let table = self.aio.table();
+        let finished: SmallVec<[WaitRef; 64]> =
+            self.in_use.iter().map(|&i| table.wait_ref(i)).filter(|&r| table.is_done(r)).collect();
+        if finished.is_empty() {
+            let oldest = table.wait_ref(*self.in_use.front().expect("handles are idle or in use"));
+            self.reclaim(oldest);
+        }
+        for r in finished {
+            self.reclaim(r);
+        }
+    }
+
+    /// Waits for an own I/O and keeps its report, if anyone may ask for it.
+    fn reclaim(&mut self, r: WaitRef) {
+        let (report, detached) = self.finish(r);
+        if !detached {
+            self.reports.insert(r, report);
+        } else if let Some(e) = &report.error {
+            tracing::debug!("an I/O whose issuer did not wait failed: {e}");
+        }
+    }
+
+    /// Waits for an own, submitted I/O and gives its handle back.
+    fn finish(&mut self, r: WaitRef) -> (IoReport, bool) {
+        let table = self.aio.table();
+        if !table.is_done(r) {
+            let clock = self.clock(table.account(r.index));
+            self.aio.wait_done(r);
+            self.charge(clock);
+        }
+        let (report, flags) = self.aio.table().collect(r.index);
+        let at = self.in_use.iter().position(|&i| i == r.index).expect("an own handle is in use");
+        self.in_use.remove(at);
+        self.idle.push(r.index);
+        (report, flags.detached)
+    }
+
+    fn clock(&self, account: Option<Account>) -> Option<(Account, Instant)> {
+        account.filter(|_| self.aio.track_io_timing()).map(|a| (a, Instant::now()))
+    }
+
+    fn charge(&mut self, clock: Option<(Account, Instant)>) {
+        if let Some((a, since)) = clock {
+            let time_ns = since.elapsed().as_nanos() as u64;
+            self.counters.add_owned(a.object, a.context, a.op, Counts { time_ns, ..Counts::default() });
+        }
     }
 
     /// Starts and waits, executing in this thread.
-    pub fn run(&mut self, io: Io) -> Result<usize, AioError> {
-        let _ = io;
-        todo!()
+    pub fn run(&mut self, mut io: Io) -> Result<usize, AioError> {
+        io.flags = IoFlags { synchronous: true, ..io.flags };
+        let r = self.start(io);
+        self.wait(r).check()
     }
+
     /// Reads up to `buf.len()` bytes; less only at the end of the file.
     pub fn read_at(&mut self, file: &File, offset: u64, buf: &mut AlignedBuf) -> Result<usize, AioError> {
-        let _ = (file, offset, buf);
-        todo!()
+        match self.read_exact_at(file, offset, buf) {
+            Ok(()) => Ok(buf.len()),
+            Err(AioError::Short { got, .. }) => Ok(got),
+            Err(e) => Err(e),
+        }
     }
+
     /// Reads `buf.len()` bytes.
     pub fn read_exact_at(&mut self, file: &File, offset: u64, buf: &mut AlignedBuf) -> Result<(), AioError> {
-        let _ = (file, offset, buf);
-        todo!()
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let op = Op::Readv { offset, memory: buf.io_memory() };
+        self.run(Io::new(file.clone(), op, Target::File)).map(drop)
     }
+
     /// Writes all of `buf`.
     pub fn write_all_at(&mut self, file: &File, offset: u64, buf: &AlignedBuf) -> Result<(), AioError> {
-        let _ = (file, offset, buf);
-        todo!()
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let op = Op::Writev { offset, memory: buf.io_memory() };
+        self.run(Io::new(file.clone(), op, Target::File)).map(drop)
     }
+
     /// Makes data and metadata durable.
     pub fn fsync(&mut self, file: &File) -> Result<(), AioError> {
-        let _ = file;
-        todo!()
+        self.run(Io::new(file.clone(), Op::Fsync, Target::File)).map(drop)
     }
+
     /// Makes data durable.
     pub fn fdatasync(&mut self, file: &File) -> Result<(), AioError> {
-        let _ = file;
-        todo!()
+        self.run(Io::new(file.clone(), Op::Fdatasync, Target::File)).map(drop)
     }
+
     /// A whole small file.
     pub fn read_file(&mut self, path: &Path) -> Result<Vec<u8>, AioError> {
-        let _ = path;
-        todo!()
+        let names = Arc::clone(self.aio.namespace());
+        let file = names.open(path, &OpenOptions::READ)?;
+        let mut buf = AlignedBuf::zeroed(names.file_len(&file)? as usize)?;
+        let got = self.read_at(&file, 0, &mut buf)?;
+        Ok(buf[..got].to_vec())
     }
-    /// Creates or replaces the contents of a small file and syncs it (not its directory).
+
+    /// Creates a small file or replaces its contents, and syncs it (not its directory).
     pub fn write_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), AioError> {
-        let _ = (path, bytes);
-        todo!()
+        let file = self.aio.namespace().open(path, &OpenOptions::READ_WRITE.create().truncate())?;
+        self.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
+        self.fsync(&file)
     }
 
     /// Counts in pg_stat_io under this backend's type. I/Os with an account are counted by themselves.
     pub fn count(&mut self, object: IoObject, context: IoContext, op: IoOp, n: u64) {
-        let _ = (object, context, op, n);
-        todo!()
+        self.counters.add_owned(object, context, op, Counts { count: n, ..Counts::default() });
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let lost = self.drain();
+        if lost > 0 {
+            tracing::warn!(
+                backend = self.id,
+                "{lost} failed I/Os went without anyone asking for their results"
+            );
+        }
+        self.aio.stats().leave(self.who, &self.counters);
+        self.aio.release_slot(self.slot);
     }
 }

@@ -9,7 +9,9 @@
 //! | [`direct`] | may this directory do direct I/O, and if not, why |
 //! | [`op`] | [`Io`]: what one asynchronous I/O is: file, operation, memory, target, completion |
 //! | [`completion`] | [`SharedCompletion`], [`Outcome`], [`IoResult`] |
-//! | [`handle`] | the fixed table of handles, their states and generations, [`WaitRef`] |
+//! | [`handle`] | the states of a handle, its generation, [`WaitRef`] |
+//! | [`table`] | the fixed table of handles: what each I/O in flight is, and its steps |
+//! | [`execute`] | execution in the calling thread; short transfers continued |
 //! | [`method`] | the [`Method`](method::Method) trait; `sync`, `worker` and `io_uring` |
 //! | [`aio`](mod@crate::aio) | [`Aio`]: namespace + method + handle table + statistics |
 //! | [`backend`] | [`Backend`]: one thread's stage, submit, wait |
@@ -23,6 +25,7 @@ pub mod backend;
 pub mod completion;
 pub mod direct;
 pub mod error;
+pub mod execute;
 pub mod file;
 pub mod handle;
 pub mod memory;
@@ -32,6 +35,7 @@ pub mod op;
 mod platform;
 pub mod stats;
 pub mod sync;
+pub mod table;
 
 pub use aio::{Aio, AioConfig, MethodKind};
 pub use backend::Backend;
@@ -41,7 +45,7 @@ pub use error::{AioError, Errno};
 pub use file::{File, FileFlags, OpenOptions};
 pub use handle::{HandleInfo, HandleState, WaitRef};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
-pub use method::{IoUringRefusal, probe_io_uring};
+pub use method::{IoUringRefusal, RefusalCause, probe_io_uring};
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
-pub use stats::{BackendType, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
+pub use stats::{BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};

@@ -1,5 +1,63 @@
-//! Methods: who executes staged I/O, and how its end is noticed (skeleton).
+//! Methods: who executes staged I/O, and how its end is noticed.
+//!
+//! | Module | Executes | A waiter |
+//! |---|---|---|
+//! | `immediate` | the issuer, at once (io_method sync) | sleeps until the issuer is through with it |
+//! | `worker` | worker threads, from a queue of 64 | takes it out of the queue and executes it, or sleeps until the worker is through |
+//! | `uring` | the kernel, one ring per backend | reaps the issuer's ring, whoever it is |
+//! | `probe` | | may io_uring be used, and why not |
 
+use crate::error::AioError;
+use crate::handle::Word;
+use crate::table::HandleTable;
+
+mod immediate;
 mod probe;
+#[cfg(target_os = "linux")]
+mod uring;
+mod worker;
 
-pub use probe::{IoUringRefusal, probe_io_uring};
+pub(crate) use immediate::Immediate;
+#[cfg(target_os = "linux")]
+pub(crate) use probe::setup_refusal;
+pub use probe::{IoUringRefusal, RefusalCause, probe_io_uring};
+#[cfg(target_os = "linux")]
+pub(crate) use uring::Uring;
+pub(crate) use worker::Workers;
+
+/// The half of the door that executes.
+///
+/// Rule: a thread that waits for a submitted I/O can always finish it, even if the issuer is blocked, asleep or gone.
+pub trait Method: Send + Sync {
+    /// The value of io_method.
+    fn name(&self) -> &'static str;
+
+    /// Gets ready for the backend in `slot`.
+    fn attach(&self, slot: u32) -> Result<(), AioError> {
+        let _ = slot;
+        Ok(())
+    }
+
+    /// Nothing is to be staged: the issuer executes each I/O when it starts it.
+    fn synchronous(&self) -> bool {
+        false
+    }
+
+    /// Submits the staged handles of `slot`: calls [`HandleTable::begin`] for each, then sees to its execution. `in_flight` I/Os of
+    /// the backend were submitted before. Only the slot's backend calls this.
+    fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize);
+
+    /// Returns when the handle's word may be another than `seen` (which is SUBMITTED). Any thread calls this.
+    fn wait(&self, table: &HandleTable, index: u32, seen: Word);
+
+    /// Notices what has already finished around this handle; never blocks. Any thread calls this.
+    fn poll(&self, table: &HandleTable, index: u32) {
+        let _ = (table, index);
+    }
+
+    /// Changes the number of workers, where there are any.
+    fn set_workers(&self, workers: usize) -> Result<(), AioError> {
+        let _ = workers;
+        Ok(())
+    }
+}

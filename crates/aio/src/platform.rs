@@ -58,8 +58,7 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), 
     }
 }
 
-/// Syncs a file. Never repeated: not even after a signal is a failed sync known to have lost nothing, except that EINTR says the
-/// call did not run, so the caller sees it as an error as well.
+/// Syncs a file, once.
 pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Result<(), Errno> {
     #[cfg(not(any(target_os = "macos", target_os = "ios")))]
     if data_only {

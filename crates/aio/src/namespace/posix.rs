@@ -28,7 +28,7 @@ fn descriptor(file: &File) -> Result<std::os::fd::BorrowedFd<'_>, Errno> {
     file.borrow_fd().ok_or(Errno::BADF)
 }
 
-/// Repeats a call that a signal interrupted. Syncs don't come through here: they are never repeated.
+/// Repeats a call that a signal interrupted before it did anything.
 fn retry<T>(mut call: impl FnMut() -> Result<T, Sys>) -> Result<T, Sys> {
     loop {
         match call() {

@@ -1,0 +1,177 @@
+//! Execution in the calling thread, and the continuation of short transfers, which all methods share.
+
+use std::os::fd::BorrowedFd;
+
+use smallvec::SmallVec;
+
+use crate::error::Errno;
+use crate::file::File;
+use crate::memory::IO_ALIGN;
+use crate::op::OpKind;
+use crate::platform;
+use crate::sync::thread;
+
+/// A piece of memory, laid out as the system's `iovec`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Vector(libc::iovec);
+
+// SAFETY: a Vector is an address and a length; whoever dereferences it answers for the access.
+unsafe impl Send for Vector {}
+// SAFETY: as above.
+unsafe impl Sync for Vector {}
+
+impl Vector {
+    /// A piece.
+    pub fn new(ptr: *mut u8, len: usize) -> Vector {
+        Vector(libc::iovec { iov_base: ptr.cast(), iov_len: len })
+    }
+
+    /// Its address.
+    pub fn ptr(&self) -> *mut u8 {
+        self.0.iov_base.cast()
+    }
+
+    /// Its length.
+    pub fn len(&self) -> usize {
+        self.0.iov_len
+    }
+
+    /// No bytes.
+    pub fn is_empty(&self) -> bool {
+        self.0.iov_len == 0
+    }
+}
+
+/// Most vectors stored without allocation.
+pub(crate) type Vectors = SmallVec<[Vector; 16]>;
+
+/// One attempt at a transfer or a sync. Only this crate makes them, from a handle whose region is alive and at its disposal.
+pub struct Request<'a> {
+    file: &'a File,
+    op: OpKind,
+    offset: u64,
+    vectors: &'a [Vector],
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(file: &'a File, op: OpKind, offset: u64, vectors: &'a [Vector]) -> Request<'a> {
+        Request { file, op, offset, vectors }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        self.file
+    }
+    /// What to do.
+    pub fn op(&self) -> OpKind {
+        self.op
+    }
+    /// First byte in the file.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+    /// The memory, valid until the attempt returns. Empty for syncs.
+    pub fn vectors(&self) -> &[Vector] {
+        self.vectors
+    }
+}
+
+/// Executes one attempt, blocking in the calling thread; it may be short.
+pub trait Executor: Send + Sync {
+    /// Bytes transferred (0 for a sync), or the error.
+    fn execute(&self, request: &Request<'_>) -> Result<usize, Errno>;
+}
+
+/// The operating system's calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PosixExecutor;
+
+impl Executor for PosixExecutor {
+    fn execute(&self, r: &Request<'_>) -> Result<usize, Errno> {
+        let fd: BorrowedFd<'_> = r.file.borrow_fd().ok_or(Errno::BADF)?;
+        match r.op {
+            OpKind::Readv | OpKind::Writev => {
+                use std::os::fd::AsRawFd;
+                // SAFETY: Vector is a transparent iovec, so the slice has the layout asked for.
+                let iov = unsafe {
+                    std::slice::from_raw_parts(r.vectors.as_ptr().cast::<libc::iovec>(), r.vectors.len())
+                };
+                // SAFETY: a Request describes memory inside a region that its handle keeps alive and owns until completion.
+                unsafe { platform::transfer(fd.as_raw_fd(), r.op == OpKind::Writev, iov, r.offset) }
+            }
+            OpKind::Fsync => platform::sync(fd, false).map(|()| 0),
+            OpKind::Fdatasync => platform::sync(fd, true).map(|()| 0),
+            OpKind::Invalid => Err(Errno::INVAL),
+        }
+    }
+}
+
+/// Nothing was done, or nothing is known to have been done, and it may be attempted again.
+fn repeatable(e: Errno) -> bool {
+    matches!(e, Errno::INTR | Errno::AGAIN | Errno::CANCELED)
+}
+
+/// Carries an operation to its end, beginning after `first`, the result of an attempt made elsewhere (by the kernel, by another
+/// thread), if there was one.
+///
+/// Reads stop at the end of the file, with a short count. A cancelled attempt (its ring's thread has exited) never ran, so it is
+/// made here. A sync that failed is final; only one that never ran is attempted again.
+pub(crate) fn carry_out(
+    executor: &dyn Executor,
+    whole: &Request<'_>,
+    expected: usize,
+    first: Option<Result<usize, Errno>>,
+) -> Result<usize, Errno> {
+    let mut done = 0;
+    let mut last = first;
+    loop {
+        match last {
+            None => {}
+            Some(Err(Errno::AGAIN)) => thread::yield_now(),
+            Some(Err(e)) if repeatable(e) => {}
+            Some(Err(e)) => return Err(e),
+            Some(Ok(_)) if matches!(whole.op, OpKind::Fsync | OpKind::Fdatasync) => return Ok(0),
+            Some(Ok(n)) => {
+                let before = done;
+                done += n;
+                if done >= expected {
+                    return Ok(expected);
+                }
+                let write = whole.op == OpKind::Writev;
+                if whole.file.is_direct() && !done.is_multiple_of(IO_ALIGN) {
+                    if !write {
+                        return Ok(done); // only the end of a file is unaligned
+                    }
+                    done -= done % IO_ALIGN; // write the broken piece again
+                }
+                if write && done == before {
+                    return Err(Errno::NOSPC); // no progress and no reason: what a full disk looks like
+                }
+                if n == 0 {
+                    return Ok(done); // the end of the file
+                }
+            }
+        }
+        last = Some(if done == 0 {
+            executor.execute(whole)
+        } else {
+            let rest = after(whole.vectors, done);
+            executor.execute(&Request { offset: whole.offset + done as u64, vectors: &rest, ..*whole })
+        });
+    }
+}
+
+/// What is left of `vectors` after their first `skip` bytes.
+fn after(vectors: &[Vector], mut skip: usize) -> Vectors {
+    let mut rest = Vectors::new();
+    for v in vectors {
+        let gone = skip.min(v.len());
+        skip -= gone;
+        if gone < v.len() {
+            // The address arithmetic stays inside the piece, since gone < len.
+            rest.push(Vector::new(v.ptr().wrapping_add(gone), v.len() - gone));
+        }
+    }
+    rest
+}

@@ -1,0 +1,429 @@
+//! The fixed table of handles: what each I/O in flight is, and the steps from definition to report.
+//!
+//! | Step | By | Function |
+//! |---|---|---|
+//! | take, define, stage | backend | `hand_out`, `define`, `stage` |
+//! | submit | backend | [`HandleTable::begin`], called by the method |
+//! | execute here | backend or worker | [`HandleTable::execute`] |
+//! | execute elsewhere | kernel; then whoever reaps | [`HandleTable::executed`], then [`HandleTable::finish`] |
+//! | report and release | backend | `collect` |
+//!
+//! The body of a handle is written only while its backend alone has it (HANDED_OUT, COMPLETED_LOCAL); in between any number of
+//! threads may read it, and the kernel may hold the addresses of its vectors.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use smallvec::SmallVec;
+
+use crate::completion::{Completed, IoReport, Outcome, SharedCompletion, Status};
+use crate::error::{AioError, Errno};
+use crate::execute::{Executor, Request, Vector, Vectors, carry_out};
+use crate::file::File;
+use crate::handle::{HandleInfo, HandleState, StateCell, WaitRef, Word};
+use crate::memory::{IO_ALIGN, Region};
+use crate::method::Method;
+use crate::op::{Account, Io, IoFlags, Op, OpKind, Target};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering::Relaxed};
+use crate::sync::{Arc, RwLock};
+
+/// What a handle's I/O is.
+pub(crate) struct Body {
+    file: File,
+    op: OpKind,
+    offset: u64,
+    expected: usize,
+    vectors: Vectors,
+    /// Keeps the memory behind the vectors.
+    _region: Option<Arc<Region>>,
+    target: Target,
+    completion: Option<Arc<dyn SharedCompletion>>,
+    data: SmallVec<[u32; 16]>,
+    flags: IoFlags,
+    account: Option<Account>,
+}
+
+struct Handle {
+    state: StateCell,
+    /// Executed by its issuer's thread, whatever the method: no ring will ever report it. Valid from STAGED on.
+    inline: AtomicBool,
+    /// The issuer gave up its report after starting.
+    detached: AtomicBool,
+    /// Bytes, or minus the error number. Valid from COMPLETED_IO on.
+    raw: AtomicI64,
+    /// Of the outcome. Valid from COMPLETED_SHARED on.
+    status: AtomicU64,
+    detail: AtomicU64,
+    body: RwLock<Option<Body>>,
+}
+
+/// All handles of an [`Aio`](crate::Aio).
+pub struct HandleTable {
+    handles: Box<[Handle]>,
+    owners: Box<[AtomicI32]>,
+    per_backend: usize,
+    executor: Arc<dyn Executor>,
+}
+
+fn encode(r: Result<usize, Errno>) -> i64 {
+    match r {
+        Ok(n) => n as i64,
+        Err(e) => -i64::from(e.0),
+    }
+}
+
+fn decode(raw: i64) -> Result<usize, Errno> {
+    usize::try_from(raw).map_err(|_| Errno(-raw as i32))
+}
+
+impl HandleTable {
+    pub(crate) fn new(backends: usize, per_backend: usize, executor: Arc<dyn Executor>) -> HandleTable {
+        let handle = || Handle {
+            state: StateCell::new(),
+            inline: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            raw: AtomicI64::new(0),
+            status: AtomicU64::new(0),
+            detail: AtomicU64::new(0),
+            body: RwLock::new(None),
+        };
+        HandleTable {
+            handles: (0..backends * per_backend).map(|_| handle()).collect(),
+            owners: (0..backends).map(|_| AtomicI32::new(0)).collect(),
+            per_backend,
+            executor,
+        }
+    }
+
+    fn handle(&self, index: u32) -> &Handle {
+        &self.handles[index as usize]
+    }
+
+    /// Handles per backend.
+    pub fn per_backend(&self) -> usize {
+        self.per_backend
+    }
+
+    /// The backend slot a handle belongs to.
+    pub fn slot_of(&self, index: u32) -> u32 {
+        index / self.per_backend as u32
+    }
+
+    /// State and generation.
+    pub fn word(&self, index: u32) -> Word {
+        self.handle(index).state.load()
+    }
+
+    /// Sleeps until a handle's state or generation is another than `seen`.
+    pub fn wait_change(&self, index: u32, seen: Word) {
+        self.handle(index).state.wait_change(seen);
+    }
+
+    /// A reference to a handle's present use.
+    pub(crate) fn wait_ref(&self, index: u32) -> WaitRef {
+        WaitRef { index, generation: self.word(index).generation() }
+    }
+
+    pub(crate) fn set_owner(&self, slot: u32, id: i32) {
+        self.owners[slot as usize].store(id, Relaxed);
+    }
+
+    /// Idle -> handed out.
+    pub(crate) fn hand_out(&self, index: u32) {
+        self.handle(index).state.advance(HandleState::Idle, HandleState::HandedOut);
+    }
+
+    /// Handed out -> defined.
+    pub(crate) fn define(&self, index: u32, body: Body) {
+        let handle = self.handle(index);
+        *handle.body.write() = Some(body);
+        handle.state.advance(HandleState::HandedOut, HandleState::Defined);
+    }
+
+    /// Defined -> staged.
+    pub(crate) fn stage(&self, index: u32, inline: bool) {
+        let handle = self.handle(index);
+        handle.inline.store(inline, Relaxed);
+        handle.detached.store(false, Relaxed);
+        handle.state.advance(HandleState::Defined, HandleState::Staged);
+    }
+
+    /// Staged -> submitted: the method has it.
+    pub fn begin(&self, index: u32) {
+        self.handle(index).state.advance(HandleState::Staged, HandleState::Submitted);
+    }
+
+    /// Executes a submitted handle to its end in this thread.
+    pub fn execute(&self, index: u32) {
+        let result = self.carry(index, None);
+        self.executed(index, result);
+        self.complete_shared(index, result);
+    }
+
+    /// Submitted -> executed, with the result of the first attempt. The caller calls [`HandleTable::finish`] next, holding no lock.
+    pub fn executed(&self, index: u32, result: Result<usize, Errno>) {
+        let handle = self.handle(index);
+        handle.raw.store(encode(result), Relaxed);
+        handle.state.advance(HandleState::Submitted, HandleState::CompletedIo);
+    }
+
+    /// Executed -> completed for all: continues a short transfer and runs the shared completion.
+    pub fn finish(&self, index: u32) {
+        let first = decode(self.handle(index).raw.load(Relaxed));
+        let result = self.carry(index, Some(first));
+        self.complete_shared(index, result);
+    }
+
+    fn carry(&self, index: u32, first: Option<Result<usize, Errno>>) -> Result<usize, Errno> {
+        // A read lock, although this may take long: nobody writes the body of a handle that is not completed.
+        let body = self.handle(index).body.read();
+        let body = body.as_ref().expect("a submitted handle has a body");
+        let whole = Request::new(&body.file, body.op, body.offset, &body.vectors);
+        carry_out(&*self.executor, &whole, body.expected, first)
+    }
+
+    fn complete_shared(&self, index: u32, result: Result<usize, Errno>) {
+        let handle = self.handle(index);
+        handle.raw.store(encode(result), Relaxed);
+        let outcome = {
+            let body = handle.body.read();
+            body.as_ref().expect("an executed handle has a body").complete(result, self.slot_of(index))
+        };
+        handle.status.store(outcome.status as u64, Relaxed);
+        handle.detail.store(outcome.detail, Relaxed);
+        handle.state.advance(HandleState::CompletedIo, HandleState::CompletedShared);
+    }
+
+    /// Completed for all -> idle, next generation: the issuer's report.
+    pub(crate) fn collect(&self, index: u32) -> (IoReport, IoFlags) {
+        let handle = self.handle(index);
+        handle.state.advance(HandleState::CompletedShared, HandleState::CompletedLocal);
+        // Taken out under the lock, dropped (a file may close) after it.
+        let body = handle.body.write().take().expect("a completed handle has a body");
+        let result = decode(handle.raw.load(Relaxed));
+        let outcome = Outcome::new(status_of(handle.status.load(Relaxed)), handle.detail.load(Relaxed));
+        let report = body.report(result, outcome);
+        handle.state.advance(HandleState::CompletedLocal, HandleState::Idle);
+        (report, IoFlags { detached: body.flags.detached || handle.detached.load(Relaxed), ..body.flags })
+    }
+
+    /// The account of an I/O.
+    pub(crate) fn account(&self, index: u32) -> Option<Account> {
+        self.handle(index).body.read().as_ref().and_then(|b| b.account)
+    }
+
+    /// Nobody will ask for the report.
+    pub(crate) fn detach(&self, index: u32) {
+        self.handle(index).detached.store(true, Relaxed);
+    }
+
+    /// Has this use of the handle ended?
+    pub(crate) fn is_done(&self, r: WaitRef) -> bool {
+        let word = self.word(r.index);
+        word.generation() != r.generation || word.state() >= HandleState::CompletedShared
+    }
+
+    /// Waits until this use of the handle has ended; helps the method where it can.
+    pub(crate) fn wait_done(&self, method: &dyn Method, r: WaitRef) {
+        loop {
+            let word = self.word(r.index);
+            if word.generation() != r.generation {
+                debug_assert!(word.generation() > r.generation, "a reference to the future");
+                return;
+            }
+            match word.state() {
+                HandleState::CompletedShared | HandleState::CompletedLocal | HandleState::Idle => return,
+                HandleState::Submitted if !self.handle(r.index).inline.load(Relaxed) => {
+                    method.wait(self, r.index, word);
+                }
+                _ => self.wait_change(r.index, word),
+            }
+        }
+    }
+
+    /// How to hand a submitted handle to the kernel.
+    pub(crate) fn with_kernel_view<R>(&self, index: u32, f: impl FnOnce(KernelView<'_>) -> R) -> R {
+        let body = self.handle(index).body.read();
+        let body = body.as_ref().expect("a staged handle has a body");
+        f(KernelView { file: &body.file, op: body.op, offset: body.offset, vectors: &body.vectors })
+    }
+
+    /// pg_aios.
+    pub(crate) fn snapshot(&self) -> Vec<HandleInfo> {
+        (0..self.handles.len() as u32).filter_map(|i| self.info(i)).collect()
+    }
+
+    fn info(&self, index: u32) -> Option<HandleInfo> {
+        let handle = self.handle(index);
+        loop {
+            let word = handle.state.load();
+            if word.state() == HandleState::Idle {
+                return None;
+            }
+            let slot = self.slot_of(index);
+            let mut info = HandleInfo::bare(index, word, slot, self.owners[slot as usize].load(Relaxed));
+            if let Some(body) = handle.body.read().as_ref() {
+                body.describe(&mut info);
+            }
+            if word.state() >= HandleState::CompletedIo {
+                info.raw_result = Some(handle.raw.load(Relaxed));
+            }
+            if word.state() >= HandleState::CompletedShared {
+                info.result = status_of(handle.status.load(Relaxed)).name();
+            }
+            // As PostgreSQL does: what belongs to another use by now is read again.
+            if handle.state.load().generation() == word.generation() {
+                return Some(info);
+            }
+        }
+    }
+}
+
+/// What the kernel needs to know of an I/O.
+pub(crate) struct KernelView<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) op: OpKind,
+    pub(crate) offset: u64,
+    pub(crate) vectors: &'a [Vector],
+}
+
+fn status_of(n: u64) -> Status {
+    [Status::Unknown, Status::Ok, Status::Partial, Status::Warning, Status::Error]
+        .get(n as usize)
+        .copied()
+        .unwrap_or_default()
+}
+
+impl Body {
+    /// An I/O in the form in which it is executed. This is the one place that checks alignment.
+    pub(crate) fn new(io: Io) -> Body {
+        let op = io.op.kind();
+        let (offset, memory) = match io.op {
+            Op::Readv { offset, memory } | Op::Writev { offset, memory } => (offset, Some(memory)),
+            Op::Fsync | Op::Fdatasync => (0, None),
+        };
+        let mut vectors = Vectors::new();
+        let mut expected = 0;
+        let direct = io.file.is_direct();
+        assert!(!direct || offset.is_multiple_of(IO_ALIGN as u64), "direct I/O at unaligned offset {offset}");
+        if let Some(m) = &memory {
+            assert!(!m.slices.is_empty(), "a transfer has memory");
+            for s in &m.slices {
+                let inside = s.offset.checked_add(s.len).is_some_and(|end| end <= m.region.len());
+                assert!(inside && s.len > 0, "memory {s:?} outside of a region of {} bytes", m.region.len());
+                let ptr = m.region.ptr(s.offset);
+                assert!((ptr as usize).is_multiple_of(IO_ALIGN), "I/O memory at unaligned {ptr:?}");
+                assert!(
+                    !direct || s.len.is_multiple_of(IO_ALIGN),
+                    "direct I/O of unaligned length {}",
+                    s.len
+                );
+                vectors.push(Vector::new(ptr, s.len));
+                expected += s.len;
+            }
+        }
+        Body {
+            file: io.file,
+            op,
+            offset,
+            expected,
+            vectors,
+            _region: memory.map(|m| m.region),
+            target: io.target,
+            completion: io.completion,
+            data: io.data,
+            flags: io.flags,
+            account: io.account,
+        }
+    }
+
+    /// Bytes asked for.
+    pub(crate) fn expected(&self) -> usize {
+        self.expected
+    }
+
+    fn complete(&self, result: Result<usize, Errno>, issuer: u32) -> Outcome {
+        let transfer = Outcome::of_transfer(result, self.expected);
+        let Some(completion) = &self.completion else { return transfer };
+        let done = Completed {
+            result,
+            expected: self.expected,
+            op: self.op,
+            offset: self.offset,
+            file: &self.file,
+            target: &self.target,
+            data: &self.data,
+            issuer,
+        };
+        catch_unwind(AssertUnwindSafe(|| completion.complete(&done))).unwrap_or_else(|_| {
+            tracing::error!(target = %self.target, path = %self.file.path().display(), "a completion panicked");
+            Outcome::new(Status::Error, 0)
+        })
+    }
+
+    fn report(&self, result: Result<usize, Errno>, outcome: Outcome) -> IoReport {
+        let path = self.file.path().to_path_buf();
+        let (op, offset) = (self.op, self.offset);
+        let target = || match &self.target {
+            Target::File => format!("file \"{}\"", self.file.path().display()),
+            t => t.to_string(),
+        };
+        let error = match (result, outcome.status) {
+            (_, Status::Ok | Status::Warning) => None,
+            (Err(errno), _) => {
+                Some(AioError::Io { op, target: target(), path, offset, len: self.expected, errno })
+            }
+            (Ok(got), _) if got < self.expected => {
+                Some(AioError::Short { op, target: target(), path, offset, got, expected: self.expected })
+            }
+            (Ok(_), _) => Some(AioError::Rejected { op, target: target(), path, detail: outcome.detail }),
+        };
+        IoReport {
+            transferred: result.unwrap_or(0),
+            expected: self.expected,
+            outcome,
+            error: error.map(Box::new),
+        }
+    }
+
+    fn describe(&self, info: &mut HandleInfo) {
+        info.operation = self.op;
+        if matches!(self.op, OpKind::Readv | OpKind::Writev) {
+            info.offset = Some(self.offset);
+            info.length = Some(self.expected as u64);
+        }
+        info.target = Some(self.target.name());
+        info.target_desc = Some(match &self.target {
+            Target::File => self.file.path().display().to_string(),
+            t => t.to_string(),
+        });
+        info.handle_data_len = self.data.len();
+        info.f_sync = self.flags.synchronous;
+        info.f_localmem = self.flags.local_memory;
+        info.f_buffered = !self.file.is_direct();
+        info.file = Some(self.file.clone());
+    }
+}
+
+impl HandleInfo {
+    fn bare(index: u32, word: Word, slot: u32, backend_id: i32) -> HandleInfo {
+        HandleInfo {
+            backend: slot,
+            backend_id,
+            io_id: index,
+            generation: word.generation(),
+            state: word.state(),
+            operation: OpKind::Invalid,
+            offset: None,
+            length: None,
+            target: None,
+            handle_data_len: 0,
+            raw_result: None,
+            result: Status::Unknown.name(),
+            target_desc: None,
+            f_sync: false,
+            f_localmem: false,
+            f_buffered: false,
+            file: None,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the suites share: every method, buffered and direct.
+#![allow(dead_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_aio::*;
+use tempfile::TempDir;
+
+/// One method on one kind of file.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub method: MethodKind,
+    pub direct: bool,
+}
+
+/// A directory, and a door to it.
+pub struct Setup {
+    pub case: Case,
+    pub aio: Arc<Aio>,
+    pub dir: TempDir,
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 3 }];
+    match probe_io_uring() {
+        Ok(()) => methods.push(MethodKind::IoUring),
+        Err(e) => eprintln!("without io_uring: {e}"),
+    }
+    let here = TempDir::new().unwrap();
+    let direct = match probe_direct(here.path()) {
+        Ok(_) => vec![false, true],
+        Err(e) => {
+            eprintln!("without direct I/O: {e}");
+            vec![false]
+        }
+    };
+    methods.iter().flat_map(|&method| direct.iter().map(move |&direct| Case { method, direct })).collect()
+}
+
+pub fn config() -> AioConfig {
+    AioConfig { max_backends: 8, handles_per_backend: 16, track_io_timing: false }
+}
+
+impl Setup {
+    pub fn new(case: Case, config: AioConfig) -> Setup {
+        let aio = Aio::new(Arc::new(PosixNamespace::new()), case.method, config).unwrap();
+        Setup { case, aio, dir: TempDir::new().unwrap() }
+    }
+
+    pub fn backend(&self) -> Backend {
+        self.aio.backend(BackendType::Client).unwrap()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A new file of the case's kind.
+    pub fn create(&self, name: &str) -> File {
+        let options = OpenOptions::READ_WRITE.create_new().direct(self.case.direct);
+        self.aio.namespace().open(&self.path(name), &options).unwrap()
+    }
+
+    pub fn open(&self, name: &str, options: OpenOptions) -> File {
+        self.aio.namespace().open(&self.path(name), &options.direct(self.case.direct)).unwrap()
+    }
+}
+
+/// Runs `test` once for each case, and says which case failed.
+pub fn each_case(test: impl Fn(&Setup)) {
+    each_case_with(config(), test);
+}
+
+pub fn each_case_with(config: AioConfig, test: impl Fn(&Setup)) {
+    for case in cases() {
+        let setup = Setup::new(case, config);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(&setup))) {
+            eprintln!("failed under {case:?}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Bytes that tell their place and their seed apart.
+pub fn pattern(n: usize, seed: u8) -> u8 {
+    (n as u8).wrapping_mul(31).wrapping_add((n >> 8) as u8).wrapping_add((n >> 12) as u8 ^ seed)
+}
+
+pub fn fill(region: &Region, offset: usize, len: usize, seed: u8) {
+    assert!(offset + len <= region.len());
+    for n in 0..len {
+        // SAFETY: inside the region; no I/O is in flight on it.
+        unsafe { region.ptr(offset + n).write(pattern(n, seed)) };
+    }
+}
+
+pub fn bytes(region: &Region, offset: usize, len: usize) -> Vec<u8> {
+    assert!(offset + len <= region.len());
+    // SAFETY: inside the region; no I/O is in flight on it.
+    unsafe { std::slice::from_raw_parts(region.ptr(offset), len) }.to_vec()
+}
