@@ -1,1 +1,45 @@
-//! placeholder
+//! Relation files, the buffer pool and streams.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`error`] | [`StorageError`]: what can go wrong, with file and block |
+//! | [`backend`] | [`Backend`]: one thread's context, passed down as `&mut` |
+//! | [`smgr`] | [`Smgr`]: relation forks as files of 1 GB segments; sizes, open files, pending syncs |
+//! | [`pool`] | [`BufferPool`]: shared pages, pins, content locks, reading, extending, writing out |
+//! | [`stream`] | [`ReadStream`]: reads ahead of a scan, combining neighbours |
+//! | [`prewarm`](mod@prewarm) | bringing a relation into memory; what the kernel caches |
+//!
+//! # Which way a page goes
+//!
+//! ```text
+//!   ReadStream --> BufferPool::start_read --> Smgr (segment file, offset) --> aio
+//!                        ^                                                     |
+//!                        +---- ReadCompletion: verify, VALID, wake <-----------+   (any thread)
+//!
+//!   write_dirty, cleaner_step, a dirty victim --> share-exclusive lock, WAL flush, checksum --> aio
+//!                        ^                                                     |
+//!                        +---- WriteCompletion: sync request, clean, unlock <--+   (any thread)
+//! ```
+//!
+//! # Waiting
+//!
+//! A thread that holds staged, unsubmitted I/O never waits for another thread. A thread that waits for a buffer
+//! whose I/O someone else started completes that I/O itself through its wait reference. Both together exclude
+//! that two threads wait for each other's I/O.
+
+pub mod backend;
+pub mod error;
+pub mod pool;
+pub mod prewarm;
+pub mod smgr;
+pub mod stream;
+
+pub use backend::Backend;
+pub use error::StorageError;
+pub use pool::{
+    BufferPool, CleanReport, PageReadGuard, PageWriteGuard, Pinned, PoolConfig, Strategy, WalFlush, WriteReport,
+    WriteScope,
+};
+pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
+pub use smgr::{Smgr, SmgrConfig, SyncReport};
+pub use stream::{ReadStream, StreamFlags};

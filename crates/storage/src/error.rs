@@ -1,0 +1,156 @@
+//! What can go wrong in storage; each error names the relation's file, the block and the operation.
+
+use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
+use forebay_aio::{AioError, Errno};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An error of the storage layer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// A page that was read is not a page: bad header or checksum.
+    #[error("invalid page in block {block} of relation \"{relation}\"", block = tag.block, relation = relation_path(tag.rel, tag.fork))]
+    InvalidPage {
+        /// The page.
+        tag: PageTag,
+    },
+    /// A read failed.
+    #[error("could not read block {block} in file \"{file}\": {errno}")]
+    Read {
+        /// The segment file, relative to the data directory.
+        file: String,
+        /// The block.
+        block: BlockNumber,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// The file ends before the block.
+    #[error("could not read block {block} in file \"{file}\": read only {got} of {wanted} bytes")]
+    ShortRead {
+        /// The segment file, relative to the data directory.
+        file: String,
+        /// The block.
+        block: BlockNumber,
+        /// Bytes that were there.
+        got: u32,
+        /// Bytes wanted.
+        wanted: u32,
+    },
+    /// A write failed; the pages stay dirty.
+    #[error("could not write {blocks} in file \"{file}\": {errno}", blocks = block_range(*block, *count))]
+    Write {
+        /// The segment file, relative to the data directory.
+        file: String,
+        /// The first block.
+        block: BlockNumber,
+        /// How many blocks the write was for.
+        count: u32,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// A relation could not be extended; its size is what it was.
+    #[error("could not extend file \"{file}\": {errno}")]
+    Extend {
+        /// The segment file, relative to the data directory.
+        file: String,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// A relation would grow past the largest block number.
+    #[error("cannot extend relation \"{relation}\" beyond {} blocks", u32::MAX)]
+    TooManyBlocks {
+        /// The relation's path.
+        relation: String,
+    },
+    /// The pool has a page where the file is about to grow: another size was known before.
+    #[error("unexpected data beyond EOF in block {block} of relation \"{relation}\"")]
+    DataBeyondEnd {
+        /// The relation's path.
+        relation: String,
+        /// The block.
+        block: BlockNumber,
+    },
+    /// An operation on a file failed (open, create, truncate, unlink, stat).
+    #[error("could not {operation} file \"{file}\": {errno}")]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// A sync failed: what was written may be lost, and a second sync would not tell. The process must stop.
+    #[error("could not fsync file \"{file}\": {errno}")]
+    Sync {
+        /// The file or directory.
+        file: PathBuf,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// The WAL could not be flushed ahead of a page. What it means is the WAL's to say; it is fatal.
+    #[error("could not flush write-ahead log ahead of a page: {0}")]
+    Wal(WalFailure),
+    /// All buffers stayed pinned for too long.
+    #[error("no unpinned buffers available")]
+    NoUnpinnedBuffers,
+    /// The layer below refused to start an operation.
+    #[error("{0}")]
+    Aio(Arc<AioError>),
+}
+
+/// A cause from the log, kept by value so that errors can be cloned.
+pub type WalFailure = Arc<dyn std::error::Error + Send + Sync>;
+
+impl StorageError {
+    /// True if the process must stop: something that was promised durable may not be.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, StorageError::Sync { .. } | StorageError::Wal(_))
+    }
+
+    /// PostgreSQL's code for the error.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            StorageError::InvalidPage { .. }
+            | StorageError::ShortRead { .. }
+            | StorageError::DataBeyondEnd { .. } => "XX001",
+            StorageError::TooManyBlocks { .. } => "54000",
+            StorageError::NoUnpinnedBuffers => "53000",
+            StorageError::Extend { errno, .. }
+            | StorageError::Write { errno, .. }
+            | StorageError::Read { errno, .. }
+            | StorageError::File { errno, .. }
+            | StorageError::Sync { errno, .. } => sqlstate_of(*errno),
+            StorageError::Aio(error) => error.errno().map_or("58030", sqlstate_of),
+            StorageError::Wal(_) => "58030",
+        }
+    }
+}
+
+fn sqlstate_of(errno: Errno) -> &'static str {
+    const EMFILE: Errno = Errno(24);
+    const ENFILE: Errno = Errno(23);
+    match errno {
+        Errno::NOENT => "58P01",
+        Errno::NOSPC => "53100",
+        EMFILE | ENFILE => "53000",
+        _ => "58030",
+    }
+}
+
+impl From<AioError> for StorageError {
+    fn from(error: AioError) -> Self {
+        StorageError::Aio(Arc::new(error))
+    }
+}
+
+/// "block 7" or "blocks 7..22".
+pub(crate) fn block_range(first: BlockNumber, count: u32) -> String {
+    if count == 1 { format!("block {first}") } else { format!("blocks {first}..{}", first + count.max(1) - 1) }
+}
+
+/// "base/5/16384", with the fork's suffix.
+pub(crate) fn relation_path(rel: RelFileLocator, fork: Fork) -> String {
+    rel.path(fork)
+}

@@ -1,0 +1,216 @@
+//! New pages at a relation's end, and pages that recovery builds from nothing.
+//!
+//! The file grows first (allocated, not written: the pages' first write is the one with data in it), then the zeroed
+//! buffers enter the page table, then the new size is published. So nobody meets a block below the size that is
+//! neither in the file nor in the pool, and after an error nothing is left behind.
+
+use super::desc::{IO_ERROR, READING, VALID};
+use super::{BufferPool, Pinned, Ring, Strategy, table};
+use crate::Backend;
+use crate::error::StorageError;
+use crate::smgr::RelFork;
+use forebay_aio::{self as aio, Errno, IoObject, IoOp};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
+use std::sync::Arc;
+
+impl BufferPool {
+    /// Appends up to `n` empty (all-zero) pages and returns them pinned, in order: at least one, fewer than `n` if
+    /// buffers are scarce. They are valid and clean; whoever fills one marks it dirty.
+    pub fn extend(
+        self: &Arc<Self>,
+        be: &mut Backend,
+        rel: RelFileLocator,
+        fork: Fork,
+        n: u32,
+        strategy: Strategy,
+    ) -> Result<Vec<Pinned>, StorageError> {
+        be.io.submit();
+        let most = (self.config.buffers / 8).clamp(1, 1024) as u32;
+        let mut ring = be.take_ring(strategy);
+        ring.prepare(strategy, self.config.buffers);
+        let victims = self.zeroed_victims(&mut be.io, n.clamp(1, most), strategy, &mut ring);
+        be.put_ring(strategy, ring);
+        let mut victims = victims?;
+
+        let entry = self.smgr.fork(rel, fork);
+        let _lock = entry.extending.lock();
+        let count = victims.len() as u32;
+        let grown = self.smgr.size_locked(&entry, rel, fork).and_then(|first| {
+            self.smgr.grow_locked(&mut be.io, &entry, rel, fork, first, count)?;
+            Ok(first)
+        });
+        let first = match grown {
+            Ok(first) => first,
+            Err(error) => {
+                victims.drain(..).for_each(|buf| self.core.unpin(buf));
+                return Err(error);
+            }
+        };
+        let pages = self.install_new_pages(&mut be.io, PageTag::new(rel, fork, first), victims)?;
+        entry.set_size(u64::from(first) + u64::from(count));
+        let bytes = u64::from(count) * BLOCK_SIZE as u64;
+        let who = be.io.backend_type();
+        self.aio.stats().count(who, IoObject::Relation, strategy.context(), IoOp::Extend, 1, bytes);
+        Ok(pages)
+    }
+
+    /// Up to `n` buffers of the caller's own, zeroed; at least one.
+    fn zeroed_victims(
+        &self,
+        io: &mut aio::Backend,
+        n: u32,
+        strategy: Strategy,
+        ring: &mut Ring,
+    ) -> Result<Vec<u32>, StorageError> {
+        let mut victims = Vec::with_capacity(n as usize);
+        while victims.len() < n as usize {
+            match self.take_victim(io, strategy, ring, victims.is_empty()) {
+                Ok(Some(buf)) => {
+                    self.zero_owned(buf);
+                    victims.push(buf);
+                }
+                Ok(None) if !victims.is_empty() => break,
+                failed => {
+                    victims.drain(..).for_each(|buf| self.core.unpin(buf));
+                    return Err(failed.err().unwrap_or(StorageError::NoUnpinnedBuffers));
+                }
+            }
+        }
+        Ok(victims)
+    }
+
+    /// Puts zeroed buffers into the table as pages `first..`, past the published end of the file.
+    fn install_new_pages(
+        self: &Arc<Self>,
+        io: &mut aio::Backend,
+        first: PageTag,
+        victims: Vec<u32>,
+    ) -> Result<Vec<Pinned>, StorageError> {
+        let mut pages = Vec::with_capacity(victims.len());
+        let mut failure = None;
+        for (i, buf) in victims.into_iter().enumerate() {
+            let tag = PageTag { block: first.block + i as u32, ..first };
+            match self.install(buf, &tag, table::hash_tag(&tag), VALID) {
+                None => pages.push(Pinned::adopt(self, buf)),
+                Some((other, _)) => {
+                    // Left behind by a read past the end of the file.
+                    self.core.unpin(buf);
+                    let pin = Pinned::adopt(self, other);
+                    match self.zero_leftover(io, other, &tag) {
+                        Ok(()) => pages.push(pin),
+                        Err(error) => failure = Some(error),
+                    }
+                }
+            }
+        }
+        failure.map_or(Ok(pages), Err)
+    }
+
+    fn zero_leftover(&self, io: &mut aio::Backend, buf: u32, tag: &PageTag) -> Result<(), StorageError> {
+        let desc = self.desc(buf);
+        loop {
+            let state = desc.load();
+            if state & VALID != 0 {
+                // A page below a size that we did not know of, or a hole read as zeros: only the latter may be used.
+                let pin_is_empty = self.page_is_zero(buf);
+                return if pin_is_empty {
+                    Ok(())
+                } else {
+                    Err(StorageError::DataBeyondEnd { relation: tag.rel.path(tag.fork), block: tag.block })
+                };
+            }
+            if state & READING != 0 {
+                self.await_reader(io, buf, desc);
+            } else if desc.start_reading() {
+                self.zero_owned(buf);
+                self.end_reading(buf, VALID);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Pins a page for recovery with all bytes zero, whatever it was; creates or extends the file as needed. The
+    /// caller initialises the page and marks it dirty.
+    pub fn zero_page(self: &Arc<Self>, be: &mut Backend, tag: PageTag) -> Result<Pinned, StorageError> {
+        self.make_room_for(be, &tag)?;
+        let pinned = self.pin_block(&mut be.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
+        let Some((buf, _)) = pinned else { return Err(StorageError::NoUnpinnedBuffers) };
+        let pin = Pinned::adopt(self, buf);
+        let desc = self.desc(buf);
+        loop {
+            let state = desc.load();
+            if state & VALID != 0 {
+                pin.lock_exclusive().fill(0);
+                return Ok(pin);
+            }
+            if state & READING != 0 {
+                self.await_reader(&mut be.io, buf, desc);
+            } else if desc.start_reading() {
+                self.zero_owned(buf);
+                self.end_reading(buf, VALID);
+                return Ok(pin);
+            }
+        }
+    }
+
+    /// Reads a page for recovery; a file that is too short, or missing, is extended with zeros first.
+    pub fn read_for_redo(self: &Arc<Self>, be: &mut Backend, tag: PageTag) -> Result<Pinned, StorageError> {
+        self.make_room_for(be, &tag)?;
+        self.read(be, tag, Strategy::Normal)
+    }
+
+    /// Sees to it that the file has the block.
+    fn make_room_for(&self, be: &mut Backend, tag: &PageTag) -> Result<(), StorageError> {
+        let entry = self.smgr.fork(tag.rel, tag.fork);
+        if entry.known_size().is_some_and(|n| tag.block < n) {
+            return Ok(());
+        }
+        be.io.submit();
+        match self.smgr.nblocks(tag.rel, tag.fork) {
+            Err(StorageError::File { errno: Errno::NOENT, .. }) => self.smgr.create(tag.rel, tag.fork, true)?,
+            other => drop(other?),
+        }
+        let _lock = entry.extending.lock();
+        let size = self.smgr.size_locked(&entry, tag.rel, tag.fork)?;
+        if tag.block >= size {
+            self.grow_to(be, &entry, tag, size)?;
+        }
+        Ok(())
+    }
+
+    fn grow_to(
+        &self,
+        be: &mut Backend,
+        entry: &RelFork,
+        tag: &PageTag,
+        size: BlockNumber,
+    ) -> Result<(), StorageError> {
+        let count = tag.block - size + 1;
+        self.smgr.grow_locked(&mut be.io, entry, tag.rel, tag.fork, size, count)?;
+        entry.set_size(u64::from(tag.block) + 1);
+        let bytes = u64::from(count) * BLOCK_SIZE as u64;
+        let (who, context) = (be.io.backend_type(), Strategy::Normal.context());
+        self.aio.stats().count(who, IoObject::Relation, context, IoOp::Extend, 1, bytes);
+        Ok(())
+    }
+
+    /// Zeroes a page that nobody else can reach: an owned buffer, or one that the caller set READING.
+    fn zero_owned(&self, buf: u32) {
+        // SAFETY: the page's 8192 bytes lie in the region, and the caller is the only one who may touch them.
+        unsafe { self.core.page_ptr(buf).write_bytes(0, BLOCK_SIZE) };
+    }
+
+    fn page_is_zero(&self, buf: u32) -> bool {
+        let desc = self.desc(buf);
+        if !desc.try_shared() {
+            return false;
+        }
+        // SAFETY: the page's 8192 bytes lie in the region; the caller's pin keeps it and the shared lock excludes
+        // writers.
+        let zero = unsafe { std::slice::from_raw_parts(self.core.page_ptr(buf), BLOCK_SIZE) }.iter().all(|&b| b == 0);
+        if desc.unlock_shared() {
+            self.core.parking.wake(buf, desc);
+        }
+        zero && desc.load() & IO_ERROR == 0
+    }
+}

@@ -1,0 +1,232 @@
+//! The buffer pool: shared pages in aligned memory, between the access methods and the files.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `desc` | descriptor of a buffer: state word, tag, content lock, I/O in progress |
+//! | `parking` | where threads sleep that wait for a buffer |
+//! | `table` | which buffer holds a page |
+//! | `guard` | [`Pinned`], [`PageReadGuard`], [`PageWriteGuard`]: what users hold |
+//! | `strategy` | [`Strategy`] and its rings |
+//! | `victim` | clock sweep: a buffer for a new page |
+//! | `read` | pinning a page, starting and awaiting reads of neighbours |
+//! | `extend` | new pages at a relation's end; pages that recovery builds from nothing |
+//! | `write` | writing out: runs of neighbours, the checkpoint's pass, the cleaner's step |
+//! | `complete` | what any thread does when a read or write has ended |
+//! | `discard` | forgetting the pages of dropped or truncated relations |
+
+mod complete;
+mod desc;
+mod discard;
+mod extend;
+mod guard;
+mod parking;
+mod read;
+mod strategy;
+mod table;
+mod victim;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use guard::{PageReadGuard, PageWriteGuard, Pinned};
+pub use strategy::Strategy;
+pub use write::{CleanReport, WriteReport, WriteScope};
+
+pub(crate) use read::{Slot, SlotState};
+pub(crate) use strategy::Ring;
+
+use crate::error::{StorageError, WalFailure};
+use crate::smgr::{Smgr, SyncQueue, SyncReport};
+use crate::{Backend, PrewarmMode};
+use desc::Descriptor;
+use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, RelFileLocator};
+use parking::Parking;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use table::PageTable;
+
+/// The write-ahead log, as far as the pool needs it.
+pub trait WalFlush: Send + Sync {
+    /// Makes the log durable up to `upto`.
+    fn flush(&self, io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure>;
+    /// Up to where the log is known to be durable.
+    fn flushed(&self) -> Lsn;
+}
+
+/// How a pool is made.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// Number of 8 kB buffers; at least 16.
+    pub buffers: usize,
+    /// io_combine_limit: blocks in one read or write, 1 to 128.
+    pub combine_limit: u32,
+    /// Are page checksums set and verified?
+    pub checksums: bool,
+    /// Try huge pages for the pool's memory.
+    pub huge_pages: HugePages,
+    /// Writes in flight at once in a checkpoint.
+    pub write_depth: usize,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        PoolConfig { buffers: 16_384, combine_limit: 16, checksums: true, huge_pages: HugePages::Try, write_depth: 16 }
+    }
+}
+
+/// The part of the pool that completions reach; they may outlive the pool's users.
+pub(crate) struct Core {
+    pub(crate) descs: Box<[Descriptor]>,
+    pub(crate) region: Arc<Region>,
+    pub(crate) parking: Parking,
+    pub(crate) sync: Arc<SyncQueue>,
+    pub(crate) checksums: bool,
+}
+
+/// Shared pages of relations in memory.
+pub struct BufferPool {
+    pub(crate) core: Arc<Core>,
+    pub(crate) aio: Arc<Aio>,
+    pub(crate) smgr: Arc<Smgr>,
+    pub(crate) config: PoolConfig,
+    table: PageTable,
+    /// The clock's hand; counts on forever.
+    hand: AtomicU64,
+    wal: OnceLock<Arc<dyn WalFlush>>,
+    on_read: Arc<dyn SharedCompletion>,
+    on_write: Arc<dyn SharedCompletion>,
+    /// Pins that look-ahead may still take beyond one a stream.
+    spare_pins: AtomicI64,
+}
+
+impl WalFlush for forebay_wal::Wal {
+    fn flush(&self, io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure> {
+        forebay_wal::Wal::flush(self, io, upto).map_err(|e| Arc::new(e) as WalFailure)
+    }
+
+    fn flushed(&self) -> Lsn {
+        self.flushed_lsn()
+    }
+}
+
+impl BufferPool {
+    /// Makes an empty pool.
+    pub fn new(config: PoolConfig, aio: Arc<Aio>, smgr: Arc<Smgr>) -> Result<Arc<Self>, StorageError> {
+        let config = PoolConfig {
+            buffers: config.buffers.max(16),
+            combine_limit: config.combine_limit.clamp(1, 128),
+            write_depth: config.write_depth.max(1),
+            ..config
+        };
+        let region = Region::with_huge_pages(config.buffers * BLOCK_SIZE, config.huge_pages)?;
+        let core = Arc::new(Core {
+            descs: (0..config.buffers).map(|_| Descriptor::new()).collect(),
+            region,
+            parking: Parking::new(),
+            sync: Arc::clone(smgr.sync_queue()),
+            checksums: config.checksums,
+        });
+        Ok(Arc::new(BufferPool {
+            table: PageTable::new(config.buffers),
+            hand: AtomicU64::new(0),
+            wal: OnceLock::new(),
+            on_read: Arc::new(complete::ReadCompletion(Arc::clone(&core))),
+            on_write: Arc::new(complete::WriteCompletion(Arc::clone(&core))),
+            spare_pins: AtomicI64::new((config.buffers / 2) as i64),
+            core,
+            aio,
+            smgr,
+            config,
+        }))
+    }
+
+    /// Gives the pool the log that must be durable ahead of the pages. Until then (recovery) pages are taken to
+    /// be covered by the log that is being replayed. Only the first call counts.
+    pub fn attach_wal(&self, wal: Arc<dyn WalFlush>) {
+        let _ = self.wal.set(wal);
+    }
+
+    /// Relation files.
+    pub fn smgr(&self) -> &Arc<Smgr> {
+        &self.smgr
+    }
+
+    /// The I/O layer.
+    pub fn aio(&self) -> &Arc<Aio> {
+        &self.aio
+    }
+
+    /// Number of buffers.
+    pub fn buffers(&self) -> usize {
+        self.config.buffers
+    }
+
+    /// Blocks of a fork, as everyone may see them now.
+    pub fn nblocks(&self, rel: RelFileLocator, fork: Fork) -> Result<BlockNumber, StorageError> {
+        self.smgr.nblocks(rel, fork)
+    }
+
+    /// Makes durable what was written before: syncs each file and directory with pending requests.
+    pub fn sync_pending(&self, be: &mut Backend) -> Result<SyncReport, StorageError> {
+        self.smgr.sync_pending(&mut be.io)
+    }
+
+    /// Reads a range of a fork ahead of use; see [`crate::prewarm::prewarm`].
+    pub fn prewarm(
+        self: &Arc<Self>,
+        be: &mut Backend,
+        rel: RelFileLocator,
+        fork: Fork,
+        mode: PrewarmMode,
+    ) -> Result<u64, StorageError> {
+        let blocks = self.nblocks(rel, fork)?;
+        crate::prewarm::prewarm(self, be, rel, fork, 0..blocks, mode)
+    }
+
+    /// Takes up to `want` pins from what look-ahead may hold; give them back with [`Self::return_pins`].
+    pub(crate) fn claim_pins(&self, want: u32) -> u32 {
+        let mut have = self.spare_pins.load(Ordering::Relaxed);
+        loop {
+            let take = i64::from(want).min(have).max(0);
+            if take == 0 {
+                return 0;
+            }
+            match self.spare_pins.compare_exchange_weak(have, have - take, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return take as u32,
+                Err(now) => have = now,
+            }
+        }
+    }
+
+    /// Gives claimed pins back.
+    pub(crate) fn return_pins(&self, n: u32) {
+        self.spare_pins.fetch_add(i64::from(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn desc(&self, buf: u32) -> &Descriptor {
+        &self.core.descs[buf as usize]
+    }
+}
+
+impl Core {
+    /// Where a buffer's page is.
+    pub(crate) fn page_ptr(&self, buf: u32) -> *mut u8 {
+        self.region.ptr(buf as usize * BLOCK_SIZE)
+    }
+
+    /// Drops a pin.
+    pub(crate) fn unpin(&self, buf: u32) {
+        let desc = &self.descs[buf as usize];
+        if desc.unpin() {
+            self.parking.wake(buf, desc);
+        }
+    }
+}
+
+impl std::fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BufferPool").field("buffers", &self.config.buffers).finish_non_exhaustive()
+    }
+}

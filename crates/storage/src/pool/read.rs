@@ -1,0 +1,388 @@
+//! Pinning a page, starting and awaiting reads.
+//!
+//! A run of neighbouring blocks is pinned one by one; those that are not in memory and that nobody else is reading
+//! are read together, one I/O for each stretch. The I/Os are *detached*: everything about their end is in the
+//! descriptors, so that nobody must take a report, and whoever holds a pin sees why a page could not be read.
+//!
+//! A block that someone else reads is joined through the wait reference in its descriptor. If that read fails, the
+//! waiter reads the block itself, and raises what it then finds.
+
+use super::desc::{Descriptor, IO_ERROR, READING, IoFault, TAG_VALID, USAGE_ONE, VALID};
+use super::{BufferPool, Pinned, Ring, Strategy, table};
+use crate::Backend;
+use crate::error::StorageError;
+use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, WaitRef};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How a pinned block's page gets into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    /// It is there.
+    Ready,
+    /// By a read that the owner of the slot started.
+    Own(WaitRef),
+    /// By someone else's read.
+    Foreign,
+}
+
+/// A pinned block whose page is, or will be, in memory.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) buf: u32,
+    pub(crate) state: SlotState,
+}
+
+/// A stretch of blocks to be read by one I/O.
+struct Stretch {
+    first: PageTag,
+    bufs: SmallVec<[u32; 16]>,
+    rounds: SmallVec<[u32; 16]>,
+    /// Index of the first one's slot.
+    slot: usize,
+}
+
+impl BufferPool {
+    /// Pins a page, reading it if needed.
+    pub fn read(
+        self: &Arc<Self>,
+        be: &mut Backend,
+        tag: PageTag,
+        strategy: Strategy,
+    ) -> Result<Pinned, StorageError> {
+        let mut ring = be.take_ring(strategy);
+        ring.prepare(strategy, self.config.buffers);
+        let pinned = self.pin_block(&mut be.io, &tag, strategy, &mut ring, true);
+        be.put_ring(strategy, ring);
+        // Patient: there is a buffer, or an error.
+        let Some((buf, valid)) = pinned? else { return Err(StorageError::NoUnpinnedBuffers) };
+        let pin = Pinned::adopt(self, buf);
+        if !valid {
+            self.await_page(&mut be.io, buf, &tag, strategy.context())?;
+        }
+        Ok(pin)
+    }
+
+    /// Pins `n` neighbouring pages, reading those that are missing with as few I/Os as possible.
+    pub fn read_many(
+        self: &Arc<Self>,
+        be: &mut Backend,
+        rel: RelFileLocator,
+        fork: Fork,
+        first: BlockNumber,
+        n: u32,
+        strategy: Strategy,
+    ) -> Result<Vec<Pinned>, StorageError> {
+        let mut ring = be.take_ring(strategy);
+        ring.prepare(strategy, self.config.buffers);
+        let mut slots = VecDeque::new();
+        let mut started = Ok(0);
+        let mut at = first;
+        while at < first + n {
+            let count = self.combinable(at).min(first + n - at);
+            let tag = PageTag::new(rel, fork, at);
+            started = self.start_read(&mut be.io, tag, count, strategy, &mut ring, &mut slots, true);
+            match started {
+                Ok(got) => at += got,
+                Err(_) => break,
+            }
+        }
+        be.put_ring(strategy, ring);
+        let pins: Vec<(Pinned, SlotState)> =
+            slots.into_iter().map(|slot| (Pinned::adopt(self, slot.buf), slot.state)).collect();
+        started?;
+        pins.into_iter()
+            .map(|(pin, state)| {
+                self.await_slot(&mut be.io, pin.buffer(), state, strategy.context())?;
+                Ok(pin)
+            })
+            .collect()
+    }
+
+    /// Pins a page if it is in memory.
+    pub fn lookup(self: &Arc<Self>, tag: &PageTag) -> Option<Pinned> {
+        let hash = table::hash_tag(tag);
+        let (buf, valid) = self.pin_cached(tag, hash, true)?;
+        let pin = Pinned::adopt(self, buf);
+        valid.then_some(pin)
+    }
+
+    /// Blocks from `block` on that may go into one I/O.
+    pub(crate) fn combinable(&self, block: BlockNumber) -> u32 {
+        self.smgr.room_in_segment(block).min(self.config.combine_limit)
+    }
+
+    /// Pins a page that the table knows; tells whether it is valid.
+    pub(crate) fn pin_if_cached(&self, tag: &PageTag, ring: bool) -> Option<(u32, bool)> {
+        self.pin_cached(tag, table::hash_tag(tag), ring)
+    }
+
+    /// Pins a page that the table knows; tells whether it is valid.
+    pub(super) fn pin_cached(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
+        let shard = self.table.shard(hash).read();
+        let buf = table::find(&shard, hash, tag)?;
+        let state = self.desc(buf).pin(ring);
+        Some((buf, state & VALID != 0))
+    }
+
+    /// Pins a page and tells whether it is valid; gives it a buffer if it has none. None if no buffer is to be had
+    /// and the caller is not `patient`.
+    pub(crate) fn pin_block(
+        &self,
+        io: &mut aio::Backend,
+        tag: &PageTag,
+        strategy: Strategy,
+        ring: &mut Ring,
+        patient: bool,
+    ) -> Result<Option<(u32, bool)>, StorageError> {
+        let hash = table::hash_tag(tag);
+        if let Some((buf, valid)) = self.pin_cached(tag, hash, ring.is_used()) {
+            if valid {
+                io.count(IoObject::Relation, strategy.context(), IoOp::Hit, 1);
+            }
+            return Ok(Some((buf, valid)));
+        }
+        let Some(victim) = self.take_victim(io, strategy, ring, patient)? else { return Ok(None) };
+        match self.install(victim, tag, hash, 0) {
+            None => Ok(Some((victim, false))),
+            Some((other, valid)) => {
+                self.core.unpin(victim);
+                Ok(Some((other, valid)))
+            }
+        }
+    }
+
+    /// Gives an owned buffer a tag, and puts it into the table with `flags`. If the table knows the page already,
+    /// pins and returns that one's buffer and whether it is valid.
+    pub(super) fn install(&self, victim: u32, tag: &PageTag, hash: u64, flags: u64) -> Option<(u32, bool)> {
+        let mut shard = self.table.shard(hash).write();
+        if let Some(buf) = table::find(&shard, hash, tag) {
+            let state = self.desc(buf).pin(false);
+            return Some((buf, state & VALID != 0));
+        }
+        let desc = self.desc(victim);
+        desc.set_tag(tag);
+        desc.state.fetch_or(TAG_VALID | USAGE_ONE | flags, Ordering::SeqCst);
+        table::insert(&mut shard, hash, *tag, victim);
+        None
+    }
+
+    /// Pins up to `n` blocks of one segment, at most the combine limit, and starts the reads that are needed.
+    /// Returns how many it pinned: fewer than `n` if buffers are scarce, but at least one if it is `patient`.
+    #[expect(clippy::too_many_arguments, reason = "the parts belong to different owners")]
+    pub(crate) fn start_read(
+        &self,
+        io: &mut aio::Backend,
+        first: PageTag,
+        n: u32,
+        strategy: Strategy,
+        ring: &mut Ring,
+        slots: &mut VecDeque<Slot>,
+        patient: bool,
+    ) -> Result<u32, StorageError> {
+        let base = slots.len();
+        let mut pinned = 0;
+        while pinned < n {
+            let tag = PageTag { block: first.block + pinned, ..first };
+            match self.pin_block(io, &tag, strategy, ring, patient && pinned == 0) {
+                Ok(Some((buf, valid))) => {
+                    let state = if valid { SlotState::Ready } else { SlotState::Foreign };
+                    slots.push_back(Slot { buf, state });
+                    pinned += 1;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.unpin_slots(slots, base);
+                    return Err(error);
+                }
+            }
+        }
+        if let Err(error) = self.start_missing(io, first, strategy.context(), slots, base) {
+            self.unpin_slots(slots, base);
+            return Err(error);
+        }
+        Ok(pinned)
+    }
+
+    fn unpin_slots(&self, slots: &mut VecDeque<Slot>, keep: usize) {
+        for slot in slots.drain(keep..) {
+            self.core.unpin(slot.buf);
+        }
+    }
+
+    /// Starts one I/O for each stretch of pages that are missing and that nobody reads.
+    fn start_missing(
+        &self,
+        io: &mut aio::Backend,
+        first: PageTag,
+        context: IoContext,
+        slots: &mut VecDeque<Slot>,
+        base: usize,
+    ) -> Result<(), StorageError> {
+        let mut stretch: Option<Stretch> = None;
+        for i in base..slots.len() {
+            let Slot { buf, state } = slots[i];
+            let desc = self.desc(buf);
+            if state == SlotState::Ready || !desc.start_reading() {
+                if let Some(stretch) = stretch.take() {
+                    self.start_stretch(io, stretch, context, slots)?;
+                }
+                continue;
+            }
+            let stretch = stretch.get_or_insert_with(|| Stretch {
+                first: PageTag { block: first.block + (i - base) as u32, ..first },
+                bufs: SmallVec::new(),
+                rounds: SmallVec::new(),
+                slot: i,
+            });
+            stretch.bufs.push(buf);
+            stretch.rounds.push(desc.io_round());
+        }
+        match stretch {
+            Some(stretch) => self.start_stretch(io, stretch, context, slots),
+            None => Ok(()),
+        }
+    }
+
+    fn start_stretch(
+        &self,
+        io: &mut aio::Backend,
+        stretch: Stretch,
+        context: IoContext,
+        slots: &mut VecDeque<Slot>,
+    ) -> Result<(), StorageError> {
+        let Stretch { first, bufs, rounds, slot } = stretch;
+        let count = bufs.len();
+        let wait = self.start_transfer(io, first, &bufs, &rounds, context)?;
+        for slot in slots.range_mut(slot..slot + count) {
+            slot.state = SlotState::Own(wait);
+        }
+        Ok(())
+    }
+
+    /// Starts a read into buffers that the caller has set READING. After an error nobody reads them any more.
+    fn start_transfer(
+        &self,
+        io: &mut aio::Backend,
+        first: PageTag,
+        bufs: &[u32],
+        rounds: &[u32],
+        context: IoContext,
+    ) -> Result<WaitRef, StorageError> {
+        let mut memory = IoMemory::empty(Arc::clone(&self.core.region));
+        for &buf in bufs {
+            memory.push(buf as usize * BLOCK_SIZE, BLOCK_SIZE);
+        }
+        let read = match self.smgr.read_io(first.rel, first.fork, first.block, memory) {
+            Ok(read) => read,
+            Err(error) => {
+                for &buf in bufs {
+                    self.end_reading(buf, IO_ERROR);
+                }
+                return Err(error);
+            }
+        };
+        for &buf in bufs {
+            self.desc(buf).pin_again();
+        }
+        let read = read
+            .completion(Arc::clone(&self.on_read), SmallVec::from_slice(bufs))
+            .account(IoObject::Relation, context, IoOp::Read)
+            .flags(IoFlags { detached: true, ..IoFlags::default() });
+        let wait = io.start(read);
+        for (&buf, &round) in bufs.iter().zip(rounds) {
+            let desc = self.desc(buf);
+            if desc.set_io(round, wait) {
+                self.core.parking.wake(buf, desc);
+            }
+        }
+        Ok(wait)
+    }
+
+    /// Ends READING without an I/O.
+    pub(super) fn end_reading(&self, buf: u32, set: u64) {
+        let desc = self.desc(buf);
+        if desc.end_io(READING, set, None) {
+            self.core.parking.wake(buf, desc);
+        }
+    }
+
+    /// Waits until a slot's page is in memory.
+    pub(crate) fn await_slot(
+        &self,
+        io: &mut aio::Backend,
+        buf: u32,
+        state: SlotState,
+        context: IoContext,
+    ) -> Result<(), StorageError> {
+        let desc = self.desc(buf);
+        if desc.load() & VALID != 0 {
+            return Ok(());
+        }
+        let tag = desc.tag();
+        if let SlotState::Own(wait) = state {
+            io.wait(wait);
+            if desc.load() & (VALID | READING) == 0
+                && let Some(fault) = desc.fault()
+            {
+                return Err(self.read_error(&tag, fault));
+            }
+        }
+        self.await_page(io, buf, &tag, context)
+    }
+
+    /// Waits for whoever reads a pinned page, or reads it.
+    pub(super) fn await_page(
+        &self,
+        io: &mut aio::Backend,
+        buf: u32,
+        tag: &PageTag,
+        context: IoContext,
+    ) -> Result<(), StorageError> {
+        let desc = self.desc(buf);
+        loop {
+            let state = desc.load();
+            if state & VALID != 0 {
+                return Ok(());
+            }
+            if state & READING != 0 {
+                self.await_reader(io, buf, desc);
+            } else if desc.start_reading() {
+                let wait = self.start_transfer(io, *tag, &[buf], &[desc.io_round()], context)?;
+                io.wait(wait);
+                if desc.load() & (VALID | READING) == 0
+                    && let Some(fault) = desc.fault()
+                {
+                    return Err(self.read_error(tag, fault));
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of someone's reading, by finishing their I/O where there is one.
+    pub(super) fn await_reader(&self, io: &mut aio::Backend, buf: u32, desc: &Descriptor) {
+        match desc.io() {
+            Some(wait) => {
+                io.wait(wait);
+            }
+            None => {
+                io.submit();
+                self.core.parking.sleep_until(buf, desc, || desc.load() & READING == 0 || desc.io().is_some());
+            }
+        }
+    }
+
+    fn read_error(&self, tag: &PageTag, fault: IoFault) -> StorageError {
+        let file = || self.smgr.file_name(tag.rel, tag.fork, tag.block);
+        match fault {
+            IoFault::Page => StorageError::InvalidPage { tag: *tag },
+            IoFault::Short(got) => {
+                StorageError::ShortRead { file: file(), block: tag.block, got, wanted: BLOCK_SIZE as u32 }
+            }
+            IoFault::Transfer(errno) => StorageError::Read { file: file(), block: tag.block, errno },
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Access strategies: a scan or load that is larger than the pool uses a small ring of buffers over and over,
+//! so that it does not push out everyone else's pages.
+
+use forebay_aio::IoContext;
+
+/// How buffers are chosen for an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// Anywhere in the pool.
+    #[default]
+    Normal,
+    /// A large sequential scan: 256 kB, and what its look-ahead needs.
+    BulkRead,
+    /// A large load: 16 MB.
+    BulkWrite,
+    /// Vacuum: 2 MB.
+    Vacuum,
+}
+
+impl Strategy {
+    /// Buffers of the ring in a pool of this size; 0 without one. No ring takes more than an eighth of a pool.
+    pub(crate) fn ring_size(self, pool: usize, look_ahead: usize) -> usize {
+        let want = match self {
+            Strategy::Normal => return 0,
+            Strategy::BulkRead => 32 + look_ahead,
+            Strategy::BulkWrite => 2048,
+            Strategy::Vacuum => 256,
+        };
+        want.min(pool / 8).max(1)
+    }
+
+    /// Where statistics count the access.
+    pub(crate) fn context(self) -> IoContext {
+        match self {
+            Strategy::Normal => IoContext::Normal,
+            Strategy::BulkRead => IoContext::BulkRead,
+            Strategy::BulkWrite => IoContext::BulkWrite,
+            Strategy::Vacuum => IoContext::Vacuum,
+        }
+    }
+}
+
+/// The buffers of one ring, filled as they are first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    bufs: Vec<u32>,
+    next: usize,
+    size: usize,
+}
+
+impl Ring {
+    /// A ring for a strategy; of size 0 for [`Strategy::Normal`].
+    pub(crate) fn new(strategy: Strategy, pool: usize, look_ahead: usize) -> Self {
+        Ring { bufs: Vec::new(), next: 0, size: strategy.ring_size(pool, look_ahead) }
+    }
+
+    /// Gives a default ring its size at first use.
+    pub(crate) fn prepare(&mut self, strategy: Strategy, pool: usize) {
+        if self.size == 0 {
+            self.size = strategy.ring_size(pool, 0);
+        }
+    }
+
+    /// True if accesses go through the ring.
+    pub(crate) fn is_used(&self) -> bool {
+        self.size > 0
+    }
+
+    /// Advances, and returns the buffer whose turn it is; none while the ring is being filled.
+    pub(crate) fn advance(&mut self) -> Option<u32> {
+        if self.size == 0 {
+            return None;
+        }
+        self.next = if self.next + 1 >= self.size { 0 } else { self.next + 1 };
+        self.bufs.get(self.next).copied().filter(|&b| b != u32::MAX)
+    }
+
+    /// Remembers the buffer that was taken for the present turn.
+    pub(crate) fn remember(&mut self, buf: u32) {
+        if self.size == 0 {
+            return;
+        }
+        if self.bufs.len() <= self.next {
+            self.bufs.resize(self.next + 1, u32::MAX);
+        }
+        self.bufs[self.next] = buf;
+    }
+
+    /// The buffers whose turns come next, nearest first.
+    pub(crate) fn upcoming(&self, n: usize) -> impl Iterator<Item = u32> + '_ {
+        (1..=n.min(self.size.saturating_sub(1)))
+            .filter_map(|i| self.bufs.get((self.next + i) % self.size).copied())
+            .filter(|&b| b != u32::MAX)
+    }
+}

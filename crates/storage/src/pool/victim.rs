@@ -1,0 +1,174 @@
+//! A buffer for a new page: the ring's next one, or what the clock sweep finds.
+//!
+//! The hand lowers usage counts as it passes and stops at an unpinned buffer with count 0. A dirty victim is written
+//! out first, together with dirty neighbours; then it is taken out of the page table and belongs to the caller alone:
+//! pinned once, without a tag.
+
+use super::desc::{DIRTY, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID, WRITING, refcount, usage};
+use super::{BufferPool, Ring, Strategy, table};
+use crate::error::StorageError;
+use forebay_aio::sync::{Duration, Instant, thread};
+use forebay_aio::{self as aio, IoObject, IoOp};
+use std::sync::atomic::Ordering;
+
+/// How long a thread goes on looking for an unpinned buffer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What became of a candidate that a thread had pinned alone.
+enum Claim {
+    /// It is the caller's, and held a page before.
+    Evicted,
+    /// It is the caller's, and was empty.
+    Empty,
+    /// Someone else wanted it; the pin is given back.
+    Lost,
+}
+
+impl BufferPool {
+    /// A buffer that belongs to the caller alone. None if all are pinned and the caller is not `patient`.
+    pub(super) fn take_victim(
+        &self,
+        io: &mut aio::Backend,
+        strategy: Strategy,
+        ring: &mut Ring,
+        patient: bool,
+    ) -> Result<Option<u32>, StorageError> {
+        let context = strategy.context();
+        if let Some(buf) = ring.advance()
+            && self.claim_ring_buffer(io, buf)
+            && let Claim::Evicted | Claim::Empty = self.clean_and_evict(io, buf, strategy, ring)?
+        {
+            io.count(IoObject::Relation, context, IoOp::Reuse, 1);
+            return Ok(Some(buf));
+        }
+        let mut deadline = None;
+        loop {
+            let Some(buf) = self.sweep() else {
+                if !patient {
+                    return Ok(None);
+                }
+                let now = Instant::now();
+                if now > *deadline.get_or_insert(now + PATIENCE) {
+                    return Err(StorageError::NoUnpinnedBuffers);
+                }
+                self.help_others(io);
+                continue;
+            };
+            match self.clean_and_evict(io, buf, strategy, ring)? {
+                Claim::Lost => continue,
+                Claim::Evicted => io.count(IoObject::Relation, context, IoOp::Evict, 1),
+                Claim::Empty => {}
+            }
+            ring.remember(buf);
+            return Ok(Some(buf));
+        }
+    }
+
+    /// All buffers are pinned: ends an I/O that pins one, or lets other threads run.
+    #[cold]
+    fn help_others(&self, io: &mut aio::Backend) {
+        io.submit();
+        let in_flight = self.core.descs.iter().find(|d| d.load() & (READING | WRITING) != 0 && d.io().is_some());
+        match in_flight.and_then(|d| d.io()) {
+            Some(wait) => {
+                io.wait(wait);
+            }
+            None => thread::yield_now(),
+        }
+    }
+
+    /// Pins the ring's buffer if nobody uses it; waits for its write-out, which the ring itself began.
+    fn claim_ring_buffer(&self, io: &mut aio::Backend, buf: u32) -> bool {
+        let desc = self.desc(buf);
+        if desc.load() & WRITING != 0
+            && let Some(wait) = desc.io()
+        {
+            io.wait(wait);
+        }
+        desc.state
+            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| {
+                (refcount(s) == 0 && usage(s) <= 1).then_some(s + REF_ONE)
+            })
+            .is_ok()
+    }
+
+    /// Moves the clock's hand to the next unpinned buffer with usage count 0, and pins it. None if a whole round
+    /// met pinned buffers only.
+    fn sweep(&self) -> Option<u32> {
+        let buffers = self.core.descs.len() as u64;
+        let mut pinned_in_a_row = 0;
+        while pinned_in_a_row < buffers {
+            let at = (self.hand.fetch_add(1, Ordering::Relaxed) % buffers) as usize;
+            let desc = &self.core.descs[at];
+            let state = desc.state.load(Ordering::Relaxed);
+            if refcount(state) != 0 {
+                pinned_in_a_row += 1;
+                continue;
+            }
+            pinned_in_a_row = 0;
+            let claimed = usage(state) == 0;
+            let next = if claimed { state + REF_ONE } else { state - USAGE_ONE };
+            let swapped = desc.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+            if claimed && swapped {
+                return Some(at as u32);
+            }
+        }
+        None
+    }
+
+    /// Makes a candidate, pinned by the caller, the caller's own. After an error or a loss its pin is given back.
+    fn clean_and_evict(
+        &self,
+        io: &mut aio::Backend,
+        buf: u32,
+        strategy: Strategy,
+        ring: &Ring,
+    ) -> Result<Claim, StorageError> {
+        if self.desc(buf).load() & DIRTY != 0 {
+            match self.clean_victim(io, buf, strategy, ring) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.core.unpin(buf);
+                    return Ok(Claim::Lost);
+                }
+                Err(error) => {
+                    self.core.unpin(buf);
+                    return Err(error);
+                }
+            }
+        }
+        let claim = self.evict(buf);
+        if let Claim::Lost = claim {
+            self.core.unpin(buf);
+        }
+        Ok(claim)
+    }
+
+    /// Takes a clean buffer, pinned by the caller only, out of the page table.
+    fn evict(&self, buf: u32) -> Claim {
+        let desc = self.desc(buf);
+        if desc.load() & TAG_VALID == 0 {
+            // Only the clock and rings reach buffers without a tag, and the first to pin it has it.
+            return if refcount(desc.load()) == 1 { Claim::Empty } else { Claim::Lost };
+        }
+        if self.remove_from_table(buf, DIRTY) { Claim::Evicted } else { Claim::Lost }
+    }
+
+    /// Takes a buffer's tag away, if the caller's pin is the only one and none of `unless` nor an I/O is set.
+    pub(super) fn remove_from_table(&self, buf: u32, unless: u64) -> bool {
+        let desc = self.desc(buf);
+        let tag = desc.tag();
+        let hash = table::hash_tag(&tag);
+        let mut shard = self.table.shard(hash).write();
+        let taken = desc.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
+            let free = refcount(s) == 1 && s & TAG_VALID != 0 && s & (READING | WRITING | unless) == 0;
+            free.then_some(s & !(TAG_VALID | VALID | DIRTY | IO_ERROR | USAGE_MASK))
+        });
+        if taken.is_err() {
+            return false;
+        }
+        let known = table::remove(&mut shard, hash, &tag, buf);
+        debug_assert!(known, "a tagged buffer is in the page table");
+        true
+    }
+}

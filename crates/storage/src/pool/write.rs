@@ -1,0 +1,465 @@
+//! Writing out: runs of neighbouring dirty pages as one I/O.
+//!
+//! A page is written under its share-exclusive lock: readers may go on, nobody may change it. The lock and a pin go
+//! over to the I/O, whose completion gives them back, in any thread. Before the I/O starts, the WAL is durable up to
+//! the newest of its pages, and each page carries its checksum.
+//!
+//! A run's further pages are locked only if that needs no waiting: whoever waits for one lock while holding another
+//! could wait forever.
+
+use super::desc::{DIRTY, IoFault, REF_ONE, VALID, WRITING, refcount, usage};
+use super::{BufferPool, Ring, Strategy, table};
+use crate::Backend;
+use crate::error::StorageError;
+use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, WaitRef};
+use forebay_format::{BLOCK_SIZE, Lsn, Oid, Page, PageBytes, PageTag, RelFileLocator, checksum};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Offset of the checksum in a page.
+const CHECKSUM_AT: usize = 8;
+/// Writes that a bulk-write ring starts ahead of its need.
+const RING_WRITES_AHEAD: usize = 4;
+
+/// Which pages a pass writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteScope {
+    /// All.
+    All,
+    /// Those of a database.
+    Database(Oid),
+    /// Those of a relation.
+    Relation(RelFileLocator),
+}
+
+impl WriteScope {
+    fn covers(self, tag: &PageTag) -> bool {
+        match self {
+            WriteScope::All => true,
+            WriteScope::Database(db) => tag.rel.db == db,
+            WriteScope::Relation(rel) => tag.rel == rel,
+        }
+    }
+}
+
+/// What a pass wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteReport {
+    /// Pages written.
+    pub buffers: u64,
+    /// Writes they took.
+    pub writes: u64,
+}
+
+/// What a step of the cleaner did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CleanReport {
+    /// Pages written.
+    pub cleaned: u64,
+    /// True if it stopped at its limit.
+    pub limited: bool,
+}
+
+/// Neighbouring pages, each pinned and share-exclusively locked by the caller.
+struct Run {
+    first: PageTag,
+    bufs: SmallVec<[u32; 16]>,
+}
+
+impl Run {
+    fn next(&self) -> PageTag {
+        PageTag { block: self.first.block + self.bufs.len() as u32, ..self.first }
+    }
+}
+
+/// A write in flight, with pins of the waiter's own so that it can see how it ended.
+struct InFlight {
+    wait: WaitRef,
+    run: Run,
+}
+
+impl BufferPool {
+    /// Writes all dirty pages of the scope, sorted by file and block, combined, several writes in flight. What is
+    /// dirty when the call begins is in the files when it returns; [`Self::sync_pending`] makes it durable.
+    pub fn write_dirty(&self, be: &mut Backend, scope: WriteScope) -> Result<WriteReport, StorageError> {
+        let mut pages: Vec<(PageTag, u32)> = Vec::new();
+        for (buf, desc) in self.core.descs.iter().enumerate() {
+            if desc.load() & DIRTY != 0 {
+                let tag = desc.tag();
+                if scope.covers(&tag) {
+                    pages.push((tag, buf as u32));
+                }
+            }
+        }
+        self.write_pages(&mut be.io, pages, true, IoContext::Normal)
+    }
+
+    /// Cleans up to `max` dirty buffers among the `look` that the clock's hand comes to next, so that whoever needs
+    /// a victim need not write.
+    pub fn cleaner_step(&self, be: &mut Backend, max: usize, look: usize) -> Result<CleanReport, StorageError> {
+        let buffers = self.core.descs.len();
+        let hand = self.hand.load(Ordering::Relaxed);
+        let mut pages = Vec::new();
+        for i in 0..look.min(buffers) as u64 {
+            let at = ((hand + i) % buffers as u64) as usize;
+            let desc = &self.core.descs[at];
+            let state = desc.load();
+            if state & DIRTY != 0 && refcount(state) == 0 && usage(state) == 0 {
+                pages.push((desc.tag(), at as u32));
+                if pages.len() == max {
+                    break;
+                }
+            }
+        }
+        let limited = pages.len() == max;
+        let report = self.write_pages(&mut be.io, pages, false, IoContext::Normal)?;
+        Ok(CleanReport { cleaned: report.buffers, limited })
+    }
+
+    /// Writes pages in order of their tags. With `all`, waits for pages that are locked; else skips them.
+    fn write_pages(
+        &self,
+        io: &mut aio::Backend,
+        mut pages: Vec<(PageTag, u32)>,
+        all: bool,
+        context: IoContext,
+    ) -> Result<WriteReport, StorageError> {
+        io.submit();
+        pages.sort_unstable_by_key(|&(tag, _)| tag);
+        let depth = self.config.write_depth.min(self.config.buffers / 4 / self.config.combine_limit as usize).max(1);
+        let mut pass = Pass { report: WriteReport::default(), in_flight: VecDeque::new(), depth, context };
+        let result = self.write_sorted(io, &pages, all, &mut pass);
+        let drained = self.drain_pass(io, &mut pass);
+        result.and(drained).map(|()| pass.report)
+    }
+
+    fn write_sorted(
+        &self,
+        io: &mut aio::Backend,
+        pages: &[(PageTag, u32)],
+        all: bool,
+        pass: &mut Pass,
+    ) -> Result<(), StorageError> {
+        let mut run: Option<Run> = None;
+        let limit = self.run_limit();
+        for &(tag, buf) in pages {
+            let joins = |r: &Run| r.next() == tag && r.bufs.len() < limit && !self.starts_segment(tag.block);
+            if let Some(done) = run.take_if(|r| !joins(r)) {
+                self.write_in_pass(io, done, pass)?;
+            }
+            // The tag was read without a pin: the buffer may hold another page by now.
+            let desc = self.desc(buf);
+            if !desc.pin_if(DIRTY) {
+                continue;
+            }
+            if desc.tag() != tag {
+                self.core.unpin(buf);
+                continue;
+            }
+            if !desc.try_share_exclusive() {
+                if !all {
+                    self.core.unpin(buf);
+                    continue;
+                }
+                // Nothing may be held while waiting.
+                if let Some(done) = run.take() {
+                    self.write_in_pass(io, done, pass).inspect_err(|_| self.core.unpin(buf))?;
+                }
+                self.lock_share_exclusive(io, buf);
+            }
+            if desc.load() & (DIRTY | VALID) != DIRTY | VALID {
+                self.unlock_share_exclusive(buf);
+                self.core.unpin(buf);
+                continue;
+            }
+            match &mut run {
+                Some(r) => r.bufs.push(buf),
+                None => run = Some(Run { first: tag, bufs: SmallVec::from_slice(&[buf]) }),
+            }
+        }
+        match run {
+            Some(run) => self.write_in_pass(io, run, pass),
+            None => Ok(()),
+        }
+    }
+
+    fn run_limit(&self) -> usize {
+        (self.config.combine_limit as usize).min(self.config.buffers / 4)
+    }
+
+    fn starts_segment(&self, block: u32) -> bool {
+        self.smgr.room_in_segment(block) == self.smgr.room_in_segment(0)
+    }
+
+    /// Starts a run's write within a pass; waits for the oldest first if too many are in flight.
+    fn write_in_pass(&self, io: &mut aio::Backend, run: Run, pass: &mut Pass) -> Result<(), StorageError> {
+        pass.report.buffers += run.bufs.len() as u64;
+        pass.report.writes += 1;
+        for &buf in &run.bufs {
+            self.desc(buf).pin_again();
+        }
+        let wait = match self.start_run(io, &run, pass.context) {
+            Ok(wait) => wait,
+            Err(error) => {
+                self.unpin_run(&run);
+                return Err(error);
+            }
+        };
+        pass.in_flight.push_back(InFlight { wait, run });
+        if pass.in_flight.len() >= pass.depth {
+            self.finish_oldest(io, pass)?;
+        }
+        Ok(())
+    }
+
+    fn finish_oldest(&self, io: &mut aio::Backend, pass: &mut Pass) -> Result<(), StorageError> {
+        match pass.in_flight.pop_front() {
+            Some(InFlight { wait, run }) => {
+                let result = self.finish_run(io, wait, &run);
+                self.unpin_run(&run);
+                result
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn drain_pass(&self, io: &mut aio::Backend, pass: &mut Pass) -> Result<(), StorageError> {
+        let mut result = Ok(());
+        while !pass.in_flight.is_empty() {
+            result = result.and(self.finish_oldest(io, pass));
+        }
+        result
+    }
+
+    fn unpin_run(&self, run: &Run) {
+        for &buf in &run.bufs {
+            self.core.unpin(buf);
+        }
+    }
+
+    /// Gives up a run's locks and pins.
+    fn release(&self, run: &Run) {
+        for &buf in &run.bufs {
+            self.unlock_share_exclusive(buf);
+            self.core.unpin(buf);
+        }
+    }
+
+    // ---- victims
+
+    /// Writes a dirty victim, pinned by the caller, and dirty neighbours of it that nobody needs soon. False if it
+    /// is locked. A bulk-write ring also starts to write what it will need next.
+    pub(super) fn clean_victim(
+        &self,
+        io: &mut aio::Backend,
+        buf: u32,
+        strategy: Strategy,
+        ring: &Ring,
+    ) -> Result<bool, StorageError> {
+        let desc = self.desc(buf);
+        if !desc.try_share_exclusive() {
+            return Ok(false);
+        }
+        if desc.load() & DIRTY == 0 {
+            self.unlock_share_exclusive(buf);
+            return Ok(true);
+        }
+        // The run's pin goes to the I/O; the caller keeps its own.
+        desc.pin_again();
+        io.submit();
+        let run = self.gather_run(buf);
+        for &b in &run.bufs {
+            self.desc(b).pin_again();
+        }
+        let context = strategy.context();
+        let result = match self.start_run(io, &run, context) {
+            Ok(wait) => {
+                if strategy == Strategy::BulkWrite {
+                    self.write_ahead_of_ring(io, ring, context);
+                }
+                self.finish_run(io, wait, &run)
+            }
+            Err(error) => Err(error),
+        };
+        self.unpin_run(&run);
+        result.map(|()| true)
+    }
+
+    /// The run of dirty pages around a page that the caller has pinned and locked.
+    fn gather_run(&self, buf: u32) -> Run {
+        let tag = self.desc(buf).tag();
+        let mut first = tag;
+        let mut bufs: SmallVec<[u32; 16]> = SmallVec::from_slice(&[buf]);
+        let limit = self.run_limit();
+        while bufs.len() < limit && self.smgr.room_in_segment(tag.block) > bufs.len() as u32 {
+            let next = PageTag { block: tag.block + bufs.len() as u32, ..tag };
+            let Some(b) = self.lock_dirty_neighbour(&next) else { break };
+            bufs.push(b);
+        }
+        while bufs.len() < limit && !self.starts_segment(first.block) {
+            let before = PageTag { block: first.block - 1, ..first };
+            let Some(b) = self.lock_dirty_neighbour(&before) else { break };
+            bufs.insert(0, b);
+            first = before;
+        }
+        Run { first, bufs }
+    }
+
+    /// Pins and locks a page for writing if it is in memory, dirty, not in use and not wanted soon.
+    fn lock_dirty_neighbour(&self, tag: &PageTag) -> Option<u32> {
+        let hash = table::hash_tag(tag);
+        let buf = {
+            let shard = self.table.shard(hash).read();
+            let buf = table::find(&shard, hash, tag)?;
+            let desc = self.desc(buf);
+            desc.state
+                .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| {
+                    (s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1).then_some(s + REF_ONE)
+                })
+                .ok()?;
+            buf
+        };
+        if self.lock_pinned_dirty(buf) {
+            return Some(buf);
+        }
+        self.core.unpin(buf);
+        None
+    }
+
+    /// Takes the share-exclusive lock of a pinned page if it is free and the page dirty.
+    fn lock_pinned_dirty(&self, buf: u32) -> bool {
+        let desc = self.desc(buf);
+        if !desc.try_share_exclusive() {
+            return false;
+        }
+        let dirty = desc.load() & (DIRTY | VALID | WRITING) == DIRTY | VALID;
+        if !dirty {
+            self.unlock_share_exclusive(buf);
+        }
+        dirty
+    }
+
+    /// Starts writes of the ring's next dirty buffers, so that they are clean when their turn comes. Nobody waits
+    /// for them here; a failure shows when the buffer is written again.
+    fn write_ahead_of_ring(&self, io: &mut aio::Backend, ring: &Ring, context: IoContext) {
+        let mut started = 0;
+        for buf in ring.upcoming(RING_WRITES_AHEAD * self.run_limit()) {
+            if started == RING_WRITES_AHEAD || io.idle_handles() == 0 {
+                return;
+            }
+            let desc = self.desc(buf);
+            if usage(desc.load()) > 1 || refcount(desc.load()) > 0 || !desc.pin_if(DIRTY) {
+                continue;
+            }
+            if !self.lock_pinned_dirty(buf) {
+                self.core.unpin(buf);
+                continue;
+            }
+            let run = self.gather_run(buf);
+            if self.start_run(io, &run, context).is_err() {
+                return;
+            }
+            started += 1;
+        }
+    }
+
+    // ---- one run
+
+    /// Starts the write of a run, whose locks and one pin each go over to the I/O. After an error they are given
+    /// up too.
+    fn start_run(&self, io: &mut aio::Backend, run: &Run, context: IoContext) -> Result<WaitRef, StorageError> {
+        let newest = run.bufs.iter().map(|&buf| self.locked_page_lsn(buf)).max().unwrap_or_default();
+        let mut memory = IoMemory::empty(Arc::clone(&self.core.region));
+        for &buf in &run.bufs {
+            memory.push(buf as usize * BLOCK_SIZE, BLOCK_SIZE);
+        }
+        let PageTag { rel, fork, block } = run.first;
+        let ready = self.flush_wal(io, newest).and_then(|()| self.smgr.write_io(rel, fork, block, memory));
+        let write = match ready {
+            Ok(write) => write,
+            Err(error) => {
+                self.release(run);
+                return Err(error);
+            }
+        };
+        let mut rounds: SmallVec<[u32; 16]> = SmallVec::new();
+        for (i, &buf) in run.bufs.iter().enumerate() {
+            if self.core.checksums {
+                self.set_checksum(buf, block + i as u32);
+            }
+            let desc = self.desc(buf);
+            desc.start_writing();
+            rounds.push(desc.io_round());
+        }
+        let write = write
+            .completion(Arc::clone(&self.on_write), run.bufs.clone())
+            .account(IoObject::Relation, context, IoOp::Write)
+            .flags(IoFlags { detached: true, ..IoFlags::default() });
+        let wait = io.start(write);
+        for (&buf, &round) in run.bufs.iter().zip(&rounds) {
+            let desc = self.desc(buf);
+            if desc.set_io(round, wait) {
+                self.core.parking.wake(buf, desc);
+            }
+        }
+        Ok(wait)
+    }
+
+    /// Waits for a run's write. The caller has pins of its own on the pages.
+    fn finish_run(&self, io: &mut aio::Backend, wait: WaitRef, run: &Run) -> Result<(), StorageError> {
+        io.wait(wait);
+        let failed = run.bufs.iter().find_map(|&buf| self.desc(buf).fault());
+        match failed {
+            Some(IoFault::Transfer(errno)) => Err(StorageError::Write {
+                file: self.smgr.file_name(run.first.rel, run.first.fork, run.first.block),
+                block: run.first.block,
+                count: run.bufs.len() as u32,
+                errno,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the log durable up to `lsn`, if there is one and it is not yet.
+    fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
+        match self.wal.get() {
+            Some(wal) if lsn > wal.flushed() => wal.flush(io, lsn).map_err(StorageError::Wal),
+            _ => Ok(()),
+        }
+    }
+
+    /// The LSN of a page that the caller has locked.
+    fn locked_page_lsn(&self, buf: u32) -> Lsn {
+        // SAFETY: the page's 8192 bytes lie in the region; the caller's share-exclusive lock excludes writers.
+        let page = unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
+        Page(page).lsn()
+    }
+
+    /// Stores the checksum of a page that the caller has share-exclusively locked.
+    fn set_checksum(&self, buf: u32, block: u32) {
+        let ptr = self.core.page_ptr(buf);
+        let sum = {
+            // SAFETY: as in `locked_page_lsn`.
+            let page = unsafe { &*ptr.cast::<PageBytes>() };
+            if Page(page).is_new() {
+                return;
+            }
+            checksum::page_checksum(page, block)
+        };
+        // SAFETY: the two bytes at 8 lie in the page and are 2-aligned, as pages are 8192-aligned. Only the holder of
+        // the share-exclusive lock stores them while readers are there; readers leave them alone: only code of this
+        // crate looks at the checksum of a page in the pool, under this lock or before the page is valid.
+        let field = unsafe { AtomicU16::from_ptr(ptr.add(CHECKSUM_AT).cast()) };
+        field.store(sum.to_le(), Ordering::Relaxed);
+    }
+}
+
+/// A pass over many pages.
+struct Pass {
+    report: WriteReport,
+    in_flight: VecDeque<InFlight>,
+    depth: usize,
+    context: IoContext,
+}

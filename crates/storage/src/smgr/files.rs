@@ -1,0 +1,65 @@
+//! One fork of a relation: its size, its extension lock, its open segment files.
+
+use forebay_aio::File;
+use forebay_aio::sync::{Mutex, RwLock};
+use forebay_format::{BlockNumber, Fork, RelFileLocator};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What identifies a fork.
+pub(crate) type ForkKey = (RelFileLocator, Fork);
+
+/// The size was not read from the file system yet.
+pub(crate) const UNKNOWN_SIZE: u64 = u64::MAX;
+
+/// What is known of a fork.
+pub(crate) struct RelFork {
+    /// Held by whoever changes the size. The holder waits for nothing but the file system.
+    pub(crate) extending: Mutex<()>,
+    size: AtomicU64,
+    files: RwLock<Vec<Option<File>>>,
+}
+
+impl Default for RelFork {
+    fn default() -> Self {
+        RelFork {
+            extending: Mutex::new(()),
+            size: AtomicU64::new(UNKNOWN_SIZE),
+            files: RwLock::new(Vec::new()),
+        }
+    }
+}
+
+impl RelFork {
+    /// Blocks, if known.
+    pub(crate) fn known_size(&self) -> Option<BlockNumber> {
+        u32::try_from(self.size.load(Ordering::Acquire)).ok()
+    }
+
+    /// Publishes the size; only under the extension lock.
+    pub(crate) fn set_size(&self, blocks: u64) {
+        self.size.store(blocks, Ordering::Release);
+    }
+
+    pub(crate) fn file(&self, segment: u32) -> Option<File> {
+        self.files.read().get(segment as usize)?.clone()
+    }
+
+    /// Keeps an open file, and returns how many it took the place of.
+    pub(crate) fn set_file(&self, segment: u32, file: File) -> usize {
+        let mut files = self.files.write();
+        let at = segment as usize;
+        if files.len() <= at {
+            files.resize(at + 1, None);
+        }
+        usize::from(files[at].replace(file).is_some())
+    }
+
+    pub(crate) fn take_file(&self, segment: u32) -> Option<File> {
+        self.files.write().get_mut(segment as usize)?.take()
+    }
+
+    /// Forgets all open files, and returns how many there were.
+    pub(crate) fn close(&self) -> usize {
+        self.files.write().drain(..).flatten().count()
+    }
+}

@@ -1,0 +1,200 @@
+//! Sync requests: collected while files are written, one for each segment, and worked off by the checkpoint.
+//!
+//! A request is made when a write has *ended* (and before its pages turn clean), never when it starts: a checkpoint
+//! that ran in between would take the request, and the write would be without one.
+//!
+//! A failed sync is final. The kernel may have dropped the pages and will not report it twice, so the error is fatal
+//! and the request is not put back. Only a file that could not even be opened keeps its request.
+
+use super::Smgr;
+use crate::error::StorageError;
+use forebay_aio::sync::Mutex;
+use forebay_aio::{self as aio, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef};
+use forebay_format::{Fork, PageTag, RelFileLocator};
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// Syncs in flight at once.
+const DEPTH: usize = 16;
+
+/// A segment file: relation, fork, segment number.
+type SegmentKey = (RelFileLocator, Fork, u32);
+
+/// What [`Smgr::sync_pending`] did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SyncReport {
+    /// Files synced.
+    pub files: u64,
+    /// Directories synced.
+    pub directories: u64,
+}
+
+/// Pending requests.
+pub(crate) struct SyncQueue {
+    segment_blocks: u32,
+    state: Mutex<State>,
+    /// One checkpoint at a time works them off.
+    turn: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    pending: BTreeSet<SegmentKey>,
+    directories: BTreeSet<PathBuf>,
+    /// Taken by the present round and not yet done; a dropped relation's are removed.
+    taken: BTreeSet<SegmentKey>,
+}
+
+impl SyncQueue {
+    pub(crate) fn new(segment_blocks: u32) -> Self {
+        SyncQueue { segment_blocks, state: Mutex::default(), turn: Mutex::new(()) }
+    }
+
+    /// A page was written.
+    pub(crate) fn request(&self, tag: &PageTag) {
+        self.request_segment(tag.rel, tag.fork, tag.block / self.segment_blocks);
+    }
+
+    /// A segment was created, written, extended or cut.
+    pub(crate) fn request_segment(&self, rel: RelFileLocator, fork: Fork, segment: u32) {
+        self.state.lock().pending.insert((rel, fork, segment));
+    }
+
+    /// A name was made: its directory must be synced.
+    pub(crate) fn request_directory(&self, of: &Path) {
+        if let Some(dir) = of.parent() {
+            let mut state = self.state.lock();
+            if !state.directories.contains(dir) {
+                state.directories.insert(dir.to_path_buf());
+            }
+        }
+    }
+
+    /// A fork is dropped: its requests are void, also those a round has taken.
+    pub(crate) fn forget(&self, rel: RelFileLocator, fork: Fork) {
+        let mut state = self.state.lock();
+        state.pending.retain(|&(r, f, _)| (r, f) != (rel, fork));
+        state.taken.retain(|&(r, f, _)| (r, f) != (rel, fork));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        state.pending.is_empty() && state.directories.is_empty() && state.taken.is_empty()
+    }
+
+    fn take(&self) -> (Vec<SegmentKey>, BTreeSet<PathBuf>) {
+        let mut state = self.state.lock();
+        state.taken = std::mem::take(&mut state.pending);
+        (state.taken.iter().copied().collect(), std::mem::take(&mut state.directories))
+    }
+
+    fn done(&self, key: &SegmentKey) {
+        self.state.lock().taken.remove(key);
+    }
+
+    fn still_wanted(&self, key: &SegmentKey) -> bool {
+        self.state.lock().taken.contains(key)
+    }
+
+    /// Puts back what a round did not come to.
+    fn put_back(&self, directories: BTreeSet<PathBuf>) {
+        let mut state = self.state.lock();
+        let taken = std::mem::take(&mut state.taken);
+        state.pending.extend(taken);
+        state.directories.extend(directories);
+    }
+}
+
+/// One sync in flight.
+struct InFlight {
+    wait: WaitRef,
+    key: SegmentKey,
+    file: File,
+}
+
+/// Works off all requests made so far.
+pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncReport, StorageError> {
+    io.submit();
+    let queue = smgr.sync_queue();
+    let _turn = queue.turn.lock();
+    let (keys, directories) = queue.take();
+    let mut report = SyncReport::default();
+    let mut in_flight: VecDeque<InFlight> = VecDeque::with_capacity(DEPTH);
+    let mut failure = None;
+    for key in keys {
+        if in_flight.len() == DEPTH {
+            finish_oldest(queue, io, &mut in_flight, &mut report, &mut failure);
+        }
+        match start(smgr, io, key) {
+            Ok(Some(started)) => in_flight.push_back(started),
+            Ok(None) => queue.done(&key),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+        if failure.is_some() {
+            break;
+        }
+    }
+    while !in_flight.is_empty() {
+        finish_oldest(queue, io, &mut in_flight, &mut report, &mut failure);
+    }
+    if failure.is_none() {
+        for dir in &directories {
+            match smgr.aio().namespace().sync_dir(dir) {
+                Ok(()) => report.directories += 1,
+                // Its files are gone with it.
+                Err(e) if e.is_not_found() => {}
+                Err(e) => {
+                    let errno = e.errno().unwrap_or(Errno::IO);
+                    failure = Some(StorageError::Sync { file: dir.clone(), errno });
+                    break;
+                }
+            }
+        }
+    }
+    match failure {
+        None => Ok(report),
+        Some(error) => {
+            queue.put_back(directories);
+            Err(error)
+        }
+    }
+}
+
+/// Starts the sync of one segment; none if it was dropped meanwhile.
+fn start(smgr: &Smgr, io: &mut aio::Backend, key: SegmentKey) -> Result<Option<InFlight>, StorageError> {
+    let (rel, fork, segment) = key;
+    if !smgr.sync_queue().still_wanted(&key) {
+        return Ok(None);
+    }
+    let entry = smgr.fork(rel, fork);
+    let file = match smgr.open_segment(&entry, rel, fork, segment, false) {
+        Ok((file, _)) => file,
+        Err(_) if !smgr.sync_queue().still_wanted(&key) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let sync = Io::new(file.clone(), Op::Fsync, Target::File).account(
+        IoObject::Relation,
+        IoContext::Normal,
+        IoOp::Fsync,
+    );
+    Ok(Some(InFlight { wait: io.start(sync), key, file }))
+}
+
+fn finish_oldest(
+    queue: &SyncQueue,
+    io: &mut aio::Backend,
+    in_flight: &mut VecDeque<InFlight>,
+    report: &mut SyncReport,
+    failure: &mut Option<StorageError>,
+) {
+    let Some(oldest) = in_flight.pop_front() else { return };
+    match io.wait(oldest.wait).check() {
+        Ok(_) => report.files += 1,
+        Err(error) => {
+            let errno = error.errno().unwrap_or(Errno::IO);
+            // A sync that failed outweighs a file that could not be opened.
+            *failure = Some(StorageError::Sync { file: oldest.file.path().to_path_buf(), errno });
+        }
+    }
+    queue.done(&oldest.key);
+}
