@@ -30,6 +30,7 @@ pub mod session;
 pub mod table;
 pub mod types;
 pub mod views;
+pub mod xact;
 
 pub use config::{EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, WalSyncMethod};
 pub use engine::{Engine, ShutdownMode};

@@ -1,0 +1,188 @@
+//! Sequential scan.
+//!
+//! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a quarter of the pool
+//! goes through a ring of buffers. A page is copied under its content lock, and judged and handed out from the copy, so
+//! that the lock and the pin are held for a moment only, and the scan may rest for as long as its reader likes.
+//! Counting needs no copy.
+
+use forebay_format::{
+    BLOCK_SIZE, BlockNumber, Fork, ItemPointer, OffsetNumber, Page, PageBytes, tuple::HeapTuple,
+};
+use forebay_storage::{Backend, ReadStream, Strategy, StreamFlags};
+
+use super::{Heap, Visibility};
+use crate::EngineError;
+use crate::locks::{Interrupt, LockError};
+use crate::xact::Snapshot;
+
+/// How a scan reads ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadAhead {
+    /// effective_io_concurrency.
+    pub io_concurrency: u32,
+    /// io_combine_limit, in blocks.
+    pub combine_limit: u32,
+}
+
+impl Default for ReadAhead {
+    fn default() -> ReadAhead {
+        ReadAhead { io_concurrency: 16, combine_limit: 16 }
+    }
+}
+
+/// A tuple on the scan's page.
+#[derive(Debug, Clone, Copy)]
+struct Visible {
+    number: OffsetNumber,
+    start: u16,
+    len: u16,
+}
+
+/// A scan of the blocks that a table had when it began.
+pub struct HeapScan {
+    stream: ReadStream,
+    visibility: Visibility,
+    page: Box<PageBytes>,
+    block: BlockNumber,
+    visible: Vec<Visible>,
+    /// The tuple of the page that [`HeapScan::next`] returns next.
+    next: usize,
+    blocks: BlockNumber,
+}
+
+impl Heap {
+    /// Begins a scan of what `snapshot` sees.
+    pub fn scan(&self, snapshot: Snapshot, ahead: ReadAhead) -> Result<HeapScan, EngineError> {
+        let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
+        let large = blocks as usize > self.pool.buffers() / 4;
+        let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
+        let mut next = 0..blocks;
+        let stream = ReadStream::new(
+            &self.pool,
+            self.locator,
+            Fork::Main,
+            move || next.next(),
+            StreamFlags::SEQUENTIAL,
+            strategy,
+            ahead.io_concurrency,
+            ahead.combine_limit,
+        );
+        Ok(HeapScan {
+            stream,
+            visibility: Visibility::new(snapshot, self.clog.clone()),
+            page: Box::new([0; BLOCK_SIZE]),
+            block: 0,
+            visible: Vec::new(),
+            next: 0,
+            blocks,
+        })
+    }
+}
+
+impl HeapScan {
+    /// Moves to the next page with visible tuples; their number, or `None` at the end of the table.
+    pub fn next_page(&mut self, be: &mut Backend) -> Result<Option<usize>, EngineError> {
+        loop {
+            self.visible.clear();
+            self.next = 0;
+            let Some(pin) = self.stream.next(be)? else { return Ok(None) };
+            self.block = pin.tag().block;
+            self.page.copy_from_slice(&pin.lock_shared()[..]);
+            drop(pin);
+            self.collect(be)?;
+            if !self.visible.is_empty() {
+                return Ok(Some(self.visible.len()));
+            }
+        }
+    }
+
+    /// Notes the visible tuples of the copied page.
+    fn collect(&mut self, be: &mut Backend) -> Result<(), EngineError> {
+        let page = Page(&self.page);
+        let all_visible = page.is_all_visible();
+        for number in 1..=page.item_count() {
+            let Some(id) = page.item_id(number).filter(|id| id.is_normal()) else { continue };
+            let tuple = tuple_at(page, self.block, number)?;
+            if all_visible || self.visibility.sees(&mut be.io, tuple)? {
+                self.visible.push(Visible { number, start: id.offset, len: id.len });
+            }
+        }
+        Ok(())
+    }
+
+    /// A tuple of the present page, by its index among the visible ones.
+    ///
+    /// # Panics
+    /// If the page has no visible tuple of this index.
+    pub fn tuple(&self, index: usize) -> &[u8] {
+        let Visible { start, len, .. } = self.visible[index];
+        &self.page[usize::from(start)..usize::from(start) + usize::from(len)]
+    }
+
+    /// The place of a tuple of the present page.
+    ///
+    /// # Panics
+    /// If the page has no visible tuple of this index.
+    pub fn tuple_id(&self, index: usize) -> ItemPointer {
+        ItemPointer::new(self.block, self.visible[index].number)
+    }
+
+    /// The next visible tuple with its place, from page to page.
+    pub fn next(&mut self, be: &mut Backend) -> Result<Option<(ItemPointer, &[u8])>, EngineError> {
+        if self.next >= self.visible.len() && self.next_page(be)?.is_none() {
+            return Ok(None);
+        }
+        let index = self.next;
+        self.next += 1;
+        Ok(Some((self.tuple_id(index), self.tuple(index))))
+    }
+
+    /// Counts the visible tuples of all pages not yet visited. Ends early when `interrupt` is pulled.
+    pub fn count(&mut self, be: &mut Backend, interrupt: &Interrupt) -> Result<u64, EngineError> {
+        self.visible.clear();
+        let mut count = 0;
+        while let Some(pin) = self.stream.next(be)? {
+            if let Some(kind) = interrupt.pending() {
+                return Err(LockError::Interrupted(kind).into());
+            }
+            let guard = pin.lock_shared();
+            let page = guard.page();
+            let block = pin.tag().block;
+            let all_visible = page.is_all_visible();
+            for number in 1..=page.item_count() {
+                if !page.item_id(number).is_some_and(|id| id.is_normal()) {
+                    continue;
+                }
+                let seen = all_visible || {
+                    let tuple = tuple_at(page, block, number)?;
+                    self.visibility.sees(&mut be.io, tuple)?
+                };
+                count += u64::from(seen);
+            }
+        }
+        Ok(count)
+    }
+
+    /// The blocks that the scan covers.
+    pub fn blocks(&self) -> BlockNumber {
+        self.blocks
+    }
+}
+
+/// The tuple behind a normal line pointer.
+fn tuple_at(
+    page: Page<'_>,
+    block: BlockNumber,
+    number: OffsetNumber,
+) -> Result<HeapTuple<'_>, EngineError> {
+    let item = page.item(number).ok_or_else(|| {
+        EngineError::corrupt(format!("line pointer {number} of block {block} leads out of the page"))
+    })?;
+    Ok(HeapTuple::new(item)?)
+}
+
+impl std::fmt::Debug for HeapScan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeapScan").field("block", &self.block).field("blocks", &self.blocks).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+//! Pages of `pg_xact`.
+
+use forebay_format::wal::{Rmgr, clog};
+
+use super::{RedoContext, RedoError, RedoRecord, ResourceManager};
+
+/// New pages; removal of old ones is not redone here.
+pub(super) struct ClogManager;
+
+impl ResourceManager for ClogManager {
+    fn id(&self) -> Rmgr {
+        Rmgr::CLOG
+    }
+
+    fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
+        match record.kind() {
+            clog::ZEROPAGE => {
+                let page = clog::decode_zero_page(record.record.main)
+                    .map_err(|error| record.damaged(error.to_string()))?;
+                let page = u32::try_from(page)
+                    .map_err(|_| record.damaged(format!("pg_xact can not have a page {page}")))?;
+                ctx.clog.zero_page(page);
+                Ok(())
+            }
+            _ => Err(record.unsupported()),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Commit and abort.
+
+use forebay_format::wal::{Rmgr, xact};
+
+use super::{RedoContext, RedoError, RedoRecord, ResourceManager};
+use crate::xact::Outcome;
+
+/// Commit and abort, with the files that went with them.
+pub(super) struct XactRedo;
+
+impl ResourceManager for XactRedo {
+    fn id(&self) -> Rmgr {
+        Rmgr::XACT
+    }
+
+    fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
+        match record.kind() & xact::OPMASK {
+            xact::COMMIT => end(record, ctx, Outcome::Committed),
+            xact::ABORT => end(record, ctx, Outcome::Aborted),
+            xact::ASSIGNMENT | xact::INVALIDATIONS => Ok(()),
+            _ => Err(record.unsupported()),
+        }
+    }
+}
+
+fn end(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>, outcome: Outcome) -> Result<(), RedoError> {
+    let header = &record.record.header;
+    let end = xact::XactEnd::decode(header.info, record.record.main)
+        .map_err(|error| record.damaged(error.to_string()))?;
+    if header.xid < forebay_format::ids::FIRST_NORMAL_XID {
+        return Err(record.damaged(format!("transaction {} can not end", header.xid)));
+    }
+    for &xid in end.subxacts.iter().chain([&header.xid]) {
+        ctx.counters.advance_past(xid);
+        let set = ctx.clog.set(&mut ctx.be.io, xid, outcome);
+        set.map_err(|source| RedoError::Engine { lsn: record.start, source: Box::new(source) })?;
+    }
+    for rel in end.rels {
+        ctx.forget_relation(rel);
+        let dropped = crate::xact::drop_files(ctx.pool, ctx.be, &[rel]);
+        dropped.map_err(|source| RedoError::Engine { lsn: record.start, source: Box::new(source) })?;
+    }
+    Ok(())
+}

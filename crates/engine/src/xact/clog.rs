@@ -1,0 +1,244 @@
+//! `pg_xact`: what became of each transaction, two bits each.
+//!
+//! Pages of 8 kB (32768 transactions) lie in files of 32 pages. They are cached here and written, with their files
+//! synced, at checkpoints only; in between the WAL stands for them. A page with unwritten changes is never pushed
+//! out: the cache grows instead, by one page for each 32768 transactions between two checkpoints.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::slru;
+use forebay_aio::{self as aio, Aio, AlignedBuf, OpenOptions, sync::Mutex};
+use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID};
+use forebay_format::wal::clog::encode_zero_page;
+use forebay_format::{BLOCK_SIZE, FullXid, PageBytes, Xid, wal::Rmgr};
+use forebay_wal::{Record, Wal};
+
+pub use super::slru::TransactionStatus as Outcome;
+
+use crate::EngineError;
+
+/// Clean pages beyond this many make room for others.
+const CACHE_PAGES: usize = 64;
+
+/// A cached page.
+#[derive(Debug)]
+struct Slot {
+    bytes: Box<PageBytes>,
+    /// Changed since it was last copied for writing.
+    dirty: bool,
+    /// A copy is on its way to the file: until it is there, the file's page is out of date.
+    writing: bool,
+    /// When it was last asked for, in ticks of the cache.
+    used: u64,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    pages: HashMap<u32, Slot>,
+    tick: u64,
+}
+
+/// The transaction log of outcomes.
+pub struct Clog {
+    aio: Arc<Aio>,
+    dir: PathBuf,
+    cache: Mutex<Cache>,
+    /// One flush at a time.
+    flushing: Mutex<()>,
+    /// In recovery a missing page counts as zeros: its file may have been removed later.
+    recovering: AtomicBool,
+}
+
+impl Clog {
+    /// Opens `pg_xact` of a data directory; nothing is read yet.
+    pub fn new(aio: Arc<Aio>, data_dir: &Path) -> Clog {
+        Clog {
+            aio,
+            dir: data_dir.join("pg_xact"),
+            cache: Mutex::new(Cache::default()),
+            flushing: Mutex::new(()),
+            recovering: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a page that does not exist reads as zeros.
+    pub fn set_recovering(&self, on: bool) {
+        self.recovering.store(on, Ordering::SeqCst);
+    }
+
+    /// What became of a transaction. One that is in nobody's running set and not committed here has aborted.
+    pub fn status(&self, io: &mut aio::Backend, xid: Xid) -> Result<Outcome, EngineError> {
+        if xid < FIRST_NORMAL_XID {
+            let permanent = xid == BOOTSTRAP_XID || xid == FROZEN_XID;
+            return Ok(if permanent { Outcome::Committed } else { Outcome::Aborted });
+        }
+        let mut cache = self.cache.lock();
+        let slot = self.load(&mut cache, io, slru::page_of(xid))?;
+        Ok(slru::get_status(&slot.bytes, xid))
+    }
+
+    /// Notes the outcome of a transaction. For a commit, its record must be durable.
+    pub fn set(&self, io: &mut aio::Backend, xid: Xid, outcome: Outcome) -> Result<(), EngineError> {
+        debug_assert!(xid >= FIRST_NORMAL_XID);
+        let mut cache = self.cache.lock();
+        let slot = self.load(&mut cache, io, slru::page_of(xid))?;
+        slru::set_status(&mut slot.bytes, xid, outcome);
+        slot.dirty = true;
+        Ok(())
+    }
+
+    /// Makes the page of `xid` if `xid` is the first on it; logged.
+    pub fn extend(&self, io: &mut aio::Backend, wal: &Wal, xid: Xid) -> Result<(), EngineError> {
+        if !slru::is_first_on_page(xid) {
+            return Ok(());
+        }
+        let page = slru::page_of(xid);
+        self.zero_page(page);
+        let main = encode_zero_page(i64::from(page));
+        wal.insert(io, &Record { rmgr: Rmgr::CLOG, info: 0, xid: 0, main: &main, blocks: &[] })?;
+        Ok(())
+    }
+
+    /// Makes a page of zeros in the cache.
+    pub fn zero_page(&self, page: u32) {
+        let mut cache = self.cache.lock();
+        cache.tick += 1;
+        let used = cache.tick;
+        let writing = cache.pages.get(&page).is_some_and(|slot| slot.writing);
+        let bytes = Box::new([0; BLOCK_SIZE]);
+        cache.pages.insert(page, Slot { bytes, dirty: true, writing, used });
+    }
+
+    /// Clears whatever is noted of `next` and later ids on its page: they were handed out before a crash, and
+    /// nothing of them reached the WAL. To be called once recovery is over.
+    pub fn trim(&self, io: &mut aio::Backend, next: FullXid) -> Result<(), EngineError> {
+        let next = next.xid();
+        if slru::index_of(next) == 0 {
+            return Ok(());
+        }
+        let mut cache = self.cache.lock();
+        let page = slru::page_of(next);
+        let slot = self.load(&mut cache, io, page)?;
+        let mut xid = next;
+        while slru::page_of(xid) == page {
+            if slru::get_status(&slot.bytes, xid) != Outcome::InProgress {
+                slru::set_status(&mut slot.bytes, xid, Outcome::InProgress);
+                slot.dirty = true;
+            }
+            match xid.checked_add(1) {
+                Some(after) => xid = after,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all changed pages and makes them durable; the number of pages. An error leaves durability unknown:
+    /// the engine must stop.
+    pub fn flush(&self, io: &mut aio::Backend) -> Result<u64, EngineError> {
+        let _only = self.flushing.lock();
+        let copies = {
+            let mut cache = self.cache.lock();
+            let mut copies = Vec::new();
+            for (&page, slot) in cache.pages.iter_mut().filter(|(_, slot)| slot.dirty) {
+                copies.push((page, AlignedBuf::copy_of(&slot.bytes[..])?));
+                (slot.dirty, slot.writing) = (false, true);
+            }
+            copies.sort_unstable_by_key(|(page, _)| *page);
+            copies
+        };
+        let result = self.write_out(io, &copies);
+        let mut cache = self.cache.lock();
+        for (page, _) in &copies {
+            if let Some(slot) = cache.pages.get_mut(page) {
+                slot.writing = false;
+                slot.dirty |= result.is_err();
+            }
+        }
+        result.map(|()| copies.len() as u64)
+    }
+
+    fn write_out(&self, io: &mut aio::Backend, pages: &[(u32, AlignedBuf)]) -> Result<(), EngineError> {
+        let mut created = false;
+        for of_one_file in pages.chunk_by(|a, b| slru::segment_of(a.0) == slru::segment_of(b.0)) {
+            let Some((first, _)) = of_one_file.first() else { continue };
+            let path = self.segment_path(*first);
+            let namespace = self.aio.namespace();
+            created |= !namespace.exists(&path)?;
+            let file = namespace.open(&path, &OpenOptions::READ_WRITE.create())?;
+            for (page, bytes) in of_one_file {
+                io.write_all_at(&file, slru::offset_of(*page), bytes)?;
+            }
+            io.fsync(&file)?;
+        }
+        if created {
+            self.aio.namespace().sync_dir(&self.dir)?;
+        }
+        Ok(())
+    }
+
+    /// The cached page, read if need be.
+    fn load<'a>(
+        &self,
+        cache: &'a mut Cache,
+        io: &mut aio::Backend,
+        page: u32,
+    ) -> Result<&'a mut Slot, EngineError> {
+        cache.tick += 1;
+        let used = cache.tick;
+        if !cache.pages.contains_key(&page) {
+            let bytes = self.read(io, page)?;
+            make_room(cache);
+            cache.pages.insert(page, Slot { bytes, dirty: false, writing: false, used });
+        }
+        let slot = cache.pages.get_mut(&page);
+        let slot = slot.ok_or_else(|| EngineError::internal("a page of pg_xact left its cache"))?;
+        slot.used = used;
+        Ok(slot)
+    }
+
+    fn read(&self, io: &mut aio::Backend, page: u32) -> Result<Box<PageBytes>, EngineError> {
+        let path = self.segment_path(page);
+        let recovering = self.recovering.load(Ordering::SeqCst);
+        let file = match self.aio.namespace().open(&path, &OpenOptions::READ) {
+            Ok(file) => file,
+            Err(error) if recovering && error.is_not_found() => return Ok(Box::new([0; BLOCK_SIZE])),
+            Err(error) => return Err(error.into()),
+        };
+        let mut buf = AlignedBuf::zeroed(BLOCK_SIZE)?;
+        let got = io.read_at(&file, slru::offset_of(page), &mut buf)?;
+        if got < BLOCK_SIZE && !recovering {
+            return Err(EngineError::corrupt(format!(
+                "could not access status of transactions: page {page} of pg_xact has only {got} bytes in file \"{}\"",
+                path.display()
+            )));
+        }
+        let mut bytes = Box::new([0; BLOCK_SIZE]);
+        bytes[..got].copy_from_slice(&buf[..got]);
+        Ok(bytes)
+    }
+
+    fn segment_path(&self, page: u32) -> PathBuf {
+        self.dir.join(slru::file_name(slru::segment_of(page)))
+    }
+}
+
+/// Pushes out the clean page that was not asked for longest, once there are too many.
+fn make_room(cache: &mut Cache) {
+    if cache.pages.len() < CACHE_PAGES {
+        return;
+    }
+    let clean = cache.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing);
+    if let Some(page) = clean.min_by_key(|(_, slot)| slot.used).map(|(page, _)| *page) {
+        cache.pages.remove(&page);
+    }
+}
+
+impl std::fmt::Debug for Clog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clog").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! Assigning transaction ids; commit and abort.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_aio as aio;
+use forebay_aio::sync::Mutex;
+use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
+use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
+use forebay_format::{FullXid, Lsn, RelFileLocator, Xid, ids::xid_precedes};
+use forebay_wal::{Inserted, Record, Wal};
+
+use super::{Clog, CommitGate, Outcome, ProcArray, Snapshot, Transaction};
+use crate::EngineError;
+
+/// Ids kept back below the point where the oldest and the newest would be confused.
+const STOP_MARGIN: u32 = 3_000_000;
+/// Microseconds from 1970 to 2000, PostgreSQL's epoch.
+const EPOCH_OFFSET_MICROS: i64 = 946_684_800 * 1_000_000;
+
+/// What an end of a transaction leaves to do.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// End of the commit record, if one was needed; it is durable.
+    pub lsn: Option<Lsn>,
+    /// Relations whose files are now to be removed: see `drop_files`.
+    pub drop: Vec<RelFileLocator>,
+}
+
+/// Transactions of an engine.
+#[derive(Debug)]
+pub struct XactManager {
+    clog: Arc<Clog>,
+    wal: Arc<Wal>,
+    procs: ProcArray,
+    gate: CommitGate,
+    /// The next id. Held while one is handed out.
+    next: Mutex<FullXid>,
+    /// From this id on none is handed out.
+    stop_at: Xid,
+}
+
+impl XactManager {
+    /// Starts at the next id, given that no tuple refers to an id older than `oldest`.
+    pub fn new(clog: Arc<Clog>, wal: Arc<Wal>, next: FullXid, oldest: Xid) -> XactManager {
+        let stop_at = oldest.wrapping_add(u32::MAX >> 1).wrapping_sub(STOP_MARGIN);
+        XactManager {
+            clog,
+            wal,
+            procs: ProcArray::new(next),
+            gate: CommitGate::new(),
+            next: Mutex::new(next),
+            stop_at,
+        }
+    }
+
+    /// The outcome of transactions.
+    pub fn clog(&self) -> &Arc<Clog> {
+        &self.clog
+    }
+
+    /// Running transactions.
+    pub fn procs(&self) -> &ProcArray {
+        &self.procs
+    }
+
+    /// Where a checkpoint waits for commits that began before its redo pointer.
+    pub fn gate(&self) -> &CommitGate {
+        &self.gate
+    }
+
+    /// The id that will be handed out next: for a checkpoint.
+    pub fn next_xid(&self) -> FullXid {
+        *self.next.lock()
+    }
+
+    /// The oldest transaction that runs, or the next one: for a checkpoint.
+    pub fn oldest_running(&self) -> FullXid {
+        let next = self.next.lock();
+        self.procs.oldest().unwrap_or(*next)
+    }
+
+    /// What the running command of a transaction sees from now on.
+    pub fn snapshot(&self, tx: &Transaction) -> Snapshot {
+        Snapshot::new(self.procs.running(), tx.xid(), tx.command(), tx.combos().clone())
+    }
+
+    /// The id of a transaction that is about to write; handed out at the first call.
+    pub fn assign(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Xid, EngineError> {
+        if let Some(xid) = tx.xid() {
+            return Ok(xid);
+        }
+        let mut next = self.next.lock();
+        let xid = *next;
+        if !xid_precedes(xid.xid(), self.stop_at) {
+            return Err(EngineError::statement(
+                "54000",
+                "database is not accepting commands that assign new transaction IDs to avoid wraparound data loss",
+            ));
+        }
+        self.clog.extend(io, &self.wal, xid.xid())?;
+        self.procs.enter(xid);
+        *next = xid.next();
+        tx.xid = Some(xid);
+        Ok(xid.xid())
+    }
+
+    /// Commits: on return the transaction is durable and everyone sees it. A transaction without id writes nothing.
+    ///
+    /// After an error that left the transaction alive it must be aborted. If the commit record was inserted but
+    /// not made durable nobody knows whether it committed: it then stays among the running for good, and the
+    /// engine has to stop, which the log's own error demands anyway.
+    pub fn commit(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, EngineError> {
+        let drop = tx.drops_at(true);
+        let Some(xid) = tx.xid else {
+            *tx = Transaction::new();
+            return Ok(Finished { lsn: None, drop });
+        };
+        let pass = self.gate.enter();
+        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &drop)?;
+        *tx = Transaction::new();
+        self.wal.flush(io, inserted.end)?;
+        self.clog.set(io, xid.xid(), Outcome::Committed)?;
+        std::mem::drop(pass);
+        self.procs.leave(xid);
+        Ok(Finished { lsn: Some(inserted.end), drop })
+    }
+
+    /// Aborts. The record is not waited for: a transaction without a commit record is aborted anyway.
+    pub fn abort(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, EngineError> {
+        let drop = tx.drops_at(false);
+        let xid = tx.xid;
+        *tx = Transaction::new();
+        if let Some(xid) = xid {
+            let pass = self.gate.enter();
+            let logged = self.log_end(io, xact::ABORT, xid.xid(), &drop);
+            let marked = self.clog.set(io, xid.xid(), Outcome::Aborted);
+            std::mem::drop(pass);
+            self.procs.leave(xid);
+            logged?;
+            marked?;
+        }
+        Ok(Finished { lsn: None, drop })
+    }
+
+    /// Inserts a commit or abort record.
+    fn log_end(
+        &self,
+        io: &mut aio::Backend,
+        kind: u8,
+        xid: Xid,
+        drop: &[RelFileLocator],
+    ) -> Result<Inserted, EngineError> {
+        let end = XactEnd { rels: drop.to_vec(), ..XactEnd::at(timestamp()) };
+        let mut main = Vec::with_capacity(8 + 12 * drop.len());
+        let special = if drop.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
+        let info = kind | end.encode(&mut main) | special;
+        Ok(self.wal.insert(io, &Record { rmgr: Rmgr::XACT, info, xid, main: &main, blocks: &[] })?)
+    }
+}
+
+/// Now, as PostgreSQL counts: microseconds since 2000-01-01.
+fn timestamp() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX) - EPOCH_OFFSET_MICROS
+}
