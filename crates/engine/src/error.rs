@@ -2,6 +2,7 @@
 //! message, detail and hint.
 
 use forebay_aio::{AioError, Errno};
+use forebay_storage::StorageError;
 use forebay_wal::{WalError, WalReadError};
 
 use crate::locks::LockError;
@@ -46,6 +47,9 @@ pub enum EngineError {
     /// The write-ahead log could not be read back.
     #[error(transparent)]
     WalRead(#[from] WalReadError),
+    /// Pages, or the files they are in.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     /// Bytes of a row that are none, or values that make no row.
     #[error(transparent)]
     Tuple(#[from] forebay_format::TupleError),
@@ -99,6 +103,7 @@ impl EngineError {
             EngineError::Disk(error) => disk_sqlstate(error),
             EngineError::Wal(WalError::NoSpace { .. }) => "53100",
             EngineError::Wal(_) | EngineError::WalRead(_) => "58030",
+            EngineError::Storage(error) => error.sqlstate(),
             EngineError::Tuple(_) => "XX001",
             EngineError::Canceled => "57014",
             EngineError::ShuttingDown => "57P01",
@@ -107,7 +112,11 @@ impl EngineError {
 
     /// True if something that was promised durable may not be: the engine must stop at once.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, EngineError::Wal(error) if error.is_fatal())
+        match self {
+            EngineError::Wal(error) => error.is_fatal(),
+            EngineError::Storage(error) => error.is_fatal(),
+            _ => false,
+        }
     }
 
     /// PostgreSQL's DETAIL line.

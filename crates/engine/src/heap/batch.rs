@@ -87,8 +87,7 @@ pub(super) const fn aligned(len: usize) -> usize {
 /// Refuses a tuple that no page can hold (54000).
 pub(super) fn check_size(len: usize) -> Result<(), EngineError> {
     if aligned(len) > MAX_HEAP_TUPLE_SIZE {
-        let message =
-            format!("row is too big: size {}, maximum size {MAX_HEAP_TUPLE_SIZE}", aligned(len));
+        let message = format!("row is too big: size {}, maximum size {MAX_HEAP_TUPLE_SIZE}", aligned(len));
         return Err(EngineError::statement("54000", message));
     }
     Ok(())

@@ -41,7 +41,7 @@ impl Heap {
     ) -> Result<DeleteOutcome, EngineError> {
         self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
         let pin = self.pool.read(be, self.tag(tid.block), Strategy::Normal)?;
-        let mut guard = pin.lock_exclusive(be);
+        let mut guard = pin.lock_exclusive();
         let Some(bytes) = guard.page().item(tid.offset) else {
             return Ok(DeleteOutcome::Invisible);
         };
@@ -77,17 +77,11 @@ impl Heap {
         }
 
         let flags = if visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
-        let main =
-            heap::HeapDelete { xmax: author.xid, offset: tid.offset, infobits, flags }.encode();
+        let main = heap::HeapDelete { xmax: author.xid, offset: tid.offset, infobits, flags }.encode();
         let block =
             BlockRef { id: 0, tag: guard.tag(), page: Some(&guard), flags: BlockFlags::STANDARD, data: &[] };
-        let record = Record {
-            rmgr: Rmgr::HEAP,
-            info: heap::DELETE,
-            xid: author.xid,
-            main: &main,
-            blocks: &[block],
-        };
+        let record =
+            Record { rmgr: Rmgr::HEAP, info: heap::DELETE, xid: author.xid, main: &main, blocks: &[block] };
         let inserted = self.wal.insert(&mut be.io, &record)?;
         guard.set_lsn(inserted.end);
         Ok(DeleteOutcome::Deleted)

@@ -59,12 +59,7 @@ struct Change<'a> {
 
 impl Heap {
     /// Inserts one tuple; its place.
-    pub fn insert(
-        &self,
-        be: &mut Backend,
-        author: Author,
-        tuple: &[u8],
-    ) -> Result<ItemPointer, EngineError> {
+    pub fn insert(&self, be: &mut Backend, author: Author, tuple: &[u8]) -> Result<ItemPointer, EngineError> {
         check_size(tuple.len())?;
         loop {
             let pin = self.page_with_room(be, aligned(tuple.len()), tuple.len(), Strategy::Normal)?;
@@ -148,7 +143,7 @@ impl Heap {
         tuple: &[u8],
     ) -> Result<Option<ItemPointer>, EngineError> {
         self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
-        let mut guard = pin.lock_exclusive(be);
+        let mut guard = pin.lock_exclusive();
         if room_on(&guard) < aligned(tuple.len()) {
             return Ok(None);
         }
@@ -180,7 +175,7 @@ impl Heap {
         scratch: &mut Scratch,
     ) -> Result<Filled, EngineError> {
         self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
-        let mut guard = pin.lock_exclusive(be);
+        let mut guard = pin.lock_exclusive();
         let free = room_on(&guard);
         if free < aligned(batch.get(from).len()) {
             return Ok(Filled { tuples: 0, free });
@@ -255,13 +250,8 @@ impl Heap {
             flags: BlockFlags::STANDARD | will_init,
             data: change.data,
         };
-        let record = Record {
-            rmgr: change.rmgr,
-            info: change.info | init,
-            xid,
-            main: change.main,
-            blocks: &[block],
-        };
+        let record =
+            Record { rmgr: change.rmgr, info: change.info | init, xid, main: change.main, blocks: &[block] };
         let inserted = self.wal.insert(&mut be.io, &record)?;
         guard.set_lsn(inserted.end);
         Ok(())

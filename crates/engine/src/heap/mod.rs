@@ -19,8 +19,6 @@ mod delete;
 mod insert;
 mod scan;
 mod space;
-#[cfg(test)]
-mod tests;
 mod visibility;
 pub(crate) mod vm;
 

@@ -30,6 +30,9 @@ impl Default for ReadAhead {
     }
 }
 
+/// Where the stream asks for block numbers.
+type NextBlock = Box<dyn FnMut() -> Option<BlockNumber> + Send>;
+
 /// A tuple on the scan's page.
 #[derive(Debug, Clone, Copy)]
 struct Visible {
@@ -40,7 +43,7 @@ struct Visible {
 
 /// A scan of the blocks that a table had when it began.
 pub struct HeapScan {
-    stream: ReadStream,
+    stream: ReadStream<NextBlock>,
     visibility: Visibility,
     page: Box<PageBytes>,
     block: BlockNumber,
@@ -56,13 +59,15 @@ impl Heap {
         let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
         let large = blocks as usize > self.pool.buffers() / 4;
         let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
-        let mut next = 0..blocks;
+        let flags = if large { StreamFlags::FULL } else { StreamFlags::DEFAULT };
+        let mut range = 0..blocks;
+        let next_block: NextBlock = Box::new(move || range.next());
         let stream = ReadStream::new(
             &self.pool,
             self.locator,
             Fork::Main,
-            move || next.next(),
-            StreamFlags::SEQUENTIAL,
+            next_block,
+            flags,
             strategy,
             ahead.io_concurrency,
             ahead.combine_limit,
@@ -170,11 +175,7 @@ impl HeapScan {
 }
 
 /// The tuple behind a normal line pointer.
-fn tuple_at(
-    page: Page<'_>,
-    block: BlockNumber,
-    number: OffsetNumber,
-) -> Result<HeapTuple<'_>, EngineError> {
+fn tuple_at(page: Page<'_>, block: BlockNumber, number: OffsetNumber) -> Result<HeapTuple<'_>, EngineError> {
     let item = page.item(number).ok_or_else(|| {
         EngineError::corrupt(format!("line pointer {number} of block {block} leads out of the page"))
     })?;
@@ -183,6 +184,9 @@ fn tuple_at(
 
 impl std::fmt::Debug for HeapScan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HeapScan").field("block", &self.block).field("blocks", &self.blocks).finish_non_exhaustive()
+        f.debug_struct("HeapScan")
+            .field("block", &self.block)
+            .field("blocks", &self.blocks)
+            .finish_non_exhaustive()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn clear(
         return Ok(());
     }
     let pin = pool.read(be, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal)?;
-    let mut guard = pin.lock_exclusive(be);
+    let mut guard = pin.lock_exclusive();
     if guard.page().is_new() || (guard[byte] >> shift) & VALID_BITS == 0 {
         return Ok(());
     }
@@ -59,7 +59,7 @@ pub(crate) fn clear_from(
     }
     if pool.smgr().exists(rel, Fork::Vm)? && map_block < pool.nblocks(rel, Fork::Vm)? {
         let pin = pool.read(be, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal)?;
-        let mut guard = pin.lock_exclusive(be);
+        let mut guard = pin.lock_exclusive();
         if !guard.page().is_new() {
             guard.mark_dirty();
             guard[byte] &= !(0xff << shift);

@@ -26,8 +26,6 @@ mod heap;
 mod pages;
 mod smgr;
 mod standby;
-#[cfg(test)]
-mod tests;
 mod xact;
 mod xlog;
 

@@ -41,7 +41,7 @@ impl RedoContext<'_> {
                 }
             }
         };
-        let mut guard = pin.lock_exclusive(self.be);
+        let mut guard = pin.lock_exclusive();
         if !block.will_init {
             if guard.page().is_new() {
                 self.missing.insert(tag);
@@ -51,8 +51,11 @@ impl RedoContext<'_> {
                 return Ok(());
             }
         }
-        change(&mut guard.page_mut(), tag)
-            .map_err(|problem| RedoError::Page { lsn: record.start, tag, problem })?;
+        change(&mut guard.page_mut(), tag).map_err(|problem| RedoError::Page {
+            lsn: record.start,
+            tag,
+            problem,
+        })?;
         guard.set_lsn(record.end);
         guard.mark_dirty();
         Ok(())
@@ -69,10 +72,9 @@ impl RedoContext<'_> {
         };
         let mut bytes = Box::new([0; forebay_format::BLOCK_SIZE]);
         image.restore(&mut bytes).map_err(|error| record.damaged(error.to_string()))?;
-        let pin = self
-            .zeroed(block.tag)
-            .map_err(|source| RedoError::Storage { lsn: record.start, source })?;
-        let mut guard = pin.lock_exclusive(self.be);
+        let pin =
+            self.zeroed(block.tag).map_err(|source| RedoError::Storage { lsn: record.start, source })?;
+        let mut guard = pin.lock_exclusive();
         guard.copy_from_slice(&bytes[..]);
         if !guard.page().is_new() {
             guard.set_lsn(record.end);

@@ -7,11 +7,7 @@ use crate::EngineError;
 
 /// Removes the files of relations that an ended transaction has dropped, or has created in vain. Nobody may be using
 /// them: the transaction's locks are still held.
-pub fn drop_files(
-    pool: &BufferPool,
-    be: &mut Backend,
-    rels: &[RelFileLocator],
-) -> Result<(), EngineError> {
+pub fn drop_files(pool: &BufferPool, be: &mut Backend, rels: &[RelFileLocator]) -> Result<(), EngineError> {
     for &rel in rels {
         pool.drop_relation(be, rel)?;
     }

@@ -15,6 +15,7 @@
 
 mod clog;
 mod combo;
+mod files;
 mod gate;
 mod manager;
 mod procarray;
@@ -24,6 +25,7 @@ mod transaction;
 
 pub use clog::{Clog, Outcome};
 pub use combo::ComboCommands;
+pub use files::drop_files;
 pub use gate::{CommitGate, CommitPass};
 pub use manager::{Finished, XactManager};
 pub use procarray::{ProcArray, Running};
