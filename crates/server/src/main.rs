@@ -1,4 +1,8 @@
 //! The `forebay` program.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    forebay_server::cli::run()
+}

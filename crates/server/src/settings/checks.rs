@@ -152,7 +152,11 @@ pub fn name(value: Value) -> Result<Value, String> {
         .chars()
         .flat_map(|c| match c {
             ' '..='~' => vec![c],
-            _ => c.to_string().bytes().flat_map(|b| format!("\\x{b:02x}").chars().collect::<Vec<_>>()).collect(),
+            _ => c
+                .to_string()
+                .bytes()
+                .flat_map(|b| format!("\\x{b:02x}").chars().collect::<Vec<_>>())
+                .collect(),
         })
         .take(63)
         .collect();

@@ -85,7 +85,10 @@ impl ServerSettings {
                 for a in assignments {
                     let source = Source::File { path: a.file.clone(), line: a.line };
                     if let Err(e) = self.assign(&a.name, &a.value, source) {
-                        lines.push(describe(&e, &format!(" in file \"{}\" line {}", a.file.display(), a.line)));
+                        lines.push(describe(
+                            &e,
+                            &format!(" in file \"{}\" line {}", a.file.display(), a.line),
+                        ));
                     }
                 }
             }
@@ -99,9 +102,8 @@ impl ServerSettings {
     }
 
     fn assign(&mut self, name: &str, text: &str, source: Source) -> Result<(), SqlError> {
-        let (index, setting) = table::index(name)
-            .and_then(|i| Some((i, TABLE.get(i)?)))
-            .ok_or_else(|| unrecognized(name))?;
+        let (index, setting) =
+            table::index(name).and_then(|i| Some((i, TABLE.get(i)?))).ok_or_else(|| unrecognized(name))?;
         if setting.context == Context::Internal {
             return Err(SqlError::new("55P02", format!("parameter \"{}\" cannot be changed", setting.name)));
         }
@@ -207,7 +209,10 @@ mod tests {
     fn errors_name_file_and_line_and_come_all_at_once() {
         let e = load("port = 5433\n\nshared_bufers = 1GB\nio_method = 'aio'\n", &[]).expect_err("refused");
         assert_eq!(e.lines.len(), 3, "{e}");
-        assert!(e.lines[0].starts_with("unrecognized configuration parameter \"shared_bufers\" in file"), "{e}");
+        assert!(
+            e.lines[0].starts_with("unrecognized configuration parameter \"shared_bufers\" in file"),
+            "{e}"
+        );
         assert!(e.lines[0].ends_with("line 3"), "{e}");
         assert!(e.lines[1].contains("postgresql.conf\" line 4"), "{e}");
         assert!(e.lines[2].ends_with("contains errors"), "{e}");

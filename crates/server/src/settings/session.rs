@@ -170,8 +170,13 @@ impl Settings for SessionSettings {
 
     fn reset_all(&mut self) -> Result<(), SqlError> {
         let mut inner = self.inner.lock();
-        let set: Vec<usize> =
-            inner.committed.keys().chain(inner.in_transaction.keys()).chain(inner.local.keys()).copied().collect();
+        let set: Vec<usize> = inner
+            .committed
+            .keys()
+            .chain(inner.in_transaction.keys())
+            .chain(inner.local.keys())
+            .copied()
+            .collect();
         inner.local.clear();
         for index in set {
             inner.in_transaction.insert(index, None);
@@ -284,7 +289,10 @@ mod tests {
         };
         assert_eq!(
             refused("SHARED_BUFFERS"),
-            ("55P02", "parameter \"shared_buffers\" cannot be changed without restarting the server".to_owned())
+            (
+                "55P02",
+                "parameter \"shared_buffers\" cannot be changed without restarting the server".to_owned()
+            )
         );
         assert_eq!(refused("block_size"), ("55P02", "parameter \"block_size\" cannot be changed".to_owned()));
         assert_eq!(

@@ -67,17 +67,13 @@ impl Unit {
         const K: f64 = 1024.0;
         match self {
             Unit::None => &[],
-            Unit::Bytes => {
-                &[("B", 1.0), ("kB", K), ("MB", K * K), ("GB", K * K * K), ("TB", K * K * K * K)]
-            }
+            Unit::Bytes => &[("B", 1.0), ("kB", K), ("MB", K * K), ("GB", K * K * K), ("TB", K * K * K * K)],
             Unit::Kb => &[("B", 1.0 / K), ("kB", 1.0), ("MB", K), ("GB", K * K), ("TB", K * K * K)],
             Unit::Mb => &[("B", 1.0 / (K * K)), ("kB", 1.0 / K), ("MB", 1.0), ("GB", K), ("TB", K * K)],
             Unit::Blocks => {
                 &[("B", 1.0 / 8192.0), ("kB", 0.125), ("MB", 128.0), ("GB", 128.0 * K), ("TB", 128.0 * K * K)]
             }
-            Unit::Ms => {
-                &[("us", 0.001), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6), ("d", 8.64e7)]
-            }
+            Unit::Ms => &[("us", 0.001), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6), ("d", 8.64e7)],
             Unit::Seconds => {
                 &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86400.0)]
             }
@@ -188,8 +184,10 @@ const BGWRITER: &str = "Resource Usage / Background Writer";
 const PRESET: &str = "Preset Options";
 const WAL: &str = "Write-Ahead Log / Settings";
 const CHECKPOINTS: &str = "Write-Ahead Log / Checkpoints";
-const LEVELS: &[&str] =
-    &["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error", "fatal", "panic"];
+const LEVELS: &[&str] = &[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error", "fatal",
+    "panic",
+];
 const ISOLATION: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 /// Settings of PostgreSQL's own configuration files on which nothing here depends.
 const UNUSED: &str = "Accepted, so that a file written by initdb can be used; nothing depends on it.";
@@ -247,7 +245,6 @@ pub static TABLE: &[Setting] = &[
     setting("log_checkpoints", Sighup, Bool, "on", LOGGING, "Logs each checkpoint."),
     setting("log_connections", Superuser, Bool, "off", LOGGING, "Logs each successful connection."),
     setting("log_disconnections", Superuser, Bool, "off", LOGGING, "Logs end of a session."),
-    setting("log_line_prefix", Sighup, Text, "%m [%p] ", LOGGING, "Controls information prefixed to each log line."),
     setting("log_min_error_statement", Superuser, Enum(LEVELS), "error", LOGGING, "Causes all statements generating error at or above this level to be logged."),
     setting("log_min_messages", Superuser, Enum(LEVELS), "warning", LOGGING, "Sets the message levels that are logged."),
     setting("log_statement", Superuser, Enum(&["none", "all"]), "none", LOGGING, "Sets the type of statements logged."),

@@ -48,7 +48,12 @@ pub fn parse(setting: &Setting, text: &str) -> Result<Value, SqlError> {
         Kind::Int { min, max, unit } => {
             let n = parse_number(setting, text, unit)?.round_ties_even();
             if n < min as f64 || n > max as f64 {
-                return Err(out_of_range(setting, &(n as i64).to_string(), &min.to_string(), &max.to_string()));
+                return Err(out_of_range(
+                    setting,
+                    &(n as i64).to_string(),
+                    &min.to_string(),
+                    &max.to_string(),
+                ));
             }
             Value::Int(n as i64)
         }

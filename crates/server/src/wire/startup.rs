@@ -65,10 +65,10 @@ pub fn decode(body: &[u8]) -> Result<StartupPacket, SqlError> {
         SSL if rest.is_empty() => Ok(StartupPacket::Ssl),
         GSS if rest.is_empty() => Ok(StartupPacket::Gss),
         CANCEL => {
-            let (pid, key) = rest
-                .split_first_chunk::<4>()
-                .filter(|(_, key)| !key.is_empty())
-                .ok_or_else(|| SqlError::report(Severity::Fatal, "08P01", "invalid length of cancel request packet"))?;
+            let (pid, key) =
+                rest.split_first_chunk::<4>().filter(|(_, key)| !key.is_empty()).ok_or_else(|| {
+                    SqlError::report(Severity::Fatal, "08P01", "invalid length of cancel request packet")
+                })?;
             Ok(StartupPacket::Cancel { pid: u32::from_be_bytes(*pid), key: key.to_vec() })
         }
         version => Ok(StartupPacket::Startup(Startup { version, parameters: parameters(version, rest)? })),
@@ -79,7 +79,13 @@ fn parameters(version: u32, mut rest: &[u8]) -> Result<Vec<(String, String)>, Sq
     if version >> 16 != 3 {
         return Ok(Vec::new());
     }
-    let layout = || SqlError::report(Severity::Fatal, "08P01", "invalid startup packet layout: expected terminator as last byte");
+    let layout = || {
+        SqlError::report(
+            Severity::Fatal,
+            "08P01",
+            "invalid startup packet layout: expected terminator as last byte",
+        )
+    };
     let mut found = Vec::new();
     loop {
         let name = cstring(&mut rest).ok_or_else(layout)?;

@@ -48,6 +48,14 @@ impl Stream {
         }
     }
 
+    /// Bounds how long a write may block.
+    pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(s) => s.set_write_timeout(limit),
+            Stream::Unix(s) => s.set_write_timeout(limit),
+        }
+    }
+
     /// The peer, for log lines.
     pub fn peer(&self) -> String {
         match self {
@@ -76,5 +84,11 @@ impl Write for &Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
     }
 }

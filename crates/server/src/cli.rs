@@ -1,0 +1,129 @@
+//! The command line.
+
+use crate::demo::{self, DemoOptions};
+use crate::log;
+use crate::serve::{self, ServeOptions};
+use clap::{Args, Parser, Subcommand};
+use forebay_engine::InitOptions;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Where data lie when -D does not say. PGDATA is not consulted: where PostgreSQL is installed too, it names
+/// PostgreSQL's own directory, which must not be opened by mistake.
+const DEFAULT_DIR: &str = "./forebay-data";
+
+/// A PostgreSQL-compatible database server that does its own I/O.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a data directory
+    Init(InitArgs),
+    /// Run the server; makes the data directory if there is none
+    Serve(ServeArgs),
+    /// Show what the server does: load, cold scans by every I/O method, kill -9, recovery
+    Demo(DemoArgs),
+}
+
+#[derive(Debug, Args)]
+struct InitArgs {
+    /// Data directory
+    #[arg(short = 'D', value_name = "DIR", default_value = DEFAULT_DIR)]
+    data_dir: PathBuf,
+    /// Size of a WAL segment in megabytes: a power of two from 1 to 1024
+    #[arg(long, value_name = "MB", default_value_t = 16)]
+    wal_segsize: u32,
+    /// Do not wait for the files to be on disk (for tests)
+    #[arg(long)]
+    no_sync: bool,
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    /// Data directory
+    #[arg(short = 'D', value_name = "DIR", default_value = DEFAULT_DIR)]
+    data_dir: PathBuf,
+    /// TCP port on the loopback addresses, and number of the Unix socket [default: 5432]
+    #[arg(short = 'p', value_name = "PORT")]
+    port: Option<String>,
+    /// A setting, before what postgresql.conf says
+    #[arg(short = 'c', value_name = "NAME=VALUE", value_parser = assignment)]
+    settings: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+struct DemoArgs {
+    /// Leave the data directory for a look around
+    #[arg(long)]
+    keep: bool,
+    /// Where to make the data directory: a real file system, for direct I/O
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Megabytes to load
+    #[arg(long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..))]
+    size: u32,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it must be of the form NAME=VALUE")?;
+    Ok((name.trim().replace('-', "_"), value.to_owned()))
+}
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    let command = Cli::parse().command;
+    log::install();
+    ExitCode::from(match command {
+        Command::Init(args) => init(&args),
+        Command::Serve(args) => {
+            let mut settings = args.settings;
+            settings.extend(args.port.map(|port| ("port".to_owned(), port)));
+            serve::serve(&ServeOptions { data_dir: args.data_dir, settings })
+        }
+        Command::Demo(args) => {
+            demo::run(&DemoOptions { keep: args.keep, dir: args.dir, megabytes: u64::from(args.size) })
+        }
+    })
+}
+
+fn init(args: &InitArgs) -> u8 {
+    if !args.wal_segsize.is_power_of_two() || args.wal_segsize > 1024 {
+        log::line("FATAL", None, "argument of --wal-segsize must be a power of two between 1 and 1024");
+        return 1;
+    }
+    let options = InitOptions { wal_segment_size: args.wal_segsize << 20, sync: !args.no_sync };
+    match serve::init(&args.data_dir, &options) {
+        Ok(()) => {
+            let dir = args.data_dir.display();
+            println!(
+                "The data directory is in {dir}. Start the server with:\n\n    forebay serve -D {dir}\n"
+            );
+            0
+        }
+        Err(message) => {
+            log::line("FATAL", None, &message);
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+        let cli = Cli::try_parse_from(["forebay", "serve", "-p", "5433", "-c", "io-method=sync", "-cport=1"]);
+        let Command::Serve(args) = cli.expect("parses").command else { panic!("not serve") };
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(args.settings, [pair("io_method", "sync"), pair("port", "1")]);
+        assert!(Cli::try_parse_from(["forebay", "serve", "-c", "x"]).is_err());
+    }
+}

@@ -1,0 +1,266 @@
+//! `forebay demo`: what this server is for, shown on this machine in a minute or two.
+//!
+//! - `place`:  a directory with room, on a file system that can do direct I/O; the page cache
+//! - `child`:  the server, as a process of its own
+//! - `load`:   COPY over the wire
+//!
+//! A fresh server is loaded by COPY; scanned cold by each I/O method, buffered and direct; killed with SIGKILL in the
+//! middle of another load; started again; and what it acknowledged is compared with what is there.
+
+mod child;
+mod load;
+mod place;
+
+use child::{Child, Guard};
+use indicatif::{ProgressBar, ProgressStyle};
+use load::Loader;
+use place::Place;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What a demonstration is told.
+#[derive(Clone, Debug)]
+pub struct DemoOptions {
+    /// Leave the data directory.
+    pub keep: bool,
+    /// Where to make it.
+    pub dir: Option<PathBuf>,
+    /// Megabytes to load.
+    pub megabytes: u64,
+}
+
+/// What went wrong, in words.
+type Failure = Box<dyn std::error::Error>;
+
+const METHODS: [&str; 3] = ["sync", "worker", "io_uring"];
+
+/// Runs the demonstration; the process's exit code.
+pub fn run(options: &DemoOptions) -> u8 {
+    let place = match Place::find(options.dir.as_deref(), options.megabytes) {
+        Ok(place) => place,
+        Err(message) => {
+            eprintln!("forebay demo: {message}");
+            return 1;
+        }
+    };
+    // Takes server and directory away, also when the demonstration is interrupted.
+    let guard = Guard::new(place.dir.clone(), options.keep);
+    let result = show(options, &place, &guard);
+    guard.stop_server();
+    match result {
+        Ok(()) => {
+            farewell(options, &place);
+            0
+        }
+        Err(e) => {
+            eprintln!("\nforebay demo: {e}");
+            guard.show_log();
+            1
+        }
+    }
+}
+
+fn show(options: &DemoOptions, place: &Place, guard: &Guard) -> Result<(), Failure> {
+    let started = Instant::now();
+    println!("A fresh server in {}", place.dir.display());
+    if let Some(why) = &place.no_direct {
+        println!("Direct I/O is left out: {why}.");
+    }
+    let server = Child::start(guard, &[])?;
+    let mut loader = Loader::new(server.client()?, options.megabytes)?;
+    let loading = loader.load(&bar(loader.total_bytes(), "loading by COPY"))?;
+    println!(
+        "Loaded {} rows, {} MB of COPY data, in {:.1} s ({:.0} MB/s).",
+        grouped(loading.rows),
+        loading.bytes >> 20,
+        loading.took.as_secs_f64(),
+        rate(loading.bytes, loading.took)
+    );
+    let counted = server.count()?;
+    expect_rows("after the load", counted, loading.rows)?;
+    server.stop()?;
+    let table_bytes = place.table_bytes();
+
+    println!("\nCold scans, SELECT count(*) of {} MB, the server restarted for each:", table_bytes >> 20);
+    let scans = scan_all(place, guard, loading.rows)?;
+    print_scans(&scans, table_bytes);
+
+    println!("\nAnother load, and kill -9 in the middle of it:");
+    let crash = crash(guard, &mut loader)?;
+    println!(
+        "  killed with {} COPYs acknowledged ({} rows) and one half sent",
+        crash.acknowledged,
+        grouped(crash.rows)
+    );
+    println!("  started and recovered in {:.2} s", crash.recovery.as_secs_f64());
+    println!(
+        "  every acknowledged COPY is whole, nothing of the unacknowledged one is there: {} rows",
+        grouped(crash.counted)
+    );
+    println!("\nAll of it took {:.0} s.", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// What a scan came to.
+struct Scan {
+    method: &'static str,
+    direct: bool,
+    /// Time, or why the server does not run with it here.
+    took: Result<Duration, String>,
+}
+
+fn scan_all(place: &Place, guard: &Guard, rows: u64) -> Result<Vec<Scan>, Failure> {
+    let kinds: &[bool] = if place.no_direct.is_none() { &[false, true] } else { &[false] };
+    let progress = steps(METHODS.len() * kinds.len(), "scanning");
+    let mut scans = Vec::new();
+    for method in METHODS {
+        for &direct in kinds {
+            place.drop_caches()?;
+            let io_direct = if direct { "io_direct=data,wal,wal_init" } else { "io_direct=" };
+            let took = match Child::start(guard, &[&format!("io_method={method}"), io_direct]) {
+                Ok(server) => {
+                    let mut client = server.client()?;
+                    let started = Instant::now();
+                    let counted = client.query("SELECT count(*) FROM demo")?;
+                    let took = started.elapsed();
+                    let counted = counted.value().and_then(|v| v.parse().ok()).unwrap_or(0);
+                    expect_rows(&format!("by {method}"), counted, rows)?;
+                    drop(client);
+                    server.stop()?;
+                    Ok(took)
+                }
+                // A kernel or container may refuse a method: the server says why.
+                Err(e) => Err(e.to_string()),
+            };
+            scans.push(Scan { method, direct, took });
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    if scans.iter().all(|s| s.took.is_err()) {
+        return Err("no I/O method works here".into());
+    }
+    Ok(scans)
+}
+
+fn print_scans(scans: &[Scan], bytes: u64) {
+    println!("  {:<10} {:>22} {:>22}", "io_method", "buffered", "direct");
+    let mut notes = Vec::new();
+    for method in METHODS {
+        let mut cell = |direct: bool| match scans.iter().find(|s| s.method == method && s.direct == direct) {
+            Some(Scan { took: Ok(took), .. }) => {
+                format!("{:.2} s {:>7.0} MB/s", took.as_secs_f64(), rate(bytes, *took))
+            }
+            Some(Scan { took: Err(why), .. }) => {
+                notes.push(format!("  {method}: {why}"));
+                "refused".to_owned()
+            }
+            None => "-".to_owned(),
+        };
+        println!("  {method:<10} {:>22} {:>22}", cell(false), cell(true));
+    }
+    notes.dedup();
+    notes.iter().for_each(|note| println!("{note}"));
+}
+
+/// What a crash came to.
+struct Crash {
+    acknowledged: u64,
+    rows: u64,
+    recovery: Duration,
+    counted: u64,
+}
+
+fn crash(guard: &Guard, loader: &mut Loader) -> Result<Crash, Failure> {
+    let server = Child::start(guard, &[])?;
+    loader.reconnect(server.client()?);
+    let before = loader.acknowledged_rows();
+    let acknowledged = loader.load_some_and_half(&steps(load::CRASH_COPIES, "loading"))?;
+    server.kill()?;
+    let started = Instant::now();
+    let server = Child::start(guard, &[])?;
+    let recovery = started.elapsed();
+    let mut client = server.client()?;
+    let sums = client.query("SELECT count(*), sum(copy), sum(id) FROM demo")?;
+    let found: Vec<u128> =
+        sums.rows.iter().flatten().map(|v| v.as_deref().unwrap_or("0").parse().unwrap_or(0)).collect();
+    if found != loader.expected_sums() {
+        return Err(format!(
+            "after the recovery, count and sums should be {:?} and are {found:?}",
+            loader.expected_sums()
+        )
+        .into());
+    }
+    drop(client);
+    server.stop()?;
+    Ok(Crash {
+        acknowledged,
+        rows: loader.acknowledged_rows() - before,
+        recovery,
+        counted: loader.acknowledged_rows(),
+    })
+}
+
+fn farewell(options: &DemoOptions, place: &Place) {
+    if options.keep {
+        let data = place.data_dir();
+        println!("\nThe data are kept. To go on with them:\n");
+        println!("    forebay serve -D {} -p 5433", data.display());
+        println!("    psql -h 127.0.0.1 -p 5433 -U postgres -c 'SELECT count(*) FROM demo'");
+    } else {
+        println!(
+            "\nThe directory is removed again (demo --keep leaves it). To go on with a server of your own:\n"
+        );
+        println!("    forebay serve -D my-data -p 5433");
+        println!("    psql -h 127.0.0.1 -p 5433 -U postgres");
+    }
+}
+
+fn expect_rows(when: &str, found: u64, expected: u64) -> Result<(), Failure> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{when}, count(*) gives {found} rows instead of {expected}").into())
+    }
+}
+
+fn rate(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 / (1 << 20) as f64 / took.as_secs_f64().max(1e-9)
+}
+
+/// 1234567 as 1,234,567
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A bar of bytes; nothing is drawn where there is no terminal.
+fn bar(bytes: u64, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    ProgressBar::new(bytes)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        .with_message(what)
+}
+
+/// A bar of steps.
+fn steps(count: usize, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len}");
+    ProgressBar::new(count as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        .with_message(what)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_in_groups() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(super::grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

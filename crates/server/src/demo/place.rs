@@ -1,0 +1,115 @@
+//! Where a demonstration can take place, and how its reads become cold.
+
+use rustix::fs::{Advice, fadvise, statfs};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+
+/// A directory made for a demonstration.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The directory; data and log are in it.
+    pub dir: PathBuf,
+    /// Why direct I/O is left out, if it is.
+    pub no_direct: Option<String>,
+}
+
+impl Place {
+    /// Makes a directory under `wanted`, or under the current directory, or under the system's temporary one: the first
+    /// that has room and is on a disk; failing that, the first that has room.
+    pub(super) fn find(wanted: Option<&Path>, megabytes: u64) -> Result<Place, String> {
+        let candidates = match wanted {
+            Some(dir) => vec![dir.to_owned()],
+            None => vec![PathBuf::from("."), std::env::temp_dir()],
+        };
+        // The table twice (the second load), its log, and room for the file system to breathe.
+        let need = (megabytes << 20) * 5 + (1 << 30);
+        let mut reasons = Vec::new();
+        let mut in_memory = None;
+        for parent in candidates {
+            let parent = parent.canonicalize().unwrap_or(parent);
+            match look(&parent, need) {
+                Ok(true) => return Place::make(&parent, None),
+                Ok(false) => in_memory = in_memory.or(Some(parent)),
+                Err(why) => reasons.push(why),
+            }
+        }
+        match in_memory {
+            Some(parent) => {
+                let why =
+                    format!("{} is a file system in memory; name one on a disk with --dir", parent.display());
+                Place::make(&parent, Some(why))
+            }
+            None => Err(reasons.join("; ")),
+        }
+    }
+
+    fn make(parent: &Path, no_direct: Option<String>) -> Result<Place, String> {
+        let dir = parent.join(format!("forebay-demo-{}", std::process::id()));
+        fs::create_dir(&dir).map_err(|e| format!("could not make {}: {e}", dir.display()))?;
+        Ok(Place { dir, no_direct })
+    }
+
+    /// The server's data directory.
+    pub(super) fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Bytes of the largest relation: the table.
+    pub(super) fn table_bytes(&self) -> u64 {
+        files(&self.data_dir().join("base"))
+            .iter()
+            .filter_map(|f| Some(fs::metadata(f).ok()?.len()))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Makes the kernel forget the server's files. It does so at once where this program may ask for everything; else for each file.
+    pub(super) fn drop_caches(&self) -> std::io::Result<()> {
+        rustix::fs::sync();
+        if fs::write("/proc/sys/vm/drop_caches", "1").is_ok() {
+            return Ok(());
+        }
+        for path in files(&self.data_dir()) {
+            let file = File::open(path)?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a directory is on a disk (true) or in memory; an error if it can't be used.
+fn look(dir: &Path, need: u64) -> Result<bool, String> {
+    let stat = statfs(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let free = stat.f_bavail.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(4096));
+    if free < need {
+        return Err(format!("{} has {} MB free, {} are needed", dir.display(), free >> 20, need >> 20));
+    }
+    if rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_err() {
+        return Err(format!("{} can't be written to", dir.display()));
+    }
+    Ok(!matches!(i64::try_from(stat.f_type).unwrap_or(0), TMPFS | RAMFS))
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_needs_room() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert!(Place::find(Some(dir.path()), 1 << 40).expect_err("no such disk").contains("needed"));
+        assert!(Place::find(Some(Path::new("/nonexistent")), 8).is_err());
+    }
+}

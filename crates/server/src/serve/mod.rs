@@ -1,0 +1,346 @@
+//! `forebay serve`: from an empty or existing directory to a server, and back.
+//!
+//! - `sockets`:  listening
+//! - `registry`: the connections; cancel, statement timeouts, dismissal
+//! - `shared`:   what the sessions share
+//! - `events`:   signals and the engine's start-up, brought to the main thread
+//!
+//! The main thread waits for connections and events. Each connection gets a thread. The engine is opened on a thread of its
+//! own, so that who connects during a recovery is told so, and a signal stops even that.
+
+mod events;
+pub mod registry;
+pub mod shared;
+pub mod sockets;
+
+use crate::log;
+use crate::session;
+use crate::settings::{ConfigError, ServerSettings, engine_config};
+use crate::wire::backend;
+use crate::wire::stream::Stream;
+use events::{Event, Events};
+use forebay_engine::{Engine, EngineError, InitOptions, ShutdownMode};
+use forebay_sql::{Severity, SqlError};
+use rustix::event::{PollFd, PollFlags, poll};
+use shared::{Shared, State};
+use sockets::Listener;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long sessions may take to leave before their sockets are cut.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// The data directory; it is made if it does not exist.
+    pub data_dir: PathBuf,
+    /// Settings of the command line, in order.
+    pub settings: Vec<(String, String)>,
+}
+
+/// How a server is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    /// When the last session has left.
+    Smart,
+    /// Sessions are ended.
+    Fast,
+    /// Nothing is written any more.
+    Immediate,
+}
+
+/// Runs a server to its end; the process's exit code.
+pub fn serve(options: &ServeOptions) -> u8 {
+    let fatal = |message: &str| {
+        log::line("FATAL", None, message);
+        1
+    };
+    if rustix::process::geteuid().is_root() {
+        log::line(
+            "WARNING",
+            None,
+            "running as root: anyone who can connect acts with root's access to files",
+        );
+    }
+    if let Err(message) = prepare_directory(&options.data_dir) {
+        return fatal(&message);
+    }
+    // The directory is named in the lock files, where a relative path would mean nothing to a reader.
+    let data_dir = options.data_dir.canonicalize().unwrap_or_else(|_| options.data_dir.clone());
+    let settings = match ServerSettings::load(&data_dir, &options.settings) {
+        Ok(settings) => settings,
+        Err(ConfigError { lines }) => {
+            let (last, first) =
+                lines.split_last().map_or(("invalid settings", &[][..]), |(l, f)| (l.as_str(), f));
+            first.iter().for_each(|line| log::line("LOG", None, line));
+            return fatal(last);
+        }
+    };
+    let events = match Events::new() {
+        Ok(events) => events,
+        Err(e) => return fatal(&format!("could not install signal handlers: {e}")),
+    };
+    log::log(format!(
+        "starting Forebay {} on {}-{}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        std::env::consts::OS
+    ));
+    let listeners = match listen(&settings, &data_dir) {
+        Ok(listeners) => listeners,
+        Err(e) => {
+            e.lines.iter().for_each(|(kind, line)| log::line(kind, None, line));
+            return 1;
+        }
+    };
+    let mut server =
+        Server { options: options.clone(), data_dir, shared: Arc::new(Shared::new(settings)), stop: None };
+    server.run(&listeners, &events)
+}
+
+fn listen(settings: &ServerSettings, data_dir: &Path) -> Result<Vec<Listener>, sockets::ListenError> {
+    let port = u16::try_from(settings.int("port")).unwrap_or(5432);
+    let mut listeners = sockets::tcp(settings.text("listen_addresses"), port)?;
+    listeners.extend(sockets::unix(settings.text("unix_socket_directories"), port, data_dir)?);
+    if listeners.is_empty() {
+        return Err(sockets::ListenError {
+            lines: vec![("FATAL", "no socket created for listening".to_owned())],
+        });
+    }
+    for listener in &listeners {
+        log::log(format!("listening on {}", listener.describe()));
+    }
+    Ok(listeners)
+}
+
+/// Makes a data directory where there is none, or an empty one.
+fn prepare_directory(dir: &Path) -> Result<(), String> {
+    let empty = match std::fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => true,
+        Err(e) => {
+            return Err(format!("could not access directory \"{}\": {}", dir.display(), sockets::reason(&e)));
+        }
+    };
+    if empty {
+        log::log(format!("creating a new data directory in \"{}\"", dir.display()));
+        return init(dir, &InitOptions::default());
+    }
+    if dir.join("PG_VERSION").is_file() {
+        return Ok(());
+    }
+    Err(format!(
+        "\"{}\" is not a data directory: it is not empty and has no file PG_VERSION\nHINT:  Name another one with -D.",
+        dir.display()
+    ))
+}
+
+/// Makes a data directory, with a configuration file to begin with.
+pub fn init(dir: &Path, options: &InitOptions) -> Result<(), String> {
+    Engine::init(dir, options).map_err(|e| describe(&e))?;
+    let file = dir.join("postgresql.conf");
+    if file.exists() {
+        return Ok(());
+    }
+    std::fs::write(&file, crate::settings::file::SAMPLE)
+        .map_err(|e| format!("could not write \"{}\": {}", file.display(), sockets::reason(&e)))
+}
+
+fn describe(e: &EngineError) -> String {
+    let mut text = e.to_string();
+    for (word, line) in [("DETAIL", e.detail()), ("HINT", e.hint())] {
+        if let Some(line) = line {
+            text.push_str(&format!("\n{word}:  {line}"));
+        }
+    }
+    text
+}
+
+struct Server {
+    options: ServeOptions,
+    data_dir: PathBuf,
+    shared: Arc<Shared>,
+    stop: Option<Stop>,
+}
+
+impl Server {
+    fn run(&mut self, listeners: &[Listener], events: &Events) -> u8 {
+        let watch = {
+            let registry = Arc::clone(&self.shared.registry);
+            std::thread::spawn(move || registry.watch())
+        };
+        let mut config = engine_config(&self.shared.settings());
+        config.port = u16::try_from(self.shared.settings().int("port")).unwrap_or(0);
+        config.socket_dir = self.shared.settings().text("unix_socket_directories").to_owned();
+        config.listen_addr = self.shared.settings().text("listen_addresses").to_owned();
+        let (dir, sender) = (self.data_dir.clone(), events.sender());
+        std::thread::spawn(move || {
+            sender.send(Event::Opened(Engine::open(&dir, config).map_err(|e| describe(&e))))
+        });
+        let code = self.main_loop(listeners, events);
+        self.shared.registry.stop();
+        // It ends at once; a panic in it would have been logged.
+        let _ = watch.join();
+        code
+    }
+
+    fn main_loop(&mut self, listeners: &[Listener], events: &Events) -> u8 {
+        loop {
+            for event in events.take() {
+                match event {
+                    Event::Opened(Ok(engine)) => self.opened(engine),
+                    Event::Opened(Err(message)) => {
+                        log::line("FATAL", None, &message);
+                        return 1;
+                    }
+                    Event::Stop(stop) => self.request_stop(stop),
+                    Event::Reload => self.reload(),
+                    Event::Left => {}
+                }
+            }
+            match (self.stop, self.shared.state()) {
+                (Some(Stop::Immediate), state) => return self.stop_at_once(state),
+                (Some(Stop::Fast), State::Running(engine)) => return self.stop_fast(&engine),
+                (Some(Stop::Smart), State::Running(engine)) if self.shared.registry.is_empty() => {
+                    return self.stop_fast(&engine);
+                }
+                // Recovery is not interrupted half-way: its result is waited for, unless it must stop at once.
+                _ => {}
+            }
+            self.wait(listeners, events);
+        }
+    }
+
+    fn opened(&mut self, engine: Arc<Engine>) {
+        let mut settings = (*self.shared.settings()).clone();
+        settings.tell("data_checksums", "on".to_owned());
+        self.shared.set_settings(settings);
+        self.shared.set_state(State::Running(engine));
+        if self.stop.is_none() {
+            log::log("database system is ready to accept connections");
+        }
+    }
+
+    fn request_stop(&mut self, stop: Stop) {
+        if self.stop.is_some_and(|now| now >= stop) {
+            return;
+        }
+        self.stop = Some(stop);
+        log::log(match stop {
+            Stop::Smart => "received smart shutdown request",
+            Stop::Fast => "received fast shutdown request",
+            Stop::Immediate => "received immediate shutdown request",
+        });
+    }
+
+    /// Waits for a connection or an event.
+    fn wait(&self, listeners: &[Listener], events: &Events) {
+        let mut fds: Vec<PollFd<'_>> =
+            listeners.iter().map(|l| PollFd::from_borrowed_fd(l.fd(), PollFlags::IN)).collect();
+        fds.push(PollFd::from_borrowed_fd(events.fd(), PollFlags::IN));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => log::line("WARNING", None, &format!("could not wait for connections: {e}")),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect();
+        for (listener, ready) in listeners.iter().zip(ready) {
+            if ready {
+                match listener.accept() {
+                    Ok(stream) => self.admit(stream, events),
+                    Err(e) => log::line("WARNING", None, &format!("could not accept new connection: {e}")),
+                }
+            }
+        }
+    }
+
+    /// Gives a connection its thread.
+    fn admit(&self, stream: Stream, events: &Events) {
+        if self.stop.is_some() {
+            return refuse(&stream, "57P03", "the database system is shutting down");
+        }
+        let max = usize::try_from(self.shared.settings().int("max_connections")).unwrap_or(100);
+        // Room for connections that only cancel, or are about to be told that there is no room.
+        let Some(place) =
+            stream.try_clone().ok().and_then(|clone| self.shared.registry.enter(clone, max * 2 + 16))
+        else {
+            return refuse(&stream, "53300", "sorry, too many clients already");
+        };
+        let (shared, sender) = (Arc::clone(&self.shared), events.sender());
+        let spawned = std::thread::Builder::new().name("session".to_owned()).spawn(move || {
+            session::startup::serve(shared, place, stream);
+            sender.send(Event::Left);
+        });
+        if let Err(e) = spawned {
+            log::line("WARNING", None, &format!("could not start a thread for a connection: {e}"));
+        }
+    }
+
+    fn stop_fast(&self, engine: &Engine) -> u8 {
+        self.shared.set_state(State::Stopping);
+        if !self.shared.registry.is_empty() {
+            log::log("aborting any active transactions");
+            self.shared.registry.dismiss();
+            if !self.shared.registry.wait_until_empty(PATIENCE) {
+                self.shared.registry.cut();
+                self.shared.registry.wait_until_empty(PATIENCE);
+            }
+        }
+        log::log("shutting down");
+        match engine.shutdown(ShutdownMode::Fast) {
+            Ok(()) => {
+                log::log("database system is shut down");
+                0
+            }
+            Err(e) => {
+                log::line("FATAL", None, &describe(&e));
+                1
+            }
+        }
+    }
+
+    fn stop_at_once(&self, state: State) -> u8 {
+        self.shared.set_state(State::Stopping);
+        if let State::Running(engine) = state {
+            if let Err(e) = engine.shutdown(ShutdownMode::Immediate) {
+                log::line("WARNING", None, &describe(&e));
+            }
+        }
+        log::log("database system is shut down");
+        1
+    }
+
+    /// Reads the configuration files again.
+    fn reload(&self) {
+        log::log("received SIGHUP, reloading configuration files");
+        match ServerSettings::load(&self.data_dir, &self.options.settings) {
+            Err(e) => {
+                e.lines.iter().for_each(|line| log::line("LOG", None, line));
+                log::log("the configuration is unchanged");
+            }
+            Ok(new) => {
+                let mut settings = (*self.shared.settings()).clone();
+                let (changed, refused) = settings.reload(new);
+                for name in refused {
+                    log::log(format!("parameter \"{name}\" cannot be changed without restarting the server"));
+                }
+                for name in changed {
+                    let shown =
+                        crate::settings::find(name).map(|s| settings.value(name).show(s)).unwrap_or_default();
+                    log::log(format!("parameter \"{name}\" changed to \"{shown}\""));
+                }
+                self.shared.set_settings(settings);
+            }
+        }
+    }
+}
+
+/// Turns a connection away without a thread for it.
+fn refuse(stream: &Stream, sqlstate: &'static str, message: &str) {
+    let mut out = Vec::new();
+    backend::report(&mut out, &SqlError::report(Severity::Fatal, sqlstate, message));
+    // Its buffer is empty, so this does not block; a client that has gone does not matter.
+    let _ = { stream }.write_all(&out);
+}

@@ -1,0 +1,67 @@
+//! What every session of a server shares.
+
+use super::registry::Registry;
+use crate::settings::ServerSettings;
+use forebay_aio::sync::RwLock;
+use forebay_engine::Engine;
+use std::sync::Arc;
+
+/// Where a server is in its life.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// Recovery may be running: nobody is let in.
+    Starting,
+    /// Sessions run.
+    Running(Arc<Engine>),
+    /// Nobody is let in any more.
+    Stopping,
+}
+
+/// What every session of a server shares.
+#[derive(Debug)]
+pub struct Shared {
+    /// The connections.
+    pub registry: Arc<Registry>,
+    /// What version() tells.
+    pub version: String,
+    state: RwLock<State>,
+    settings: RwLock<Arc<ServerSettings>>,
+}
+
+impl Shared {
+    /// A server that is starting.
+    pub fn new(settings: ServerSettings) -> Shared {
+        Shared {
+            registry: Arc::default(),
+            version: format!(
+                "PostgreSQL {} on {}-{}, {}-bit",
+                settings.text("server_version"),
+                std::env::consts::ARCH,
+                std::env::consts::OS,
+                usize::BITS
+            ),
+            state: RwLock::new(State::Starting),
+            settings: RwLock::new(Arc::new(settings)),
+        }
+    }
+
+    /// Where the server is in its life.
+    pub fn state(&self) -> State {
+        self.state.read().clone()
+    }
+
+    /// Moves on.
+    pub fn set_state(&self, state: State) {
+        *self.state.write() = state;
+    }
+
+    /// The server's settings.
+    pub fn settings(&self) -> Arc<ServerSettings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// Puts others in their place.
+    pub fn set_settings(&self, settings: ServerSettings) {
+        *self.settings.write() = Arc::new(settings);
+    }
+}

@@ -1,0 +1,244 @@
+//! One client's session, on a thread of its own.
+//!
+//! - `startup`: from the first packet to the first ReadyForQuery
+//! - `output`:  messages on their way to the client, buffered; the sink of statements' results
+//! - `query`:   simple and extended queries
+//! - `copy`:    COPY FROM STDIN
+//!
+//! Messages are taken one by one, in order. After an error in an extended query everything up to the next Sync is thrown away
+//! unread. What is written goes out when the client has to see it: at ReadyForQuery, at Flush, when a COPY waits for
+//! data, and when the buffer is full.
+
+mod copy;
+mod output;
+mod query;
+pub mod startup;
+
+use crate::log;
+use crate::serve::registry::Place;
+use crate::serve::shared::Shared;
+use crate::settings::{ServerSettings, SessionSettings};
+use crate::wire::backend;
+use crate::wire::frames::{FrameReader, Next};
+use crate::wire::frontend::{self, Frontend};
+use crate::wire::stream::Stream;
+use forebay_sql::{Connection, Severity, SqlError};
+use output::Output;
+use std::sync::Arc;
+
+/// Why a session ends.
+#[derive(Debug)]
+enum End {
+    /// The client said goodbye, or has gone: nobody is left to talk to.
+    Gone,
+    /// The client is told why.
+    Fatal(SqlError),
+}
+
+/// What a step of the session comes to.
+type Flow<T = ()> = Result<T, End>;
+
+/// A session in its main loop.
+struct Session {
+    shared: Arc<Shared>,
+    place: Place,
+    reader: FrameReader<Stream>,
+    out: Output,
+    conn: Connection,
+    settings: SessionSettings,
+    /// The server's settings this session last looked at.
+    server_settings: Arc<ServerSettings>,
+    /// The settings' change count at the last report to the client.
+    reported_at: u64,
+    /// What the client knows of the settings it is told of.
+    reported: Vec<(&'static str, String)>,
+    pid: i32,
+    /// After an error: skip to the next Sync.
+    skipping: bool,
+    /// The statement timeout is running.
+    clock_runs: bool,
+}
+
+/// A message, its bytes still in the read buffer.
+struct Raw {
+    kind: u8,
+    body: std::ops::Range<usize>,
+}
+
+impl Session {
+    /// Serves the client until it leaves.
+    fn run(&mut self) -> End {
+        loop {
+            if let Err(end) = self.serve_one() {
+                return end;
+            }
+        }
+    }
+
+    fn serve_one(&mut self) -> Flow {
+        let raw = self.next_message()?;
+        self.follow_reload();
+        if self.skipping && raw.kind != b'S' && raw.kind != b'X' {
+            return Ok(());
+        }
+        let message = match frontend::decode(raw.kind, self.reader.body(raw.body.clone())) {
+            Ok(message) => message,
+            Err(e) if e.severity == Severity::Fatal => return Err(End::Fatal(e)),
+            Err(e) => {
+                self.conn.fail();
+                self.report_error(&e, None);
+                return self.after_bad_message(raw.kind);
+            }
+        };
+        match message {
+            Frontend::Query(sql) => {
+                let sql = sql.to_owned();
+                self.simple_query(&sql)
+            }
+            Frontend::Parse(_)
+            | Frontend::Bind(_)
+            | Frontend::Describe(_)
+            | Frontend::Execute { .. }
+            | Frontend::Close(_) => self.extended(&raw),
+            Frontend::Flush => self.flush(),
+            Frontend::Sync => {
+                self.skipping = false;
+                if let Err(e) = self.conn.sync() {
+                    self.statement_failed(&e, None)?;
+                }
+                self.ready()
+            }
+            // Left over from a COPY that has failed.
+            Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
+            Frontend::Terminate => Err(End::Gone),
+        }
+    }
+
+    /// Goes on after a message that could not be decoded.
+    fn after_bad_message(&mut self, kind: u8) -> Flow {
+        if matches!(kind, b'P' | b'B' | b'D' | b'E' | b'C' | b'H') {
+            self.skipping = true;
+            Ok(())
+        } else {
+            self.ready()
+        }
+    }
+
+    /// Waits for a message.
+    fn next_message(&mut self) -> Flow<Raw> {
+        match self.reader.next(frontend::length_limit) {
+            Ok(Next::Message { kind, body }) => Ok(Raw { kind, body }),
+            Ok(Next::Eof { .. }) | Err(_) if self.place.connection.is_leaving() => Err(End::Fatal(leaving())),
+            Ok(Next::Eof { cut }) => {
+                if cut || self.conn.transaction_status() != forebay_sql::TransactionStatus::Idle {
+                    log::line(
+                        "LOG",
+                        Some(self.pid),
+                        "unexpected EOF on client connection with an open transaction",
+                    );
+                }
+                Err(End::Gone)
+            }
+            Ok(Next::UnknownKind(kind)) => Err(End::Fatal(frontend::unknown_kind(kind))),
+            Ok(Next::BadLength) => {
+                Err(End::Fatal(SqlError::report(Severity::Fatal, "08P01", "invalid message length")))
+            }
+            Err(e) => {
+                log::line("LOG", Some(self.pid), &format!("could not receive data from client: {e}"));
+                Err(End::Gone)
+            }
+        }
+    }
+
+    /// Sends what is pending.
+    fn flush(&mut self) -> Flow {
+        self.out.flush().map_err(|_| self.lost())
+    }
+
+    /// How the session ends when the client can't be written to.
+    fn lost(&self) -> End {
+        End::Gone
+    }
+
+    /// Tells the client of changed settings, and that it is its turn.
+    fn ready(&mut self) -> Flow {
+        self.report_settings();
+        backend::ready_for_query(self.out.buffer(), self.conn.transaction_status());
+        self.flush()
+    }
+
+    fn report_settings(&mut self) {
+        let count = self.settings.change_count();
+        if count == self.reported_at {
+            return;
+        }
+        let now = self.settings.reported();
+        for (new, old) in now.iter().zip(&self.reported) {
+            if new != old {
+                backend::parameter_status(self.out.buffer(), new.0, &new.1);
+            }
+        }
+        self.reported = now;
+        self.reported_at = count;
+    }
+
+    /// Takes over the server's settings after a reload.
+    fn follow_reload(&mut self) {
+        let current = self.shared.settings();
+        if !Arc::ptr_eq(&current, &self.server_settings) {
+            self.settings.follow(Arc::clone(&current));
+            self.server_settings = current;
+        }
+    }
+
+    /// Reports a statement's error to client and log. A FATAL one ends the session.
+    fn statement_failed(&mut self, e: &SqlError, statement: Option<&str>) -> Flow {
+        if matches!(e.severity, Severity::Fatal | Severity::Panic) {
+            return Err(End::Fatal(e.clone()));
+        }
+        if e.sqlstate == "57P01" || (e.sqlstate == "57014" && self.place.connection.is_leaving()) {
+            return Err(End::Fatal(leaving()));
+        }
+        if self.out.is_broken() {
+            return Err(self.lost());
+        }
+        if e.sqlstate == "57014" && self.place.connection.take_timed_out() {
+            let e = SqlError::new("57014", "canceling statement due to statement timeout");
+            self.report_error(&e, statement);
+        } else {
+            self.report_error(e, statement);
+        }
+        Ok(())
+    }
+
+    fn report_error(&mut self, e: &SqlError, statement: Option<&str>) {
+        log_error(&self.settings, self.pid, e, statement);
+        backend::report(self.out.buffer(), e);
+    }
+}
+
+/// The FATAL of a server that stops.
+pub fn leaving() -> SqlError {
+    SqlError::report(Severity::Fatal, "57P01", "terminating connection due to administrator command")
+}
+
+/// Writes an error to the log, as far as log_min_messages and log_min_error_statement want it there.
+fn log_error(settings: &SessionSettings, pid: i32, e: &SqlError, statement: Option<&str>) {
+    let wanted = |setting: &str| !matches!(settings.text(setting).as_str(), "log" | "fatal" | "panic");
+    if e.severity == Severity::Error && !wanted("log_min_messages") {
+        return;
+    }
+    let mut text = e.message.clone();
+    if let Some(position) = e.position {
+        text.push_str(&format!(" at character {position}"));
+    }
+    log::line(e.severity.as_str(), Some(pid), &text);
+    for (kind, field) in [("DETAIL", &e.detail), ("HINT", &e.hint), ("CONTEXT", &e.context)] {
+        if let Some(field) = field {
+            log::line(kind, Some(pid), field);
+        }
+    }
+    if let Some(statement) = statement.filter(|_| wanted("log_min_error_statement")) {
+        log::line("STATEMENT", Some(pid), statement);
+    }
+}

@@ -1,0 +1,89 @@
+//! Messages on their way to the client.
+
+use crate::wire::backend;
+use crate::wire::stream::Stream;
+use forebay_sql::{ColumnDesc, Format, RowRef, RowSink, SqlError};
+use std::io::{self, Write};
+
+/// A buffer this full goes out.
+const FULL: usize = 64 * 1024;
+
+/// Buffered output of a session.
+#[derive(Debug)]
+pub struct Output {
+    stream: Stream,
+    buffer: Vec<u8>,
+    broken: bool,
+}
+
+impl Output {
+    /// Output to this socket.
+    pub fn new(stream: Stream) -> Output {
+        Output { stream, buffer: Vec::with_capacity(FULL + 8192), broken: false }
+    }
+
+    /// Where messages are appended.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Whether the client can't be written to any more.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Sends what is buffered.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let sent = (&self.stream).write_all(&self.buffer);
+        self.buffer.clear();
+        if self.buffer.capacity() > 16 * FULL {
+            self.buffer.shrink_to(FULL);
+        }
+        self.broken = sent.is_err();
+        sent
+    }
+
+    /// Sends what is buffered if it is enough.
+    fn flush_if_full(&mut self) -> Result<(), SqlError> {
+        if self.buffer.len() >= FULL {
+            self.flush().map_err(|_| SqlError::new("08006", "connection to client lost"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Results of statements become messages. Large results go out while they are produced.
+impl RowSink for Output {
+    fn columns(&mut self, columns: &[ColumnDesc], formats: &[Format]) -> Result<(), SqlError> {
+        backend::row_description(&mut self.buffer, columns, formats);
+        Ok(())
+    }
+
+    fn row(&mut self, row: &RowRef<'_>) -> Result<(), SqlError> {
+        backend::data_row(&mut self.buffer, row)?;
+        self.flush_if_full()
+    }
+
+    fn copy_out_start(&mut self, format: Format, columns: usize) -> Result<(), SqlError> {
+        backend::copy_response(&mut self.buffer, false, format == Format::Binary, columns);
+        Ok(())
+    }
+
+    fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        backend::copy_data(&mut self.buffer, data);
+        self.flush_if_full()
+    }
+
+    fn copy_out_end(&mut self) -> Result<(), SqlError> {
+        backend::copy_done(&mut self.buffer);
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &SqlError) -> Result<(), SqlError> {
+        backend::report(&mut self.buffer, notice);
+        self.flush_if_full()
+    }
+}

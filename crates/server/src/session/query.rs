@@ -1,0 +1,140 @@
+//! Simple and extended queries.
+
+use super::{Flow, Raw, Session};
+use crate::log;
+use crate::wire::backend;
+use crate::wire::frontend::{self, Frontend, Target};
+use forebay_sql::{Executed, SqlError, Step};
+use std::time::{Duration, Instant};
+
+impl Session {
+    /// A Query message: one or more statements, the first error ends it.
+    pub(super) fn simple_query(&mut self, sql: &str) -> Flow {
+        if self.settings.text("log_statement") == "all" {
+            log::line("LOG", Some(self.pid), &format!("statement: {sql}"));
+        }
+        self.start_clock();
+        let result = self.run_script(sql);
+        self.stop_clock();
+        match result {
+            Ok(flow) => flow?,
+            Err(e) => self.statement_failed(&e, Some(sql))?,
+        }
+        self.ready()
+    }
+
+    /// Runs a script. The outer result is of the statements, the inner one of the session.
+    fn run_script(&mut self, sql: &str) -> Result<Flow, SqlError> {
+        let mut script = self.conn.start_script(sql)?;
+        loop {
+            match self.conn.step(&mut script, &mut self.out)? {
+                Step::Completed(tag) => backend::command_complete(self.out.buffer(), &tag.0),
+                Step::EmptyQuery => backend::empty_query(self.out.buffer()),
+                Step::CopyIn(copy) => match self.copy_in(copy) {
+                    Ok(done) => backend::command_complete(self.out.buffer(), &done?.0),
+                    Err(end) => return Ok(Err(end)),
+                },
+                Step::Finished => return Ok(Ok(())),
+            }
+        }
+    }
+
+    /// A message of the extended protocol. An error is reported, and then everything is skipped to the next Sync.
+    pub(super) fn extended(&mut self, raw: &Raw) -> Flow {
+        let executes = raw.kind == b'E';
+        if executes {
+            self.start_clock();
+        }
+        let result = self.extended_step(raw);
+        if executes {
+            self.stop_clock();
+        }
+        match result {
+            Ok(flow) => flow,
+            Err(e) => {
+                let statement = (raw.kind == b'P').then(|| self.parse_text(raw));
+                self.skipping = true;
+                self.statement_failed(&e, statement.as_deref())
+            }
+        }
+    }
+
+    /// The query text of a Parse message, for the log.
+    fn parse_text(&self, raw: &Raw) -> String {
+        match frontend::decode(raw.kind, self.reader.body(raw.body.clone())) {
+            Ok(Frontend::Parse(p)) => p.query.to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn extended_step(&mut self, raw: &Raw) -> Result<Flow, SqlError> {
+        let (conn, out) = (&mut self.conn, &mut self.out);
+        match frontend::decode(raw.kind, self.reader.body(raw.body.clone()))? {
+            Frontend::Parse(p) => {
+                if self.settings.text("log_statement") == "all" {
+                    log::line("LOG", Some(self.pid), &format!("statement: {}", p.query));
+                }
+                conn.parse(p.name, p.query, &p.types)?;
+                backend::parse_complete(out.buffer());
+            }
+            Frontend::Bind(b) => {
+                conn.bind(b.portal, b.statement, &b.param_formats, &b.params, &b.result_formats)?;
+                backend::bind_complete(out.buffer());
+            }
+            Frontend::Describe(Target::Statement(name)) => {
+                let (types, columns) = conn.describe_statement(name)?;
+                if types.len() > usize::from(u16::MAX) {
+                    return Err(SqlError::new("54000", "too many parameters"));
+                }
+                backend::parameter_description(out.buffer(), &types);
+                match columns {
+                    Some(columns) => backend::row_description(out.buffer(), &columns, &[]),
+                    None => backend::no_data(out.buffer()),
+                }
+            }
+            Frontend::Describe(Target::Portal(name)) => match conn.describe_portal(name)? {
+                Some((columns, formats)) => backend::row_description(out.buffer(), &columns, &formats),
+                None => backend::no_data(out.buffer()),
+            },
+            Frontend::Execute { portal, max_rows } => {
+                // Zero and less mean all. The limit is a number to stop at, never one to make room for.
+                let limit = u32::try_from(max_rows).unwrap_or(0);
+                match conn.execute(portal, limit, out)? {
+                    Executed::Completed(tag) => backend::command_complete(out.buffer(), &tag.0),
+                    Executed::Suspended => backend::portal_suspended(out.buffer()),
+                    Executed::EmptyQuery => backend::empty_query(out.buffer()),
+                    Executed::CopyIn(copy) => match self.copy_in(copy) {
+                        Ok(done) => backend::command_complete(self.out.buffer(), &done?.0),
+                        Err(end) => return Ok(Err(end)),
+                    },
+                }
+            }
+            Frontend::Close(target) => {
+                match target {
+                    Target::Statement(name) => conn.close_statement(name)?,
+                    Target::Portal(name) => conn.close_portal(name)?,
+                }
+                backend::close_complete(out.buffer());
+            }
+            _ => {}
+        }
+        Ok(Ok(()))
+    }
+
+    /// Starts the statement timeout, if there is one.
+    fn start_clock(&mut self) {
+        let limit = self.settings.int("statement_timeout");
+        if let Some(limit) = u64::try_from(limit).ok().filter(|l| *l > 0) {
+            self.place.set_deadline(Some(Instant::now() + Duration::from_millis(limit)));
+            self.clock_runs = true;
+        }
+    }
+
+    /// Stops the statement timeout.
+    fn stop_clock(&mut self) {
+        if self.clock_runs {
+            self.place.set_deadline(None);
+            self.clock_runs = false;
+        }
+    }
+}

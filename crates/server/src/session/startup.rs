@@ -1,0 +1,338 @@
+//! From the first packet to the first ReadyForQuery, and the end of the session.
+
+use super::output::Output;
+use super::{End, Session, leaving, log_error};
+use crate::log;
+use crate::serve::registry::Place;
+use crate::serve::shared::{Shared, State};
+use crate::settings::SessionSettings;
+use crate::wire::frames::{FrameReader, Next};
+use crate::wire::startup::{self, MAX_STARTUP, Startup, StartupPacket};
+use crate::wire::stream::Stream;
+use crate::wire::{PROTOCOL_3_0, PROTOCOL_3_2, backend};
+use forebay_sql::{Connection, Identity, Severity, SqlError};
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client has this long to say who it is.
+const STARTUP_LIMIT: Duration = Duration::from_secs(60);
+/// How long a client that is being dismissed may keep its thread waiting.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The one role there is.
+const ROLE: &str = "postgres";
+/// The one database there is.
+const DATABASE: &str = "postgres";
+
+fn fatal(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+    SqlError::report(Severity::Fatal, sqlstate, message)
+}
+
+/// Serves a connection from its first byte to its last. A panic ends the session, and nothing else.
+pub fn serve(shared: Arc<Shared>, place: Place, stream: Stream) {
+    let connection = Arc::clone(&place.connection);
+    let last_words = stream.try_clone();
+    let end = catch_unwind(AssertUnwindSafe(|| {
+        let mut place = Some(place);
+        run(&shared, &mut place, stream)
+    }));
+    let end = end.unwrap_or_else(|_| {
+        End::Fatal(fatal("XX000", "internal error: the session has ended; the server goes on"))
+    });
+    if let (End::Fatal(e), Ok(stream)) = (end, last_words) {
+        let mut out = Vec::new();
+        backend::report(&mut out, &e);
+        // Bounded, for a client that does not read; one that has gone does not matter.
+        let _ = stream.set_write_timeout(Some(LAST_WORDS));
+        let _ = (&stream).write_all(&out);
+    }
+    drop(connection);
+}
+
+/// Runs the whole session and returns its end. The place is given back before the client is told.
+fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
+    let (Ok(()), Ok(writer)) = (stream.prepare(), stream.try_clone()) else { return End::Gone };
+    let _ = stream.set_read_timeout(Some(STARTUP_LIMIT));
+    let peer = stream.peer();
+    let mut reader = FrameReader::new(stream);
+    let startup = match first_packets(&mut reader, shared) {
+        Ok(Some(startup)) => startup,
+        Ok(None) => return End::Gone,
+        Err(e) => {
+            log::line(e.severity.as_str(), None, &format!("{} (connection from {peer})", e.message));
+            return End::Fatal(e);
+        }
+    };
+    let _ = reader.source().set_read_timeout(None);
+    let Some(place) = place.take() else { return End::Gone };
+    match open(shared, place, reader, Output::new(writer), &startup) {
+        Ok(mut session) => {
+            let logged = session.settings.text("application_name");
+            if session.settings.int("log_connections") == 1 {
+                let line =
+                    format!("connection authorized: user={ROLE} application_name={logged} host={peer}");
+                log::line("LOG", Some(session.pid), &line);
+            }
+            let end = session.run();
+            finish(session, &end, &peer);
+            end
+        }
+        Err(e) => {
+            log::line(e.severity.as_str(), None, &e.message);
+            End::Fatal(e)
+        }
+    }
+}
+
+/// Aborts what is open.
+fn finish(mut session: Session, end: &End, peer: &str) {
+    if let End::Fatal(e) = end {
+        log_error(&session.settings, session.pid, e, None);
+        // What came before the last words; a client that does not read them is not waited for long.
+        let _ = session.reader.source().set_write_timeout(Some(LAST_WORDS));
+        let _ = session.flush();
+    }
+    if session.settings.int("log_disconnections") == 1 {
+        log::line("LOG", Some(session.pid), &format!("disconnection: user={ROLE} host={peer}"));
+    }
+    session.conn.close();
+}
+
+/// Reads packets until a session begins; None if there will be none.
+fn first_packets(reader: &mut FrameReader<Stream>, shared: &Shared) -> Result<Option<Startup>, SqlError> {
+    loop {
+        let body = match reader.startup(MAX_STARTUP) {
+            Ok(Next::Message { body, .. }) => body,
+            Ok(Next::BadLength) => return Err(fatal("08P01", "invalid length of startup packet")),
+            _ => return Ok(None),
+        };
+        let refuse = match startup::decode(reader.body(body))? {
+            StartupPacket::Startup(startup) => return Ok(Some(startup)),
+            StartupPacket::Cancel { pid, key } => {
+                if !shared.registry.cancel(pid, &key) {
+                    log::log(format!("wrong key in cancel request for session {pid}"));
+                }
+                return Ok(None);
+            }
+            StartupPacket::Ssl | StartupPacket::Gss => b"N",
+        };
+        // Bytes that came with the request were not meant to be read in the clear.
+        if reader.has_buffered() {
+            return Err(fatal("08P01", "received unencrypted data after an encryption request"));
+        }
+        if reader.source().write_all(refuse).is_err() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Makes the session and writes the greeting up to the first ReadyForQuery.
+fn open(
+    shared: &Arc<Shared>,
+    mut place: Place,
+    reader: FrameReader<Stream>,
+    mut out: Output,
+    startup: &Startup,
+) -> Result<Session, SqlError> {
+    let Some(version) = startup.negotiated() else {
+        let (major, minor) = (startup.version >> 16, startup.version & 0xffff);
+        let text = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2");
+        return Err(fatal("0A000", text));
+    };
+    let unknown = startup.unknown_options();
+    if startup.version > PROTOCOL_3_2 || !unknown.is_empty() {
+        backend::negotiate_protocol_version(out.buffer(), version, &unknown);
+    }
+    check_identity(startup)?;
+    let engine = match shared.state() {
+        State::Running(engine) => engine,
+        State::Starting => return Err(fatal("57P03", "the database system is starting up")),
+        State::Stopping => return Err(fatal("57P03", "the database system is shutting down")),
+    };
+    let server_settings = shared.settings();
+    let limit = usize::try_from(server_settings.int("max_connections")).unwrap_or(usize::MAX);
+    if !place.become_session(limit) {
+        return Err(fatal("53300", "sorry, too many clients already"));
+    }
+    let settings = SessionSettings::new(Arc::clone(&server_settings));
+    apply_startup(&settings, startup)?;
+
+    let session = engine.session().map_err(|e| fatal(e.sqlstate(), e.to_string()))?;
+    let pid = session.id();
+    let key = secret_key(if version == PROTOCOL_3_0 { 4 } else { 32 })?;
+    place.publish(pid, key.clone(), session.interrupt().clone());
+    if place.connection.is_leaving() {
+        return Err(leaving());
+    }
+
+    let identity = Identity {
+        user: ROLE.to_owned(),
+        database: DATABASE.to_owned(),
+        pid,
+        version: shared.version.clone(),
+    };
+    let conn = Connection::new(session, Box::new(settings.clone()), identity);
+    let reported = settings.reported();
+    backend::authentication_ok(out.buffer());
+    for (name, value) in &reported {
+        backend::parameter_status(out.buffer(), name, value);
+    }
+    backend::backend_key_data(out.buffer(), pid.cast_unsigned(), &key);
+    let reported_at = settings.change_count();
+    let mut session = Session {
+        shared: Arc::clone(shared),
+        place,
+        reader,
+        out,
+        conn,
+        settings,
+        server_settings,
+        reported_at,
+        reported,
+        pid,
+        skipping: false,
+        clock_runs: false,
+    };
+    // A client that has gone already shows at the first read.
+    let _ = session.ready();
+    Ok(session)
+}
+
+fn check_identity(startup: &Startup) -> Result<(), SqlError> {
+    let user = startup
+        .get("user")
+        .filter(|u| !u.is_empty())
+        .ok_or_else(|| fatal("28000", "no PostgreSQL user name specified in startup packet"))?;
+    match startup.get("replication").map(str::to_ascii_lowercase).as_deref() {
+        None | Some("false" | "off" | "no" | "0") => {}
+        Some(_) => return Err(fatal("0A000", "replication connections are not supported")),
+    }
+    if user != ROLE {
+        return Err(fatal("28000", format!("role \"{user}\" does not exist")));
+    }
+    let database = startup.get("database").filter(|d| !d.is_empty()).unwrap_or(user);
+    if database != DATABASE {
+        return Err(fatal("3D000", format!("database \"{database}\" does not exist")));
+    }
+    Ok(())
+}
+
+/// Applies the settings of the startup packet, those in its `options` first.
+fn apply_startup(settings: &SessionSettings, startup: &Startup) -> Result<(), SqlError> {
+    let as_fatal = |e: SqlError| {
+        let mut f = fatal(e.sqlstate, e.message.clone());
+        if let Some(detail) = &e.detail {
+            f = f.detail(detail.clone());
+        }
+        if let Some(hint) = &e.hint {
+            f = f.hint(hint.clone());
+        }
+        f
+    };
+    for (name, value) in command_options(startup.get("options").unwrap_or_default())? {
+        settings.at_startup(&name, &value).map_err(as_fatal)?;
+    }
+    for (name, value) in &startup.parameters {
+        if !matches!(name.as_str(), "user" | "database" | "options" | "replication")
+            && !name.starts_with("_pq_.")
+        {
+            settings.at_startup(name, value).map_err(as_fatal)?;
+        }
+    }
+    settings.tell("session_authorization", ROLE);
+    Ok(())
+}
+
+/// Reads `-c name=value`, `-cname=value` and `--name=value`; a backslash protects blanks.
+fn command_options(options: &str) -> Result<Vec<(String, String)>, SqlError> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = options.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            c if c.is_whitespace() => words.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    let mut found = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let assignment = if word == "-c" {
+            words.next().unwrap_or_default()
+        } else if let Some(rest) = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
+            rest.to_owned()
+        } else {
+            return Err(fatal("42601", format!("invalid command-line argument for server process: {word}")));
+        };
+        let (name, value) = assignment
+            .split_once('=')
+            .ok_or_else(|| fatal("42601", format!("-c {assignment} requires a value")))?;
+        found.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Bytes nobody can guess.
+fn secret_key(len: usize) -> Result<Vec<u8>, SqlError> {
+    let mut key = vec![0; len];
+    let mut filled = 0;
+    while let Some(rest) = key.get_mut(filled..).filter(|r| !r.is_empty()) {
+        match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(fatal("XX000", format!("could not generate random cancel key: {e}"))),
+        }
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn startup(parameters: &[(&str, &str)]) -> Startup {
+        let parameters = parameters.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        Startup { version: PROTOCOL_3_0, parameters }
+    }
+
+    #[test]
+    fn who_may_come_in() {
+        let refused =
+            |p: &[(&str, &str)]| check_identity(&startup(p)).map_err(|e| (e.sqlstate, e.message.clone()));
+        assert_eq!(refused(&[("user", "postgres")]), Ok(()));
+        assert_eq!(
+            refused(&[("user", "postgres"), ("database", "postgres"), ("replication", "off")]),
+            Ok(())
+        );
+        assert_eq!(
+            refused(&[("user", "joe"), ("database", "postgres")]),
+            Err(("28000", "role \"joe\" does not exist".to_owned()))
+        );
+        assert_eq!(
+            refused(&[("user", "postgres"), ("database", "shop")]),
+            Err(("3D000", "database \"shop\" does not exist".to_owned()))
+        );
+        assert_eq!(refused(&[]).expect_err("no user").0, "28000");
+        assert_eq!(refused(&[("user", "postgres"), ("replication", "true")]).expect_err("no").0, "0A000");
+    }
+
+    #[test]
+    fn options_of_the_startup_packet() {
+        let pairs = |o: &str| command_options(o).map_err(|e| e.message.clone());
+        let two = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(
+            pairs(r"-c a=1 -cb=2  --extra-float-digits=3 -c d=x\ y"),
+            Ok(vec![two("a", "1"), two("b", "2"), two("extra_float_digits", "3"), two("d", "x y")])
+        );
+        assert!(pairs("-x").is_err() && pairs("-c a").is_err() && pairs("-c").is_err());
+    }
+
+    #[test]
+    fn keys_differ() {
+        let key = || secret_key(32).expect("random");
+        assert_ne!(key(), key());
+    }
+}
