@@ -17,8 +17,7 @@ use crate::settings::Settings;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Placeholder until the engine's own session type is there.
-pub struct Session;
+pub use forebay_engine::Session;
 
 /// Who is connected.
 #[derive(Clone, Debug)]
