@@ -1,0 +1,206 @@
+//! A log in a temporary directory, and what the tests do with it.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub mod fault;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_aio::{
+    Aio, AioConfig, Backend, BackendType, MethodKind, Namespace, PosixNamespace, probe_direct, probe_io_uring,
+};
+use forebay_format::{Lsn, SegmentSize, wal::Rmgr};
+use forebay_wal::position::Positions;
+use forebay_wal::{
+    EndOfWal, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig, WalReader, WalRecord,
+};
+
+/// Segments are as small as they get.
+pub const SEGMENT: u64 = 1 << 20;
+pub const SYSTEM_ID: u64 = 0x1234_5678_9abc_def0;
+
+/// Where logs of the tests begin: segment 1.
+pub const BEGIN: Lsn = Lsn(SEGMENT);
+
+/// An aio and a directory.
+pub struct Rig {
+    pub dir: tempfile::TempDir,
+    pub aio: Arc<Aio>,
+    pub io: Backend,
+    pub config: WalConfig,
+}
+
+impl Rig {
+    pub fn new(method: MethodKind) -> Rig {
+        Rig::over(Arc::new(PosixNamespace), method)
+    }
+
+    pub fn over(namespace: Arc<dyn Namespace>, method: MethodKind) -> Rig {
+        Rig::with(Aio::new(namespace, method, AioConfig::default()).expect("aio"))
+    }
+
+    pub fn with(aio: Arc<Aio>) -> Rig {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        Rig::in_dir(aio, dir)
+    }
+
+    pub fn in_dir(aio: Arc<Aio>, dir: tempfile::TempDir) -> Rig {
+        let io = aio.backend(BackendType::Client).expect("backend");
+        let config = WalConfig {
+            dir: dir.path().to_owned(),
+            segment_size: segment_size(),
+            timeline: 1,
+            system_id: SYSTEM_ID,
+            sync_method: SyncMethod::Fdatasync,
+            direct: false,
+            init_direct: false,
+            buffers: 16,
+            full_page_writes: true,
+        };
+        Rig { dir, aio, io, config }
+    }
+
+    pub fn start(&mut self, resume: Resume) -> Wal {
+        Wal::start(Arc::clone(&self.aio), &mut self.io, self.config.clone(), resume).expect("start")
+    }
+
+    /// A log that begins at [`BEGIN`].
+    pub fn fresh(&mut self) -> Wal {
+        self.start(from_scratch())
+    }
+
+    /// Reads to the end of the log, and goes on there.
+    pub fn recover(&mut self) -> (Vec<WalRecord>, Wal) {
+        let (records, end) = self.read_all(BEGIN);
+        let wal = self.start(end.resume(BEGIN));
+        (records, wal)
+    }
+
+    pub fn reader(&self, start: Lsn) -> WalReader {
+        let config = ReaderConfig {
+            dir: self.config.dir.clone(),
+            segment_size: self.config.segment_size,
+            timeline: 1,
+            system_id: Some(SYSTEM_ID),
+            direct: self.config.direct,
+        };
+        WalReader::new(Arc::clone(&self.aio), config, start)
+    }
+
+    pub fn read_all(&mut self, start: Lsn) -> (Vec<WalRecord>, EndOfWal) {
+        let mut reader = self.reader(start);
+        let mut records = Vec::new();
+        while let Some(record) = reader.next(&mut self.io).expect("readable log") {
+            records.push(record);
+        }
+        (records, reader.end().expect("an end").clone())
+    }
+
+    pub fn backend(&self) -> Backend {
+        self.aio.backend(BackendType::Client).expect("backend")
+    }
+
+    pub fn segment_path(&self, number: u64) -> PathBuf {
+        self.config.dir.join(segment_size().file_name(1, number))
+    }
+
+    /// Changes bytes of the log on disk.
+    pub fn patch(&self, at: Lsn, change: impl FnOnce(&mut [u8])) {
+        let path = self.segment_path(segment_size().number(at));
+        let mut bytes = std::fs::read(&path).expect("segment");
+        change(&mut bytes[segment_size().offset(at) as usize..]);
+        std::fs::write(&path, bytes).expect("segment");
+    }
+
+    /// Names in the directory, sorted.
+    pub fn names(&self) -> Vec<String> {
+        names(&self.config.dir)
+    }
+}
+
+pub fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .expect("directory")
+        .map(|entry| entry.expect("entry").file_name().into_string().expect("name"))
+        .collect();
+    names.sort();
+    names
+}
+
+pub fn segment_size() -> SegmentSize {
+    SegmentSize::new(SEGMENT as u32).expect("size")
+}
+
+pub fn from_scratch() -> Resume {
+    Resume { insert_at: BEGIN, prev: Lsn(0), redo: Lsn(0), aborted: None }
+}
+
+/// A record with nothing but these bytes.
+pub fn plain(main: &[u8]) -> Record<'_> {
+    // XLOG_NOOP: pg_waldump and recovery accept any payload.
+    Record { rmgr: Rmgr::XLOG, info: 0x20, xid: 7, main, blocks: &[] }
+}
+
+pub fn insert(wal: &Wal, io: &mut Backend, main: &[u8]) -> Inserted {
+    wal.insert(io, &plain(main)).expect("insert")
+}
+
+/// The main data of a record of exactly `total` bytes, at least 27.
+pub fn main_for(total: usize, fill: u8) -> Vec<u8> {
+    let header = if total - 24 - 2 < 256 { 26 } else { 29 };
+    vec![fill; total - header]
+}
+
+/// Inserts one record that ends exactly at `end`, at least 32 bytes from here.
+pub fn fill_up_to(wal: &Wal, io: &mut Backend, end: Lsn, fill: u8) -> Inserted {
+    let positions = Positions::new(SEGMENT);
+    let pos = |lsn| positions.byte_pos(lsn).expect("not in a page header");
+    let at = insert(wal, io, &main_for((pos(end) - pos(wal.end_lsn())) as usize, fill));
+    assert_eq!(at.end, end);
+    at
+}
+
+pub fn mains(records: &[WalRecord]) -> Vec<Vec<u8>> {
+    records.iter().map(|record| record.decode().expect("decodable").main.to_vec()).collect()
+}
+
+/// All methods that can be had here.
+pub fn methods() -> Vec<MethodKind> {
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 2 }];
+    match probe_io_uring() {
+        Ok(()) => methods.push(MethodKind::IoUring),
+        Err(refusal) => println!("skipped: io_uring needs a kernel that allows it ({refusal})"),
+    }
+    methods
+}
+
+/// Buffered, and direct where the directory can.
+pub fn direct_choices(dir: &Path) -> Vec<bool> {
+    match probe_direct(dir) {
+        Ok(_) => vec![false, true],
+        Err(refusal) => {
+            println!("skipped: direct WAL needs a file system that can ({refusal})");
+            vec![false]
+        }
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
