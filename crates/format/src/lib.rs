@@ -14,10 +14,13 @@
 
 mod bytes;
 pub mod checksum;
+pub mod control;
 pub mod crc;
 pub mod ids;
 pub mod lsn;
 pub mod page;
+pub mod relmap;
+pub mod slru;
 pub mod tuple;
 pub mod varlena;
 pub mod wal;

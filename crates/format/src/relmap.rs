@@ -1,0 +1,146 @@
+//! `pg_filenode.map`: the files of the catalogs whose `pg_class` row cannot tell, as reading it needs them.
+//!
+//! ```text
+//!   0       4       8                                    520   524
+//!   +-------+-------+------------------------------------+-----+
+//!   | magic | count | 64 pairs: catalog's OID, its file   | crc |
+//!   +-------+-------+------------------------------------+-----+
+//! ```
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::{
+    bytes::{Cursor, put, u32_at},
+    crc,
+    ids::Oid,
+};
+
+/// Bytes of the file.
+pub const FILE_SIZE: usize = 524;
+/// Name of the file, in `global` and in each database's directory.
+pub const FILE_NAME: &str = "pg_filenode.map";
+/// Most pairs it can hold.
+pub const MAX_MAPPINGS: usize = 64;
+
+const MAGIC: u32 = 0x0059_2717;
+const PAIRS_AT: usize = 8;
+const CRC_AT: usize = PAIRS_AT + MAX_MAPPINGS * 8;
+
+const _: () = assert!(CRC_AT + 4 == FILE_SIZE);
+
+/// Contents of a relation map, in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RelMap {
+    mappings: Vec<(Oid, Oid)>,
+}
+
+/// Why a relation map cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RelMapError {
+    /// Not 524 bytes.
+    #[error("relation mapping file has {0} bytes")]
+    BadLength(usize),
+    /// Wrong magic number or an impossible count.
+    #[error("relation mapping file contains invalid data")]
+    Invalid,
+    /// The checksum differs.
+    #[error("relation mapping file contains incorrect checksum")]
+    BadCrc,
+    /// No room for another pair.
+    #[error("relation mapping file is full")]
+    Full,
+}
+
+impl RelMap {
+    /// An empty map.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The file number of a catalog.
+    pub fn get(&self, oid: Oid) -> Option<Oid> {
+        self.mappings.iter().find(|(mapped, _)| *mapped == oid).map(|&(_, file)| file)
+    }
+
+    /// Sets the file number of a catalog.
+    pub fn set(&mut self, oid: Oid, file: Oid) -> Result<(), RelMapError> {
+        let full = self.mappings.len() == MAX_MAPPINGS;
+        match self.mappings.iter_mut().find(|(mapped, _)| *mapped == oid) {
+            Some(pair) => pair.1 = file,
+            None if full => return Err(RelMapError::Full),
+            None => self.mappings.push((oid, file)),
+        }
+        Ok(())
+    }
+
+    /// All pairs of catalog and file number.
+    pub fn mappings(&self) -> &[(Oid, Oid)] {
+        &self.mappings
+    }
+
+    /// Makes the file.
+    pub fn encode(&self) -> [u8; FILE_SIZE] {
+        let mut out = [0; FILE_SIZE];
+        put(&mut out, 0, MAGIC.to_le_bytes());
+        put(&mut out, 4, (self.mappings.len() as u32).to_le_bytes());
+        for (n, (oid, file)) in self.mappings.iter().enumerate() {
+            put(&mut out, PAIRS_AT + n * 8, oid.to_le_bytes());
+            put(&mut out, PAIRS_AT + n * 8 + 4, file.to_le_bytes());
+        }
+        let crc = crc::crc32c(out.get(..CRC_AT).unwrap_or(&[]));
+        put(&mut out, CRC_AT, crc.to_le_bytes());
+        out
+    }
+
+    /// Decodes the file.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RelMapError> {
+        if bytes.len() != FILE_SIZE {
+            return Err(RelMapError::BadLength(bytes.len()));
+        }
+        let mut cursor = Cursor::new(bytes);
+        let (magic, count) = (cursor.u32(), cursor.count());
+        let count = count
+            .filter(|&count| magic == Some(MAGIC) && count <= MAX_MAPPINGS)
+            .ok_or(RelMapError::Invalid)?;
+        if u32_at(bytes, CRC_AT) != bytes.get(..CRC_AT).map(crc::crc32c) {
+            return Err(RelMapError::BadCrc);
+        }
+        let pairs = (0..count).map(|_| Some((cursor.u32()?, cursor.u32()?)));
+        Ok(Self { mappings: pairs.collect::<Option<_>>().ok_or(RelMapError::Invalid)? })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip() {
+        let mut map = RelMap::new();
+        map.set(1259, 1259).unwrap();
+        map.set(1249, 16_400).unwrap();
+        map.set(1259, 16_401).unwrap();
+        assert_eq!((map.get(1259), map.get(1249), map.get(1)), (Some(16_401), Some(16_400), None));
+        assert_eq!(RelMap::decode(&map.encode()), Ok(map));
+    }
+
+    #[test]
+    fn it_holds_64_pairs() {
+        let mut map = RelMap::new();
+        (0..64).for_each(|oid| map.set(oid, oid).unwrap());
+        assert_eq!(map.set(64, 64), Err(RelMapError::Full));
+        assert_eq!(RelMap::decode(&map.encode()), Ok(map));
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let good = RelMap::new().encode();
+        for at in 0..FILE_SIZE {
+            let mut bad = good;
+            bad[at] ^= 0x80;
+            assert!(RelMap::decode(&bad).is_err(), "byte {at}");
+        }
+        assert_eq!(RelMap::decode(&good[..523]), Err(RelMapError::BadLength(523)));
+    }
+}

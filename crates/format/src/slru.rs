@@ -1,0 +1,129 @@
+//! `pg_xact`: two bits for each transaction, four transactions in a byte, 32768 in a page, 32 pages in a segment file.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::{
+    ids::{BLOCK_SIZE, Xid},
+    page::PageBytes,
+};
+
+/// Directory of the files.
+pub const XACT_DIR: &str = "pg_xact";
+/// Transactions in a page.
+pub const XACTS_PER_PAGE: u32 = BLOCK_SIZE as u32 * 4;
+/// Pages in a segment file.
+pub const PAGES_PER_SEGMENT: i64 = 32;
+/// Number of pages until transaction ids wrap.
+pub const XACT_PAGES: i64 = (1 << 32) / XACTS_PER_PAGE as i64;
+
+const _: () = assert!(XACTS_PER_PAGE == 32_768 && XACT_PAGES == 131_072);
+
+/// How a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum TransactionStatus {
+    /// It runs, or was cut off by a crash: not committed.
+    InProgress = 0,
+    /// Committed.
+    Committed = 1,
+    /// Aborted.
+    Aborted = 2,
+    /// A subtransaction that committed, whose parent has not ended.
+    SubCommitted = 3,
+}
+
+impl TransactionStatus {
+    /// The status of the lowest two bits.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::InProgress,
+            1 => Self::Committed,
+            2 => Self::Aborted,
+            _ => Self::SubCommitted,
+        }
+    }
+}
+
+/// The page that holds a transaction's status.
+pub const fn xact_page(xid: Xid) -> i64 {
+    (xid / XACTS_PER_PAGE) as i64
+}
+
+/// The first transaction of a page.
+pub const fn first_xid(page: i64) -> Xid {
+    (page as u32).wrapping_mul(XACTS_PER_PAGE)
+}
+
+/// The segment that holds a page.
+pub const fn segment(page: i64) -> i64 {
+    page / PAGES_PER_SEGMENT
+}
+
+/// Byte offset of a page in its segment.
+pub const fn segment_offset(page: i64) -> u64 {
+    (page % PAGES_PER_SEGMENT) as u64 * BLOCK_SIZE as u64
+}
+
+/// Name of a segment's file: at least four hexadecimal digits.
+pub fn segment_name(segment: i64) -> String {
+    format!("{segment:04X}")
+}
+
+/// The segment of a file name; `None` for any other name.
+pub fn parse_segment_name(name: &str) -> Option<i64> {
+    let digits = name.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
+    ((4..=6).contains(&name.len()) && digits).then(|| i64::from_str_radix(name, 16).ok()).flatten()
+}
+
+const fn place(xid: Xid) -> (usize, u32) {
+    let index = xid % XACTS_PER_PAGE;
+    ((index / 4) as usize, index % 4 * 2)
+}
+
+/// A transaction's status in its page.
+pub fn status(page: &PageBytes, xid: Xid) -> TransactionStatus {
+    let (at, shift) = place(xid);
+    TransactionStatus::from_bits(page.get(at).map_or(0, |byte| byte >> shift))
+}
+
+/// Sets a transaction's status in its page.
+pub fn set_status(page: &mut PageBytes, xid: Xid, status: TransactionStatus) {
+    let (at, shift) = place(xid);
+    if let Some(byte) = page.get_mut(at) {
+        *byte = *byte & !(3 << shift) | (status as u8) << shift;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        assert_eq!((xact_page(32_767), xact_page(32_768), xact_page(u32::MAX)), (0, 1, 131_071));
+        assert_eq!((segment(31), segment(32), segment_offset(33)), (0, 1, 8192));
+        assert_eq!(
+            (first_xid(2), segment_name(0), segment_name(0x12345)),
+            (65_536, "0000".into(), "12345".into())
+        );
+        assert_eq!(
+            (parse_segment_name("00FF"), parse_segment_name("0ff"), parse_segment_name("00fg")),
+            (Some(255), None, None)
+        );
+    }
+
+    #[test]
+    fn each_transaction_has_its_own_bits() {
+        use TransactionStatus::{Aborted, Committed, InProgress, SubCommitted};
+        let mut page = [0; BLOCK_SIZE];
+        let all = [Committed, Aborted, SubCommitted, InProgress, Aborted];
+        for (xid, &end) in (40_000..).zip(&all) {
+            set_status(&mut page, xid, SubCommitted);
+            set_status(&mut page, xid, end);
+        }
+        let read: Vec<_> = (40_000..40_005).map(|xid| status(&page, xid)).collect();
+        assert_eq!(read, all);
+        assert_eq!(page.iter().filter(|&&byte| byte != 0).count(), 2);
+    }
+}
