@@ -25,7 +25,7 @@ start
 run <<SQL
 CREATE TABLE t (i int4, b int8, o bool, f float8, s text, n int4);
 INSERT INTO t VALUES (1, 2, true, 1.5, 'hello', NULL);
-INSERT INTO t VALUES (-1, 9223372036854775807, false, -0.0, repeat('x', 200), 7);
+INSERT INTO t VALUES (-1, 9223372036854775807, false, '-0.0', repeat('x', 200), 7);
 INSERT INTO t VALUES (NULL, NULL, NULL, NULL, NULL, NULL);
 INSERT INTO t VALUES (4, 5, true, 'Infinity', '', 6);
 INSERT INTO t VALUES (5, 6, true, 0.1, repeat('y', 126), 7);

@@ -1,0 +1,275 @@
+//! WAL that PostgreSQL wrote: each record is found, verified, decoded as `pg_waldump` does, and encoded to the same bytes.
+
+mod support;
+
+use forebay_format::{
+    ItemPointer, Lsn, Page, PageBytes, SegmentSize,
+    control::ControlFile,
+    tuple::{HeapTuple, HeapTupleMut},
+    wal::{
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, desc, heap, smgr, standby,
+        verify_crc, xact, xlog,
+    },
+};
+use support::{WAL, WAL_START, records};
+
+const WALDUMP: &str = include_str!("data/waldump.txt");
+const CONTROL: &[u8] = include_bytes!("data/pg_control");
+const HEAP_T_AFTER: &[u8] = include_bytes!("data/heap_t_after.page");
+
+/// A line of `pg_waldump`.
+#[derive(Debug)]
+struct Told {
+    rmgr: &'static str,
+    total_len: u32,
+    xid: u32,
+    lsn: Lsn,
+    prev: Lsn,
+    kind: &'static str,
+    rest: &'static str,
+}
+
+fn told() -> Vec<Told> {
+    WALDUMP.lines().map(parse_line).collect()
+}
+
+fn parse_line(line: &'static str) -> Told {
+    let field = |label: &str| {
+        let at = line.find(label).unwrap_or_else(|| panic!("no {label} in {line}")) + label.len();
+        line[at..].trim_start().split([',', ' ']).next().expect("a word")
+    };
+    let total = line.split_once('/').and_then(|(_, rest)| rest.split_once('/')).expect("lengths").1;
+    let rest = line.split_once("desc: ").expect("a description").1;
+    Told {
+        rmgr: field("rmgr: "),
+        total_len: total.trim_start().split(',').next().expect("a number").parse().expect("a number"),
+        xid: field("tx: ").parse().expect("a number"),
+        lsn: field("lsn: ").parse().expect("a position"),
+        prev: field("prev ").parse().expect("a position"),
+        kind: rest.split(' ').next().expect("a kind"),
+        rest,
+    }
+}
+
+/// The n-th record of this kind.
+fn find<'a>(all: &'a [(Lsn, Vec<u8>)], rmgr: Rmgr, name: &str, nth: usize) -> DecodedRecord<'a> {
+    let decoded = all.iter().map(|(_, bytes)| decode_record(bytes).expect("a good record"));
+    let matching = |record: &DecodedRecord<'_>| {
+        record.header.rmgr == rmgr && desc::kind_name(rmgr, record.header.info) == Some(name)
+    };
+    decoded.filter(matching).nth(nth).unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[test]
+fn page_headers_are_understood_and_made_again() {
+    let system_id = ControlFile::decode(CONTROL).expect("a good control file").system_id;
+    let segments = SegmentSize::new(1 << 20).expect("a good size");
+    let mut continued = 0;
+    for (n, page) in WAL.chunks(8192).enumerate() {
+        let at = WAL_START.add(n as u64 * 8192);
+        let header = PageHeader::decode(page).expect("a good header");
+        assert_eq!(header.check(at, segments, system_id), Ok(()));
+        assert_eq!((header.long.is_some(), header.timeline), (n == 0, 1));
+        continued += u32::from(header.is_continuation());
+        let mut again = [0xff; 40];
+        let size = header.encode(&mut again);
+        assert_eq!(again[..size], page[..size]);
+    }
+    assert!(continued >= 3, "records of the samples continue over pages");
+}
+
+#[test]
+fn records_are_those_that_pg_waldump_finds() {
+    let (found, told) = (records(), told());
+    assert_eq!(found.len(), told.len());
+    for ((lsn, bytes), told) in found.iter().zip(&told) {
+        assert_eq!(verify_crc(bytes), Ok(()), "{told:?}");
+        let record = decode_record(bytes).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+        let header = record.header;
+        assert_eq!((*lsn, header.prev), (told.lsn, told.prev));
+        assert_eq!((header.total_len, header.xid), (told.total_len, told.xid));
+        assert_eq!(header.rmgr.name(), Some(told.rmgr));
+        match desc::kind_name(header.rmgr, header.info) {
+            Some(name) => assert_eq!(name, told.kind),
+            None => assert_eq!(told.rmgr, "Btree"),
+        }
+        let blocks: Vec<_> = record
+            .blocks
+            .iter()
+            .map(|block| {
+                let (rel, image) = (block.tag.rel, if block.image.is_some() { " FPW" } else { "" });
+                format!(
+                    "blkref #{}: rel {}/{}/{} blk {}{image}",
+                    block.id, rel.spc, rel.db, rel.rel, block.tag.block
+                )
+            })
+            .collect();
+        let references: Vec<_> = told.rest.split(", ").filter(|part| part.starts_with("blkref")).collect();
+        assert_eq!(blocks, references);
+    }
+}
+
+#[test]
+fn records_are_made_again() {
+    for (_, bytes) in records() {
+        let record = decode_record(&bytes).expect("a good record");
+        let mut again = RecordBuilder::from_decoded(&record).finish().expect("a record that can be");
+        again.seal(record.header.prev);
+        assert_eq!(again.total_len(), bytes.len());
+        assert_eq!(again.to_vec(), bytes, "{record}");
+    }
+}
+
+#[test]
+fn payloads_are_made_again() {
+    let mut seen = 0;
+    for (_, bytes) in records() {
+        let record = decode_record(&bytes).expect("a good record");
+        let (info, main) = (record.header.info, record.main);
+        let again: Vec<u8> =
+            match (record.header.rmgr, desc::kind_name(record.header.rmgr, info).unwrap_or("")) {
+                (Rmgr::XLOG, "CHECKPOINT_SHUTDOWN" | "CHECKPOINT_ONLINE") => {
+                    xlog::CheckPoint::decode(main).expect("good").encode().to_vec()
+                }
+                (Rmgr::XLOG, "CHECKPOINT_REDO") => {
+                    xlog::encode_checkpoint_redo(xlog::decode_checkpoint_redo(main).expect("good")).to_vec()
+                }
+                (Rmgr::XLOG, "NEXTOID") => {
+                    xlog::encode_next_oid(xlog::decode_next_oid(main).expect("good")).to_vec()
+                }
+                (Rmgr::XLOG, "PARAMETER_CHANGE") => {
+                    let mut bytes = xlog::ParameterChange::decode(main).expect("good").encode().to_vec();
+                    bytes[26..].copy_from_slice(&main[26..]); // padding, which PostgreSQL does not clear
+                    bytes
+                }
+                (Rmgr::XLOG, "FPI_FOR_HINT") => Vec::new(),
+                (Rmgr::XACT, _) => {
+                    let mut out = Vec::new();
+                    let has_info = xact::XactEnd::decode(info, main).expect("good").encode(&mut out);
+                    assert_eq!(has_info, info & xact::HAS_INFO);
+                    out
+                }
+                (Rmgr::SMGR, "CREATE") => smgr::SmgrCreate::decode(main).expect("good").encode().to_vec(),
+                (Rmgr::CLOG, "ZEROPAGE") => {
+                    clog::encode_zero_page(clog::decode_zero_page(main).expect("good")).to_vec()
+                }
+                (Rmgr::STANDBY, "RUNNING_XACTS") => {
+                    let mut bytes = standby::RunningXacts::decode(main).expect("good").encode();
+                    bytes[9..12].copy_from_slice(&main[9..12]); // padding
+                    bytes
+                }
+                (Rmgr::STANDBY, "LOCK") => standby::encode_locks(&standby::decode_locks(main).expect("good")),
+                (Rmgr::HEAP, "INSERT") => heap::HeapInsert::decode(main).expect("good").encode().to_vec(),
+                (Rmgr::HEAP, "DELETE" | "LOCK") => {
+                    heap::HeapDelete::decode(main).expect("good").encode().to_vec()
+                }
+                (Rmgr::HEAP, "UPDATE" | "HOT_UPDATE") => update_again(&record),
+                (Rmgr::HEAP2, _) => multi_insert_again(&record),
+                (Rmgr::BTREE, _) => continue,
+                other => panic!("no test for {other:?}"),
+            };
+        assert_eq!(again, main, "{record}");
+        seen += 1;
+    }
+    assert!(seen > 30);
+}
+
+fn update_again(record: &DecodedRecord<'_>) -> Vec<u8> {
+    let update = heap::HeapUpdate::decode(record.main).expect("good");
+    let data = record.blocks[0].data;
+    let tuple = heap::UpdatedTuple::decode(update.flags, data).expect("good");
+    let mut out = Vec::new();
+    tuple.encode(update.flags, &mut out);
+    assert_eq!(out, data);
+    update.encode().to_vec()
+}
+
+/// Makes main and block data of a multi-insert again, from whole tuples as an inserter has them.
+fn multi_insert_again(record: &DecodedRecord<'_>) -> Vec<u8> {
+    let multi = heap::HeapMultiInsert::decode(record.header.info, record.main).expect("good");
+    let theirs = record.blocks[0].data;
+    let (mut ours, mut tuple) = (Vec::new(), Vec::new());
+    for stored in multi.tuples(theirs) {
+        let (header, data) = stored.expect("a good tuple");
+        header.rebuild(data, record.header.xid, ItemPointer::new(0, 1), &mut tuple);
+        let before = ours.len();
+        heap::HeapMultiInsert::push_tuple(HeapTuple::new(&tuple).expect("a tuple"), &mut ours);
+        if before % 2 == 1 {
+            ours[before] = theirs[before]; // padding, which PostgreSQL does not clear
+        }
+    }
+    assert_eq!(ours, theirs);
+    let mut main = Vec::new();
+    multi.encode(&mut main);
+    main[1] = record.main[1]; // padding
+    main
+}
+
+#[test]
+fn payloads_say_what_happened() {
+    let all = records();
+    let commit = find(&all, Rmgr::XACT, "COMMIT", 5);
+    let end = xact::XactEnd::decode(commit.header.info, commit.main).expect("good");
+    assert_eq!((commit.header.xid, end.subxacts), (32_770, vec![32_771]));
+    let commit = find(&all, Rmgr::XACT, "COMMIT", 7);
+    let end = xact::XactEnd::decode(commit.header.info, commit.main).expect("good");
+    assert_eq!((end.rels.len(), end.invalidations.len(), end.db.map(|db| db.0)), (1, 3, Some(5)));
+    let running =
+        standby::RunningXacts::decode(find(&all, Rmgr::STANDBY, "RUNNING_XACTS", 0).main).expect("good");
+    assert_eq!((running.next_xid, running.latest_completed, running.xids.len()), (32_774, 32_773, 0));
+    assert_eq!(clog::decode_zero_page(find(&all, Rmgr::CLOG, "ZEROPAGE", 0).main), Ok(1));
+    let online = find(&all, Rmgr::XLOG, "CHECKPOINT_ONLINE", 0);
+    let redo = find(&all, Rmgr::XLOG, "CHECKPOINT_REDO", 0);
+    let checkpoint = xlog::CheckPoint::decode(online.main).expect("good");
+    let position = all.iter().find(|(_, bytes)| decode_record(bytes).as_ref() == Ok(&redo)).expect("there").0;
+    assert_eq!((checkpoint.redo, checkpoint.oldest_active_xid), (position, 32_774));
+    assert_eq!(xlog::decode_checkpoint_redo(redo.main), Ok(xlog::WalLevel::Replica as i32));
+    let last = all.last().expect("a record");
+    let control = ControlFile::decode(CONTROL).expect("good");
+    assert_eq!(control.checkpoint, last.0);
+    let checkpoint = decode_record(&last.1).expect("good");
+    assert_eq!(xlog::CheckPoint::decode(checkpoint.main), Ok(control.checkpoint_copy));
+    let create = smgr::SmgrCreate::decode(find(&all, Rmgr::SMGR, "CREATE", 0).main).expect("good");
+    assert_eq!(create.rel.to_string(), "base/5/16397");
+    let init = find(&all, Rmgr::HEAP2, "MULTI_INSERT+INIT", 0);
+    assert!(init.blocks[0].will_init && init.blocks[0].image.is_none());
+}
+
+#[test]
+fn inserted_tuples_are_those_of_the_page() {
+    let all = records();
+    let page: PageBytes = HEAP_T_AFTER.try_into().expect("a page");
+    let record = find(&all, Rmgr::HEAP2, "MULTI_INSERT", 0);
+    let multi = heap::HeapMultiInsert::decode(record.header.info, record.main).expect("good");
+    let mut tuple = Vec::new();
+    for (index, stored) in (0..).zip(multi.tuples(record.blocks[0].data)) {
+        let (header, data) = stored.expect("a good tuple");
+        let n = multi.offset(index).expect("an offset");
+        header.rebuild(data, record.header.xid, ItemPointer::new(0, n), &mut tuple);
+        let item = Page(&page).item(n).expect("an item");
+        let hint = HeapTuple::new(item).expect("a tuple").infomask();
+        HeapTupleMut::new(&mut tuple).expect("a tuple").set_infomask(hint);
+        assert_eq!(tuple, item);
+    }
+}
+
+#[test]
+fn images_are_whole_pages() {
+    let mut images = 0;
+    for (lsn, bytes) in records() {
+        let record = decode_record(&bytes).expect("a good record");
+        for image in record.blocks.iter().filter_map(|block| block.image) {
+            let mut page = [0xff; 8192];
+            image.restore(&mut page).expect("a whole page");
+            let view = Page(&page);
+            assert!(view.header_is_sane() && view.lsn() < lsn, "{record}");
+            assert_eq!(
+                (view.lower(), view.upper() - view.lower()),
+                (usize::from(image.hole_offset), usize::from(image.hole_len))
+            );
+            assert!(image.apply());
+            images += 1;
+        }
+    }
+    assert_eq!(images, WALDUMP.matches(" FPW").count());
+}

@@ -1,0 +1,39 @@
+//! The WAL sample, cut into records.
+
+use forebay_format::{Lsn, wal::PageHeader};
+
+/// The first pages of a segment.
+pub const WAL: &[u8] = include_bytes!("../data/wal_000000010000000000000010");
+/// Their position.
+pub const WAL_START: Lsn = Lsn(0x100_0000);
+
+/// All records, with their positions; ends at the first zero length.
+pub fn records() -> Vec<(Lsn, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    loop {
+        if at % 8192 == 0 {
+            at += header_size(at);
+        }
+        let start = at;
+        let len = u32::from_le_bytes(WAL[at..at + 4].try_into().expect("four bytes")) as usize;
+        if len == 0 {
+            return found;
+        }
+        let mut record = Vec::with_capacity(len);
+        while record.len() < len {
+            if at % 8192 == 0 {
+                at += header_size(at);
+            }
+            let piece = (len - record.len()).min(8192 - at % 8192);
+            record.extend_from_slice(&WAL[at..at + piece]);
+            at += piece;
+        }
+        at = at.next_multiple_of(8);
+        found.push((WAL_START.add(start as u64), record));
+    }
+}
+
+fn header_size(at: usize) -> usize {
+    PageHeader::decode(&WAL[at..]).expect("a good page header").size()
+}
