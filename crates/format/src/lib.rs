@@ -10,7 +10,7 @@
 //! - [`tuple`](mod@tuple): heap tuple headers, forming and deforming; [`varlena`]: variable-length values
 //! - [`wal`]: WAL pages, records and the payloads of the resource managers
 //! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
-//! - [`crc`]: CRC-32C
+//! - CRC-32C: [`crc`]
 
 mod bytes;
 pub mod checksum;

@@ -14,7 +14,7 @@
 //! - infomask2: number of values in the low 11 bits, flags above; infomask: flags
 //! - hoff: where the values begin, a multiple of 8
 //!
-//! Forming and deforming live in [`values`]; this module is the header.
+//! This module is the header; `tuple/values.rs` forms and deforms.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 

@@ -1,0 +1,95 @@
+//! Runs the entry points of the fuzz targets over damaged samples: always the same ones, so that a failure repeats.
+
+#[path = "../../../fuzz/src/entry.rs"]
+mod entry;
+mod support;
+
+use support::{WAL, records};
+
+const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
+const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
+const CONTROL: &[u8] = include_bytes!("data/pg_control");
+const MAP: &[u8] = include_bytes!("data/shared_filenode.map");
+
+/// A small generator of numbers (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// Runs a target over a sample, whole and `times` times with up to four bytes changed among the first `within`, sometimes cut.
+fn damage(target: fn(&[u8]), sample: &[u8], within: usize, times: usize) {
+    target(sample);
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..times {
+        let mut bytes = sample.to_vec();
+        for _ in 0..=numbers.below(4) {
+            let at = numbers.below(within.min(bytes.len()));
+            bytes[at] = match numbers.below(4) {
+                0 => 0,
+                1 => 0xff,
+                2 => bytes[at] ^ 1 << numbers.below(8),
+                _ => numbers.below(256) as u8,
+            };
+        }
+        if numbers.below(4) == 0 {
+            bytes.truncate(numbers.below(bytes.len()));
+        }
+        target(&bytes);
+    }
+}
+
+#[test]
+fn pages() {
+    for sample in [HEAP, INDEX, &[0; 8192]] {
+        damage(entry::page, sample, 80, 1500);
+        damage(entry::page, sample, 8192, 500);
+    }
+}
+
+#[test]
+fn tuples() {
+    let page = HEAP.try_into().expect("a page");
+    for (_, item) in forebay_format::Page(page).items() {
+        let mut sample = vec![7, 2, 3, 0, 3, 8, 2, 8];
+        sample.extend_from_slice(item);
+        damage(entry::tuple, &sample, sample.len(), 1500);
+    }
+}
+
+#[test]
+fn wal_records() {
+    for (_, record) in records() {
+        damage(entry::wal_record, &record[4..], 120, 600);
+    }
+}
+
+#[test]
+fn wal_pages() {
+    for page in WAL.chunks(8192) {
+        damage(entry::wal_page, page, 8192, 100);
+        damage(entry::wal_page, page, 40, 100);
+    }
+}
+
+#[test]
+fn control_files() {
+    let fixed = |data: &[u8]| {
+        entry::control_file(data);
+        let mut data = data.to_vec();
+        if let Some(crc) = data.get(..292).map(forebay_format::crc::crc32c) {
+            if let Some(stored) = data.get_mut(292..296) {
+                stored.copy_from_slice(&crc.to_le_bytes());
+            }
+            entry::control_file(&data);
+        }
+    };
+    damage(fixed, CONTROL, 296, 3000);
+    damage(entry::control_file, MAP, MAP.len(), 500);
+}

@@ -1,0 +1,174 @@
+//! Entry points of the fuzz targets: arbitrary bytes go in, and nothing may panic. Where bytes decode, encoding the result and
+//! decoding that again must give the same.
+
+use forebay_format::{
+    Align, AttrLayout, HeapTuple, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes, PageMut, SegmentSize,
+    checksum::{set_checksum, verify_header, verify_page},
+    control::ControlFile,
+    relmap::RelMap,
+    tuple::{Deform, deform, form_tuple},
+    wal::{
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, smgr, standby, verify_crc,
+        xact, xlog,
+    },
+};
+
+/// The data, cut or filled up with zeros to a page.
+fn page_of(data: &[u8]) -> PageBytes {
+    let mut page = [0; 8192];
+    let len = data.len().min(page.len());
+    page[..len].copy_from_slice(&data[..len]);
+    page
+}
+
+/// A data page: header, items, checksum, adding an item.
+pub fn page(data: &[u8]) {
+    let mut bytes = page_of(data);
+    let view = Page(&bytes);
+    let _ = (verify_page(&bytes, 1), verify_header(&bytes), view.special_bytes(), view.heap_free_space());
+    for (n, item) in view.items() {
+        assert!(!item.is_empty() || view.item_id(n).is_some_and(|id| id.len == 0));
+        if let Ok(tuple) = HeapTuple::new(item) {
+            let _ = deform(tuple, &[AttrLayout::VARLENA; 8], &mut [None; 8]);
+        }
+    }
+    let count = view.item_count();
+    let mut page = PageMut(&mut bytes);
+    if let Some(n) = page.add_item(b"an item of some length", None) {
+        assert_eq!(page.page().item(n), Some(&b"an item of some length"[..]));
+        assert!(page.page().item_count() >= count);
+        assert!(page.page().header_is_sane());
+    }
+    let _ = page.item_mut(1).map(|item| HeapTupleMut::new(item).map(|mut tuple| tuple.stamp_insert(7, 0)));
+    set_checksum(&mut bytes, 3);
+    assert!(verify_header(&bytes).is_err() || verify_page(&bytes, 3).is_ok());
+}
+
+/// A column's layout chosen by a byte.
+fn layout(byte: u8) -> AttrLayout {
+    match byte % 9 {
+        0 => AttrLayout::BYTE,
+        1 => AttrLayout::INT2,
+        2 => AttrLayout::INT4,
+        3 => AttrLayout::INT8,
+        4 => AttrLayout::NAME,
+        5 => AttrLayout::CSTRING,
+        6 => AttrLayout::plain_varlena(Align::Int),
+        7 => AttrLayout { align: Align::Double, ..AttrLayout::VARLENA },
+        _ => AttrLayout::VARLENA,
+    }
+}
+
+/// A tuple: the first byte is the number of columns, then one byte for each, then the tuple.
+pub fn tuple(data: &[u8]) {
+    let Some((&count, rest)) = data.split_first() else { return };
+    let Some((columns, bytes)) = rest.split_at_checked(usize::from(count % 32)) else { return };
+    let attrs: Vec<_> = columns.iter().map(|&byte| layout(byte)).collect();
+    let Ok(tuple) = HeapTuple::new(bytes) else { return };
+    if let Ok(mut walk) = Deform::new(tuple) {
+        let _ = attrs.iter().try_for_each(|attr| walk.next(*attr).map(drop));
+    }
+    let mut values = vec![None; attrs.len()];
+    if deform(tuple, &attrs, &mut values).is_ok() {
+        let formed = form_tuple(&attrs, &values).expect("values that were stored can be stored");
+        let mut again = vec![None; attrs.len()];
+        let formed = HeapTuple::new(&formed).expect("a whole header");
+        deform(formed, &attrs, &mut again).expect("what was just formed");
+        assert_eq!(again, values);
+    }
+}
+
+/// A WAL record without the length at its beginning, so that any bytes are worth a try.
+pub fn wal_record(data: &[u8]) {
+    let mut bytes = ((data.len() + 4) as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(data);
+    let _ = verify_crc(&bytes);
+    let Ok(record) = decode_record(&bytes) else { return };
+    assert!(!record.to_string().is_empty());
+    payloads(&record);
+    let mut page = [0; 8192];
+    for image in record.blocks.iter().filter_map(|block| block.image) {
+        let _ = image.restore(&mut page);
+    }
+    let mut again = RecordBuilder::from_decoded(&record).finish().expect("a record that was one");
+    again.seal(record.header.prev);
+    let again = again.to_vec();
+    verify_crc(&again).expect("a record just sealed");
+    let decoded = decode_record(&again).expect("a record just made");
+    assert_eq!((decoded.blocks, decoded.main), (record.blocks, record.main));
+}
+
+/// The payload of a record by its resource manager.
+fn payloads(record: &DecodedRecord<'_>) {
+    let (info, main) = (record.header.info, record.main);
+    let data = record.blocks.first().map_or(&[][..], |block| block.data);
+    match record.header.rmgr {
+        Rmgr::XACT => {
+            if let Ok(end) = xact::XactEnd::decode(info, main) {
+                let mut again = Vec::new();
+                let has_info = end.encode(&mut again);
+                assert_eq!(xact::XactEnd::decode(has_info, &again), Ok(end));
+            }
+        }
+        Rmgr::XLOG => {
+            let _ = (xlog::CheckPoint::decode(main), xlog::ParameterChange::decode(main));
+            let _ = (xlog::EndOfRecovery::decode(main), xlog::OverwriteContrecord::decode(main));
+            let _ = (xlog::decode_next_oid(main), xlog::decode_checkpoint_redo(main));
+        }
+        Rmgr::SMGR => {
+            let _ = (smgr::SmgrCreate::decode(main), smgr::SmgrTruncate::decode(main));
+        }
+        Rmgr::CLOG => {
+            let _ = (clog::decode_zero_page(main), clog::ClogTruncate::decode(main));
+        }
+        Rmgr::STANDBY => {
+            let _ = standby::decode_locks(main);
+            if let Ok(running) = standby::RunningXacts::decode(main) {
+                assert_eq!(standby::RunningXacts::decode(&running.encode()), Ok(running));
+            }
+        }
+        _ => heap_payloads(info, main, data),
+    }
+}
+
+fn heap_payloads(info: u8, main: &[u8], data: &[u8]) {
+    let _ = (heap::HeapInsert::decode(main), heap::HeapDelete::decode(main), heap::HeapInplace::decode(main));
+    let _ = (heap::HeapUpdate::decode(main), heap::HeapVisible::decode(main), heap::decode_confirm(main));
+    let _ = heap::UpdatedTuple::decode(info, data);
+    let mut tuple = Vec::new();
+    if let Ok((header, bytes)) = heap::HeapHeader::decode(data) {
+        header.rebuild(bytes, 7, ItemPointer::new(1, 1), &mut tuple);
+        assert_eq!(heap::HeapHeader::of(HeapTuple::new(&tuple).expect("a whole header")), header);
+    }
+    if let Ok(multi) = heap::HeapMultiInsert::decode(info, main) {
+        for (header, bytes) in multi.tuples(data).map_while(Result::ok) {
+            header.rebuild(bytes, 7, ItemPointer::new(1, 1), &mut tuple);
+        }
+    }
+}
+
+/// A WAL page: its header, then records as far as they are whole.
+pub fn wal_page(data: &[u8]) {
+    let Ok(header) = PageHeader::decode(data) else { return };
+    let _ = header.check(Lsn(0x100_0000), SegmentSize::DEFAULT, 7);
+    let mut again = [0; 40];
+    let size = header.encode(&mut again);
+    assert_eq!(PageHeader::decode(&again[..size]), Ok(header));
+    let mut rest = &data[size..];
+    while let Some(len) = rest.first_chunk::<4>() {
+        let len = u32::from_le_bytes(*len) as usize;
+        let Some(record) = rest.get(..len).filter(|record| record.len() >= 24) else { return };
+        wal_record(&record[4..]);
+        rest = rest.get(len.next_multiple_of(8)..).unwrap_or(&[]);
+    }
+}
+
+/// A control file or a relation map.
+pub fn control_file(data: &[u8]) {
+    if let Ok(control) = ControlFile::decode(data) {
+        assert_eq!(ControlFile::decode(&control.encode()), Ok(control));
+    }
+    if let Ok(map) = RelMap::decode(data) {
+        assert_eq!(RelMap::decode(&map.encode()), Ok(map));
+    }
+}
