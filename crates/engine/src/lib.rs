@@ -30,6 +30,8 @@ pub mod locks;
 pub mod redo;
 pub mod session;
 pub mod table;
+#[cfg(test)]
+mod test_bench;
 pub mod types;
 pub mod views;
 pub mod xact;

@@ -19,6 +19,8 @@ mod delete;
 mod insert;
 mod scan;
 mod space;
+#[cfg(test)]
+mod tests;
 mod visibility;
 pub(crate) mod vm;
 

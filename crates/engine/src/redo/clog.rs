@@ -1,5 +1,6 @@
 //! Pages of `pg_xact`.
 
+use forebay_format::slru;
 use forebay_format::wal::{Rmgr, clog};
 
 use super::{RedoContext, RedoError, RedoRecord, ResourceManager};
@@ -17,8 +18,9 @@ impl ResourceManager for ClogManager {
             clog::ZEROPAGE => {
                 let page = clog::decode_zero_page(record.record.main)
                     .map_err(|error| record.damaged(error.to_string()))?;
-                let page = u32::try_from(page)
-                    .map_err(|_| record.damaged(format!("pg_xact can not have a page {page}")))?;
+                if !(0..slru::XACT_PAGES).contains(&page) {
+                    return Err(record.damaged(format!("pg_xact can not have a page {page}")));
+                }
                 ctx.clog.zero_page(page);
                 Ok(())
             }

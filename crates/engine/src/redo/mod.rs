@@ -26,6 +26,8 @@ mod heap;
 mod pages;
 mod smgr;
 mod standby;
+#[cfg(test)]
+mod tests;
 mod xact;
 mod xlog;
 

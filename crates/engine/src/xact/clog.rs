@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::slru;
 use forebay_aio::{self as aio, Aio, AlignedBuf, OpenOptions, sync::Mutex};
 use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID};
 use forebay_format::wal::clog::encode_zero_page;
-use forebay_format::{BLOCK_SIZE, FullXid, PageBytes, Xid, wal::Rmgr};
+use forebay_format::{BLOCK_SIZE, FullXid, PageBytes, Xid, slru, wal::Rmgr};
 use forebay_wal::{Record, Wal};
 
-pub use super::slru::TransactionStatus as Outcome;
+pub use forebay_format::slru::TransactionStatus as Outcome;
 
 use crate::EngineError;
 
@@ -37,7 +36,7 @@ struct Slot {
 
 #[derive(Debug, Default)]
 struct Cache {
-    pages: HashMap<u32, Slot>,
+    pages: HashMap<i64, Slot>,
     tick: u64,
 }
 
@@ -76,15 +75,15 @@ impl Clog {
             return Ok(if permanent { Outcome::Committed } else { Outcome::Aborted });
         }
         let mut cache = self.cache.lock();
-        let slot = self.load(&mut cache, io, slru::page_of(xid))?;
-        Ok(slru::get_status(&slot.bytes, xid))
+        let slot = self.load(&mut cache, io, slru::xact_page(xid))?;
+        Ok(slru::status(&slot.bytes, xid))
     }
 
     /// Notes the outcome of a transaction. For a commit, its record must be durable.
     pub fn set(&self, io: &mut aio::Backend, xid: Xid, outcome: Outcome) -> Result<(), EngineError> {
         debug_assert!(xid >= FIRST_NORMAL_XID);
         let mut cache = self.cache.lock();
-        let slot = self.load(&mut cache, io, slru::page_of(xid))?;
+        let slot = self.load(&mut cache, io, slru::xact_page(xid))?;
         slru::set_status(&mut slot.bytes, xid, outcome);
         slot.dirty = true;
         Ok(())
@@ -92,18 +91,19 @@ impl Clog {
 
     /// Makes the page of `xid` if `xid` is the first on it; logged.
     pub fn extend(&self, io: &mut aio::Backend, wal: &Wal, xid: Xid) -> Result<(), EngineError> {
-        if !slru::is_first_on_page(xid) {
+        // Behind the ids that are never handed out the first page begins with id 3.
+        if xid % slru::XACTS_PER_PAGE != 0 && xid != FIRST_NORMAL_XID {
             return Ok(());
         }
-        let page = slru::page_of(xid);
+        let page = slru::xact_page(xid);
         self.zero_page(page);
-        let main = encode_zero_page(i64::from(page));
+        let main = encode_zero_page(page);
         wal.insert(io, &Record { rmgr: Rmgr::CLOG, info: 0, xid: 0, main: &main, blocks: &[] })?;
         Ok(())
     }
 
     /// Makes a page of zeros in the cache.
-    pub fn zero_page(&self, page: u32) {
+    pub fn zero_page(&self, page: i64) {
         let mut cache = self.cache.lock();
         cache.tick += 1;
         let used = cache.tick;
@@ -116,15 +116,15 @@ impl Clog {
     /// nothing of them reached the WAL. To be called once recovery is over.
     pub fn trim(&self, io: &mut aio::Backend, next: FullXid) -> Result<(), EngineError> {
         let next = next.xid();
-        if slru::index_of(next) == 0 {
+        if next % slru::XACTS_PER_PAGE == 0 {
             return Ok(());
         }
         let mut cache = self.cache.lock();
-        let page = slru::page_of(next);
+        let page = slru::xact_page(next);
         let slot = self.load(&mut cache, io, page)?;
         let mut xid = next;
-        while slru::page_of(xid) == page {
-            if slru::get_status(&slot.bytes, xid) != Outcome::InProgress {
+        while slru::xact_page(xid) == page {
+            if slru::status(&slot.bytes, xid) != Outcome::InProgress {
                 slru::set_status(&mut slot.bytes, xid, Outcome::InProgress);
                 slot.dirty = true;
             }
@@ -161,16 +161,16 @@ impl Clog {
         result.map(|()| copies.len() as u64)
     }
 
-    fn write_out(&self, io: &mut aio::Backend, pages: &[(u32, AlignedBuf)]) -> Result<(), EngineError> {
+    fn write_out(&self, io: &mut aio::Backend, pages: &[(i64, AlignedBuf)]) -> Result<(), EngineError> {
         let mut created = false;
-        for of_one_file in pages.chunk_by(|a, b| slru::segment_of(a.0) == slru::segment_of(b.0)) {
+        for of_one_file in pages.chunk_by(|a, b| slru::segment(a.0) == slru::segment(b.0)) {
             let Some((first, _)) = of_one_file.first() else { continue };
             let path = self.segment_path(*first);
             let namespace = self.aio.namespace();
             created |= !namespace.exists(&path)?;
             let file = namespace.open(&path, &OpenOptions::READ_WRITE.create())?;
             for (page, bytes) in of_one_file {
-                io.write_all_at(&file, slru::offset_of(*page), bytes)?;
+                io.write_all_at(&file, slru::segment_offset(*page), bytes)?;
             }
             io.fsync(&file)?;
         }
@@ -185,7 +185,7 @@ impl Clog {
         &self,
         cache: &'a mut Cache,
         io: &mut aio::Backend,
-        page: u32,
+        page: i64,
     ) -> Result<&'a mut Slot, EngineError> {
         cache.tick += 1;
         let used = cache.tick;
@@ -200,7 +200,7 @@ impl Clog {
         Ok(slot)
     }
 
-    fn read(&self, io: &mut aio::Backend, page: u32) -> Result<Box<PageBytes>, EngineError> {
+    fn read(&self, io: &mut aio::Backend, page: i64) -> Result<Box<PageBytes>, EngineError> {
         let path = self.segment_path(page);
         let recovering = self.recovering.load(Ordering::SeqCst);
         let file = match self.aio.namespace().open(&path, &OpenOptions::READ) {
@@ -209,7 +209,7 @@ impl Clog {
             Err(error) => return Err(error.into()),
         };
         let mut buf = AlignedBuf::zeroed(BLOCK_SIZE)?;
-        let got = io.read_at(&file, slru::offset_of(page), &mut buf)?;
+        let got = io.read_at(&file, slru::segment_offset(page), &mut buf)?;
         if got < BLOCK_SIZE && !recovering {
             return Err(EngineError::corrupt(format!(
                 "could not access status of transactions: page {page} of pg_xact has only {got} bytes in file \"{}\"",
@@ -221,8 +221,8 @@ impl Clog {
         Ok(bytes)
     }
 
-    fn segment_path(&self, page: u32) -> PathBuf {
-        self.dir.join(slru::file_name(slru::segment_of(page)))
+    fn segment_path(&self, page: i64) -> PathBuf {
+        self.dir.join(slru::segment_name(slru::segment(page)))
     }
 }
 

@@ -19,8 +19,9 @@ mod files;
 mod gate;
 mod manager;
 mod procarray;
-mod slru;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 pub use clog::{Clog, Outcome};

@@ -1,0 +1,234 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use forebay_format::{FullXid, Xid};
+use proptest::prelude::*;
+
+use super::*;
+use crate::test_bench::{Bench, FIRST_XID, TABLE, sqlstate};
+
+#[test]
+fn the_gate_waits_for_passes_taken_before() {
+    let gate = Arc::new(CommitGate::new());
+    gate.wait_for_earlier();
+    let early = gate.enter();
+    let (waiting, passed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let checkpoint = thread::spawn({
+        let (gate, waiting, passed) = (gate.clone(), waiting.clone(), passed.clone());
+        move || {
+            waiting.store(true, Ordering::SeqCst);
+            gate.wait_for_earlier();
+            passed.store(true, Ordering::SeqCst);
+        }
+    });
+    while !waiting.load(Ordering::SeqCst) {
+        thread::yield_now();
+    }
+    assert!(!passed.load(Ordering::SeqCst));
+    // Others come and go meanwhile: nobody is held up by the waiting checkpoint.
+    for _ in 0..100 {
+        drop(gate.enter());
+    }
+    drop(early);
+    checkpoint.join().unwrap();
+    let _late = gate.enter();
+    drop(gate.enter());
+}
+
+#[test]
+fn the_gate_does_not_wait_for_passes_taken_after() {
+    let gate = CommitGate::new();
+    drop(gate.enter());
+    gate.wait_for_earlier();
+    let one = gate.enter();
+    let two = gate.enter();
+    drop(one);
+    drop(two);
+    gate.wait_for_earlier();
+    gate.wait_for_earlier();
+}
+
+proptest! {
+    #[test]
+    fn running_agrees_with_a_plain_search(start: u32, mut steps in prop::collection::vec(0u32..9, 1..60), probe in 0u32..400) {
+        // Ids on the circle, also across its end.
+        let at = |distance: u32| start.wrapping_add(distance).max(3);
+        prop_assume!(start > 3 && at(600) > 3);
+        steps.insert(0, 0);
+        let mut distance = 0;
+        let mut xids = Vec::new();
+        for step in steps {
+            distance += step + 1;
+            xids.push(at(distance));
+        }
+        let running = Running { xmin: xids[0], xmax: at(distance + 1), xids: xids.clone().into() };
+        let xid = at(probe);
+        let expected = if probe > distance { true } else { xids.contains(&xid) };
+        prop_assert_eq!(running.contains(xid), expected);
+        prop_assert!(!running.contains(2) && !running.contains(1));
+    }
+}
+
+#[test]
+fn a_snapshot_sees_who_had_committed() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    let (mut a, mut b, mut c) = (Transaction::new(), Transaction::new(), Transaction::new());
+    let mut assign = |tx: &mut Transaction| bench.xacts.assign(&mut be.io, tx).unwrap();
+    let (xa, xb, xc) = (assign(&mut a), assign(&mut b), assign(&mut c));
+    assert_eq!((xa, xb, xc), (FIRST_XID, FIRST_XID + 1, FIRST_XID + 2));
+    assert_eq!(assign(&mut b), xb, "an id is handed out once");
+    assert_eq!(bench.xacts.oldest_running(), FullXid::new(0, xa));
+    bench.xacts.commit(&mut be.io, &mut b).unwrap();
+
+    let snapshot = bench.xacts.snapshot(&c);
+    assert!(snapshot.is_running(xa) && !snapshot.is_running(xb) && snapshot.is_running(xc + 1));
+    assert!(snapshot.is_own(xc));
+    assert_eq!((snapshot.xmin(), snapshot.xmax()), (xa, xb + 1));
+    bench.xacts.abort(&mut be.io, &mut a).unwrap();
+    assert!(snapshot.is_running(xa), "a snapshot does not change");
+    assert!(!bench.xacts.snapshot(&c).is_running(xa));
+    bench.xacts.commit(&mut be.io, &mut c).unwrap();
+    let mut status = |xid| bench.clog.status(&mut be.io, xid).unwrap();
+    assert_eq!([xa, xb, xc].map(&mut status), [Outcome::Aborted, Outcome::Committed, Outcome::Committed]);
+    assert_eq!([1, 2].map(&mut status), [Outcome::Committed; 2]);
+    assert_eq!(status(xc + 1), Outcome::InProgress);
+    assert_eq!(bench.xacts.next_xid(), FullXid::new(0, xc + 1));
+    assert_eq!(bench.xacts.oldest_running(), bench.xacts.next_xid());
+}
+
+#[test]
+fn a_commit_is_durable_and_a_reader_writes_nothing() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    let mut tx = Transaction::new();
+    let before = bench.wal.insert_lsn();
+    assert_eq!(bench.xacts.commit(&mut be.io, &mut tx).unwrap(), Finished::default());
+    bench.xacts.abort(&mut be.io, &mut Transaction::new()).unwrap();
+    assert_eq!(bench.wal.insert_lsn(), before);
+
+    bench.xacts.assign(&mut be.io, &mut tx).unwrap();
+    tx.drop_at_commit(TABLE);
+    tx.drop_at_abort(crate::test_bench::TABLE);
+    let finished = bench.xacts.commit(&mut be.io, &mut tx).unwrap();
+    let lsn = finished.lsn.unwrap();
+    assert!(bench.wal.flushed_lsn() >= lsn && lsn > before);
+    assert_eq!(finished.drop, [TABLE]);
+    assert_eq!(tx.xid(), None, "the transaction is over");
+}
+
+#[test]
+fn commands_count_only_when_used() {
+    let mut tx = Transaction::new();
+    tx.next_command().unwrap();
+    assert_eq!(tx.command(), 0);
+    assert_eq!(tx.use_command(), 0);
+    tx.next_command().unwrap();
+    tx.next_command().unwrap();
+    assert_eq!(tx.command(), 1);
+    assert_eq!(tx.combos().combine(0, 1), 0);
+    assert_eq!(tx.combos().combine(0, 2), 1);
+    assert_eq!(tx.combos().combine(0, 1), 0);
+    assert_eq!((tx.combos().resolve(1), tx.combos().resolve(2)), (Some((0, 2)), None));
+}
+
+/// A manager that goes on at `next`.
+fn manager_at(bench: &Bench, next: FullXid, oldest: Xid) -> XactManager {
+    XactManager::new(bench.clog.clone(), bench.wal.clone(), next, oldest)
+}
+
+#[test]
+fn new_pages_of_the_log_are_made_logged_and_kept() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    let xacts = manager_at(&bench, FullXid::new(0, 32_766), 3);
+    let mut end = |commit: bool| {
+        let mut tx = Transaction::new();
+        let xid = xacts.assign(&mut be.io, &mut tx).unwrap();
+        match commit {
+            true => xacts.commit(&mut be.io, &mut tx).unwrap(),
+            false => xacts.abort(&mut be.io, &mut tx).unwrap(),
+        };
+        xid
+    };
+    let xids: Vec<Xid> = [true, false, true, true].map(&mut end).into();
+    assert_eq!(xids, [32_766, 32_767, 32_768, 32_769]);
+    let expected = [Outcome::Committed, Outcome::Aborted, Outcome::Committed, Outcome::Committed];
+    for (xid, outcome) in xids.iter().zip(expected) {
+        assert_eq!(bench.clog.status(&mut be.io, *xid).unwrap(), outcome);
+    }
+    // Page 1 was never written; replaying the log makes it again.
+    bench.wal.flush_all(&mut be.io).unwrap();
+    let (mut recovered, _copy) = bench.recover_copy(1);
+    for (xid, outcome) in xids.iter().zip(expected) {
+        assert_eq!(recovered.clog.status(&mut recovered.be.io, *xid).unwrap(), outcome);
+    }
+    assert_eq!(bench.clog.flush(&mut be.io).unwrap(), 2);
+    assert_eq!(bench.clog.flush(&mut be.io).unwrap(), 0);
+    let file = std::fs::read(bench.dir.path().join("pg_xact/0000")).unwrap();
+    assert_eq!(file.len(), 2 * 8192);
+    assert_eq!((file[8191], file[8192]), (0b1001_0000, 0b0101));
+    let reopened = Clog::new(bench.aio.clone(), bench.dir.path());
+    for (xid, outcome) in xids.iter().zip(expected) {
+        assert_eq!(reopened.status(&mut be.io, *xid).unwrap(), outcome);
+    }
+}
+
+#[test]
+fn a_full_cache_makes_room_without_losing_changes() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    let pages = 300;
+    for page in 0..pages {
+        bench.clog.zero_page(i64::from(page));
+        bench.clog.set(&mut be.io, page * 32_768 + 5, Outcome::Committed).unwrap();
+        if page % 100 == 99 {
+            bench.clog.flush(&mut be.io).unwrap();
+        }
+    }
+    for page in (0..pages).rev() {
+        assert_eq!(bench.clog.status(&mut be.io, page * 32_768 + 5).unwrap(), Outcome::Committed);
+        assert_eq!(bench.clog.status(&mut be.io, page * 32_768 + 6).unwrap(), Outcome::InProgress);
+    }
+    assert!(bench.dir.path().join("pg_xact/0009").exists());
+}
+
+#[test]
+fn a_missing_page_is_an_error_except_in_recovery() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    assert_eq!(sqlstate(bench.clog.status(&mut be.io, 5_000_000)), "58P01");
+    assert_eq!(sqlstate(bench.clog.status(&mut be.io, 40_000)), "XX001");
+    bench.clog.set_recovering(true);
+    assert_eq!(bench.clog.status(&mut be.io, 5_000_000).unwrap(), Outcome::InProgress);
+    assert_eq!(bench.clog.status(&mut be.io, 40_000).unwrap(), Outcome::InProgress);
+}
+
+#[test]
+fn trimming_forgets_ids_from_before_a_crash() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    for xid in [9, 10, 11, 32_767] {
+        bench.clog.set(&mut be.io, xid, Outcome::Aborted).unwrap();
+    }
+    bench.clog.trim(&mut be.io, FullXid::new(0, 10)).unwrap();
+    let mut status = |xid| bench.clog.status(&mut be.io, xid).unwrap();
+    assert_eq!(status(9), Outcome::Aborted);
+    assert_eq!([10, 11, 32_767].map(&mut status), [Outcome::InProgress; 3]);
+    // At the beginning of a page there is nothing, not even the page.
+    bench.clog.trim(&mut be.io, FullXid::new(0, 32_768)).unwrap();
+}
+
+#[test]
+fn ids_stop_before_old_and_new_would_be_confused() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    bench.clog.set_recovering(true);
+    let stop = 100 + (u32::MAX >> 1) - 3_000_000;
+    let xacts = manager_at(&bench, FullXid::new(0, stop - 1), 100);
+    let mut tx = Transaction::new();
+    xacts.assign(&mut be.io, &mut tx).unwrap();
+    assert_eq!(sqlstate(xacts.assign(&mut be.io, &mut Transaction::new())), "54000");
+    xacts.commit(&mut be.io, &mut tx).unwrap();
+}
