@@ -1,7 +1,8 @@
 //! An aio whose writes and syncs can be told to fail.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use forebay_aio::{
     Aio, AioConfig, Errno, OpKind, PosixNamespace,
@@ -18,12 +19,23 @@ pub struct Faults {
     sync_errno: AtomicI32,
     /// Writes that still succeed before `write_errno` applies.
     writes_left: AtomicU64,
+    /// Only segments under construction are concerned.
+    only_temporary: AtomicBool,
     pub syncs: AtomicU64,
     pub writes: AtomicU64,
 }
 
 impl Faults {
+    /// Writes to segments under construction fail, but for the first `after`.
+    pub fn fail_fill(&self, after: u64, errno: i32) {
+        self.only_temporary.store(true, Ordering::SeqCst);
+        self.writes_left.store(after, Ordering::SeqCst);
+        self.write_errno.store(errno, Ordering::SeqCst);
+    }
+
+    /// All writes fail, but for the first `after`.
     pub fn fail_writes(&self, after: u64, errno: i32) {
+        self.only_temporary.store(false, Ordering::SeqCst);
         self.writes_left.store(after, Ordering::SeqCst);
         self.write_errno.store(errno, Ordering::SeqCst);
     }
@@ -37,8 +49,11 @@ impl Faults {
         self.sync_errno.store(0, Ordering::SeqCst);
     }
 
-    fn write_fault(&self) -> Option<Errno> {
+    fn write_fault(&self, path: &Path) -> Option<Errno> {
         self.writes.fetch_add(1, Ordering::SeqCst);
+        if self.only_temporary.load(Ordering::SeqCst) && !path.to_string_lossy().contains("xlogtemp") {
+            return None;
+        }
         let errno = self.write_errno.load(Ordering::SeqCst);
         let spare = self
             .writes_left
@@ -59,7 +74,7 @@ struct Faulty(Arc<Faults>);
 impl Executor for Faulty {
     fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
         let fault = match request.op() {
-            OpKind::Writev => self.0.write_fault(),
+            OpKind::Writev => self.0.write_fault(request.file().path()),
             OpKind::Fsync | OpKind::Fdatasync => self.0.sync_fault(),
             _ => None,
         };

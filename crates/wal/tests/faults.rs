@@ -1,0 +1,127 @@
+//! A write or a sync that fails ends the log: everybody hears of it, nothing is acknowledged.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{fault::faulty_aio, *};
+use forebay_wal::{CheckpointKind, SyncMethod, WalError};
+
+const EIO: i32 = 5;
+
+/// Every call on a log that has ended returns the error that ended it.
+fn assert_ended(rig: &mut Rig, wal: &forebay_wal::Wal, expected: &WalError) {
+    let expected = expected.to_string();
+    assert!(expected.contains("000000010000000000000001"), "{expected} names the segment");
+    let end = wal.end_lsn();
+    let io = &mut rig.io;
+    for (call, result) in [
+        ("insert", wal.insert(io, &plain(&[1])).map(drop)),
+        ("flush", wal.flush(io, end)),
+        ("flush of what was durable before", wal.flush(io, BEGIN)),
+        ("flush_all", wal.flush_all(io).map(drop)),
+        ("step", wal.step(io).map(drop)),
+        ("room", wal.ensure_room(io, 1)),
+        ("checkpoint", wal.begin_checkpoint(io, CheckpointKind::Shutdown).map(drop)),
+        ("removal", wal.remove_old_segments(end, 0).map(drop)),
+    ] {
+        let error = result.expect_err(call);
+        assert!(error.is_fatal(), "{call}");
+        assert_eq!(error.to_string(), expected, "{call}");
+    }
+    assert_eq!(wal.end_lsn(), end);
+    assert!(wal.poisoned().is_some_and(|error| error.to_string() == expected));
+}
+
+#[test]
+fn a_failed_sync_is_the_end() {
+    for sync_method in [SyncMethod::Fdatasync, SyncMethod::Fsync] {
+        let (aio, faults) = faulty_aio();
+        let mut rig = Rig::with(aio);
+        rig.config.sync_method = sync_method;
+        let wal = rig.fresh();
+        let a = insert(&wal, &mut rig.io, &[1; 100]);
+        wal.flush(&mut rig.io, a.end).expect("flush");
+        let b = insert(&wal, &mut rig.io, &[2; 100]);
+        faults.fail_syncs(EIO);
+        let error = wal.flush(&mut rig.io, b.end).expect_err("failed sync");
+        assert!(error.is_fatal() && error.to_string().contains("could not sync WAL file"), "{error}");
+        // The sync would succeed now, and prove nothing.
+        faults.mend();
+        let syncs = faults.syncs.load(std::sync::atomic::Ordering::SeqCst);
+        assert_ended(&mut rig, &wal, &error);
+        assert_eq!(faults.syncs.load(std::sync::atomic::Ordering::SeqCst), syncs, "never tried again");
+        assert_eq!(wal.flushed_lsn(), a.end);
+    }
+}
+
+#[test]
+fn a_failed_write_is_the_end() {
+    for sync_method in [SyncMethod::Fdatasync, SyncMethod::OpenDatasync] {
+        let (aio, faults) = faulty_aio();
+        let mut rig = Rig::with(aio);
+        rig.config.sync_method = sync_method;
+        let wal = rig.fresh();
+        let a = insert(&wal, &mut rig.io, &[1; 100]);
+        wal.flush(&mut rig.io, a.end).expect("flush");
+        let b = insert(&wal, &mut rig.io, &[2; 20_000]);
+        // Even for want of room: the segment was full-size already, so this is no ordinary want.
+        faults.fail_writes(0, if sync_method == SyncMethod::Fdatasync { EIO } else { 28 });
+        let error = wal.flush(&mut rig.io, b.end).expect_err("failed write");
+        assert!(error.is_fatal() && error.to_string().contains("could not write WAL file"), "{error}");
+        faults.mend();
+        assert_ended(&mut rig, &wal, &error);
+        assert_eq!((wal.flushed_lsn(), wal.written_lsn()), (a.end, a.end));
+    }
+}
+
+#[test]
+fn a_failed_write_for_want_of_buffers_is_the_end() {
+    let (aio, faults) = faulty_aio();
+    let mut rig = Rig::with(aio);
+    rig.config.buffers = 4;
+    let wal = rig.fresh();
+    faults.fail_writes(2, EIO);
+    let before = wal.stats();
+    let error = wal.insert(&mut rig.io, &plain(&vec![1; 200_000])).expect_err("failed write");
+    faults.mend();
+    assert_ended(&mut rig, &wal, &error);
+    assert_eq!(wal.stats().records, before.records);
+}
+
+#[test]
+fn all_who_wait_hear_of_a_failure() {
+    let (aio, faults) = faulty_aio();
+    let mut rig = Rig::with(aio);
+    rig.config.buffers = 8;
+    let wal = Arc::new(rig.fresh());
+    faults.fail_writes(50, EIO);
+    let outcomes: Vec<(usize, WalError)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|n| {
+                let (wal, mut io) = (Arc::clone(&wal), rig.backend());
+                scope.spawn(move || {
+                    let mut acknowledged = 0;
+                    loop {
+                        let main = vec![n as u8; 300 + 900 * n];
+                        let done =
+                            wal.insert(&mut io, &plain(&main)).and_then(|at| wal.flush(&mut io, at.end));
+                        match done {
+                            Ok(()) => acknowledged += 1,
+                            Err(error) => return (acknowledged, error),
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    faults.mend();
+    let error = &outcomes[0].1;
+    assert_ended(&mut rig, &wal, error);
+    assert!(outcomes.iter().all(|(_, e)| e.to_string() == error.to_string()));
+    let acknowledged: usize = outcomes.iter().map(|(n, _)| n).sum();
+    let flushed = wal.flushed_lsn();
+    let durable = rig.read_all(BEGIN).0.iter().filter(|record| record.end <= flushed).count();
+    assert!(acknowledged <= durable, "{acknowledged} acknowledged, {durable} durable");
+}
