@@ -1,0 +1,174 @@
+//! A server under test.
+
+use forebay_server::client::{Client, ClientError};
+use forebay_server::wire::stream::Stream;
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use tempfile::TempDir;
+
+/// Lines of a server's log as they come, and whether it has ended.
+#[derive(Default)]
+struct Log {
+    state: Mutex<(Vec<String>, bool)>,
+    changed: Condvar,
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    pub folder: Arc<TempDir>,
+    log: Arc<Log>,
+}
+
+impl Server {
+    /// A server on a new directory.
+    pub fn new() -> Server {
+        Server::with(&[])
+    }
+
+    /// A server on a new directory, with settings.
+    pub fn with(settings: &[&str]) -> Server {
+        Server::on(Arc::new(tempfile::tempdir().expect("a folder")), settings)
+    }
+
+    /// A server on a folder's data directory.
+    pub fn on(folder: Arc<TempDir>, settings: &[&str]) -> Server {
+        let port = free_port();
+        let (child, log) = spawn(&folder, &folder.path().join("data"), port, settings);
+        let server = Server { child, port, folder, log };
+        server.wait_for_log("ready to accept connections");
+        server
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Waits until a line of the log holds `text`, and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        wait_for(&self.log, text).unwrap_or_else(|log| panic!("no line has {text:?}:\n{log}"))
+    }
+
+    pub fn client(&self) -> Client {
+        Client::tcp(self.port).expect("connects")
+    }
+
+    pub fn unix_client(&self) -> Client {
+        Client::unix(self.folder.path(), self.port).expect("connects")
+    }
+
+    /// Connects with these startup parameters.
+    pub fn connect(&self, parameters: &[(&str, &str)]) -> Result<Client, ClientError> {
+        Client::start(self.socket(), parameters)
+    }
+
+    pub fn socket(&self) -> Stream {
+        Stream::Tcp(TcpStream::connect(("127.0.0.1", self.port)).expect("connects"))
+    }
+
+    /// The single value a query gives, from a session of its own.
+    pub fn value(&self, sql: &str) -> String {
+        value(&mut self.client(), sql)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("can be waited for")
+    }
+
+    /// Stops cleanly and gives the folder back.
+    pub fn stop(mut self) -> Arc<TempDir> {
+        self.signal("-INT");
+        let status = self.wait();
+        assert!(status.success(), "a clean stop exits with 0, not {status}");
+        Arc::clone(&self.folder)
+    }
+
+    /// `kill -9`; gives the folder back.
+    pub fn kill(mut self) -> Arc<TempDir> {
+        self.signal("-KILL");
+        self.wait();
+        Arc::clone(&self.folder)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that is expected not to start: its exit status and log.
+pub fn refused(data: &Path, port: u16, settings: &[&str]) -> (ExitStatus, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut child, log) = spawn(&folder, data, port, settings);
+    let text = wait_for(&log, "ready to accept connections").expect_err("it must not start");
+    (child.wait().expect("can be waited for"), text)
+}
+
+fn spawn(folder: &TempDir, data: &Path, port: u16, settings: &[&str]) -> (Child, Arc<Log>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.arg("serve").arg("-D").arg(data).args(["-p", &port.to_string()]);
+    command.arg("-c").arg(format!("unix_socket_directories={}", folder.path().display()));
+    command.args(["-c", "shared_buffers=4MB", "-c", "io_method=sync"]);
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("forebay runs");
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let log = Arc::new(Log::default());
+    let writer = Arc::clone(&log);
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            writer.state.lock().expect("no panic").0.push(line);
+            writer.changed.notify_all();
+        }
+        writer.state.lock().expect("no panic").1 = true;
+        writer.changed.notify_all();
+    });
+    (child, log)
+}
+
+/// Waits for a line; if the log ends without it, all of the log.
+fn wait_for(log: &Log, text: &str) -> Result<String, String> {
+    let mut state = log.state.lock().expect("no panic");
+    loop {
+        if let Some(line) = state.0.iter().find(|line| line.contains(text)) {
+            return Ok(line.clone());
+        }
+        if state.1 {
+            return Err(state.0.join("\n"));
+        }
+        state = log.changed.wait(state).expect("no panic");
+    }
+}
+
+/// A port nobody listens on right now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("loopback").port()
+}
+
+/// The single value a query gives.
+pub fn value(client: &mut Client, sql: &str) -> String {
+    let answer = client.query(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+    answer.value().unwrap_or_else(|| panic!("{sql}: {answer:?}")).to_owned()
+}
+
+/// The SQLSTATE and message of a query that must fail.
+pub fn failure(client: &mut Client, sql: &str) -> (String, String) {
+    match client.query(sql) {
+        Err(ClientError::Server(fields)) => (fields.get(b'C').to_owned(), fields.get(b'M').to_owned()),
+        other => panic!("{sql} should fail: {other:?}"),
+    }
+}

@@ -1,0 +1,19 @@
+//! The real program, spoken to over its sockets.
+//!
+//! - [`harness`]:   starts and stops servers, waits for what their logs say
+//! - [`startup`]:   who gets in, what the server tells first
+//! - [`simple`]:    simple queries, transactions, settings
+//! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
+//! - [`copy`]:      COPY both ways
+//! - [`cancel`]:    cancel requests and timeouts
+//! - [`hostile`]:   garbage, absurd lengths, vanishing clients
+//! - [`lifecycle`]: start, stop, kill, restart, reload
+
+mod cancel;
+mod copy;
+mod extended;
+mod harness;
+mod hostile;
+mod lifecycle;
+mod simple;
+mod startup;

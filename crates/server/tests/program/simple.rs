@@ -1,0 +1,106 @@
+//! Simple queries, transactions, settings.
+
+use super::harness::{Server, failure, value};
+use forebay_server::client::ClientError;
+
+#[test]
+fn several_statements_are_one_transaction() {
+    let server = Server::new();
+    let mut client = server.client();
+    let answer =
+        client.query("CREATE TABLE t (i int4); INSERT INTO t VALUES (1), (2); SELECT count(*) FROM t");
+    let answer = answer.expect("runs");
+    assert_eq!(answer.tags, ["CREATE TABLE", "INSERT 0 2", "SELECT 1"]);
+    assert_eq!(answer.value(), Some("2"));
+    let (state, _) = failure(&mut client, "INSERT INTO t VALUES (3); SELECT 1/0; INSERT INTO t VALUES (4)");
+    assert_eq!(state, "22012");
+    assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "2");
+    assert!(client.query("").expect("nothing to do").tags.is_empty());
+    assert!(client.query(" ; ").is_ok());
+}
+
+#[test]
+fn errors_have_positions_and_states() {
+    let server = Server::new();
+    let mut client = server.client();
+    for (sql, state, position) in [
+        ("SELECT 1; SELEC 2", "42601", "11"),
+        ("SELECT * FROM nowhere", "42P01", "15"),
+        ("SELECT \u{e4}\u{f6} FROM pg_class", "42703", "8"),
+    ] {
+        match client.query(sql) {
+            Err(ClientError::Server(f)) => {
+                assert_eq!((f.get(b'C'), f.get(b'P')), (state, position), "{sql}: {f:?}");
+                assert_eq!((f.get(b'S'), f.get(b'V')), ("ERROR", "ERROR"));
+            }
+            other => panic!("{sql}: {other:?}"),
+        }
+        assert_eq!(client.status, b'I');
+    }
+}
+
+#[test]
+fn blocks_and_their_status() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.query("CREATE TABLE t (i int4)").expect("runs");
+    client.query("BEGIN").expect("runs");
+    assert_eq!(client.status, b'T');
+    client.query("INSERT INTO t VALUES (1)").expect("runs");
+    failure(&mut client, "SELECT nothing");
+    assert_eq!(client.status, b'E');
+    assert_eq!(failure(&mut client, "SELECT 1").0, "25P02");
+    assert_eq!(client.query("COMMIT").expect("ends").tags, ["ROLLBACK"]);
+    assert_eq!(client.status, b'I');
+    assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "0");
+    client.query("BEGIN; INSERT INTO t VALUES (1)").expect("runs");
+    assert_eq!(server.value("SELECT count(*) FROM t"), "0");
+    client.query("COMMIT").expect("runs");
+    assert_eq!(server.value("SELECT count(*) FROM t"), "1");
+}
+
+#[test]
+fn a_client_that_leaves_in_mid_transaction_leaves_nothing() {
+    let server = Server::new();
+    server.client().query("CREATE TABLE t (i int4)").expect("runs");
+    let mut client = server.client();
+    client.query("BEGIN; INSERT INTO t VALUES (1)").expect("runs");
+    drop(client);
+    assert_eq!(server.value("SELECT count(*) FROM t"), "0");
+}
+
+#[test]
+fn settings_are_shown_set_and_undone() {
+    let server = Server::new();
+    let mut client = server.client();
+    assert_eq!(value(&mut client, "SHOW shared_buffers"), "4MB");
+    assert_eq!(value(&mut client, "SHOW server_encoding"), "UTF8");
+    client.query("SET application_name = 'changed'").expect("sets");
+    assert_eq!(client.parameters["application_name"], "changed");
+    client.query("BEGIN; SET application_name = 'undone'").expect("sets");
+    assert_eq!(client.parameters["application_name"], "undone");
+    client.query("ROLLBACK").expect("ends");
+    assert_eq!(client.parameters["application_name"], "changed");
+    client.query("BEGIN; SET LOCAL extra_float_digits = 3; COMMIT").expect("sets");
+    assert_eq!(value(&mut client, "SHOW extra_float_digits"), "1");
+    client.query("RESET application_name").expect("resets");
+    assert_eq!(client.parameters["application_name"], "");
+    assert_eq!(failure(&mut client, "SET shared_buffers = '1GB'").0, "55P02");
+    assert_eq!(failure(&mut client, "SET no_such = 1").0, "42704");
+    assert_eq!(failure(&mut client, "SHOW no_such").0, "42704");
+    let (state, message) = failure(&mut client, "SET effective_io_concurrency = 5000");
+    assert_eq!(state, "22023");
+    assert_eq!(
+        message,
+        "5000 is outside the valid range for parameter \"effective_io_concurrency\" (0 .. 1000)"
+    );
+}
+
+#[test]
+fn a_large_result_streams() {
+    let server = Server::new();
+    let mut client = server.client();
+    let answer = client.query("SELECT generate_series(1, 200000)").expect("runs");
+    assert_eq!((answer.rows.len(), answer.tags.as_slice()), (200_000, &["SELECT 200000".to_owned()][..]));
+    assert_eq!(answer.rows[199_999], [Some("200000".to_owned())]);
+}

@@ -1,0 +1,134 @@
+//! Who gets in, and what the server tells first.
+
+use super::harness::{Server, value};
+use forebay_server::client::Client;
+use forebay_server::wire::{PROTOCOL_3_0, PROTOCOL_3_2};
+use std::io::{Read, Write};
+
+#[test]
+fn who_is_refused_and_how() {
+    let server = Server::new();
+    let refused = |parameters: &[(&str, &str)]| {
+        let e = server.connect(parameters).expect_err("refused");
+        (e.sqlstate().to_owned(), e.to_string())
+    };
+    for (parameters, state, text) in [
+        (
+            &[("user", "postgres"), ("database", "shop")][..],
+            "3D000",
+            "FATAL: database \"shop\" does not exist",
+        ),
+        (&[("user", "joe"), ("database", "postgres")], "28000", "FATAL: role \"joe\" does not exist"),
+        (&[("database", "postgres")], "28000", "FATAL: no PostgreSQL user name specified"),
+        (&[("user", "postgres"), ("client_encoding", "LATIN1")], "22023", "invalid value for parameter"),
+        (
+            &[("user", "postgres"), ("no_such", "1")],
+            "42704",
+            "unrecognized configuration parameter \"no_such\"",
+        ),
+        (&[("user", "postgres"), ("port", "1")], "55P02", "without restarting the server"),
+        (&[("user", "postgres"), ("replication", "true")], "0A000", "replication"),
+        (&[("user", "postgres"), ("options", "-x")], "42601", "invalid command-line argument"),
+    ] {
+        let (got, message) = refused(parameters);
+        assert!(got == state && message.contains(text), "{parameters:?}: {message}");
+    }
+    assert_eq!(server.value("SELECT 1"), "1");
+}
+
+#[test]
+fn what_drivers_are_told() {
+    let server = Server::new();
+    let parameters = [
+        ("user", "postgres"),
+        ("database", "postgres"),
+        ("application_name", "a test"),
+        ("options", r"-c extra_float_digits=3 --search_path=public"),
+        ("client_encoding", "utf-8"),
+    ];
+    let mut client = server.connect(&parameters).expect("connects");
+    let told =
+        |name: &str| client.parameters.get(name).map(String::as_str).unwrap_or_else(|| panic!("no {name}"));
+    assert!(told("server_version").starts_with("18."), "{}", told("server_version"));
+    for (name, value) in [
+        ("server_encoding", "UTF8"),
+        ("client_encoding", "UTF8"),
+        ("application_name", "a test"),
+        ("DateStyle", "ISO, MDY"),
+        ("TimeZone", "UTC"),
+        ("IntervalStyle", "postgres"),
+        ("integer_datetimes", "on"),
+        ("standard_conforming_strings", "on"),
+        ("in_hot_standby", "off"),
+        ("default_transaction_read_only", "off"),
+        ("is_superuser", "on"),
+        ("session_authorization", "postgres"),
+        ("scram_iterations", "4096"),
+        ("search_path", "public"),
+    ] {
+        assert_eq!(told(name), value, "{name}");
+    }
+    assert_eq!(client.parameters.len(), 15);
+    assert_eq!((client.key.len(), client.status), (4, b'I'));
+    assert_eq!(value(&mut client, "SHOW extra_float_digits"), "3");
+    assert_eq!(value(&mut server.unix_client(), "SELECT 1"), "1");
+}
+
+#[test]
+fn protocol_versions() {
+    let server = Server::new();
+    let first = |version: u32, extra: &[(&str, &str)]| {
+        let mut client = Client::raw(server.socket()).expect("connects");
+        let parameters = [&[("user", "postgres")][..], extra].concat();
+        client.send_startup(version, &parameters).expect("sends");
+        let mut messages = Vec::new();
+        loop {
+            let message = client.receive().expect("receives");
+            let end = matches!(message.0, b'Z' | b'E');
+            messages.push(message);
+            if end {
+                return messages;
+            }
+        }
+    };
+    let key = |messages: &[(u8, Vec<u8>)]| messages.iter().find(|m| m.0 == b'K').expect("a key").1.len() - 4;
+    assert_eq!(key(&first(PROTOCOL_3_0, &[])), 4);
+    let messages = first(PROTOCOL_3_2, &[]);
+    assert_eq!((messages[0].0, key(&messages)), (b'R', 32));
+    // A newer minor version, and an option nobody knows: negotiated, and then all goes on.
+    let messages = first((3 << 16) | 9999, &[("_pq_.wish", "1")]);
+    assert_eq!(messages[0].0, b'v');
+    assert_eq!(messages[0].1, [&PROTOCOL_3_2.to_be_bytes()[..], &[0, 0, 0, 1], b"_pq_.wish\0"].concat());
+    assert_eq!(key(&messages), 32);
+    let messages = first(2 << 16, &[]);
+    assert_eq!(messages[0].0, b'E');
+    assert!(String::from_utf8_lossy(&messages[0].1).contains("unsupported frontend protocol 2.0"));
+}
+
+#[test]
+fn encryption_is_declined_and_the_session_goes_on() {
+    let server = Server::new();
+    for code in [80_877_103_u32, 80_877_104] {
+        let stream = server.socket();
+        (&stream).write_all(&[&8u32.to_be_bytes()[..], &code.to_be_bytes()].concat()).expect("sends");
+        let mut answer = [0];
+        (&stream).read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"N");
+        let mut client = Client::start(stream, &[("user", "postgres")]).expect("goes on in the clear");
+        assert_eq!(value(&mut client, "SELECT 1"), "1");
+    }
+}
+
+#[test]
+fn too_many_connections() {
+    let server = Server::with(&["max_connections=2"]);
+    let (first, _second) = (server.client(), server.client());
+    let parameters = [("user", "postgres")];
+    let e = server.connect(&parameters).expect_err("refused");
+    assert_eq!(e.sqlstate(), "53300", "{e}");
+    drop(first);
+    // The server notices that the first one has left in its own time: the refusals end.
+    while let Err(e) = server.connect(&parameters) {
+        assert_eq!(e.sqlstate(), "53300", "{e}");
+    }
+}
