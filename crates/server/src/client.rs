@@ -262,20 +262,17 @@ impl Client {
         self.send(b'c', &[])?;
         self.answer()
     }
+}
 
-    /// Asks the server, over a connection of its own, to cancel what this session runs.
-    pub fn cancel(&self, port: u16) -> Result<(), ClientError> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        let len = u32::try_from(12 + self.key.len()).unwrap_or(16);
-        let mut packet = len.to_be_bytes().to_vec();
-        packet.extend(80_877_102_u32.to_be_bytes());
-        packet.extend(self.pid.to_be_bytes());
-        packet.extend(&self.key);
-        (&stream).write_all(&packet)?;
-        // The server closes when it has dealt with the request.
-        let _ = io::copy(&mut &stream, &mut io::sink());
-        Ok(())
-    }
+/// Asks a server, over a connection of its own, to cancel what a session runs.
+pub fn cancel(port: u16, pid: u32, key: &[u8]) -> Result<(), ClientError> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    let len = u32::try_from(12 + key.len()).unwrap_or(16);
+    let packet = [&len.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &pid.to_be_bytes(), key].concat();
+    (&stream).write_all(&packet)?;
+    // The server closes when it has dealt with the request.
+    let _ = io::copy(&mut &stream, &mut io::sink());
+    Ok(())
 }
 
 impl Drop for Client {

@@ -323,6 +323,7 @@ impl Server {
             Ok(new) => {
                 let mut settings = (*self.shared.settings()).clone();
                 let (changed, refused) = settings.reload(new);
+                self.shared.set_settings(settings.clone());
                 for name in refused {
                     log::log(format!("parameter \"{name}\" cannot be changed without restarting the server"));
                 }
@@ -331,7 +332,6 @@ impl Server {
                         crate::settings::find(name).map(|s| settings.value(name).show(s)).unwrap_or_default();
                     log::log(format!("parameter \"{name}\" changed to \"{shown}\""));
                 }
-                self.shared.set_settings(settings);
             }
         }
     }

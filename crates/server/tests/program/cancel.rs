@@ -1,7 +1,8 @@
 //! Cancel requests and timeouts.
 
 use super::harness::{Server, failure, value};
-use forebay_server::client::{Client, ClientError};
+use forebay_server::client::{ClientError, cancel};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs for minutes if nobody stops it.
 const LONG: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
@@ -10,25 +11,19 @@ const LONG: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 fn a_cancel_stops_the_statement_and_not_the_session() {
     let server = Server::new();
     let mut client = server.client();
-    let mut stranger = server.client();
+    let mut other = server.client();
     client.send_query(LONG).expect("sends");
-    // A wrong key stops nothing: the statement below would otherwise end with another message twice.
-    stranger.key = vec![0; 4];
-    stranger.pid = client.pid;
-    if client.key != stranger.key {
-        stranger.cancel(server.port).expect("asks");
-    }
-    // A cancel that comes before the statement has begun is forgotten, so it is repeated until the answer is there.
-    let asker = { (client.pid, client.key.clone(), server.port) };
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (pid, key) = (client.pid, client.key.clone());
+    let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                cancel(&server, &asker);
+            // A cancel that comes before the statement has begun is forgotten, so it is repeated until there is an answer.
+            while !done.load(Ordering::Relaxed) {
+                cancel(server.port, pid, &key).expect("asks");
             }
         });
         let result = client.answer();
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
         result
     });
     match result {
@@ -39,13 +34,22 @@ fn a_cancel_stops_the_statement_and_not_the_session() {
         other => panic!("{other:?}"),
     }
     assert_eq!(value(&mut client, "SELECT 1"), "1");
+    assert_eq!(value(&mut other, "SELECT 1"), "1");
 }
 
-fn cancel(server: &Server, (pid, key, port): &(u32, Vec<u8>, u16)) {
-    let mut messenger = Client::raw(server.socket()).expect("connects");
-    messenger.pid = *pid;
-    messenger.key.clone_from(key);
-    messenger.cancel(*port).expect("asks");
+#[test]
+fn a_wrong_key_cancels_nothing() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.query("SET statement_timeout = '300ms'").expect("sets");
+    client.send_query(LONG).expect("sends");
+    let wrong: Vec<u8> = client.key.iter().map(|b| !b).collect();
+    cancel(server.port, client.pid, &wrong).expect("asks");
+    server.wait_for_log("wrong key in cancel request");
+    match client.answer() {
+        Err(e) => assert!(e.to_string().contains("statement timeout"), "{e}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
