@@ -1,7 +1,7 @@
 //! What can go wrong in storage; each error names the relation's file, the block and the operation.
 
-use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 use forebay_aio::{AioError, Errno};
+use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -147,7 +147,11 @@ impl From<AioError> for StorageError {
 
 /// "block 7" or "blocks 7..22".
 pub(crate) fn block_range(first: BlockNumber, count: u32) -> String {
-    if count == 1 { format!("block {first}") } else { format!("blocks {first}..{}", first + count.max(1) - 1) }
+    if count == 1 {
+        format!("block {first}")
+    } else {
+        format!("blocks {first}..{}", first + count.max(1) - 1)
+    }
 }
 
 /// "base/5/16384", with the fork's suffix.

@@ -37,8 +37,8 @@ pub mod stream;
 pub use backend::Backend;
 pub use error::StorageError;
 pub use pool::{
-    BufferPool, CleanReport, PageReadGuard, PageWriteGuard, Pinned, PoolConfig, Strategy, WalFlush, WriteReport,
-    WriteScope,
+    BufferPool, CleanReport, PageReadGuard, PageWriteGuard, Pinned, PoolConfig, Strategy, WalFlush,
+    WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{Smgr, SmgrConfig, SyncReport};

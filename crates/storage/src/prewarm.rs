@@ -73,7 +73,8 @@ fn read_only(
         }
         let n = pool.combinable(at).min(range.end - at);
         // The oldest read, whose part this was, has ended.
-        let memory = IoMemory::new(Arc::clone(&scratch), turn % DEPTH as usize * part, n as usize * BLOCK_SIZE);
+        let memory =
+            IoMemory::new(Arc::clone(&scratch), turn % DEPTH as usize * part, n as usize * BLOCK_SIZE);
         turn += 1;
         match pool.smgr().read_io(rel, fork, at, memory) {
             Ok(read) => in_flight.push_back((be.io.start(read), at)),
@@ -108,11 +109,10 @@ fn finish_oldest(
 
 /// How many of a file's 4 kB pages the kernel caches, and how many it has. For tests and reports.
 pub fn kernel_cached_pages(aio: &Aio, path: &Path) -> Result<(u64, u64), StorageError> {
-    let failed = |errno| StorageError::File { operation: "inspect the cache of", file: path.to_path_buf(), errno };
-    let file = aio
-        .namespace()
-        .open(path, &OpenOptions::READ)
-        .map_err(|e| smgr::file_error("open", path, &e))?;
+    let failed =
+        |errno| StorageError::File { operation: "inspect the cache of", file: path.to_path_buf(), errno };
+    let file =
+        aio.namespace().open(path, &OpenOptions::READ).map_err(|e| smgr::file_error("open", path, &e))?;
     let len = aio.namespace().file_len(&file).map_err(|e| smgr::file_error("stat", path, &e))? as usize;
     let Some(fd) = file.raw_fd() else { return Err(failed(Errno::OPNOTSUPP)) };
     if len == 0 {

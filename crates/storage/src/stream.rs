@@ -61,7 +61,10 @@ pub struct ReadStream<F> {
 
 impl<F: FnMut() -> Option<BlockNumber>> ReadStream<F> {
     /// A stream over the blocks that `next_block` returns until it returns None.
-    #[expect(clippy::too_many_arguments, reason = "a stream is made in few places, each with its own settings")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a stream is made in few places, each with its own settings"
+    )]
     pub fn new(
         pool: &Arc<BufferPool>,
         rel: RelFileLocator,

@@ -2,7 +2,7 @@
 //! descriptors, and a small outcome to the issuer.
 
 use super::Core;
-use super::desc::{DIRTY, IO_ERROR, READING, IoFault, VALID, WRITING};
+use super::desc::{DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
 use forebay_format::{BLOCK_SIZE, Page, PageBytes, PageTag, checksum};
 use std::sync::Arc;
@@ -59,7 +59,11 @@ impl SharedCompletion for WriteCompletion {
         }
         for &buf in io.data {
             let desc = &core.descs[buf as usize];
-            let parked = if ok { desc.end_io(WRITING | DIRTY | IO_ERROR, 0, None) } else { desc.end_io(WRITING, IO_ERROR, fault) };
+            let parked = if ok {
+                desc.end_io(WRITING | DIRTY | IO_ERROR, 0, None)
+            } else {
+                desc.end_io(WRITING, IO_ERROR, fault)
+            };
             if desc.unlock_share_exclusive() || parked {
                 core.parking.wake(buf, desc);
             }

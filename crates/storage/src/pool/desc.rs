@@ -17,8 +17,8 @@
 //! A thread that must wait sets WAITERS and parks in [`super::parking`]; whoever changes the state or the lock
 //! and sees WAITERS wakes them. With an I/O in progress a waiter completes it through its wait reference instead.
 
-use forebay_aio::{Errno, WaitRef};
 use forebay_aio::sync::Mutex;
+use forebay_aio::{Errno, WaitRef};
 use forebay_format::{Fork, PageTag, RelFileLocator};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -167,7 +167,9 @@ impl BufferPool {
         }
         be.io.submit();
         match self.smgr.nblocks(tag.rel, tag.fork) {
-            Err(StorageError::File { errno: Errno::NOENT, .. }) => self.smgr.create(tag.rel, tag.fork, true)?,
+            Err(StorageError::File { errno: Errno::NOENT, .. }) => {
+                self.smgr.create(tag.rel, tag.fork, true)?
+            }
             other => drop(other?),
         }
         let _lock = entry.extending.lock();
@@ -207,7 +209,9 @@ impl BufferPool {
         }
         // SAFETY: the page's 8192 bytes lie in the region; the caller's pin keeps it and the shared lock excludes
         // writers.
-        let zero = unsafe { std::slice::from_raw_parts(self.core.page_ptr(buf), BLOCK_SIZE) }.iter().all(|&b| b == 0);
+        let zero = unsafe { std::slice::from_raw_parts(self.core.page_ptr(buf), BLOCK_SIZE) }
+            .iter()
+            .all(|&b| b == 0);
         if desc.unlock_shared() {
             self.core.parking.wake(buf, desc);
         }

@@ -26,9 +26,6 @@ mod table;
 mod victim;
 mod write;
 
-#[cfg(test)]
-mod tests;
-
 pub use guard::{PageReadGuard, PageWriteGuard, Pinned};
 pub use strategy::Strategy;
 pub use write::{CleanReport, WriteReport, WriteScope};
@@ -72,7 +69,13 @@ pub struct PoolConfig {
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        PoolConfig { buffers: 16_384, combine_limit: 16, checksums: true, huge_pages: HugePages::Try, write_depth: 16 }
+        PoolConfig {
+            buffers: 16_384,
+            combine_limit: 16,
+            checksums: true,
+            huge_pages: HugePages::Try,
+            write_depth: 16,
+        }
     }
 }
 
@@ -193,7 +196,12 @@ impl BufferPool {
             if take == 0 {
                 return 0;
             }
-            match self.spare_pins.compare_exchange_weak(have, have - take, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.spare_pins.compare_exchange_weak(
+                have,
+                have - take,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return take as u32,
                 Err(now) => have = now,
             }

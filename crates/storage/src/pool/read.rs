@@ -7,7 +7,7 @@
 //! A block that someone else reads is joined through the wait reference in its descriptor. If that read fails, the
 //! waiter reads the block itself, and raises what it then finds.
 
-use super::desc::{Descriptor, IO_ERROR, READING, IoFault, TAG_VALID, USAGE_ONE, VALID};
+use super::desc::{Descriptor, IO_ERROR, IoFault, READING, TAG_VALID, USAGE_ONE, VALID};
 use super::{BufferPool, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
@@ -370,7 +370,9 @@ impl BufferPool {
             }
             None => {
                 io.submit();
-                self.core.parking.sleep_until(buf, desc, || desc.load() & READING == 0 || desc.io().is_some());
+                self.core
+                    .parking
+                    .sleep_until(buf, desc, || desc.load() & READING == 0 || desc.io().is_some());
             }
         }
     }

@@ -4,7 +4,9 @@
 //! out first, together with dirty neighbours; then it is taken out of the page table and belongs to the caller alone:
 //! pinned once, without a tag.
 
-use super::desc::{DIRTY, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID, WRITING, refcount, usage};
+use super::desc::{
+    DIRTY, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID, WRITING, refcount, usage,
+};
 use super::{BufferPool, Ring, Strategy, table};
 use crate::error::StorageError;
 use forebay_aio::sync::{Duration, Instant, thread};
@@ -68,7 +70,8 @@ impl BufferPool {
     #[cold]
     fn help_others(&self, io: &mut aio::Backend) {
         io.submit();
-        let in_flight = self.core.descs.iter().find(|d| d.load() & (READING | WRITING) != 0 && d.io().is_some());
+        let in_flight =
+            self.core.descs.iter().find(|d| d.load() & (READING | WRITING) != 0 && d.io().is_some());
         match in_flight.and_then(|d| d.io()) {
             Some(wait) => {
                 io.wait(wait);
@@ -108,7 +111,8 @@ impl BufferPool {
             pinned_in_a_row = 0;
             let claimed = usage(state) == 0;
             let next = if claimed { state + REF_ONE } else { state - USAGE_ONE };
-            let swapped = desc.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+            let swapped =
+                desc.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed).is_ok();
             if claimed && swapped {
                 return Some(at as u32);
             }

@@ -98,7 +98,12 @@ impl BufferPool {
 
     /// Cleans up to `max` dirty buffers among the `look` that the clock's hand comes to next, so that whoever needs
     /// a victim need not write.
-    pub fn cleaner_step(&self, be: &mut Backend, max: usize, look: usize) -> Result<CleanReport, StorageError> {
+    pub fn cleaner_step(
+        &self,
+        be: &mut Backend,
+        max: usize,
+        look: usize,
+    ) -> Result<CleanReport, StorageError> {
         let buffers = self.core.descs.len();
         let hand = self.hand.load(Ordering::Relaxed);
         let mut pages = Vec::new();
@@ -128,7 +133,8 @@ impl BufferPool {
     ) -> Result<WriteReport, StorageError> {
         io.submit();
         pages.sort_unstable_by_key(|&(tag, _)| tag);
-        let depth = self.config.write_depth.min(self.config.buffers / 4 / self.config.combine_limit as usize).max(1);
+        let depth =
+            self.config.write_depth.min(self.config.buffers / 4 / self.config.combine_limit as usize).max(1);
         let mut pass = Pass { report: WriteReport::default(), in_flight: VecDeque::new(), depth, context };
         let result = self.write_sorted(io, &pages, all, &mut pass);
         let drained = self.drain_pass(io, &mut pass);
@@ -316,7 +322,8 @@ impl BufferPool {
             let desc = self.desc(buf);
             desc.state
                 .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| {
-                    (s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1).then_some(s + REF_ONE)
+                    (s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1)
+                        .then_some(s + REF_ONE)
                 })
                 .ok()?;
             buf
@@ -369,7 +376,12 @@ impl BufferPool {
 
     /// Starts the write of a run, whose locks and one pin each go over to the I/O. After an error they are given
     /// up too.
-    fn start_run(&self, io: &mut aio::Backend, run: &Run, context: IoContext) -> Result<WaitRef, StorageError> {
+    fn start_run(
+        &self,
+        io: &mut aio::Backend,
+        run: &Run,
+        context: IoContext,
+    ) -> Result<WaitRef, StorageError> {
         let newest = run.bufs.iter().map(|&buf| self.locked_page_lsn(buf)).max().unwrap_or_default();
         let mut memory = IoMemory::empty(Arc::clone(&self.core.region));
         for &buf in &run.bufs {
@@ -425,7 +437,18 @@ impl BufferPool {
     /// Makes the log durable up to `lsn`, if there is one and it is not yet.
     fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
         match self.wal.get() {
-            Some(wal) if lsn > wal.flushed() => wal.flush(io, lsn).map_err(StorageError::Wal),
+            Some(wal) if lsn > wal.flushed() => {
+                // The log may stage a batch of its own.
+                let in_batch = io.in_batch();
+                if in_batch {
+                    io.end_batch();
+                }
+                let flushed = wal.flush(io, lsn).map_err(StorageError::Wal);
+                if in_batch {
+                    io.begin_batch();
+                }
+                flushed
+            }
             _ => Ok(()),
         }
     }

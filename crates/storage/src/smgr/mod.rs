@@ -11,9 +11,6 @@
 mod files;
 mod sync;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use files::RelFork;
 pub(crate) use sync::SyncQueue;
 pub use sync::SyncReport;
@@ -266,7 +263,9 @@ impl Smgr {
         if self.allocates.load(Ordering::Relaxed) {
             match self.namespace().allocate(&file, offset, len) {
                 Ok(()) => {}
-                Err(e) if e.errno() == Some(Errno::OPNOTSUPP) => self.allocates.store(false, Ordering::Relaxed),
+                Err(e) if e.errno() == Some(Errno::OPNOTSUPP) => {
+                    self.allocates.store(false, Ordering::Relaxed)
+                }
                 Err(e) => return Err(failed(&e)),
             }
         }
@@ -282,7 +281,14 @@ impl Smgr {
     }
 
     /// Takes back a growth that failed half-way: the files end at `keep` again.
-    fn shrink_files(&self, entry: &RelFork, rel: RelFileLocator, fork: Fork, keep: BlockNumber, end: BlockNumber) {
+    fn shrink_files(
+        &self,
+        entry: &RelFork,
+        rel: RelFileLocator,
+        fork: Fork,
+        keep: BlockNumber,
+        end: BlockNumber,
+    ) {
         let per_segment = self.config.segment_blocks;
         for segment in keep / per_segment..=(end - 1) / per_segment {
             let start = segment * per_segment;
@@ -290,8 +296,9 @@ impl Smgr {
                 self.open_files.fetch_sub(usize::from(entry.take_file(segment).is_some()), Ordering::Relaxed);
                 self.namespace().unlink(&self.segment_path(rel, fork, segment))
             } else {
-                self.open_segment(entry, rel, fork, segment, false)
-                    .map_or(Ok(()), |(file, _)| self.namespace().set_len(&file, u64::from(keep - start) * BLOCK))
+                self.open_segment(entry, rel, fork, segment, false).map_or(Ok(()), |(file, _)| {
+                    self.namespace().set_len(&file, u64::from(keep - start) * BLOCK)
+                })
             };
             if let Err(error) = undone
                 && !error.is_not_found()
@@ -384,7 +391,7 @@ impl Smgr {
         len: usize,
     ) -> Result<(File, u64, Target), StorageError> {
         let count = (len / BLOCK_SIZE) as u32;
-        debug_assert!(count >= 1 && count <= self.room_in_segment(block) && len % BLOCK_SIZE == 0);
+        debug_assert!(count >= 1 && count <= self.room_in_segment(block) && len.is_multiple_of(BLOCK_SIZE));
         let entry = self.fork(rel, fork);
         let (file, _) = self.open_segment(&entry, rel, fork, block / self.config.segment_blocks, false)?;
         let offset = u64::from(block % self.config.segment_blocks) * BLOCK;
@@ -454,7 +461,12 @@ impl Smgr {
         self.open_files.fetch_sub(entry.set_file(segment, file), Ordering::Relaxed);
     }
 
-    fn open_path(&self, path: &Path, options: &OpenOptions, operation: &'static str) -> Result<File, StorageError> {
+    fn open_path(
+        &self,
+        path: &Path,
+        options: &OpenOptions,
+        operation: &'static str,
+    ) -> Result<File, StorageError> {
         if self.open_files.fetch_add(1, Ordering::Relaxed) >= self.config.max_open_files {
             self.close_some();
         }

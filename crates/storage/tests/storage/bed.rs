@@ -1,0 +1,371 @@
+//! What the tests stand on: a directory, an I/O layer of some kind, a pool; stamped pages; an executor that fails on
+//! demand, and a method whose I/O stays in flight until a gate opens.
+
+use forebay_aio::execute::{Executor, PosixExecutor, Request};
+use forebay_aio::handle::Word;
+use forebay_aio::method::Method;
+use forebay_aio::sync::{Condvar, Mutex};
+use forebay_aio::table::HandleTable;
+use forebay_aio::{
+    Aio, AioConfig, BackendType, Errno, HugePages, IoContext, IoObject, IoOp, MethodKind, Namespace, OpKind,
+    PosixNamespace, probe_io_uring,
+};
+use forebay_format::{BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
+use forebay_storage::{Backend, BufferPool, Pinned, PoolConfig, Smgr, SmgrConfig, Strategy};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+
+/// The relation most tests use.
+pub const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
+
+/// The tag of a block of [`REL`].
+pub fn tag(block: BlockNumber) -> PageTag {
+    PageTag::new(REL, Fork::Main, block)
+}
+
+/// How a bed is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    pub method: MethodKind,
+    pub direct: bool,
+    pub buffers: usize,
+    pub segment_blocks: u32,
+    pub combine: u32,
+}
+
+impl Spec {
+    pub const fn plain() -> Spec {
+        Spec { method: MethodKind::Sync, direct: false, buffers: 128, segment_blocks: 131_072, combine: 16 }
+    }
+}
+
+/// Runs a test over every method, buffered and direct.
+pub fn each(base: Spec, test: impl Fn(&Bed)) {
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 2 }];
+    match probe_io_uring() {
+        Ok(()) => methods.push(MethodKind::IoUring),
+        Err(why) => eprintln!("io_uring is left out: {why}"),
+    }
+    for method in methods {
+        for direct in [false, true] {
+            let bed = Bed::new(Spec { method, direct, ..base });
+            if direct && bed.aio.namespace().probe_direct(bed.dir()).is_err() {
+                eprintln!("direct I/O is left out");
+                continue;
+            }
+            eprintln!("method {}, direct {direct}", method.name());
+            test(&bed);
+        }
+    }
+}
+
+pub struct Bed {
+    dir: TempDir,
+    pub spec: Spec,
+    pub aio: Arc<Aio>,
+    pub smgr: Arc<Smgr>,
+    pub pool: Arc<BufferPool>,
+}
+
+fn config() -> AioConfig {
+    AioConfig { max_backends: 24, handles_per_backend: 32, ..AioConfig::default() }
+}
+
+impl Bed {
+    pub fn new(spec: Spec) -> Bed {
+        let aio = Aio::new(Arc::new(PosixNamespace), spec.method, config()).unwrap();
+        Bed::on(spec, aio)
+    }
+
+    /// Executes in the calling thread, through the given executor.
+    pub fn with_executor(spec: Spec, executor: Arc<dyn Executor>) -> Bed {
+        let aio = Aio::with_method(Arc::new(PosixNamespace), executor, config(), |_| Ok(Box::new(Inline)));
+        Bed::on(spec, aio.unwrap())
+    }
+
+    pub fn with_namespace(spec: Spec, namespace: Arc<dyn Namespace>) -> Bed {
+        Bed::on(spec, Aio::new(namespace, spec.method, config()).unwrap())
+    }
+
+    /// Leaves I/O in flight while the gate is shut.
+    pub fn gated(spec: Spec, executor: Arc<dyn Executor>) -> (Bed, Arc<Gate>) {
+        let gate = Arc::new(Gate::default());
+        let method = GateMethod(Arc::clone(&gate));
+        let aio = Aio::with_method(Arc::new(PosixNamespace), executor, config(), |table| {
+            *gate.table.lock() = Some(table);
+            Ok(Box::new(method))
+        });
+        (Bed::on(spec, aio.unwrap()), gate)
+    }
+
+    fn on(spec: Spec, aio: Arc<Aio>) -> Bed {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
+        let smgr = smgr(&aio, dir.path(), spec);
+        let pool = pool(&aio, &smgr, spec);
+        Bed { dir, spec, aio, smgr, pool }
+    }
+
+    /// The same directory and I/O layer with nothing in memory.
+    pub fn cold(&self) -> (Arc<Smgr>, Arc<BufferPool>) {
+        let smgr = smgr(&self.aio, self.dir(), self.spec);
+        let pool = pool(&self.aio, &smgr, self.spec);
+        (smgr, pool)
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn backend(&self) -> Backend {
+        Backend::new(self.aio.backend(BackendType::Client).unwrap())
+    }
+
+    pub fn path(&self, segment: u32) -> PathBuf {
+        self.dir().join(REL.segment_path(Fork::Main, segment))
+    }
+
+    /// Creates [`REL`] with `n` stamped pages of version 0, all in the files.
+    pub fn fill(&self, be: &mut Backend, n: u32) {
+        self.smgr.create(REL, Fork::Main, false).unwrap();
+        let mut made = 0;
+        while made < n {
+            for pin in self.pool.extend(be, REL, Fork::Main, (n - made).min(16), Strategy::Normal).unwrap() {
+                change(&pin, |page| stamp(page, made, 0));
+                made += 1;
+            }
+        }
+        self.pool.write_dirty(be, forebay_storage::WriteScope::All).unwrap();
+    }
+
+    /// Like [`Self::fill`], and then a pool that has none of the pages.
+    pub fn fill_cold(&self, be: &mut Backend, n: u32) -> Arc<BufferPool> {
+        self.fill(be, n);
+        self.cold().1
+    }
+
+    pub fn count(&self, op: IoOp) -> u64 {
+        let rows = self.aio.stats().snapshot();
+        rows.iter().filter(|r| r.object == IoObject::Relation).map(|r| r.get(op).count).sum()
+    }
+
+    pub fn count_in(&self, context: IoContext, op: IoOp) -> u64 {
+        let rows = self.aio.stats().snapshot();
+        rows.iter()
+            .filter(|r| r.object == IoObject::Relation && r.context == context)
+            .map(|r| r.get(op).count)
+            .sum()
+    }
+
+    /// Reads a block from its file, past everything, and checks its checksum.
+    pub fn on_disk(&self, block: BlockNumber) -> PageBytes {
+        use std::os::unix::fs::FileExt;
+        let per_segment = self.spec.segment_blocks;
+        let file = std::fs::File::open(self.path(block / per_segment)).unwrap();
+        let mut page = [0; 8192];
+        file.read_exact_at(&mut page, u64::from(block % per_segment) * 8192).unwrap();
+        checksum::verify_page(&page, block).unwrap();
+        page
+    }
+
+    /// Overwrites bytes of a block in its file.
+    pub fn damage(&self, block: BlockNumber, at: u64, bytes: &[u8]) {
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(self.path(block / self.spec.segment_blocks))
+            .unwrap();
+        let offset = u64::from(block % self.spec.segment_blocks) * 8192 + at;
+        file.write_all_at(bytes, offset).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+fn smgr(aio: &Arc<Aio>, dir: &Path, spec: Spec) -> Arc<Smgr> {
+    let config =
+        SmgrConfig { direct: spec.direct, segment_blocks: spec.segment_blocks, ..SmgrConfig::default() };
+    Smgr::new(Arc::clone(aio), dir, config)
+}
+
+fn pool(aio: &Arc<Aio>, smgr: &Arc<Smgr>, spec: Spec) -> Arc<BufferPool> {
+    let config = PoolConfig {
+        buffers: spec.buffers,
+        combine_limit: spec.combine,
+        huge_pages: HugePages::Off,
+        ..PoolConfig::default()
+    };
+    BufferPool::new(config, Arc::clone(aio), Arc::clone(smgr)).unwrap()
+}
+
+/// Changes a page under its exclusive lock.
+pub fn change(pin: &Pinned, by: impl FnOnce(&mut PageBytes)) {
+    let mut page = pin.lock_exclusive();
+    by(&mut page);
+    page.mark_dirty();
+}
+
+const NEAR: usize = 64;
+const FAR: usize = 8192 - 16;
+
+/// Makes a page that says twice which block and version it is.
+pub fn stamp(page: &mut PageBytes, block: BlockNumber, version: u64) {
+    if Page(page).is_new() {
+        PageMut(page).init(0);
+    }
+    for at in [NEAR, FAR] {
+        page[at..at + 4].copy_from_slice(&block.to_le_bytes());
+        page[at + 4..at + 12].copy_from_slice(&version.to_le_bytes());
+    }
+}
+
+/// The version of a stamped page; asserts that it is whole and of this block.
+pub fn version(page: &PageBytes, block: BlockNumber) -> u64 {
+    let [near, far] = [NEAR, FAR].map(|at| &page[at..at + 12]);
+    assert_eq!(near, far, "block {block} is torn");
+    assert_eq!(near[..4], block.to_le_bytes(), "another block's page");
+    u64::from_le_bytes(near[4..].try_into().unwrap())
+}
+
+pub fn set_lsn(page: &mut PageBytes, lsn: u64) {
+    PageMut(page).set_lsn(Lsn(lsn));
+}
+
+/// Executes at once in whichever thread submits.
+struct Inline;
+
+impl Method for Inline {
+    fn name(&self) -> &'static str {
+        "inline"
+    }
+    fn submit(&self, table: &HandleTable, _slot: u32, staged: &[u32], _in_flight: usize) {
+        for &index in staged {
+            table.begin(index);
+            table.execute(index);
+        }
+    }
+    fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
+        table.wait_change(index, seen);
+    }
+}
+
+/// A rule for failing: which operations, and how many times.
+type Rule = Box<dyn Fn(&Request<'_>) -> Option<Errno> + Send + Sync>;
+
+/// Fails the requests that a rule picks, after looking at them.
+pub struct Faulty {
+    rule: Rule,
+}
+
+impl Faulty {
+    pub fn new(rule: impl Fn(&Request<'_>) -> Option<Errno> + Send + Sync + 'static) -> Arc<Faulty> {
+        Arc::new(Faulty { rule: Box::new(rule) })
+    }
+
+    /// Fails the first `times` requests of a kind.
+    pub fn first(kind: OpKind, times: usize, errno: Errno) -> Arc<Faulty> {
+        let left = AtomicUsize::new(times);
+        Faulty::new(move |request| {
+            let hit = request.op() == kind
+                && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok();
+            hit.then_some(errno)
+        })
+    }
+}
+
+impl Executor for Faulty {
+    fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
+        match (self.rule)(request) {
+            Some(errno) => Err(errno),
+            None => PosixExecutor.execute(request),
+        }
+    }
+}
+
+/// Holds I/O back while shut. It begins open.
+#[derive(Default)]
+pub struct Gate {
+    table: Mutex<Option<Arc<HandleTable>>>,
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    shut: bool,
+    held: Vec<u32>,
+    waiters: usize,
+}
+
+impl Gate {
+    pub fn shut(&self) {
+        self.state.lock().shut = true;
+    }
+
+    /// Lets everything through, and executes what was held, here.
+    pub fn open(&self) {
+        let table = self.table.lock().clone().unwrap();
+        let held = {
+            let mut state = self.state.lock();
+            state.shut = false;
+            self.changed.notify_all();
+            std::mem::take(&mut state.held)
+        };
+        for index in held {
+            table.execute(index);
+        }
+    }
+
+    /// Returns once `n` threads wait for I/O.
+    pub fn await_waiters(&self, n: usize) {
+        let mut state = self.state.lock();
+        while state.waiters < n {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Returns once `n` I/Os are held.
+    pub fn await_held(&self, n: usize) {
+        let mut state = self.state.lock();
+        while state.held.len() < n {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    pub fn held(&self) -> usize {
+        self.state.lock().held.len()
+    }
+}
+
+struct GateMethod(Arc<Gate>);
+
+impl Method for GateMethod {
+    fn name(&self) -> &'static str {
+        "gated"
+    }
+
+    fn submit(&self, table: &HandleTable, _slot: u32, staged: &[u32], _in_flight: usize) {
+        for &index in staged {
+            table.begin(index);
+            let mut state = self.0.state.lock();
+            if state.shut {
+                state.held.push(index);
+                self.0.changed.notify_all();
+            } else {
+                drop(state);
+                table.execute(index);
+            }
+        }
+    }
+
+    fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
+        {
+            let mut state = self.0.state.lock();
+            state.waiters += 1;
+            self.0.changed.notify_all();
+        }
+        table.wait_change(index, seen);
+        self.0.state.lock().waiters -= 1;
+    }
+}

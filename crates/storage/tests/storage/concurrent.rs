@@ -1,0 +1,142 @@
+//! Many threads at once, against a model.
+
+use crate::bed::{REL, Spec, each, stamp, tag, version};
+use forebay_format::{Fork, Page};
+use forebay_storage::{Backend, Pinned, ReadStream, Strategy, StreamFlags, WriteScope};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const PAGES: u32 = 80;
+
+fn bump(pin: &Pinned, block: u32) -> u64 {
+    let mut page = pin.lock_exclusive();
+    let next = version(&page, block) + 1;
+    stamp(&mut page, block, next);
+    page.mark_dirty();
+    next
+}
+
+/// Updates random pages through random paths, and counts what it did.
+fn worker(
+    pool: &std::sync::Arc<forebay_storage::BufferPool>,
+    mut be: Backend,
+    seed: u64,
+    model: &[AtomicU64],
+) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    for _ in 0..40 {
+        for _ in 0..10 {
+            let block = rng.random_range(0..PAGES);
+            let strategy = if rng.random_bool(0.2) { Strategy::BulkWrite } else { Strategy::Normal };
+            let pin = pool.read(&mut be, tag(block), strategy).unwrap();
+            bump(&pin, block);
+            model[block as usize].fetch_add(1, Ordering::SeqCst);
+        }
+        let start = rng.random_range(0..PAGES);
+        let mut blocks = start..PAGES.min(start + 25);
+        let mut stream = ReadStream::new(
+            pool,
+            REL,
+            Fork::Main,
+            || blocks.next(),
+            StreamFlags::FULL,
+            Strategy::BulkRead,
+            4,
+            4,
+        );
+        let mut expected = start;
+        while let Some(pin) = stream.next(&mut be).unwrap() {
+            assert_eq!(pin.tag().block, expected);
+            version(&pin.lock_shared(), expected);
+            expected += 1;
+        }
+    }
+}
+
+fn torture(buffers: usize, threads: u64) {
+    each(Spec { buffers, segment_blocks: 32, combine: 8, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, PAGES);
+        let model: Vec<AtomicU64> = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (pool, model, stop) = (&pool, &model, &stop);
+            scope.spawn(|| {
+                let mut be = bed.backend();
+                while !stop.load(Ordering::SeqCst) {
+                    pool.write_dirty(&mut be, WriteScope::All).unwrap();
+                    pool.sync_pending(&mut be).unwrap();
+                    pool.cleaner_step(&mut be, 10, 20).unwrap();
+                }
+            });
+            let workers: Vec<_> = (0..threads)
+                .map(|seed| {
+                    let be = bed.backend();
+                    scope.spawn(move || worker(pool, be, seed, model))
+                })
+                .collect();
+            let failed = workers.into_iter().filter_map(|w| w.join().err()).count();
+            stop.store(true, Ordering::SeqCst);
+            assert_eq!(failed, 0);
+        });
+        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        for block in 0..PAGES {
+            let want = model[block as usize].load(Ordering::SeqCst);
+            assert_eq!(version(&bed.on_disk(block), block), want, "block {block}");
+        }
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
+    });
+}
+
+#[test]
+fn updates_and_scans_in_a_small_pool() {
+    torture(32, 4);
+}
+
+#[test]
+fn updates_and_scans_in_the_smallest_pool() {
+    torture(16, 6);
+}
+
+#[test]
+fn extensions_never_overlap() {
+    each(Spec { buffers: 64, segment_blocks: 32, ..Spec::plain() }, |bed| {
+        bed.smgr.create(REL, Fork::Main, false).unwrap();
+        let seen = Mutex::new(BTreeSet::new());
+        thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (seen, bed) = (&seen, &bed);
+                scope.spawn(move || {
+                    let mut be = bed.backend();
+                    for n in 0..30 {
+                        let pins = bed
+                            .pool
+                            .extend(&mut be, REL, Fork::Main, 1 + (n + thread) % 7, Strategy::Normal)
+                            .unwrap();
+                        for pin in pins {
+                            let block = pin.tag().block;
+                            assert!(bed.pool.nblocks(REL, Fork::Main).unwrap() > block);
+                            let mut page = pin.lock_exclusive();
+                            assert!(Page(&page).is_all_zeros());
+                            stamp(&mut page, block, 1);
+                            page.mark_dirty();
+                            assert!(seen.lock().unwrap().insert(block), "block {block} was given twice");
+                        }
+                        // Someone else's new page may be read at once.
+                        let last = bed.pool.nblocks(REL, Fork::Main).unwrap() - 1;
+                        drop(bed.pool.read(&mut be, tag(last), Strategy::Normal).unwrap());
+                    }
+                });
+            }
+        });
+        let seen = seen.into_inner().unwrap();
+        let n = bed.pool.nblocks(REL, Fork::Main).unwrap();
+        assert_eq!(seen, (0..n).collect());
+        bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
+        (0..n).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 1));
+        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
+    });
+}

@@ -1,0 +1,117 @@
+//! Pages and files that are not what they should be.
+
+use crate::bed::{Bed, Faulty, REL, Spec, change, each, stamp, tag, version};
+use forebay_aio::{Errno, OpKind};
+use forebay_format::Fork;
+use forebay_storage::{PrewarmMode, ReadStream, StorageError, Strategy, StreamFlags, WriteScope};
+
+#[test]
+fn a_bad_page_is_named_and_its_neighbours_are_fine() {
+    each(Spec::plain(), |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 20);
+        bed.damage(7, 4000, b"rot");
+        let error = pool.read_many(&mut be, REL, Fork::Main, 0, 16, Strategy::Normal).unwrap_err();
+        assert_eq!(error.to_string(), "invalid page in block 7 of relation \"base/5/16384\"");
+        assert_eq!(error.sqlstate(), "XX001");
+        assert!(!error.is_fatal());
+        for block in (0..16).filter(|b| *b != 7) {
+            let pin = pool.lookup(&tag(block)).expect("the others of the same read are in memory");
+            assert_eq!(version(&pin.lock_shared(), block), 0);
+        }
+        assert!(pool.lookup(&tag(7)).is_none());
+        assert!(
+            matches!(pool.read(&mut be, tag(7), Strategy::Normal), Err(StorageError::InvalidPage { tag: t }) if t == tag(7))
+        );
+        // Mended (as from a backup), it can be read: the buffer does not remember.
+        bed.damage(7, 4000, &[0; 3]);
+        assert_eq!(version(&pool.read(&mut be, tag(7), Strategy::Normal).unwrap().lock_shared(), 7), 0);
+    });
+}
+
+#[test]
+fn a_bad_header_is_found_without_checksums() {
+    let bed = Bed::new(Spec::plain());
+    let mut be = bed.backend();
+    bed.fill(&mut be, 3);
+    bed.damage(1, 12, &[0xff, 0xff]);
+    let config = forebay_storage::PoolConfig { buffers: 64, checksums: false, ..Default::default() };
+    let pool = forebay_storage::BufferPool::new(config, bed.aio.clone(), bed.cold().0).unwrap();
+    assert!(pool.read(&mut be, tag(0), Strategy::Normal).is_ok());
+    assert!(matches!(pool.read(&mut be, tag(1), Strategy::Normal), Err(StorageError::InvalidPage { .. })));
+}
+
+#[test]
+fn a_scan_meets_the_bad_page_in_its_turn() {
+    each(Spec::plain(), |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 40);
+        bed.damage(21, 100, b"rot");
+        let mut blocks = 0..40;
+        let mut stream = ReadStream::new(
+            &pool,
+            REL,
+            Fork::Main,
+            || blocks.next(),
+            StreamFlags::FULL,
+            Strategy::BulkRead,
+            4,
+            8,
+        );
+        for block in 0..21 {
+            assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block));
+        }
+        let error = stream.next(&mut be).unwrap_err();
+        assert_eq!(error.to_string(), "invalid page in block 21 of relation \"base/5/16384\"");
+        for block in 22..40 {
+            assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block));
+        }
+        assert!(stream.next(&mut be).unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_short_file_is_named() {
+    each(Spec { segment_blocks: 8, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 14);
+        assert_eq!(pool.nblocks(REL, Fork::Main).unwrap(), 14);
+        std::fs::OpenOptions::new().write(true).open(bed.path(1)).unwrap().set_len(3 * 8192 + 4096).unwrap();
+        let error = pool.read_many(&mut be, REL, Fork::Main, 8, 6, Strategy::Normal).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "could not read block 11 in file \"base/5/16384.1\": read only 4096 of 8192 bytes"
+        );
+        assert!(pool.lookup(&tag(10)).is_some());
+        assert!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Read).is_err());
+    });
+}
+
+#[test]
+fn a_failed_read_is_raised_once_and_not_remembered() {
+    let bed = Bed::with_executor(Spec::plain(), Faulty::first(OpKind::Readv, 1, Errno::IO));
+    let mut be = bed.backend();
+    let pool = bed.fill_cold(&mut be, 4);
+    let error = pool.read(&mut be, tag(2), Strategy::Normal).unwrap_err();
+    assert_eq!(error.to_string(), "could not read block 2 in file \"base/5/16384\": Input/output error");
+    assert_eq!(version(&pool.read(&mut be, tag(2), Strategy::Normal).unwrap().lock_shared(), 2), 0);
+}
+
+#[test]
+fn a_failed_write_leaves_pages_dirty() {
+    let bed = Bed::with_executor(Spec::plain(), Faulty::first(OpKind::Writev, 1, Errno::NOSPC));
+    let mut be = bed.backend();
+    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    let pins = bed.pool.extend(&mut be, REL, Fork::Main, 3, Strategy::Normal).unwrap();
+    for (pin, block) in pins.iter().zip(0..) {
+        change(pin, |page| stamp(page, block, 9));
+    }
+    let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "could not write blocks 0..2 in file \"base/5/16384\": No space left on device"
+    );
+    assert!(pins.iter().all(|pin| pin.is_dirty() && pin.try_lock_exclusive().is_some()));
+    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 3);
+    assert_eq!(version(&bed.on_disk(2), 2), 9);
+}

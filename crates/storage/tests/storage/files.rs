@@ -1,0 +1,193 @@
+//! Relation files: sizes, segments, syncs.
+
+use crate::bed::{Bed, Faulty, REL, Spec, each};
+use forebay_aio::{
+    AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat, IoOp, Namespace, OpKind,
+    OpenOptions, PosixNamespace,
+};
+use forebay_format::{Fork, RelFileLocator};
+use forebay_storage::{StorageError, Strategy, SyncReport};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SMALL: Spec = Spec { segment_blocks: 8, ..Spec::plain() };
+
+#[test]
+fn sizes_cross_segments_and_survive_reopening() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        let smgr = &bed.smgr;
+        assert!(!smgr.exists(REL, Fork::Main).unwrap());
+        smgr.create(REL, Fork::Main, false).unwrap();
+        assert!(smgr.exists(REL, Fork::Main).unwrap());
+        assert_eq!(smgr.nblocks(REL, Fork::Main).unwrap(), 0);
+        assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 5).unwrap(), 0);
+        assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 15).unwrap(), 5);
+        assert_eq!(smgr.nblocks(REL, Fork::Main).unwrap(), 20);
+        let lens: Vec<u64> = (0..3).map(|s| std::fs::metadata(bed.path(s)).unwrap().len() / 8192).collect();
+        assert_eq!(lens, [8, 8, 4]);
+        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 20);
+
+        bed.pool.truncate(&mut be, REL, Fork::Main, 9).unwrap();
+        assert_eq!(smgr.nblocks(REL, Fork::Main).unwrap(), 9);
+        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 9);
+        assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 10).unwrap(), 9);
+        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 19);
+        bed.pool.truncate(&mut be, REL, Fork::Main, 16).unwrap();
+        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 16);
+
+        smgr.unlink(REL).unwrap();
+        assert_eq!(std::fs::read_dir(bed.dir().join("base/5")).unwrap().count(), 0);
+        assert!(!smgr.exists(REL, Fork::Main).unwrap());
+        smgr.unlink(REL).unwrap();
+    });
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let bed = Bed::new(SMALL);
+    let error = bed.smgr.nblocks(REL, Fork::Vm).unwrap_err();
+    assert!(error.to_string().ends_with("base/5/16384_vm\": No such file or directory"), "{error}");
+    assert_eq!(error.sqlstate(), "58P01");
+    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    assert!(bed.smgr.create(REL, Fork::Main, false).is_err(), "it exists");
+    bed.smgr.create(REL, Fork::Main, true).unwrap();
+    // Recovery may meet a database whose directory is gone.
+    bed.smgr.create(RelFileLocator::in_default(99, 1), Fork::Main, true).unwrap();
+    assert!(bed.dir().join("base/99/1").exists());
+}
+
+/// Refuses to allocate once its count is used up.
+struct Full(Arc<AtomicUsize>);
+
+impl Namespace for Full {
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
+        PosixNamespace.open(path, options)
+    }
+    fn mkdir(&self, path: &Path) -> Result<(), AioError> {
+        PosixNamespace.mkdir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), AioError> {
+        PosixNamespace.rename(from, to)
+    }
+    fn rename_noreplace(&self, from: &Path, to: &Path) -> Result<(), AioError> {
+        PosixNamespace.rename_noreplace(from, to)
+    }
+    fn unlink(&self, path: &Path) -> Result<(), AioError> {
+        PosixNamespace.unlink(path)
+    }
+    fn rmdir(&self, path: &Path) -> Result<(), AioError> {
+        PosixNamespace.rmdir(path)
+    }
+    fn link_count(&self, path: &Path) -> Result<u64, AioError> {
+        PosixNamespace.link_count(path)
+    }
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>, AioError> {
+        PosixNamespace.list(path)
+    }
+    fn stat(&self, path: &Path) -> Result<Option<FileStat>, AioError> {
+        PosixNamespace.stat(path)
+    }
+    fn file_len(&self, file: &File) -> Result<u64, AioError> {
+        PosixNamespace.file_len(file)
+    }
+    fn set_len(&self, file: &File, len: u64) -> Result<(), AioError> {
+        PosixNamespace.set_len(file, len)
+    }
+    fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
+        if self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err() {
+            // A part of it may have been had.
+            PosixNamespace.set_len(file, offset + len / 2)?;
+            return Err(AioError::os("allocate", file.path(), Errno::NOSPC));
+        }
+        PosixNamespace.allocate(file, offset, len)
+    }
+    fn sync_file(&self, file: &File) -> Result<(), AioError> {
+        PosixNamespace.sync_file(file)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
+        PosixNamespace.sync_dir(path)
+    }
+    fn try_lock(&self, file: &File) -> Result<bool, AioError> {
+        PosixNamespace.try_lock(file)
+    }
+    fn probe_direct(&self, dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
+        PosixNamespace.probe_direct(dir)
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_sizes_as_they_were() {
+    // The first growth works; of the second, which needs two segments, the latter fails.
+    let room = Arc::new(AtomicUsize::new(2));
+    let bed = Bed::with_namespace(SMALL, Arc::new(Full(Arc::clone(&room))));
+    let mut be = bed.backend();
+    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    assert_eq!(bed.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap().len(), 6);
+    let error = bed.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap_err();
+    assert_eq!(error.to_string(), "could not extend file \"base/5/16384.1\": No space left on device");
+    assert_eq!(error.sqlstate(), "53100");
+    assert!(!error.is_fatal());
+    assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
+    assert_eq!(std::fs::metadata(bed.path(0)).unwrap().len(), 6 * 8192);
+    assert!(!bed.path(1).exists());
+    // No buffer was lost: all can be pinned at once.
+    room.store(usize::MAX, Ordering::SeqCst);
+    let mut pins = Vec::new();
+    while pins.len() < bed.spec.buffers {
+        pins.extend(bed.pool.extend(&mut be, REL, Fork::Main, 8, Strategy::Normal).unwrap());
+    }
+    assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6 + 128);
+}
+
+#[test]
+fn syncs_are_collected_once_and_forgotten_with_the_file() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 20);
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap(), SyncReport { files: 3, directories: 1 });
+        assert!(bed.smgr.nothing_to_sync());
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap(), SyncReport::default());
+        assert_eq!(bed.count(IoOp::Fsync), 3);
+
+        bed.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
+        bed.pool.drop_relation(&mut be, REL).unwrap();
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().files, 0);
+    });
+}
+
+#[test]
+fn a_failed_sync_is_fatal_and_is_not_tried_again() {
+    let bed = Bed::with_executor(SMALL, Faulty::first(OpKind::Fsync, 1, Errno::IO));
+    let mut be = bed.backend();
+    bed.fill(&mut be, 4);
+    let error = bed.pool.sync_pending(&mut be).unwrap_err();
+    assert!(matches!(error, StorageError::Sync { errno: Errno::IO, .. }));
+    assert!(error.is_fatal());
+    assert!(
+        error.to_string().starts_with("could not fsync file \"")
+            && error.to_string().contains("base/5/16384")
+    );
+    assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().files, 0, "a second sync would lie");
+}
+
+#[test]
+fn few_files_stay_open() {
+    let bed = Bed::new(SMALL);
+    let config = forebay_storage::SmgrConfig { max_open_files: 40, ..Default::default() };
+    let smgr = forebay_storage::Smgr::new(Arc::clone(&bed.aio), bed.dir(), config);
+    let open = || {
+        std::fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|e| std::fs::read_link(e.unwrap().path()).ok())
+            .filter(|target| target.starts_with(bed.dir()))
+            .count()
+    };
+    for rel in 0..200 {
+        smgr.create(RelFileLocator::in_default(5, 30_000 + rel), Fork::Main, false).unwrap();
+        assert!(open() <= 41, "{} files are open", open());
+    }
+    smgr.close_files();
+    assert_eq!(open(), 0);
+}

@@ -1,0 +1,196 @@
+//! What others do while an I/O is in flight.
+
+use crate::bed::{Bed, Faulty, REL, Spec, change, stamp, tag, version};
+use forebay_aio::execute::PosixExecutor;
+use forebay_aio::{Errno, IoOp, OpKind};
+use forebay_format::Fork;
+use forebay_storage::{ReadStream, Strategy, StreamFlags, WriteScope};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+#[test]
+fn a_read_in_flight_is_joined() {
+    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let pool = bed.fill_cold(&mut bed.backend(), 8);
+    gate.shut();
+    thread::scope(|scope| {
+        for block in [0, 2, 2, 3] {
+            let (mut be, pool, gate) = (bed.backend(), &pool, &gate);
+            if block != 0 {
+                // The first has its read under way.
+                gate.await_held(1);
+            }
+            scope.spawn(move || {
+                let n = if block == 0 { 4 } else { 1 };
+                let pins = pool.read_many(&mut be, REL, Fork::Main, block, n, Strategy::Normal).unwrap();
+                assert_eq!(version(&pins[0].lock_shared(), block), 0);
+            });
+        }
+        gate.await_waiters(4);
+        assert_eq!(gate.held(), 1);
+        gate.open();
+    });
+    assert_eq!(bed.count(IoOp::Read), 1);
+}
+
+#[test]
+fn who_joined_a_failed_read_reads_for_himself() {
+    let (bed, gate) = Bed::gated(Spec::plain(), Faulty::first(OpKind::Readv, 1, Errno::IO));
+    let pool = bed.fill_cold(&mut bed.backend(), 8);
+    gate.shut();
+    thread::scope(|scope| {
+        let mut issuer = bed.backend();
+        let mut joiner = bed.backend();
+        let (pool, gate) = (&pool, &gate);
+        let failed = scope.spawn(move || pool.read(&mut issuer, tag(1), Strategy::Normal).map(drop));
+        gate.await_held(1);
+        let joined = scope.spawn(move || {
+            let pin = pool.read(&mut joiner, tag(1), Strategy::Normal).unwrap();
+            version(&pin.lock_shared(), 1)
+        });
+        gate.await_waiters(2);
+        gate.open();
+        assert_eq!(joined.join().unwrap(), 0);
+        // The joiner may have read it before the issuer looked.
+        if let Err(error) = failed.join().unwrap() {
+            assert!(error.to_string().contains("block 1"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn pages_do_not_change_while_they_are_written() {
+    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let mut be = bed.backend();
+    bed.fill(&mut be, 4);
+    let pin = bed.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+    change(&pin, |page| stamp(page, 1, 1));
+    gate.shut();
+    thread::scope(|scope| {
+        let (bed, gate) = (&bed, &gate);
+        scope.spawn(move || {
+            let mut be = bed.backend();
+            assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
+        });
+        gate.await_held(1);
+        // Readers go on.
+        assert_eq!(version(&pin.lock_shared(), 1), 1);
+        assert!(pin.try_lock_exclusive().is_none());
+        let (done, changed) = mpsc::channel();
+        let writers_pin = pin.clone();
+        scope.spawn(move || {
+            change(&writers_pin, |page| stamp(page, 1, 2));
+            done.send(()).unwrap();
+        });
+        // The writer waits for the I/O that the checkpoint started: it could finish it.
+        gate.await_waiters(2);
+        assert!(changed.try_recv().is_err());
+        gate.open();
+        changed.recv().unwrap();
+    });
+    assert_eq!(version(&bed.on_disk(1), 1), 1);
+    assert!(pin.is_dirty());
+    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    assert_eq!(version(&bed.on_disk(1), 1), 2);
+}
+
+#[test]
+fn a_drop_waits_for_reads_that_nobody_wants_any_more() {
+    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let mut be = bed.backend();
+    let pool = bed.fill_cold(&mut be, 64);
+    gate.shut();
+    let mut blocks = 0..64;
+    let mut stream =
+        ReadStream::new(&pool, REL, Fork::Main, || blocks.next(), StreamFlags::FULL, Strategy::Normal, 4, 8);
+    thread::scope(|scope| {
+        let (pool_ref, gate_ref, bed_ref) = (&pool, &gate, &bed);
+        let reader = scope.spawn(move || {
+            let first = stream.next(&mut be).unwrap().unwrap().tag();
+            (first, stream, be)
+        });
+        gate.await_held(4);
+        gate.open();
+        let (first, mut stream, mut be) = reader.join().unwrap();
+        assert_eq!(first, tag(0));
+        // Leave reads of later blocks in flight, and forget them.
+        gate.shut();
+        for _ in 1..9 {
+            stream.next(&mut be).unwrap().unwrap();
+        }
+        drop(stream);
+        assert!(gate.held() >= 1);
+        let (done, dropped) = mpsc::channel();
+        scope.spawn(move || {
+            let mut be = bed_ref.backend();
+            pool_ref.drop_relation(&mut be, REL).unwrap();
+            done.send(()).unwrap();
+        });
+        gate_ref.await_waiters(1);
+        assert!(dropped.try_recv().is_err());
+        gate_ref.open();
+        dropped.recv().unwrap();
+    });
+    assert!(!bed.path(0).exists());
+    assert!((0..64).all(|block| pool.lookup(&tag(block)).is_none()));
+}
+
+#[test]
+fn a_drop_writes_nothing_but_waits_for_writes() {
+    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let mut be = bed.backend();
+    bed.fill(&mut be, 32);
+    for block in 0..32 {
+        let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        change(&pin, |page| stamp(page, block, 1));
+    }
+    let before = bed.count(IoOp::Write);
+    gate.shut();
+    thread::scope(|scope| {
+        let (bed, gate) = (&bed, &gate);
+        scope.spawn(move || bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        gate.await_held(2);
+        let (done, dropped) = mpsc::channel();
+        scope.spawn(move || {
+            bed.pool.drop_relation(&mut bed.backend(), REL).unwrap();
+            done.send(()).unwrap();
+        });
+        gate.await_waiters(2);
+        assert!(dropped.try_recv().is_err());
+        gate.open();
+        dropped.recv().unwrap();
+    });
+    assert_eq!(bed.count(IoOp::Write) - before, 2);
+    assert!(!bed.path(0).exists());
+    assert_eq!(bed.pool.sync_pending(&mut be).unwrap().files, 0, "its sync requests are void");
+
+    bed.fill(&mut be, 32);
+    let pin = bed.pool.read(&mut be, tag(5), Strategy::Normal).unwrap();
+    change(&pin, |page| stamp(page, 5, 1));
+    drop(pin);
+    let before = bed.count(IoOp::Write);
+    bed.pool.drop_relation(&mut be, REL).unwrap();
+    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    assert_eq!(bed.count(IoOp::Write), before, "dirty pages of a dropped relation are not written");
+}
+
+#[test]
+fn a_page_dirtied_behind_the_checkpoint_keeps_its_sync() {
+    // The write is in flight while a checkpoint syncs; when it ends, a later checkpoint must sync again.
+    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let mut be = bed.backend();
+    bed.fill(&mut be, 2);
+    bed.pool.sync_pending(&mut be).unwrap();
+    let pin = bed.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+    change(&pin, |page| stamp(page, 1, 1));
+    gate.shut();
+    thread::scope(|scope| {
+        let (bed, gate) = (&bed, &gate);
+        scope.spawn(move || bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        gate.await_held(1);
+        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().files, 0);
+        gate.open();
+    });
+    assert_eq!(bed.pool.sync_pending(&mut bed.backend()).unwrap().files, 1);
+}

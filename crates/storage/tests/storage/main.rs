@@ -1,0 +1,9 @@
+//! Tests of the storage crate through its public interface, over every I/O method, buffered and direct.
+
+mod bed;
+mod concurrent;
+mod damage;
+mod files;
+mod flight;
+mod pages;
+mod streams;

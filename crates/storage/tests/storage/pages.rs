@@ -1,0 +1,276 @@
+//! Pages through the pool: round trips, eviction, write-out, new pages.
+
+use crate::bed::{Bed, Faulty, REL, Spec, change, each, set_lsn, stamp, tag, version};
+use forebay_aio::sync::Mutex;
+use forebay_aio::{self as aio, IoContext, IoOp, OpKind};
+use forebay_format::{Fork, Lsn, Page, RelFileLocator};
+use forebay_storage::{PrewarmMode, Strategy, WalFlush, WriteScope, kernel_cached_pages};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SMALL: Spec = Spec { segment_blocks: 8, ..Spec::plain() };
+
+#[test]
+fn round_trip_across_segments() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 20);
+        for block in 0..20 {
+            assert_eq!(version(&bed.on_disk(block), block), 0);
+        }
+        let (_, pool) = bed.cold();
+        let pins = pool.read_many(&mut be, REL, Fork::Main, 3, 15, Strategy::Normal).unwrap();
+        for (pin, block) in pins.iter().zip(3..) {
+            assert_eq!(pin.tag(), tag(block));
+            assert_eq!(version(&pin.lock_shared(), block), 0);
+        }
+        assert_eq!(bed.count(IoOp::Read), 3, "one read for each segment");
+        for pin in &pins {
+            let block = pin.tag().block;
+            change(pin, |page| stamp(page, block, 7));
+        }
+        drop(pins);
+        let report = pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        assert_eq!((report.buffers, report.writes), (15, 3));
+        for block in 0..20 {
+            assert_eq!(version(&bed.on_disk(block), block), if (3..18).contains(&block) { 7 } else { 0 });
+        }
+        assert_eq!(pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 0);
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+    });
+}
+
+#[test]
+fn neighbours_are_written_together() {
+    each(Spec::plain(), |bed| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 70);
+        let before = bed.count(IoOp::Write);
+        // 0..64 without 40; then 66 alone.
+        for block in (0..64).filter(|b| *b != 40).chain([66]).rev() {
+            let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            change(&pin, |page| stamp(page, block, 1));
+        }
+        let report = bed.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap();
+        // 0..16, 16..32, 32..40, 41..57, 57..64, 66
+        assert_eq!((report.buffers, report.writes), (64, 6));
+        assert_eq!(bed.count(IoOp::Write) - before, 6);
+        assert_eq!(version(&bed.on_disk(40), 40), 0);
+        assert_eq!(version(&bed.on_disk(66), 66), 1);
+    });
+}
+
+#[test]
+fn scopes_leave_others_dirty() {
+    let bed = Bed::new(SMALL);
+    let mut be = bed.backend();
+    let other = RelFileLocator::in_default(6, 5000);
+    for rel in [REL, other] {
+        bed.smgr.create(rel, Fork::Main, true).unwrap();
+        let pins = bed.pool.extend(&mut be, rel, Fork::Main, 2, Strategy::Normal).unwrap();
+        pins.iter().for_each(|pin| change(pin, |page| stamp(page, 0, 0)));
+    }
+    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::Database(6)).unwrap().buffers, 2);
+    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap().buffers, 2);
+    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 0);
+}
+
+#[test]
+fn a_tiny_pool_evicts_and_keeps_what_was_written() {
+    each(Spec { buffers: 16, ..SMALL }, |bed| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 100);
+        for round in 1..4 {
+            for block in (0..100).rev() {
+                let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+                assert_eq!(version(&pin.lock_shared(), block), round - 1);
+                change(&pin, |page| stamp(page, block, round));
+            }
+        }
+        assert!(bed.count(IoOp::Evict) >= 280);
+        bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        (0..100).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 3));
+    });
+}
+
+#[test]
+fn dirty_victims_take_their_neighbours_along() {
+    let bed = Bed::new(Spec { buffers: 64, ..Spec::plain() });
+    let mut be = bed.backend();
+    bed.fill(&mut be, 256);
+    let pool = bed.cold().1;
+    let before = bed.count(IoOp::Write);
+    for block in 0..256 {
+        let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        change(&pin, |page| stamp(page, block, 1));
+    }
+    let writes = bed.count(IoOp::Write) - before;
+    assert!((1..=20).contains(&writes), "{writes} writes for some 200 evicted pages");
+}
+
+#[test]
+fn rings_reuse_their_buffers() {
+    each(Spec { buffers: 512, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 400);
+        for block in 0..400 {
+            let pin = pool.read(&mut be, tag(block), Strategy::BulkRead).unwrap();
+            assert_eq!(version(&pin.lock_shared(), block), 0);
+        }
+        assert_eq!(bed.count_in(IoContext::BulkRead, IoOp::Reuse), 400 - 32);
+        let in_pool = (0..400).filter(|&block| pool.lookup(&tag(block)).is_some()).count();
+        assert_eq!(in_pool, 32);
+        // A load through its ring: written in runs, ahead of need.
+        let before = bed.count(IoOp::Write);
+        let (mut made, mut block) = (0, 400);
+        while made < 400 {
+            for pin in pool.extend(&mut be, REL, Fork::Main, 16, Strategy::BulkWrite).unwrap() {
+                change(&pin, |page| stamp(page, block, 5));
+                (made, block) = (made + 1, block + 1);
+            }
+        }
+        let ring = 512 / 8;
+        let writes = bed.count(IoOp::Write) - before;
+        assert!((400 - ring) / 16 - 1 <= writes as usize && writes as usize <= 400 / 8, "{writes} writes");
+        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        (400..block).for_each(|b| assert_eq!(version(&bed.on_disk(b), b), 5));
+    });
+}
+
+#[test]
+fn the_cleaner_works_ahead_of_the_clock() {
+    let bed = Bed::new(Spec { buffers: 64, ..Spec::plain() });
+    let mut be = bed.backend();
+    bed.fill(&mut be, 200);
+    let pool = bed.cold().1;
+    for block in 0..64 {
+        let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        change(&pin, |page| stamp(page, block, 1));
+    }
+    // All have a usage count, so the clock must pass once before the cleaner may touch them.
+    assert_eq!(pool.cleaner_step(&mut be, 100, 64).unwrap().cleaned, 0);
+    drop(pool.read(&mut be, tag(100), Strategy::Normal).unwrap());
+    let report = pool.cleaner_step(&mut be, 40, 64).unwrap();
+    assert_eq!((report.cleaned, report.limited), (40, true));
+    assert!(!pool.cleaner_step(&mut be, 100, 64).unwrap().limited);
+    let before = bed.count(IoOp::Write);
+    (101..150).for_each(|block| drop(pool.read(&mut be, tag(block), Strategy::Normal).unwrap()));
+    assert_eq!(bed.count(IoOp::Write), before, "the foreground did not write");
+}
+
+#[test]
+fn new_pages_are_zero_valid_and_counted() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        bed.smgr.create(REL, Fork::Main, false).unwrap();
+        let pins = bed.pool.extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap();
+        assert_eq!(pins.iter().map(|p| p.tag().block).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        assert!(pins.iter().all(|p| Page(&p.lock_shared()).is_all_zeros() && !p.is_dirty()));
+        assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 10);
+        assert_eq!((bed.count(IoOp::Extend), bed.count(IoOp::Write), bed.count(IoOp::Read)), (1, 0, 0));
+        drop(pins);
+        // Never written, they read as zeros.
+        let pin = bed.cold().1.read(&mut be, tag(9), Strategy::Normal).unwrap();
+        assert!(Page(&pin.lock_shared()).is_all_zeros());
+    });
+}
+
+#[test]
+fn recovery_makes_room_for_its_pages() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        let pin = bed.pool.zero_page(&mut be, tag(10)).unwrap();
+        assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 11);
+        change(&pin, |page| stamp(page, 10, 4));
+        drop(pin);
+        let pin = bed.pool.read_for_redo(&mut be, tag(20)).unwrap();
+        assert!(Page(&pin.lock_shared()).is_all_zeros());
+        assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 21);
+        let pin = bed.pool.read_for_redo(&mut be, tag(10)).unwrap();
+        assert_eq!(version(&pin.lock_shared(), 10), 4);
+        // A page that is to be built anew loses what it had, in memory or not.
+        let pin = bed.pool.zero_page(&mut be, tag(10)).unwrap();
+        assert!(Page(&pin.lock_shared()).is_all_zeros());
+        let reads = bed.count(IoOp::Read);
+        assert!(Page(&bed.pool.zero_page(&mut be, tag(3)).unwrap().lock_shared()).is_all_zeros());
+        assert_eq!(bed.count(IoOp::Read), reads, "not read first");
+    });
+}
+
+/// A log that only counts.
+#[derive(Default)]
+struct Log {
+    flushed: AtomicU64,
+    calls: Mutex<Vec<u64>>,
+}
+
+impl WalFlush for Log {
+    fn flush(
+        &self,
+        _io: &mut aio::Backend,
+        upto: Lsn,
+    ) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        self.calls.lock().push(upto.0);
+        self.flushed.store(upto.0, Ordering::SeqCst);
+        Ok(())
+    }
+    fn flushed(&self) -> Lsn {
+        Lsn(self.flushed.load(Ordering::SeqCst))
+    }
+}
+
+#[test]
+fn the_log_is_durable_ahead_of_pages() {
+    let log = Arc::new(Log::default());
+    let seen = Arc::clone(&log);
+    let executor = Faulty::new(move |request| {
+        if request.op() == OpKind::Writev {
+            let newest = request
+                .vectors()
+                .iter()
+                .flat_map(|v| {
+                    // SAFETY: memory of the write that is being executed.
+                    unsafe { std::slice::from_raw_parts(v.ptr(), v.len()) }.chunks_exact(8192)
+                })
+                .map(|page| Page(page.try_into().unwrap()).lsn().0)
+                .max();
+            assert!(newest <= Some(seen.flushed().0), "a page overtook the log");
+        }
+        None
+    });
+    let bed = Bed::with_executor(Spec { buffers: 16, ..Spec::plain() }, executor);
+    let mut be = bed.backend();
+    bed.fill(&mut be, 40);
+    bed.pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
+    for block in 0..40 {
+        let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        change(&pin, |page| set_lsn(page, 1000 + u64::from(block)));
+    }
+    assert!(!log.calls.lock().is_empty(), "victims were written");
+    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    let calls = log.calls.lock();
+    assert_eq!(calls.last(), Some(&1039));
+    assert!(calls.len() <= 20, "a flush for each run at most");
+    assert_eq!(Page(&bed.on_disk(39)).lsn(), Lsn(1039));
+}
+
+#[test]
+fn prewarming() {
+    each(Spec { buffers: 512, segment_blocks: 64, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 200);
+        assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Read).unwrap(), 200);
+        assert!(pool.lookup(&tag(0)).is_none());
+        assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Buffer).unwrap(), 200);
+        assert!((0..200).all(|block| pool.lookup(&tag(block)).is_some()));
+        assert_eq!(bed.count(IoOp::Read), 13, "64 blocks in 4 reads each, and 8 in one more");
+        pool.sync_pending(&mut be).unwrap();
+        let (cached, all) = kernel_cached_pages(&bed.aio, &bed.path(0)).unwrap();
+        assert_eq!(all, 64 * 2);
+        if bed.spec.direct {
+            assert_eq!(cached, 0, "direct I/O leaves nothing in the kernel's cache");
+        } else {
+            assert!(cached > 0);
+        }
+    });
+}
