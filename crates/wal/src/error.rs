@@ -124,5 +124,5 @@ pub struct WalReadError {
     /// Offset in the file.
     pub offset: u64,
     /// What the system said.
-    pub source: AioError,
+    pub source: Box<AioError>,
 }

@@ -154,7 +154,7 @@ impl Wal {
         let gathered = writer.end.gather(end);
         let offset = self.config.segment_size.offset(gathered.from);
         let len = gathered.memory.len() as u64;
-        debug_assert!(offset % WAL_BLOCK == 0 && len % WAL_BLOCK == 0);
+        debug_assert!(offset.is_multiple_of(WAL_BLOCK) && len.is_multiple_of(WAL_BLOCK));
         let target = Target::Wal { start: gathered.from.0, end: gathered.from.0 + len };
         let write = Io::write(file.clone(), offset, gathered.memory, target);
         io.run(write.account(IoObject::Wal, IoContext::Normal, IoOp::Write))

@@ -66,7 +66,7 @@ pub(crate) fn start(
     let positions = Positions::new(config.segment_size.bytes());
     let pos = positions.byte_pos(resume.insert_at).ok_or_else(|| wrong("it lies in a page header"))?;
     let at = positions.end_lsn(pos);
-    if at.0 == 0 || at.0 % 8 != 0 {
+    if at.0 == 0 || !at.0.is_multiple_of(8) {
         return Err(wrong("no record can start there"));
     }
     if resume.aborted.is_some_and(|aborted| aborted.missing_page != at || at.page_offset() != 0) {

@@ -16,7 +16,7 @@
 //!
 //! Each end is one value that is not cloned, so that `&mut` is proof of being alone on that side.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_aio::{AioError, IoMemory, Region, sync::Arc};
 use forebay_format::Lsn;

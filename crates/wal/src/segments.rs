@@ -7,9 +7,9 @@
 //! Whatever fails before the final name is given leaves nothing behind and may be tried again. A sync of the
 //! directory that fails is final, like any failed sync.
 
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{

@@ -1,6 +1,6 @@
 //! Counters of the log (`pg_stat_wal`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
 /// What has been inserted since the log was started.
 #[derive(Debug, Default)]

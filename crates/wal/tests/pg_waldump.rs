@@ -125,7 +125,7 @@ fn pg_waldump_reads_past_restarts_and_an_incomplete_record() {
     let Some(folder) = Folder::new(test) else { return };
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
-    let mut restart = |rig: &mut Rig, wal: Wal| {
+    let restart = |rig: &mut Rig, wal: Wal| {
         wal.flush_all(&mut rig.io).expect("flush");
         drop(wal);
         rig.recover().1

@@ -101,7 +101,7 @@ impl Source {
         match self.aio.namespace().open(&path, &options) {
             Ok(file) => Ok(Ok(file)),
             Err(e) if e.is_not_found() => Ok(Err(EndReason::MissingSegment(path))),
-            Err(source) => Err(WalReadError { operation: "open", file: path, offset: 0, source }),
+            Err(e) => Err(WalReadError { operation: "open", file: path, offset: 0, source: Box::new(e) }),
         }
     }
 
@@ -110,11 +110,11 @@ impl Source {
         let Some((_, file)) = &self.segment else { return Ok(()) };
         let offset = self.config.segment_size.offset(at);
         self.chunk_len = 0;
-        let failed = |source: AioError| WalReadError {
+        let failed = |e: AioError| WalReadError {
             operation: "read",
             file: file.path().to_owned(),
             offset,
-            source,
+            source: Box::new(e),
         };
         let mut buf = match self.chunk.take() {
             Some(buf) if buf.len() == len => buf,

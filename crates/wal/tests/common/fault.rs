@@ -86,7 +86,7 @@ impl Executor for Faulty {
 }
 
 /// Executes in the issuer's thread, by way of the faulty executor.
-struct Inline;
+pub struct Inline;
 
 impl Method for Inline {
     fn name(&self) -> &'static str {

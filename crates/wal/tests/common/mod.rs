@@ -1,6 +1,7 @@
 //! A log in a temporary directory, and what the tests do with it.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod crash;
 pub mod fault;
 
 use std::path::{Path, PathBuf};
