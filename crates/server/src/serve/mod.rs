@@ -25,12 +25,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use shared::{Shared, State};
 use sockets::Listener;
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long sessions may take to leave before their sockets are cut.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Stack of a session's thread: room for deeply nested expressions.
+const STACK: usize = 8 << 20;
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -178,7 +182,10 @@ impl Server {
         config.listen_addr = self.shared.settings().text("listen_addresses").to_owned();
         let (dir, sender) = (self.data_dir.clone(), events.sender());
         std::thread::spawn(move || {
-            sender.send(Event::Opened(Engine::open(&dir, config).map_err(|e| describe(&e))))
+            let opened =
+                catch_unwind(AssertUnwindSafe(|| Engine::open(&dir, config).map_err(|e| describe(&e))));
+            let opened = opened.unwrap_or_else(|_| Err("the data directory could not be opened".to_owned()));
+            sender.send(Event::Opened(opened));
         });
         let code = self.main_loop(listeners, events);
         self.shared.registry.stop();
@@ -269,10 +276,11 @@ impl Server {
             return refuse(&stream, "53300", "sorry, too many clients already");
         };
         let (shared, sender) = (Arc::clone(&self.shared), events.sender());
-        let spawned = std::thread::Builder::new().name("session".to_owned()).spawn(move || {
-            session::startup::serve(shared, place, stream);
-            sender.send(Event::Left);
-        });
+        let spawned =
+            std::thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(move || {
+                session::startup::serve(shared, place, stream);
+                sender.send(Event::Left);
+            });
         if let Err(e) = spawned {
             log::line("WARNING", None, &format!("could not start a thread for a connection: {e}"));
         }

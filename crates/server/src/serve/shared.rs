@@ -5,6 +5,7 @@ use crate::settings::ServerSettings;
 use forebay_aio::sync::RwLock;
 use forebay_engine::Engine;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a server is in its life.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Shared {
     pub version: String,
     state: RwLock<State>,
     settings: RwLock<Arc<ServerSettings>>,
+    /// Counts reloads, so that a session looks only when there was one.
+    version_of_settings: AtomicU64,
 }
 
 impl Shared {
@@ -42,6 +45,7 @@ impl Shared {
             ),
             state: RwLock::new(State::Starting),
             settings: RwLock::new(Arc::new(settings)),
+            version_of_settings: AtomicU64::new(0),
         }
     }
 
@@ -60,8 +64,14 @@ impl Shared {
         Arc::clone(&self.settings.read())
     }
 
+    /// Grows when they change.
+    pub fn settings_version(&self) -> u64 {
+        self.version_of_settings.load(Ordering::Acquire)
+    }
+
     /// Puts others in their place.
     pub fn set_settings(&self, settings: ServerSettings) {
         *self.settings.write() = Arc::new(settings);
+        self.version_of_settings.fetch_add(1, Ordering::Release);
     }
 }

@@ -17,7 +17,7 @@ pub mod startup;
 use crate::log;
 use crate::serve::registry::Place;
 use crate::serve::shared::Shared;
-use crate::settings::{ServerSettings, SessionSettings};
+use crate::settings::SessionSettings;
 use crate::wire::backend;
 use crate::wire::frames::{FrameReader, Next};
 use crate::wire::frontend::{self, Frontend};
@@ -46,8 +46,10 @@ struct Session {
     out: Output,
     conn: Connection,
     settings: SessionSettings,
-    /// The server's settings this session last looked at.
-    server_settings: Arc<ServerSettings>,
+    /// The version of the server's settings this session last looked at.
+    server_version: u64,
+    /// What every statement asks for.
+    hot: Hot,
     /// The settings' change count at the last report to the client.
     reported_at: u64,
     /// What the client knows of the settings it is told of.
@@ -57,6 +59,16 @@ struct Session {
     skipping: bool,
     /// The statement timeout is running.
     clock_runs: bool,
+}
+
+/// Settings that every statement asks for, kept until one changes.
+#[derive(Debug, Default)]
+struct Hot {
+    /// The settings' change count they were read at.
+    at: u64,
+    log_statements: bool,
+    /// In milliseconds; zero: none.
+    statement_timeout: u64,
 }
 
 /// A message, its bytes still in the read buffer.
@@ -77,50 +89,35 @@ impl Session {
 
     fn serve_one(&mut self) -> Flow {
         let raw = self.next_message()?;
-        self.follow_reload();
-        if self.skipping && raw.kind != b'S' && raw.kind != b'X' {
-            return Ok(());
-        }
-        let message = match frontend::decode(raw.kind, self.reader.body(raw.body.clone())) {
-            Ok(message) => message,
-            Err(e) if e.severity == Severity::Fatal => return Err(End::Fatal(e)),
-            Err(e) => {
-                self.conn.fail();
-                self.report_error(&e, None);
-                return self.after_bad_message(raw.kind);
-            }
-        };
-        match message {
-            Frontend::Query(sql) => {
-                let sql = sql.to_owned();
-                self.simple_query(&sql)
-            }
-            Frontend::Parse(_)
-            | Frontend::Bind(_)
-            | Frontend::Describe(_)
-            | Frontend::Execute { .. }
-            | Frontend::Close(_) => self.extended(&raw),
-            Frontend::Flush => self.flush(),
-            Frontend::Sync => {
+        self.follow_settings();
+        match raw.kind {
+            b'X' => Err(End::Gone),
+            b'S' => {
                 self.skipping = false;
                 if let Err(e) = self.conn.sync() {
                     self.statement_failed(&e, None)?;
                 }
                 self.ready()
             }
+            _ if self.skipping => Ok(()),
+            b'P' | b'B' | b'D' | b'E' | b'C' => self.extended(&raw),
+            b'H' => self.flush(),
             // Left over from a COPY that has failed.
-            Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
-            Frontend::Terminate => Err(End::Gone),
-        }
-    }
-
-    /// Goes on after a message that could not be decoded.
-    fn after_bad_message(&mut self, kind: u8) -> Flow {
-        if matches!(kind, b'P' | b'B' | b'D' | b'E' | b'C' | b'H') {
-            self.skipping = true;
-            Ok(())
-        } else {
-            self.ready()
+            b'd' | b'c' | b'f' => Ok(()),
+            _ => match frontend::decode(raw.kind, self.reader.body(raw.body)) {
+                Ok(Frontend::Query(sql)) => {
+                    let sql = sql.to_owned();
+                    self.simple_query(&sql)
+                }
+                // A password nobody asked for.
+                Ok(_) => Err(End::Fatal(frontend::unknown_kind(raw.kind))),
+                Err(e) if e.severity == Severity::Fatal => Err(End::Fatal(e)),
+                Err(e) => {
+                    self.conn.fail();
+                    self.report_error(&e, None);
+                    self.ready()
+                }
+            },
         }
     }
 
@@ -182,12 +179,20 @@ impl Session {
         self.reported_at = count;
     }
 
-    /// Takes over the server's settings after a reload.
-    fn follow_reload(&mut self) {
-        let current = self.shared.settings();
-        if !Arc::ptr_eq(&current, &self.server_settings) {
-            self.settings.follow(Arc::clone(&current));
-            self.server_settings = current;
+    /// Takes over the server's settings after a reload, and keeps at hand what every statement asks for.
+    fn follow_settings(&mut self) {
+        if self.shared.settings_version() != self.server_version {
+            self.server_version = self.shared.settings_version();
+            self.settings.follow(self.shared.settings());
+        }
+        let count = self.settings.change_count();
+        if count != self.hot.at {
+            self.hot = Hot {
+                at: count,
+                log_statements: self.settings.text("log_statement") == "all",
+                statement_timeout: u64::try_from(self.settings.int("statement_timeout")).unwrap_or(0),
+            };
+            self.out.set_least_severity(&self.settings.text("client_min_messages"));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::wire::backend;
 use crate::wire::stream::Stream;
-use forebay_sql::{ColumnDesc, Format, RowRef, RowSink, SqlError};
+use forebay_sql::{ColumnDesc, Format, RowRef, RowSink, Severity, SqlError};
 use std::io::{self, Write};
 
 /// A buffer this full goes out.
@@ -14,12 +14,22 @@ pub struct Output {
     stream: Stream,
     buffer: Vec<u8>,
     broken: bool,
+    /// Notices are sent (client_min_messages).
+    notices: bool,
+    /// Warnings are sent.
+    warnings: bool,
 }
 
 impl Output {
     /// Output to this socket.
     pub fn new(stream: Stream) -> Output {
-        Output { stream, buffer: Vec::with_capacity(FULL + 8192), broken: false }
+        Output {
+            stream,
+            buffer: Vec::with_capacity(FULL + 8192),
+            broken: false,
+            notices: true,
+            warnings: true,
+        }
     }
 
     /// Where messages are appended.
@@ -30,6 +40,12 @@ impl Output {
     /// Whether the client can't be written to any more.
     pub fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Takes the value of client_min_messages.
+    pub fn set_least_severity(&mut self, level: &str) {
+        self.warnings = level != "error";
+        self.notices = self.warnings && level != "warning";
     }
 
     /// Sends what is buffered.
@@ -83,7 +99,9 @@ impl RowSink for Output {
     }
 
     fn notice(&mut self, notice: &SqlError) -> Result<(), SqlError> {
-        backend::report(&mut self.buffer, notice);
+        if if notice.severity == Severity::Warning { self.warnings } else { self.notices } {
+            backend::report(&mut self.buffer, notice);
+        }
         self.flush_if_full()
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 impl Session {
     /// A Query message: one or more statements, the first error ends it.
     pub(super) fn simple_query(&mut self, sql: &str) -> Flow {
-        if self.settings.text("log_statement") == "all" {
+        if self.hot.log_statements {
             log::line("LOG", Some(self.pid), &format!("statement: {sql}"));
         }
         self.start_clock();
@@ -69,9 +69,16 @@ impl Session {
 
     fn extended_step(&mut self, raw: &Raw) -> Result<Flow, SqlError> {
         let (conn, out) = (&mut self.conn, &mut self.out);
-        match frontend::decode(raw.kind, self.reader.body(raw.body.clone()))? {
+        let message = match frontend::decode(raw.kind, self.reader.body(raw.body.clone())) {
+            Ok(message) => message,
+            Err(e) => {
+                conn.fail();
+                return Err(e);
+            }
+        };
+        match message {
             Frontend::Parse(p) => {
-                if self.settings.text("log_statement") == "all" {
+                if self.hot.log_statements {
                     log::line("LOG", Some(self.pid), &format!("statement: {}", p.query));
                 }
                 conn.parse(p.name, p.query, &p.types)?;
@@ -123,9 +130,8 @@ impl Session {
 
     /// Starts the statement timeout, if there is one.
     fn start_clock(&mut self) {
-        let limit = self.settings.int("statement_timeout");
-        if let Some(limit) = u64::try_from(limit).ok().filter(|l| *l > 0) {
-            self.place.set_deadline(Some(Instant::now() + Duration::from_millis(limit)));
+        if self.hot.statement_timeout > 0 {
+            self.place.set_deadline(Some(Instant::now() + Duration::from_millis(self.hot.statement_timeout)));
             self.clock_runs = true;
         }
     }

@@ -1,7 +1,7 @@
 //! From the first packet to the first ReadyForQuery, and the end of the session.
 
 use super::output::Output;
-use super::{End, Session, leaving, log_error};
+use super::{End, Hot, Session, leaving, log_error};
 use crate::log;
 use crate::serve::registry::Place;
 use crate::serve::shared::{Shared, State};
@@ -150,12 +150,14 @@ fn open(
         State::Starting => return Err(fatal("57P03", "the database system is starting up")),
         State::Stopping => return Err(fatal("57P03", "the database system is shutting down")),
     };
+    // The version first: a reload in between is then seen once more, and not missed.
+    let server_version = shared.settings_version();
     let server_settings = shared.settings();
     let limit = usize::try_from(server_settings.int("max_connections")).unwrap_or(usize::MAX);
     if !place.become_session(limit) {
         return Err(fatal("53300", "sorry, too many clients already"));
     }
-    let settings = SessionSettings::new(Arc::clone(&server_settings));
+    let settings = SessionSettings::new(server_settings);
     apply_startup(&settings, startup)?;
 
     let session = engine.session().map_err(|e| fatal(e.sqlstate(), e.to_string()))?;
@@ -187,7 +189,8 @@ fn open(
         out,
         conn,
         settings,
-        server_settings,
+        server_version,
+        hot: Hot::default(),
         reported_at,
         reported,
         pid,

@@ -46,7 +46,7 @@ impl SessionSettings {
                 in_transaction: Layer::new(),
                 local: Layer::new(),
             })),
-            changes: Arc::new(AtomicU64::new(0)),
+            changes: Arc::new(AtomicU64::new(1)),
         }
     }
 
@@ -72,7 +72,7 @@ impl SessionSettings {
         }
     }
 
-    /// A number that grows with every change.
+    /// A number that grows with every change, and is never zero.
     pub fn change_count(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
