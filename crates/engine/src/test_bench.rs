@@ -142,11 +142,16 @@ impl Bench {
 
     /// Replays the log from its beginning over a copy of the files as they are on disk now.
     pub(crate) fn recover_copy(&self, times: usize) -> (Recovered, TempDir) {
+        self.recover_copy_from(WAL_START, times)
+    }
+
+    /// Replays the log from a redo pointer.
+    pub(crate) fn recover_copy_from(&self, redo: Lsn, times: usize) -> (Recovered, TempDir) {
         let copy = TempDir::new().unwrap();
         copy_tree(self.dir.path(), copy.path());
         let mut recovered = Recovered::open(copy.path());
         for _ in 0..times {
-            recovered.replay(copy.path()).unwrap();
+            recovered.replay_from(redo, copy.path()).unwrap();
         }
         (recovered, copy)
     }
@@ -164,22 +169,20 @@ impl Recovered {
 
     /// Replays the whole log; the next transaction id.
     pub(crate) fn replay(&mut self, dir: &Path) -> Result<FullXid, RedoError> {
-        let config = ReaderConfig {
-            dir: dir.join("pg_wal"),
-            segment_size: SegmentSize::DEFAULT,
-            timeline: 1,
-            system_id: Some(SYSTEM_ID),
-            direct: false,
-        };
-        let mut reader = WalReader::new(self.aio.clone(), config, WAL_START);
+        self.replay_from(WAL_START, dir)
+    }
+
+    /// Replays the log from a redo pointer.
+    pub(crate) fn replay_from(&mut self, redo: Lsn, dir: &Path) -> Result<FullXid, RedoError> {
+        let mut io = self.aio.backend(BackendType::Startup).unwrap();
+        let mut reader = reader(&self.aio, dir, redo);
         let registry = Registry::new();
         let checkpoint = checkpoint();
-        let mut io = self.aio.backend(BackendType::Startup).unwrap();
         let mut ctx = RedoContext::new(&mut self.be, &self.pool, &self.clog, &checkpoint);
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
-            registry
-                .redo(&RedoRecord { start: record.start, end: record.end, record: &decoded }, &mut ctx)?;
+            let record = RedoRecord { start: record.start, end: record.end, record: &decoded };
+            registry.redo(&record, &mut ctx)?;
         }
         ctx.check_missing()?;
         Ok(ctx.counters.next_xid)
@@ -188,6 +191,18 @@ impl Recovered {
     pub(crate) fn pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {
         pages(&self.pool, &mut self.be, rel)
     }
+}
+
+/// A reader of a directory's log.
+pub(crate) fn reader(aio: &Arc<Aio>, dir: &Path, start: Lsn) -> WalReader {
+    let config = ReaderConfig {
+        dir: dir.join("pg_wal"),
+        segment_size: SegmentSize::DEFAULT,
+        timeline: 1,
+        system_id: Some(SYSTEM_ID),
+        direct: false,
+    };
+    WalReader::new(aio.clone(), config, start)
 }
 
 fn pages(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
