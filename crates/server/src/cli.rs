@@ -51,7 +51,7 @@ struct ServeArgs {
     /// TCP port on the loopback addresses, and number of the Unix socket [default: 5432]
     #[arg(short = 'p', value_name = "PORT")]
     port: Option<String>,
-    /// A setting, before what postgresql.conf says
+    /// A setting; it wins over postgresql.conf
     #[arg(short = 'c', value_name = "NAME=VALUE", value_parser = assignment)]
     settings: Vec<(String, String)>,
 }

@@ -120,7 +120,12 @@ impl Child {
             process.wait()?;
             guard.inner.pid.lock().take();
             let log = guard.inner.log.lock();
-            let said = log.iter().rev().find_map(|l| Some(l.split_once("FATAL:  ")?.1.to_owned()));
+            let said = log.iter().rposition(|l| l.contains("FATAL:  ")).map(|at| {
+                // Its details follow, indented.
+                let first = log[at].split_once("FATAL:  ").map_or("", |(_, text)| text).to_owned();
+                let more = log.iter().skip(at + 1).take_while(|l| l.starts_with('\t'));
+                more.fold(first, |text, line| format!("{text}; {}", line.trim()))
+            });
             return Err(said.unwrap_or_else(|| "the server ended while it started".to_owned()).into());
         }
         // Somebody has to read the log, or the server would wait for room in the pipe.

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long sessions may take to leave before their sockets are cut.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Stack of a session's thread: room for deeply nested expressions.
 const STACK: usize = 8 << 20;

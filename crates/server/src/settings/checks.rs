@@ -31,6 +31,11 @@ pub fn always_off(value: Value) -> Result<Value, String> {
     if value == Value::Bool(false) { Ok(value) } else { Err("Only \"off\" is supported.".to_owned()) }
 }
 
+/// A name that can only be absent.
+pub fn empty(value: Value) -> Result<Value, String> {
+    if text(value).is_empty() { Ok(Value::Text(String::new())) } else { Err("It does not exist.".to_owned()) }
+}
+
 /// A timeout that can only be disabled.
 pub fn disabled(value: Value) -> Result<Value, String> {
     if value == Value::Int(0) {

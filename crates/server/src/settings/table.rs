@@ -207,6 +207,7 @@ pub static TABLE: &[Setting] = &[
     setting("bgwriter_lru_maxpages", Sighup, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
     setting("block_size", Internal, int(8192, 8192, Unit::None), "8192", PRESET, "Shows the size of a disk block."),
     setting("bytea_output", User, Enum(&["hex"]), "hex", CLIENT, "Sets the output format for bytea."),
+    setting("check_function_bodies", User, Bool, "on", CLIENT, "Check routine bodies during CREATE FUNCTION. There are no routines."),
     setting("checkpoint_completion_target", Sighup, Kind::Real { min: 0.0, max: 1.0, unit: Unit::None }, "0.9", CHECKPOINTS, "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
     setting("checkpoint_timeout", Sighup, int(30, 86_400, Unit::Seconds), "5min", CHECKPOINTS, "Sets the maximum time between automatic WAL checkpoints."),
     setting("client_encoding", User, Text, "UTF8", CLIENT, "Sets the client's character set encoding.").reported().checked(checks::client_encoding),
@@ -216,6 +217,8 @@ pub static TABLE: &[Setting] = &[
     setting("data_checksums", Internal, Bool, "on", PRESET, "Shows whether data checksums are turned on for this cluster."),
     setting("data_directory", Internal, Text, "", FILES, "Shows the server's data directory."),
     setting("DateStyle", User, Text, "ISO, MDY", CLIENT, "Sets the display format for date and time values.").reported().checked(checks::date_style),
+    setting("default_table_access_method", User, Enum(&["heap"]), "heap", CLIENT, "Sets the default table access method for new tables."),
+    setting("default_tablespace", User, Text, "", CLIENT, "Sets the default tablespace to create tables in. There is only the database's own.").checked(checks::empty),
     setting("default_text_search_config", User, Text, "pg_catalog.simple", CLIENT, UNUSED),
     setting("default_transaction_isolation", User, Enum(ISOLATION), "read committed", CLIENT, "Sets the transaction isolation level of each new transaction.").checked(checks::isolation),
     setting("default_transaction_read_only", User, Bool, "off", CLIENT, "Sets the default read-only status of new transactions.").reported().checked(checks::always_off),
@@ -236,6 +239,7 @@ pub static TABLE: &[Setting] = &[
     setting("io_method", Postmaster, Enum(&["sync", "worker", "io_uring"]), "worker", IO, "Selects the method for executing asynchronous I/O."),
     setting("io_workers", Postmaster, int(1, 32, Unit::None), "3", IO, "Number of I/O worker threads, for io_method=worker."),
     setting("is_superuser", Internal, Bool, "on", PRESET, "Shows whether the current user is a superuser.").reported(),
+    setting("jit", User, Bool, "off", CLIENT, "Allow JIT compilation. There is none.").checked(checks::always_off),
     setting("lc_messages", Superuser, Text, "C", CLIENT, UNUSED),
     setting("lc_monetary", User, Text, "C", CLIENT, UNUSED),
     setting("lc_numeric", User, Text, "C", CLIENT, UNUSED),
@@ -280,6 +284,7 @@ pub static TABLE: &[Setting] = &[
     setting("wal_segment_size", Internal, int(1_048_576, 1_073_741_824, Unit::Bytes), "16MB", PRESET, "Shows the size of write ahead log segments."),
     setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk.").checked(checks::wal_sync_method),
     setting("wal_writer_delay", Sighup, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
+    setting("xmloption", User, Enum(&["content", "document"]), "content", CLIENT, "Accepted, so that dumps can be read; there is no XML type."),
 ];
 
 #[cfg(test)]
