@@ -91,6 +91,7 @@ impl ItemId {
     pub const UNUSED: Self = Self { offset: 0, state: ItemState::Unused, len: 0 };
 
     /// Takes the stored form apart.
+    #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         let state = match (bits >> 15) & 3 {
             0 => ItemState::Unused,
@@ -102,16 +103,19 @@ impl ItemId {
     }
 
     /// The stored form.
+    #[inline]
     pub const fn to_bits(self) -> u32 {
         (self.offset as u32 & 0x7fff) | (self.state as u32) << 15 | (self.len as u32) << 17
     }
 
     /// Does it point to an item?
+    #[inline]
     pub const fn is_normal(self) -> bool {
         matches!(self.state, ItemState::Normal)
     }
 
     /// May it be used for a new item?
+    #[inline]
     pub const fn is_unused(self) -> bool {
         matches!(self.state, ItemState::Unused)
     }
@@ -123,15 +127,18 @@ pub struct Page<'a>(pub &'a PageBytes);
 
 impl<'a> Page<'a> {
     /// Looks at these bytes as a page.
+    #[inline]
     pub const fn new(bytes: &'a PageBytes) -> Self {
         Self(bytes)
     }
 
+    #[inline]
     fn field(&self, at: usize) -> u16 {
         u16_at(self.0, at).unwrap_or(0)
     }
 
     /// End of the last WAL record that changed it.
+    #[inline]
     pub fn lsn(&self) -> Lsn {
         Lsn(u64_at(self.0, 0).unwrap_or(0).rotate_left(32))
     }
@@ -142,21 +149,25 @@ impl<'a> Page<'a> {
     }
 
     /// Flag bits.
+    #[inline]
     pub fn flags(&self) -> u16 {
         self.field(FLAGS_AT)
     }
 
     /// Where the line pointers end.
+    #[inline]
     pub fn lower(&self) -> usize {
         usize::from(self.field(LOWER_AT))
     }
 
     /// Where the items begin.
+    #[inline]
     pub fn upper(&self) -> usize {
         usize::from(self.field(UPPER_AT))
     }
 
     /// Where the special space begins.
+    #[inline]
     pub fn special(&self) -> usize {
         usize::from(self.field(SPECIAL_AT))
     }
@@ -172,11 +183,13 @@ impl<'a> Page<'a> {
     }
 
     /// Are all tuples visible to everyone?
+    #[inline]
     pub fn is_all_visible(&self) -> bool {
         self.flags() & PD_ALL_VISIBLE != 0
     }
 
     /// Has it never been initialised? (`upper` is zero then.)
+    #[inline]
     pub fn is_new(&self) -> bool {
         self.upper() == 0
     }
@@ -187,6 +200,7 @@ impl<'a> Page<'a> {
     }
 
     /// Is the header possible? Says nothing about items. A new page's is not, unless all its bytes are zero.
+    #[inline]
     pub fn header_is_sane(&self) -> bool {
         let (lower, upper, special) = (self.lower(), self.upper(), self.special());
         self.flags() & !PD_VALID_FLAGS == 0
@@ -197,12 +211,14 @@ impl<'a> Page<'a> {
     }
 
     /// Number of line pointers; never more than fit the page.
+    #[inline]
     pub fn item_count(&self) -> OffsetNumber {
         (self.lower().clamp(HEADER_SIZE, BLOCK_SIZE).saturating_sub(HEADER_SIZE) / ITEM_ID_SIZE)
             as OffsetNumber
     }
 
     /// The line pointer of this number; the first is 1.
+    #[inline]
     pub fn item_id(&self, n: OffsetNumber) -> Option<ItemId> {
         if n == 0 || n > self.item_count() {
             return None;
@@ -211,6 +227,7 @@ impl<'a> Page<'a> {
     }
 
     /// The bytes of a normal item, `None` for other line pointers and for those that leave the page.
+    #[inline]
     pub fn item(&self, n: OffsetNumber) -> Option<&'a [u8]> {
         let id = self.item_id(n).filter(|id| id.is_normal())?;
         let start = usize::from(id.offset);
@@ -228,17 +245,20 @@ impl<'a> Page<'a> {
     }
 
     /// Bytes between line pointers and items.
+    #[inline]
     pub fn hole_len(&self) -> usize {
         self.upper().saturating_sub(self.lower())
     }
 
     /// Room for one more item with its line pointer; the item's size must be rounded up to a multiple of 8.
+    #[inline]
     pub fn free_space(&self) -> usize {
         self.hole_len().saturating_sub(ITEM_ID_SIZE)
     }
 
     /// Room for one more heap tuple: as [`free_space`](Self::free_space), but none when all line pointers a heap page may have
     /// are in use.
+    #[inline]
     pub fn heap_free_space(&self) -> usize {
         let space = self.free_space();
         let count = self.item_count();
@@ -265,15 +285,18 @@ pub struct PageMut<'a>(pub &'a mut PageBytes);
 
 impl<'a> PageMut<'a> {
     /// Looks at these bytes as a page to change.
+    #[inline]
     pub const fn new(bytes: &'a mut PageBytes) -> Self {
         Self(bytes)
     }
 
     /// The page, to read.
+    #[inline]
     pub fn page(&self) -> Page<'_> {
         Page(self.0)
     }
 
+    #[inline]
     fn set_field(&mut self, at: usize, value: u16) {
         put(self.0, at, value.to_le_bytes());
     }
@@ -294,6 +317,7 @@ impl<'a> PageMut<'a> {
     }
 
     /// Sets the position of the last WAL record that changed it.
+    #[inline]
     pub fn set_lsn(&mut self, lsn: Lsn) {
         put(self.0, 0, lsn.0.rotate_left(32).to_le_bytes());
     }
@@ -315,11 +339,13 @@ impl<'a> PageMut<'a> {
     }
 
     /// Sets where the line pointers end.
+    #[inline]
     pub fn set_lower(&mut self, lower: u16) {
         self.set_field(LOWER_AT, lower);
     }
 
     /// Sets where the items begin.
+    #[inline]
     pub fn set_upper(&mut self, upper: u16) {
         self.set_field(UPPER_AT, upper);
     }
@@ -330,6 +356,7 @@ impl<'a> PageMut<'a> {
     }
 
     /// Lowers the pruning hint to `xid`, if that is older than the present one.
+    #[inline]
     pub fn note_prunable(&mut self, xid: Xid) {
         let present = self.page().prune_xid();
         if present == 0 || crate::ids::xid_precedes(xid, present) {
@@ -338,6 +365,7 @@ impl<'a> PageMut<'a> {
     }
 
     /// Replaces an existing line pointer; returns whether there is one of this number.
+    #[inline]
     pub fn set_item_id(&mut self, n: OffsetNumber, id: ItemId) -> bool {
         let exists = n != 0 && n <= self.page().item_count();
         if exists {
@@ -347,6 +375,7 @@ impl<'a> PageMut<'a> {
     }
 
     /// The bytes of a normal item, to change.
+    #[inline]
     pub fn item_mut(&mut self, n: OffsetNumber) -> Option<&mut [u8]> {
         let id = self.page().item_id(n).filter(|id| id.is_normal())?;
         let start = usize::from(id.offset);

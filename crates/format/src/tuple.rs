@@ -158,6 +158,7 @@ pub struct HeapTuple<'a>(&'a [u8]);
 
 impl<'a> HeapTuple<'a> {
     /// Looks at the bytes of an item as a tuple.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, TupleError> {
         if bytes.len() < HEADER_SIZE {
             Err(TupleError::TooShort { len: bytes.len() })
@@ -167,66 +168,79 @@ impl<'a> HeapTuple<'a> {
     }
 
     /// All its bytes.
+    #[inline]
     pub const fn bytes(&self) -> &'a [u8] {
         self.0
     }
 
     /// The transaction that inserted it, as stored.
+    #[inline]
     pub fn xmin(&self) -> Xid {
         u32_at(self.0, 0).unwrap_or(0)
     }
 
     /// The transaction that deleted or locked it, as stored.
+    #[inline]
     pub fn xmax(&self) -> Xid {
         u32_at(self.0, XMAX_AT).unwrap_or(0)
     }
 
     /// The command id, as stored.
+    #[inline]
     pub fn cid(&self) -> CommandId {
         u32_at(self.0, CID_AT).unwrap_or(0)
     }
 
     /// Its own place or that of its newer version.
+    #[inline]
     pub fn ctid(&self) -> ItemPointer {
         array_at(self.0, CTID_AT).map_or(ItemPointer::INVALID, ItemPointer::decode)
     }
 
     /// Flags.
+    #[inline]
     pub fn infomask(&self) -> u16 {
         u16_at(self.0, INFOMASK_AT).unwrap_or(0)
     }
 
     /// Number of values, and flags.
+    #[inline]
     pub fn infomask2(&self) -> u16 {
         u16_at(self.0, INFOMASK2_AT).unwrap_or(0)
     }
 
     /// Where the values begin.
+    #[inline]
     pub fn hoff(&self) -> usize {
         self.0.get(HOFF_AT).map_or(0, |&hoff| usize::from(hoff))
     }
 
     /// Number of values stored; columns added later have none.
+    #[inline]
     pub fn attribute_count(&self) -> usize {
         usize::from(self.infomask2() & HEAP_NATTS_MASK)
     }
 
     /// Is there a null bitmap?
+    #[inline]
     pub fn has_nulls(&self) -> bool {
         self.infomask() & HEAP_HASNULL != 0
     }
 
     /// Is its inserter known to have committed (or is it frozen)?
+    #[inline]
     pub fn xmin_committed(&self) -> bool {
         self.infomask() & HEAP_XMIN_COMMITTED != 0
     }
 
     /// Is its inserter known to have aborted?
+    #[inline]
     pub fn xmin_invalid(&self) -> bool {
         self.infomask() & HEAP_XMIN_FROZEN == HEAP_XMIN_INVALID
     }
 
     /// Does everyone see its insertion?
+    #[inline]
     pub fn xmin_frozen(&self) -> bool {
         self.infomask() & HEAP_XMIN_FROZEN == HEAP_XMIN_FROZEN
     }
@@ -249,6 +263,7 @@ pub struct HeapTupleMut<'a>(&'a mut [u8]);
 
 impl<'a> HeapTupleMut<'a> {
     /// Looks at the bytes of an item as a tuple to change.
+    #[inline]
     pub fn new(bytes: &'a mut [u8]) -> Result<Self, TupleError> {
         if bytes.len() < HEADER_SIZE {
             Err(TupleError::TooShort { len: bytes.len() })
@@ -258,36 +273,43 @@ impl<'a> HeapTupleMut<'a> {
     }
 
     /// The tuple, to read.
+    #[inline]
     pub fn tuple(&self) -> HeapTuple<'_> {
         HeapTuple(self.0)
     }
 
     /// Sets the inserting transaction.
+    #[inline]
     pub fn set_xmin(&mut self, xid: Xid) {
         put(self.0, 0, xid.to_le_bytes());
     }
 
     /// Sets the deleting or locking transaction.
+    #[inline]
     pub fn set_xmax(&mut self, xid: Xid) {
         put(self.0, XMAX_AT, xid.to_le_bytes());
     }
 
     /// Sets the command.
+    #[inline]
     pub fn set_cid(&mut self, cid: CommandId) {
         put(self.0, CID_AT, cid.to_le_bytes());
     }
 
     /// Sets its place.
+    #[inline]
     pub fn set_ctid(&mut self, ctid: ItemPointer) {
         put(self.0, CTID_AT, ctid.encode());
     }
 
     /// Sets the flags.
+    #[inline]
     pub fn set_infomask(&mut self, infomask: u16) {
         put(self.0, INFOMASK_AT, infomask.to_le_bytes());
     }
 
     /// Sets the number of values and flags.
+    #[inline]
     pub fn set_infomask2(&mut self, infomask2: u16) {
         put(self.0, INFOMASK2_AT, infomask2.to_le_bytes());
     }

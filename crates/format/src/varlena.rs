@@ -54,6 +54,7 @@ pub enum Varlena<'a> {
 
 /// Splits the value at the beginning of `bytes` off: what it is and how many bytes it takes. `None` if it is damaged or runs over
 /// the end.
+#[inline]
 pub fn decode(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     let first = *bytes.first()?;
     if first == 1 {
@@ -90,8 +91,23 @@ fn decode_external(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
 
 /// Does the value that begins with this byte have a header that needs no alignment? (A zero byte is padding or the beginning of a
 /// long header.)
+#[inline]
 pub(crate) const fn is_unaligned(first: u8) -> bool {
     first & 1 == 1
+}
+
+/// The long header of a value of this length, which must not exceed [`MAX_PAYLOAD`].
+#[inline]
+pub const fn long_header(len: usize) -> [u8; HEADER_SIZE] {
+    debug_assert!(len <= MAX_PAYLOAD);
+    (((len + HEADER_SIZE) as u32) << 2).to_le_bytes()
+}
+
+/// The short header of a value of this length, which must not exceed [`MAX_SHORT_PAYLOAD`].
+#[inline]
+pub const fn short_header(len: usize) -> u8 {
+    debug_assert!(len <= MAX_SHORT_PAYLOAD);
+    ((len + SHORT_HEADER_SIZE) as u8) << 1 | 1
 }
 
 /// Appends a value under the long header.
@@ -100,7 +116,7 @@ pub(crate) const fn is_unaligned(first: u8) -> bool {
 /// If the value is longer than [`MAX_PAYLOAD`].
 pub fn encode_long(payload: &[u8], out: &mut Vec<u8>) {
     assert!(payload.len() <= MAX_PAYLOAD, "value of {} bytes", payload.len());
-    out.extend_from_slice(&(((payload.len() + HEADER_SIZE) as u32) << 2).to_le_bytes());
+    out.extend_from_slice(&long_header(payload.len()));
     out.extend_from_slice(payload);
 }
 
@@ -110,7 +126,7 @@ pub fn encode_long(payload: &[u8], out: &mut Vec<u8>) {
 /// If the value is longer than [`MAX_SHORT_PAYLOAD`].
 pub fn encode_short(payload: &[u8], out: &mut Vec<u8>) {
     assert!(payload.len() <= MAX_SHORT_PAYLOAD, "short value of {} bytes", payload.len());
-    out.push(((payload.len() + SHORT_HEADER_SIZE) as u8) << 1 | 1);
+    out.push(short_header(payload.len()));
     out.extend_from_slice(payload);
 }
 

@@ -54,6 +54,7 @@ impl Align {
         }
     }
 
+    #[inline]
     const fn up(self, offset: usize) -> usize {
         (offset + self as usize - 1) & !(self as usize - 1)
     }
@@ -122,55 +123,92 @@ pub fn form_tuple_into(
     let has_null = values.iter().any(Option::is_none);
     let bitmap = if has_null { values.len().div_ceil(8) } else { 0 };
     let hoff = max_align(HEADER_SIZE + bitmap);
-    out.resize(start + hoff, 0);
     let mut infomask = if has_null { HEAP_HASNULL } else { 0 };
-    let result = attrs.iter().zip(values).enumerate().try_for_each(|(n, (attr, value))| {
-        if attr.len < 0 && value.is_some() {
-            infomask |= HEAP_HASVARWIDTH;
+    let mut len = hoff;
+    for (n, (attr, value)) in attrs.iter().zip(values).enumerate() {
+        if let Some(value) = value {
+            let place = Place::of(*attr, value, len);
+            len = place.ok_or(TupleError::WrongLength { attr: n, len: value.len() })?.end;
+            infomask |= if attr.len < 0 { HEAP_HASVARWIDTH } else { 0 };
         }
-        let Some(value) = value else { return Ok(()) };
-        if has_null && let Some(byte) = out.get_mut(start + HEADER_SIZE + n / 8) {
+    }
+    if len >= varlena::MAX_PAYLOAD {
+        return Err(TupleError::TooLarge { len });
+    }
+    out.resize(start + len, 0);
+    let tuple = out.get_mut(start..).unwrap_or_default();
+    let mut offset = hoff;
+    for (n, (attr, value)) in attrs.iter().zip(values).enumerate() {
+        let Some(value) = value else { continue };
+        if has_null && let Some(byte) = tuple.get_mut(HEADER_SIZE + n / 8) {
             *byte |= 1 << (n % 8);
         }
-        append_value(*attr, value, n, start, out)
-    });
-    let len = out.len() - start;
-    let too_large = len >= varlena::MAX_PAYLOAD;
-    if let Err(error) = result.and(if too_large { Err(TupleError::TooLarge { len }) } else { Ok(()) }) {
-        out.truncate(start);
-        return Err(error);
+        if let Some(place) = Place::of(*attr, value, offset) {
+            place.write(value, tuple);
+            offset = place.end;
+        }
     }
-    let header = out.get_mut(start..).unwrap_or_default();
-    put(header, super::CTID_AT, crate::ids::ItemPointer::INVALID.encode());
-    put(header, INFOMASK2_AT, (values.len() as u16).to_le_bytes());
-    put(header, INFOMASK_AT, infomask.to_le_bytes());
-    put(header, HOFF_AT, [hoff as u8]);
+    put(tuple, super::CTID_AT, crate::ids::ItemPointer::INVALID.encode());
+    put(tuple, INFOMASK2_AT, (values.len() as u16).to_le_bytes());
+    put(tuple, INFOMASK_AT, infomask.to_le_bytes());
+    put(tuple, HOFF_AT, [hoff as u8]);
     Ok(len)
 }
 
-fn append_value(
-    attr: AttrLayout,
-    value: &[u8],
-    n: usize,
+/// Where a value goes in a tuple.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Where its header is, if it has one, else its bytes.
     start: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), TupleError> {
-    let wrong = || TupleError::WrongLength { attr: n, len: value.len() };
-    if attr.len == -1 && !attr.plain && value.len() <= varlena::MAX_SHORT_PAYLOAD {
-        varlena::encode_short(value, out);
-        return Ok(());
-    }
-    out.resize(start + attr.align.up(out.len() - start), 0);
-    match attr.len {
-        -1 if value.len() <= varlena::MAX_PAYLOAD => varlena::encode_long(value, out),
-        -2 if !value.contains(&0) => {
-            out.extend_from_slice(value);
-            out.push(0);
+    /// Bytes of the header: 0, 1 or 4.
+    header: usize,
+    /// Where the next value may begin.
+    end: usize,
+}
+
+impl Place {
+    /// The place of a value behind those that end at `offset`; `None` if its type does not allow the value.
+    #[inline]
+    fn of(attr: AttrLayout, value: &[u8], offset: usize) -> Option<Self> {
+        let len = value.len();
+        if attr.len == -1 && !attr.plain && len <= varlena::MAX_SHORT_PAYLOAD {
+            let header = varlena::SHORT_HEADER_SIZE;
+            return Some(Self { start: offset, header, end: offset + header + len });
         }
-        len if usize::try_from(len).is_ok_and(|len| len == value.len()) => out.extend_from_slice(value),
-        _ => return Err(wrong()),
+        let start = attr.align.up(offset);
+        match attr.len {
+            -1 => {
+                let header = varlena::HEADER_SIZE;
+                (len <= varlena::MAX_PAYLOAD).then_some(Self { start, header, end: start + header + len })
+            }
+            -2 => (!value.contains(&0)).then_some(Self { start, header: 0, end: start + len + 1 }),
+            fixed => {
+                (usize::try_from(fixed) == Ok(len)).then_some(Self { start, header: 0, end: start + len })
+            }
+        }
     }
-    Ok(())
+
+    /// Writes header and value; the room is zeros, as are padding and the end of a cstring.
+    #[inline]
+    fn write(&self, value: &[u8], tuple: &mut [u8]) {
+        let Some(room) = tuple.get_mut(self.start..self.end) else { return };
+        match self.header {
+            0 => {}
+            varlena::SHORT_HEADER_SIZE => put(room, 0, [varlena::short_header(value.len())]),
+            _ => put(room, 0, varlena::long_header(value.len())),
+        }
+        let Some(room) = room.get_mut(self.header..) else { return };
+        match (value, room) {
+            ([byte], [to, ..]) => *to = *byte,
+            (&[a, b, c, d], room) => put(room, 0, [a, b, c, d]),
+            (&[a, b, c, d, e, f, g, h], room) => put(room, 0, [a, b, c, d, e, f, g, h]),
+            (value, room) => {
+                if let Some(room) = room.get_mut(..value.len()) {
+                    room.copy_from_slice(value);
+                }
+            }
+        }
+    }
 }
 
 /// Takes the first `out.len()` values apart, which `attrs` describes: NULLs and values the tuple is too old to have become `None`.
@@ -215,32 +253,42 @@ impl<'a> Deform<'a> {
     }
 
     /// The next value, which has this layout. Values of fixed length come as [`Varlena::Plain`] too.
+    #[inline]
     pub fn next(&mut self, attr: AttrLayout) -> Result<Option<Varlena<'a>>, TupleError> {
         let n = self.attr;
         self.attr += 1;
         if n >= self.count || self.is_null(n) {
             return Ok(None);
         }
-        let bad = TupleError::BadValue { attr: n, offset: self.offset };
-        let padded =
-            attr.len == -1 && self.bytes.get(self.offset).is_none_or(|&first| !varlena::is_unaligned(first));
-        let start = if attr.len != -1 || padded { attr.align.up(self.offset) } else { self.offset };
-        let rest = self.bytes.get(start..).ok_or(bad.clone())?;
-        let (value, len) = match attr.len {
-            -1 => varlena::decode(rest).ok_or(bad)?,
-            -2 => {
-                let end = rest.iter().position(|&b| b == 0).ok_or(bad.clone())?;
-                (Varlena::Plain(rest.get(..end).ok_or(bad)?), end + 1)
+        match self.take(attr) {
+            Some((value, end)) => {
+                self.offset = end;
+                Ok(Some(value))
             }
-            len => {
-                let len = usize::try_from(len).map_err(|_| bad.clone())?;
-                (Varlena::Plain(rest.get(..len).ok_or(bad)?), len)
-            }
-        };
-        self.offset = start + len;
-        Ok(Some(value))
+            None => Err(TupleError::BadValue { attr: n, offset: self.offset }),
+        }
     }
 
+    /// The value at the present offset and where it ends; `None` if it is damaged.
+    #[inline]
+    fn take(&self, attr: AttrLayout) -> Option<(Varlena<'a>, usize)> {
+        if let Ok(len) = usize::try_from(attr.len) {
+            let start = attr.align.up(self.offset);
+            return Some((Varlena::Plain(self.bytes.get(start..start + len)?), start + len));
+        }
+        if attr.len == -1 {
+            let aligned = varlena::is_unaligned(*self.bytes.get(self.offset)?);
+            let start = if aligned { self.offset } else { attr.align.up(self.offset) };
+            let (value, len) = varlena::decode(self.bytes.get(start..)?)?;
+            return Some((value, start + len));
+        }
+        let start = attr.align.up(self.offset);
+        let rest = self.bytes.get(start..)?;
+        let len = rest.iter().position(|&byte| byte == 0)?;
+        Some((Varlena::Plain(rest.get(..len)?), start + len + 1))
+    }
+
+    #[inline]
     fn is_null(&self, n: usize) -> bool {
         self.bitmap.is_some_and(|bitmap| bitmap.get(n / 8).is_none_or(|byte| byte >> (n % 8) & 1 == 0))
     }
