@@ -115,7 +115,7 @@ fn scan_all(place: &Place, guard: &Guard, rows: u64) -> Result<Vec<Scan>, Failur
     let mut scans = Vec::new();
     for method in METHODS {
         for &direct in kinds {
-            place.drop_caches()?;
+            place.evict()?;
             let io_direct = if direct { "io_direct=data,wal,wal_init" } else { "io_direct=" };
             let took = match Child::start(guard, &[&format!("io_method={method}"), io_direct]) {
                 Ok(server) => {

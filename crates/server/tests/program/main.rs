@@ -6,11 +6,13 @@
 //! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]:      COPY both ways
 //! - [`cancel`]:    cancel requests and timeouts
+//! - [`demo`]:      the demonstration, small
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 
 mod cancel;
 mod copy;
+mod demo;
 mod extended;
 mod harness;
 mod hostile;
