@@ -125,6 +125,16 @@ impl Aio {
         }))
     }
 
+    /// Opens the door with workers that execute by other means than the operating system's (a faulty disk, in tests).
+    pub fn with_workers(
+        namespace: Arc<dyn Namespace>,
+        executor: Arc<dyn Executor>,
+        config: AioConfig,
+        workers: usize,
+    ) -> Result<Arc<Aio>, AioError> {
+        Aio::with_method(namespace, executor, config, |table| Ok(Box::new(Workers::new(table, workers)?)))
+    }
+
     /// A backend: the right to start I/O. Its id is chosen.
     pub fn backend(self: &Arc<Aio>, who: BackendType) -> Result<Backend, AioError> {
         self.backend_with_id(who, self.next_id.fetch_add(1, Relaxed))

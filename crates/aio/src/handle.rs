@@ -14,7 +14,7 @@
 //!  generation + 1          its backend
 //! ```
 //!
-//! Every move wakes the threads that wait on the handle, if there are any.
+//! Moves wake the threads that wait on the handle, if there are any.
 
 use crate::file::File;
 use crate::op::OpKind;
@@ -147,20 +147,28 @@ impl StateCell {
             from.name(),
             to.name()
         );
-        // Either this load sees the waiter's increment, or the waiter's load sees the new word: all four are sequentially
-        // consistent. Taking the lock makes sure that a waiter that saw the old word sleeps already.
-        if self.waiters.load(SeqCst) > 0 {
-            drop(self.park.lock());
-            self.changed.notify_all();
+        if to != HandleState::CompletedIo {
+            // COMPLETED_IO is left again without delay: no use in waking anyone twice.
+            self.nudge();
         }
         next
     }
 
-    /// Sleeps until the word is another than `seen`.
-    pub(crate) fn wait_change(&self, seen: Word) {
+    /// Makes the threads that wait look again.
+    pub(crate) fn nudge(&self) {
+        // Either this load sees the waiter's increment, or the waiter sees what was stored before the nudge: all of it is
+        // sequentially consistent. Taking the lock makes sure that a waiter that looked before sleeps already.
+        if self.waiters.load(SeqCst) > 0 {
+            drop(self.park.lock());
+            self.changed.notify_all();
+        }
+    }
+
+    /// Sleeps until the word is another than `seen`, or, after a nudge, `stay` (a sequentially consistent load) is false.
+    pub(crate) fn wait_change(&self, seen: Word, stay: impl Fn() -> bool) {
         let mut parked = self.park.lock();
         self.waiters.fetch_add(1, SeqCst);
-        while self.load() == seen {
+        while self.load() == seen && stay() {
             self.changed.wait(&mut parked);
         }
         self.waiters.fetch_sub(1, SeqCst);

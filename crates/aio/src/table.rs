@@ -115,7 +115,18 @@ impl HandleTable {
 
     /// Sleeps until a handle's state or generation is another than `seen`.
     pub fn wait_change(&self, index: u32, seen: Word) {
-        self.handle(index).state.wait_change(seen);
+        self.handle(index).state.wait_change(seen, || true);
+    }
+
+    /// Sleeps until a handle's state or generation is another than `seen`, or until `stay` (a sequentially consistent load) turned
+    /// false and a [`HandleTable::nudge`] followed.
+    pub fn wait_change_while(&self, index: u32, seen: Word, stay: impl Fn() -> bool) {
+        self.handle(index).state.wait_change(seen, stay);
+    }
+
+    /// Makes the threads that sleep on a handle look again.
+    pub fn nudge(&self, index: u32) {
+        self.handle(index).state.nudge();
     }
 
     /// A reference to a handle's present use.

@@ -2,11 +2,12 @@
 //!
 //! - The submission queue belongs to the slot's backend alone. Nobody else looks at it: waiters enter the kernel with nothing to
 //!   submit.
-//! - The completion queue is under the ring's completion lock. Under it a reaper moves every handle it finds from SUBMITTED to
-//!   COMPLETED_IO, and only then lets go; so a thread that holds the lock and still sees its handle SUBMITTED knows that the
-//!   completion has yet to arrive, and may sleep in the kernel for it, holding the lock. A handle that is COMPLETED_IO is somebody's
-//!   to finish, who does not block; its waiters sleep on the handle.
-//! - Completions run after the lock is released, so that several threads verify checksums at once.
+//! - Of the threads that wait for I/O of one ring, one leads: it alone takes completions out of the queue, and sleeps in the kernel
+//!   for more. A leader whose handle is still SUBMITTED therefore knows that its completion has yet to arrive. The others follow:
+//!   they sleep on their handles, so each wakes as soon as its own I/O is finished, whatever the leader still waits for. (Were they
+//!   queued for a lock that the leader holds, they would sleep through their own completion.) A leader whose I/O has arrived gives
+//!   up the lead, and nudges a follower to take it.
+//! - What arrived is finished after the lead is given up, so that several threads verify checksums at once.
 //! - No IORING_SETUP_SINGLE_ISSUER or DEFER_TASKRUN: with them only the issuer could make completions appear.
 //! - A ring stays with its slot, and goes when the method does: longer than anything in flight.
 //! - What the kernel cancels (because the thread that submitted it has exited) is executed by whoever reaps it.
@@ -21,6 +22,7 @@ use crate::error::{AioError, Errno};
 use crate::handle::{HandleState, Word};
 use crate::op::OpKind;
 use crate::platform::MAX_VECTORS;
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crate::sync::{Mutex, MutexGuard, thread};
 use crate::table::{HandleTable, KernelView};
 
@@ -33,7 +35,14 @@ type Reaped = SmallVec<[u32; 32]>;
 
 struct Ring {
     uring: IoUring,
-    completion: Mutex<()>,
+    waiting: Mutex<Waiting>,
+    /// Someone leads. Changed only under `waiting`; read by sleeping followers without it.
+    led: AtomicBool,
+}
+
+struct Waiting {
+    /// The handles that followers sleep on, one entry for each thread.
+    followers: Vec<u32>,
 }
 
 /// The method.
@@ -57,18 +66,81 @@ impl Uring {
 }
 
 impl Ring {
-    /// Takes what has arrived. The guard proves that the completion lock is held.
-    fn reap(&self, _held: &MutexGuard<'_, ()>, table: &HandleTable, into: &mut Reaped) {
-        // SAFETY: the completion lock excludes every other user of the completion queue.
+    /// Takes what has arrived.
+    ///
+    /// # Safety
+    /// The caller leads, or holds `waiting` while nobody does.
+    unsafe fn reap(&self, table: &HandleTable, into: &mut Reaped) {
+        // SAFETY: the caller excludes every other user of the completion queue.
         let queue = unsafe { self.uring.completion_shared() };
         for entry in queue {
             into.push(take(table, &entry));
         }
     }
 
-    /// Sleeps until something arrives (or a signal does).
-    fn sleep(&self, _held: &MutexGuard<'_, ()>) {
-        enter(self, 0, 1);
+    /// Takes the lead once nobody has it. False: the handle has moved on meanwhile.
+    fn take_lead(&self, table: &HandleTable, index: u32, seen: Word) -> bool {
+        let mut waiting = self.waiting.lock();
+        while self.led.load(SeqCst) && table.word(index) == seen {
+            waiting.followers.push(index);
+            drop(waiting);
+            table.wait_change_while(index, seen, || self.led.load(SeqCst));
+            waiting = self.waiting.lock();
+            let mine = waiting.followers.iter().position(|&f| f == index).expect("entered above");
+            waiting.followers.swap_remove(mine);
+        }
+        if table.word(index) == seen {
+            self.led.store(true, SeqCst);
+            return true;
+        }
+        // The nudge to take the lead may have come here: pass it on.
+        self.pass_on(table, &waiting);
+        false
+    }
+
+    /// Leads until the handle has been executed; returns what is to be finished.
+    fn lead(&self, table: &HandleTable, index: u32, seen: Word) -> Reaped {
+        let mut reaped = Reaped::new();
+        loop {
+            // SAFETY: this thread leads.
+            unsafe { self.reap(table, &mut reaped) };
+            if table.word(index) != seen {
+                break;
+            }
+            // Others' completions, and it stays in the lead.
+            if reaped.is_empty() {
+                enter(self, 0, 1);
+            }
+            reaped.drain(..).for_each(|other| table.finish(other));
+        }
+        let waiting = self.waiting.lock();
+        self.led.store(false, SeqCst);
+        self.pass_on(table, &waiting);
+        reaped
+    }
+
+    /// Sees to it that a follower takes the lead, if nobody has it.
+    fn pass_on(&self, table: &HandleTable, waiting: &MutexGuard<'_, Waiting>) {
+        if let Some(&follower) = waiting.followers.first()
+            && !self.led.load(SeqCst)
+        {
+            table.nudge(follower);
+        }
+    }
+
+    /// Finishes what has arrived, unless someone leads, who will.
+    fn collect_arrived(&self, table: &HandleTable) {
+        let mut reaped = Reaped::new();
+        {
+            let _waiting = self.waiting.lock();
+            if !self.led.load(SeqCst) {
+                // SAFETY: nobody leads, and nobody can begin to while the lock is held.
+                unsafe { self.reap(table, &mut reaped) };
+            }
+        }
+        for index in reaped {
+            table.finish(index);
+        }
     }
 
     /// Hands over `count` entries that were just queued.
@@ -77,8 +149,8 @@ impl Ring {
             let consumed = enter(self, count, 0);
             count -= consumed;
             if consumed == 0 {
-                // Out of memory for requests: make some finish.
-                reap_and_finish(self, table);
+                // Interrupted, or out of memory for requests: make room.
+                self.collect_arrived(table);
                 thread::yield_now();
             }
         }
@@ -111,16 +183,6 @@ fn take(table: &HandleTable, entry: &cqueue::Entry) -> u32 {
     index
 }
 
-fn reap_and_finish(ring: &Ring, table: &HandleTable) {
-    let mut reaped = Reaped::new();
-    if let Some(held) = ring.completion.try_lock() {
-        ring.reap(&held, table, &mut reaped);
-    }
-    for index in reaped {
-        table.finish(index);
-    }
-}
-
 fn describe(view: &KernelView<'_>, user_data: u64, force_async: bool) -> squeue::Entry {
     let fd = types::Fd(view.file.raw_fd().unwrap_or(-1)); // another namespace's file: EBADF
     let count = view.vectors.len().min(MAX_VECTORS) as u32;
@@ -151,7 +213,11 @@ impl Method for Uring {
         if cell.get().is_none() {
             let uring = IoUring::new(self.entries)
                 .map_err(|e| setup_refusal(e.raw_os_error().unwrap_or(libc::EIO)))?;
-            let fresh = cell.set(Ring { uring, completion: Mutex::new(()) });
+            let fresh = cell.set(Ring {
+                uring,
+                waiting: Mutex::new(Waiting { followers: Vec::new() }),
+                led: AtomicBool::new(false),
+            });
             assert!(fresh.is_ok(), "a slot is attached by one backend at a time");
         }
         Ok(())
@@ -179,21 +245,14 @@ impl Method for Uring {
     fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
         debug_assert_eq!(seen.state(), HandleState::Submitted);
         let ring = self.ring(table.slot_of(index));
-        let mut reaped = Reaped::new();
-        {
-            let held = ring.completion.lock();
-            ring.reap(&held, table, &mut reaped);
-            if reaped.is_empty() && table.word(index) == seen {
-                ring.sleep(&held);
-                ring.reap(&held, table, &mut reaped);
+        if ring.take_lead(table, index, seen) {
+            for index in ring.lead(table, index, seen) {
+                table.finish(index);
             }
-        }
-        for index in reaped {
-            table.finish(index);
         }
     }
 
     fn poll(&self, table: &HandleTable, index: u32) {
-        reap_and_finish(self.ring(table.slot_of(index)), table);
+        self.ring(table.slot_of(index)).collect_arrived(table);
     }
 }

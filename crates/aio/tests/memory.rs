@@ -1,0 +1,85 @@
+//! Memory: alignment, and the arithmetic of its pieces.
+
+use forebay_aio::*;
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn regions_are_aligned_zeroed_and_large_enough(len in 1usize..3_000_000) {
+        let region = Region::new(len).unwrap();
+        prop_assert_eq!(region.ptr(0) as usize % IO_ALIGN, 0);
+        prop_assert!(region.len() >= len && region.len() % IO_ALIGN == 0);
+        // SAFETY: nobody else uses the region.
+        let bytes = unsafe { std::slice::from_raw_parts(region.ptr(0), region.len()) };
+        prop_assert!(bytes.iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn buffers_behave_like_slices(bytes in prop::collection::vec(any::<u8>(), 0..20_000)) {
+        let mut buf = AlignedBuf::copy_of(&bytes).unwrap();
+        prop_assert_eq!(&buf[..], &bytes[..]);
+        prop_assert_eq!(buf.as_ptr() as usize % IO_ALIGN, 0);
+        buf.reverse();
+        buf.reverse();
+        prop_assert_eq!(&buf[..], &bytes[..]);
+    }
+
+    #[test]
+    fn pieces_merge_without_changing_what_they_cover(blocks in prop::collection::vec((0usize..64, 1usize..4), 1..40)) {
+        let region = Region::new(128 * IO_ALIGN).unwrap();
+        let mut memory = IoMemory::empty(region);
+        let mut covered = Vec::new();
+        for &(start, count) in &blocks {
+            memory.push(start * IO_ALIGN, count * IO_ALIGN);
+            covered.extend(start..start + count);
+        }
+        let pieces = memory.slices.iter().flat_map(|s| s.offset / IO_ALIGN..(s.offset + s.len) / IO_ALIGN);
+        prop_assert_eq!(pieces.collect::<Vec<_>>(), covered.clone());
+        prop_assert_eq!(memory.len(), covered.len() * IO_ALIGN);
+        for pair in memory.slices.windows(2) {
+            prop_assert!(pair[0].offset + pair[0].len != pair[1].offset, "neighbours are one piece");
+        }
+    }
+
+    /// Any aligned transfer, scattered anyhow, reads back what was written.
+    #[test]
+    fn scattered_transfers_keep_their_order(pieces in prop::collection::vec(1usize..4, 1..12), skip in 0u64..5) {
+        let dir = tempfile::tempdir().unwrap();
+        let direct = probe_direct(dir.path()).is_ok();
+        let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+        let mut be = aio.backend(BackendType::Client).unwrap();
+        let options = OpenOptions::READ_WRITE.create().direct(direct);
+        let file = aio.namespace().open(&dir.path().join("f"), &options).unwrap();
+        let region = Region::new(64 * IO_ALIGN).unwrap();
+        let mut memory = IoMemory::empty(region.clone());
+        let mut expected = Vec::new();
+        for (n, &len) in pieces.iter().enumerate() {
+            let at = (pieces.len() - 1 - n) * 5; // backwards, with gaps
+            memory.push(at * IO_ALIGN, len * IO_ALIGN);
+            // SAFETY: inside the region; no I/O is in flight.
+            unsafe { region.ptr(at * IO_ALIGN).write_bytes(n as u8 + 1, len * IO_ALIGN) };
+            expected.resize(expected.len() + len * IO_ALIGN, n as u8 + 1);
+        }
+        let offset = skip * IO_ALIGN as u64;
+        be.run(Io::write(file.clone(), offset, memory, Target::File)).unwrap();
+        let mut back = AlignedBuf::zeroed(expected.len()).unwrap();
+        be.read_exact_at(&file, offset, &mut back).unwrap();
+        prop_assert_eq!(&back[..], &expected[..]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "outside of a region")]
+fn an_address_outside_is_refused() {
+    let region = Region::new(IO_ALIGN).unwrap();
+    region.ptr(IO_ALIGN + 1);
+}
+
+#[test]
+fn large_pages_are_tried() {
+    let region = Region::with_huge_pages(5 << 20, HugePages::Try).unwrap();
+    assert!(region.len() >= 5 << 20);
+    if let Err(e) = Region::with_huge_pages(1 << 46, HugePages::On) {
+        assert!(e.to_string().contains("I/O memory"), "{e}");
+    }
+}

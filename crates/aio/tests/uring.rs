@@ -1,0 +1,154 @@
+//! io_uring alone: who sleeps in the kernel, and who is woken. Pipes serve as files whose reads end when the test says so.
+#![cfg(target_os = "linux")]
+
+use std::io::Write;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use forebay_aio::*;
+
+mod common;
+use common::{Case, Setup, config};
+
+fn setup() -> Option<Setup> {
+    if let Err(e) = probe_io_uring() {
+        eprintln!("skipped: {e} ({})", e.hint());
+        return None;
+    }
+    Some(Setup::new(Case { method: MethodKind::IoUring, direct: false }, config()))
+}
+
+fn pipe() -> (File, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    (File::from_fd("pipe".into(), FileFlags::default(), reader.into()), writer)
+}
+
+fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
+    Io::read(file.clone(), 0, IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN), Target::File)
+}
+
+/// One waiter sleeps in the kernel under the completion lock for A; B arrives; B's waiter and A's both end.
+#[test]
+fn the_sleeper_reaps_for_others() {
+    let Some(s) = setup() else { return };
+    let region = Region::new(2 * IO_ALIGN).unwrap();
+    let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
+    let mut be = s.backend();
+    for _ in 0..50 {
+        let ra = be.start(read(&a, &region, 0));
+        let rb = be.start(read(&b, &region, 1));
+        let (tell, told) = mpsc::channel();
+        let wait = |r: WaitRef, name: &'static str| {
+            let (aio, tell) = (s.aio.clone(), tell.clone());
+            thread::spawn(move || {
+                tell.send("begun").unwrap();
+                aio.wait_done(r);
+                tell.send(name).unwrap();
+            })
+        };
+        let waiters = [wait(ra, "a"), wait(rb, "b")];
+        assert_eq!([told.recv(), told.recv()], [Ok("begun"); 2]);
+        feed_b.write_all(&[1; IO_ALIGN]).unwrap();
+        assert_eq!(told.recv(), Ok("b"));
+        assert!(!s.aio.is_done(ra));
+        feed_a.write_all(&[2; IO_ALIGN]).unwrap();
+        assert_eq!(told.recv(), Ok("a"));
+        for w in waiters {
+            w.join().unwrap();
+        }
+        assert!(be.wait(ra).check().is_ok() && be.wait(rb).check().is_ok());
+    }
+}
+
+/// The owner goes on submitting to a ring that a foreign waiter sleeps on.
+#[test]
+fn submission_does_not_wait_for_a_sleeping_reaper() {
+    let Some(s) = setup() else { return };
+    let region = Region::new(2 * IO_ALIGN).unwrap();
+    let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
+    let mut be = s.backend();
+    let ra = be.start(read(&a, &region, 0));
+    let (tell, told) = mpsc::channel();
+    let waiter = {
+        let aio = s.aio.clone();
+        thread::spawn(move || {
+            tell.send(()).unwrap();
+            aio.wait_done(ra);
+        })
+    };
+    told.recv().unwrap();
+    for _ in 0..200 {
+        let rb = be.start(read(&b, &region, 1));
+        assert!(!be.is_done(rb));
+        feed_b.write_all(&[1; IO_ALIGN]).unwrap();
+        assert!(be.wait(rb).check().is_ok());
+    }
+    feed_a.write_all(&[2; IO_ALIGN]).unwrap();
+    waiter.join().unwrap();
+    assert!(be.wait(ra).check().is_ok());
+}
+
+/// What a method executes in its issuer's thread never shows up in the ring: its waiters must not look for it there.
+#[test]
+fn synchronous_io_is_not_awaited_in_the_ring() {
+    let Some(s) = setup() else { return };
+    let file = s.create("data");
+    s.aio.namespace().set_len(&file, IO_ALIGN as u64).unwrap();
+    let region = Region::new(IO_ALIGN).unwrap();
+    let (tell, told) = mpsc::channel::<WaitRef>();
+    let aio = s.aio.clone();
+    let waiter = thread::spawn(move || told.into_iter().for_each(|r| aio.wait_done(r)));
+    let mut be = s.backend();
+    // The reference becomes known before the I/O runs: a completion announces it.
+    for _ in 0..500 {
+        let tell = std::sync::Mutex::new(tell.clone());
+        let aio = s.aio.clone();
+        let completion = Arc::new(move |io: &Completed<'_>| {
+            let h = aio.snapshot().into_iter().find(|h| h.state == HandleState::CompletedIo).unwrap();
+            tell.lock().unwrap().send(WaitRef { index: h.io_id, generation: h.generation }).unwrap();
+            io.transfer_outcome()
+        });
+        let io = read(&file, &region, 0).completion(completion, Default::default());
+        be.run(io).unwrap();
+    }
+    drop(tell);
+    waiter.join().unwrap();
+}
+
+/// A read that its thread's exit cancels is executed by whoever waits. (A pipe can't be read at an offset: the error shows that
+/// the attempt was made.)
+#[test]
+fn a_pending_read_of_an_exited_thread_ends() {
+    let Some(s) = setup() else { return };
+    let region = Region::new(IO_ALIGN).unwrap();
+    let (a, mut feed) = pipe();
+    let mut be = s.backend();
+    let io = read(&a, &region, 0);
+    let (be, r) = thread::spawn(move || {
+        let r = be.start(io);
+        (be, r)
+    })
+    .join()
+    .unwrap();
+    feed.write_all(&[1; IO_ALIGN]).unwrap();
+    s.aio.wait_done(r);
+    assert!(s.aio.is_done(r));
+    drop(be);
+}
+
+#[test]
+fn buffered_depth_beyond_the_threshold_works() {
+    let Some(s) = setup() else { return };
+    let file = s.create("data");
+    let region = Region::new(16 * IO_ALIGN).unwrap();
+    common::fill(&region, 0, region.len(), 4);
+    let mut be = s.backend();
+    be.begin_batch();
+    for n in 0..16 {
+        let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
+        be.start(Io::write(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File));
+    }
+    be.end_batch();
+    assert_eq!(be.drain(), 0);
+    assert_eq!(std::fs::read(s.path("data")).unwrap(), common::bytes(&region, 0, region.len()));
+}
