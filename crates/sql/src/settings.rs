@@ -52,6 +52,10 @@ pub trait Settings: Send {
     fn reset_all(&mut self) -> Result<()>;
     /// All settings in the order of `SHOW ALL` (by name, case ignored).
     fn all(&self) -> Vec<SettingRow>;
+    /// A number that grows with every change: while it stays the same, `engine` need not be asked again.
+    fn change_count(&self) -> u64;
+    /// What the engine's session is to run with; a connection hands it down before a statement.
+    fn engine(&self) -> forebay_engine::SessionSettings;
     /// The transaction has ended: keep what was SET (committed) or undo it; LOCAL values end either way.
     fn end_transaction(&mut self, committed: bool);
 }

@@ -22,7 +22,7 @@ use crate::wire::backend;
 use crate::wire::frames::{FrameReader, Next};
 use crate::wire::frontend::{self, Frontend};
 use crate::wire::stream::Stream;
-use forebay_sql::{Connection, Severity, SqlError};
+use forebay_sql::{Connection, Settings, Severity, SqlError};
 use output::Output;
 use std::sync::Arc;
 

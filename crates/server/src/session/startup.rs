@@ -10,7 +10,7 @@ use crate::wire::frames::{FrameReader, Next};
 use crate::wire::startup::{self, MAX_STARTUP, Startup, StartupPacket};
 use crate::wire::stream::Stream;
 use crate::wire::{PROTOCOL_3_0, PROTOCOL_3_2, backend};
-use forebay_sql::{Connection, Identity, Severity, SqlError};
+use forebay_sql::{Connection, Identity, Settings, Severity, SqlError};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

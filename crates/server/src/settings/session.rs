@@ -72,11 +72,6 @@ impl SessionSettings {
         }
     }
 
-    /// A number that grows with every change, and is never zero.
-    pub fn change_count(&self) -> u64 {
-        self.changes.load(Ordering::Relaxed)
-    }
-
     /// Names and values of the settings clients are told of.
     pub fn reported(&self) -> Vec<(&'static str, String)> {
         let inner = self.inner.lock();
@@ -189,6 +184,14 @@ impl Settings for SessionSettings {
     fn all(&self) -> Vec<SettingRow> {
         let inner = self.inner.lock();
         TABLE.iter().enumerate().map(|(i, s)| row(&inner, i, s)).collect()
+    }
+
+    fn change_count(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    fn engine(&self) -> forebay_engine::SessionSettings {
+        super::engine::session_settings(self)
     }
 
     fn end_transaction(&mut self, committed: bool) {
