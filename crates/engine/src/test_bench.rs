@@ -133,11 +133,11 @@ impl Bench {
         pages(&self.pool, be, rel)
     }
 
-    /// Writes all pages and `pg_xact`.
+    /// Writes `pg_xact` and all pages.
     pub(crate) fn write_all(&self, be: &mut Backend) {
+        self.clog.flush(&mut be.io).unwrap();
         self.pool.write_dirty(be, WriteScope::All).unwrap();
         self.pool.sync_pending(be).unwrap();
-        self.clog.flush(&mut be.io).unwrap();
     }
 
     /// Replays the log from its beginning over a copy of the files as they are on disk now.

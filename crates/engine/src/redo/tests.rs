@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use forebay_format::wal::{DecodedRecord, RecordHeader, Rmgr, xlog};
@@ -215,9 +215,9 @@ fn images_with_a_hole_are_restored() {
     assert_same(&before, &masked_all(&recovered.pages(TABLE)));
 }
 
-/// What a checkpoint promises: all that the log says before the redo pointer is in the files, as recovery will not
-/// look at it again.
-fn check_checkpoint(bench: &Bench, be: &mut Backend) {
+/// Begins a checkpoint and writes `pg_xact` first, then the pages. What a checkpoint promises: all that the log says
+/// before the redo pointer is in the files, as recovery will not look at it again.
+fn check_checkpoint(bench: &Bench, be: &mut Backend, from: Lsn) -> Lsn {
     let kind = CheckpointKind::Online { wal_level: 1 };
     let redo = bench.wal.begin_checkpoint(&mut be.io, kind).unwrap();
     bench.xacts.gate().wait_for_earlier();
@@ -227,7 +227,7 @@ fn check_checkpoint(bench: &Bench, be: &mut Backend) {
     let table = std::fs::read(bench.dir.path().join("base/5/16384")).unwrap();
     let (pages, _) = table.as_chunks::<8192>();
     let outcomes = std::fs::read(bench.dir.path().join("pg_xact/0000")).unwrap();
-    let mut reader = crate::test_bench::reader(&bench.aio, bench.dir.path(), WAL_START);
+    let mut reader = crate::test_bench::reader(&bench.aio, bench.dir.path(), from);
     while let Some(record) = reader.next(&mut be.io).unwrap() {
         if record.start >= redo {
             break;
@@ -243,31 +243,36 @@ fn check_checkpoint(bench: &Bench, be: &mut Backend) {
             assert_ne!(status, Outcome::InProgress, "transaction {xid} ended at {}", record.end);
         }
     }
+    redo
 }
 
 #[test]
 fn a_checkpoint_misses_nothing_that_happens_meanwhile() {
     let bench = Arc::new(Bench::with(forebay_aio::MethodKind::Sync, 1024));
     let heap = bench.heap(TABLE);
-    let running = Arc::new(AtomicUsize::new(3));
+    let done = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..3)
         .map(|writer| {
-            let (bench, heap, running) = (bench.clone(), heap.clone(), running.clone());
+            let (bench, heap, done) = (bench.clone(), heap.clone(), done.clone());
             thread::spawn(move || {
                 let mut be = bench.backend();
-                for n in 0..60 {
-                    bench.load(&mut be, &heap, n..n + 30 * writer + 1);
+                for n in 0.. {
+                    if done.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    bench.load(&mut be, &heap, n..n + 10 * writer + 1);
                 }
-                running.fetch_sub(1, Ordering::SeqCst);
             })
         })
         .collect();
     let mut be = bench.backend();
-    while running.load(Ordering::SeqCst) > 0 {
-        check_checkpoint(&bench, &mut be);
+    let mut from = WAL_START;
+    for _ in 0..300 {
+        from = check_checkpoint(&bench, &mut be, from);
     }
+    done.store(true, Ordering::SeqCst);
     writers.into_iter().for_each(|writer| writer.join().unwrap());
-    check_checkpoint(&bench, &mut be);
+    check_checkpoint(&bench, &mut be, from);
 }
 
 #[test]
