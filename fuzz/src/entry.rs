@@ -8,8 +8,8 @@ use forebay_format::{
     relmap::RelMap,
     tuple::{Deform, deform, form_tuple},
     wal::{
-        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, smgr, standby, verify_crc,
-        xact, xlog,
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, prune, smgr, standby,
+        verify_crc, xact, xlog,
     },
 };
 
@@ -122,7 +122,7 @@ fn payloads(record: &DecodedRecord<'_>) {
             let _ = (clog::decode_zero_page(main), clog::ClogTruncate::decode(main));
         }
         Rmgr::STANDBY => {
-            let _ = standby::decode_locks(main);
+            let _ = (standby::decode_locks(main), standby::Invalidations::decode(main));
             if let Ok(running) = standby::RunningXacts::decode(main) {
                 assert_eq!(standby::RunningXacts::decode(&running.encode()), Ok(running));
             }
@@ -135,6 +135,11 @@ fn heap_payloads(info: u8, main: &[u8], data: &[u8]) {
     let _ = (heap::HeapInsert::decode(main), heap::HeapDelete::decode(main), heap::HeapInplace::decode(main));
     let _ = (heap::HeapUpdate::decode(main), heap::HeapVisible::decode(main), heap::decode_confirm(main));
     let _ = heap::UpdatedTuple::decode(info, data);
+    if let Ok(pruned) = prune::HeapPrune::decode(main, Some(data)) {
+        let (mut main, mut data) = (Vec::new(), Vec::new());
+        pruned.encode(&mut main, &mut data);
+        let _ = prune::HeapPrune::decode(&main, Some(&data)).expect("what was just encoded");
+    }
     let mut tuple = Vec::new();
     if let Ok((header, bytes)) = heap::HeapHeader::decode(data) {
         header.rebuild(bytes, 7, ItemPointer::new(1, 1), &mut tuple);

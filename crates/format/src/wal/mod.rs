@@ -4,7 +4,7 @@
 //! - [`record`]: the header of a record, its block references and images; [`record::decode_record`]
 //! - [`build`]: putting a record together; [`RecordBuilder`]
 //! - [`rmgr`]: resource managers and their info bits
-//! - [`heap`], [`xact`], [`xlog`], [`smgr`], [`clog`], [`standby`]: payloads
+//! - [`heap`], [`prune`], [`xact`], [`xlog`], [`smgr`], [`clog`], [`standby`]: payloads
 //! - [`desc`]: records in words, for messages
 
 pub mod build;
@@ -12,6 +12,7 @@ pub mod clog;
 pub mod desc;
 pub mod heap;
 pub mod page_header;
+pub mod prune;
 pub mod record;
 pub mod rmgr;
 pub mod smgr;

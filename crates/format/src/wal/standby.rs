@@ -116,6 +116,44 @@ pub fn decode_locks(main: &[u8]) -> Result<Vec<StandbyLock>, PayloadError> {
     read(&mut cursor).ok_or(damaged("LOCK"))
 }
 
+/// Payload of [`INVALIDATIONS`]: database, tablespace, relation cache flag, padding, count, invalidations of 16 bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalidations {
+    /// Database.
+    pub db: Oid,
+    /// Tablespace.
+    pub tablespace: Oid,
+    /// The relation cache's file is out of date.
+    pub relcache_file: bool,
+    /// The messages, as stored.
+    pub messages: Vec<[u8; 16]>,
+}
+
+impl Invalidations {
+    /// Encodes it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16 + 16 * self.messages.len());
+        for number in [self.db, self.tablespace, u32::from(self.relcache_file), self.messages.len() as u32] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        self.messages.iter().for_each(|message| out.extend_from_slice(message));
+        out
+    }
+
+    /// Decodes it.
+    pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
+        let mut cursor = Cursor::new(main);
+        let read = |cursor: &mut Cursor<'_>| {
+            let (db, tablespace) = (cursor.u32()?, cursor.u32()?);
+            let [relcache_file, _, _, _] = cursor.array()?;
+            let count = cursor.count()?;
+            let (messages, _) = cursor.take(count.checked_mul(16)?)?.as_chunks::<16>();
+            Some(Self { db, tablespace, relcache_file: relcache_file != 0, messages: messages.to_vec() })
+        };
+        read(&mut cursor).ok_or(damaged("INVALIDATIONS"))
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {

@@ -63,6 +63,9 @@ SELECT i FROM fresh WHERE i = 1 FOR UPDATE;
 TRUNCATE doomed;
 CHECKPOINT;
 INSERT INTO fresh VALUES (6, 'after the checkpoint');
+DELETE FROM fresh WHERE i = 2;
+UPDATE fresh SET s = 'again' WHERE i = 3;
+VACUUM (FREEZE) fresh;
 SQL
 stop
 cp "$pg/global/pg_control" "$out/pg_control"
@@ -70,7 +73,7 @@ cp "$pg/global/pg_filenode.map" "$out/shared_filenode.map"
 cp "$pg"/base/5/pg_filenode.map "$out/database_filenode.map"
 first=$(ls "$pg/pg_wal" | grep -E '^[0-9A-F]{24}$' | head -1)
 "$bin/pg_waldump" -p "$pg/pg_wal" "$first" >"$out/waldump.txt" 2>"$work/waldump.err" || true
-head -c 49152 "$pg/pg_wal/$first" >"$out/wal_$first"
+head -c 81920 "$pg/pg_wal/$first" >"$out/wal_$first"
 cp "$pg/$t" "$out/heap_t_after.page"
 "$bin/pg_controldata" -D "$pg" >"$out/controldata.txt"
 head -c 8256 "$pg/pg_xact/0000" | tail -c 64 >"$out/pg_xact_block1_head"

@@ -1,0 +1,217 @@
+//! Heap records of pruning and freezing.
+//!
+//! ```text
+//!   main data:       reason u8 | flags u8 | [conflict horizon u32, not aligned]
+//!   block 0's data:  [freeze plans:  count u16, padding u16, plans of 12 bytes]
+//!                    [redirected:    count u16, pairs of line pointers (from, to)]
+//!                    [dead:          count u16, line pointers]
+//!                    [unused:        count u16, line pointers]
+//!                    line pointers that the plans freeze, in the plans' order
+//!   plan:            xmax u32 | infomask2 u16 | infomask u16 | freeze flags u8 | pad | count u16
+//! ```
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::{
+    bytes::Cursor,
+    ids::{OffsetNumber, Xid},
+    wal::{PayloadError, damaged},
+};
+
+/// Flag: of a catalog.
+pub const IS_CATALOG_REL: u8 = 1 << 1;
+/// Flag: redo needs the page for itself.
+pub const CLEANUP_LOCK: u8 = 1 << 2;
+const HAS_CONFLICT_HORIZON: u8 = 1 << 3;
+const HAS_FREEZE_PLANS: u8 = 1 << 4;
+const HAS_REDIRECTIONS: u8 = 1 << 5;
+const HAS_DEAD: u8 = 1 << 6;
+const HAS_UNUSED: u8 = 1 << 7;
+/// The flags that announce no part.
+const FREE_FLAGS: u8 = IS_CATALOG_REL | CLEANUP_LOCK;
+
+/// Freeze flag: an ancient VACUUM FULL's transaction is forgotten as frozen.
+pub const FREEZE_XVAC: u8 = 2;
+/// Freeze flag: an ancient VACUUM FULL's transaction is forgotten as aborted.
+pub const INVALID_XVAC: u8 = 4;
+
+/// How to freeze some tuples: what their headers become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FreezePlan {
+    /// New xmax.
+    pub xmax: Xid,
+    /// New infomask2.
+    pub infomask2: u16,
+    /// New infomask.
+    pub infomask: u16,
+    /// `FREEZE_XVAC`, `INVALID_XVAC`.
+    pub flags: u8,
+    /// The tuples.
+    pub offsets: Vec<OffsetNumber>,
+}
+
+/// Bytes of a plan as stored.
+const PLAN_SIZE: usize = 12;
+
+/// What a prune record says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HeapPrune {
+    /// Why, by a number of its own.
+    pub reason: u8,
+    /// [`IS_CATALOG_REL`], [`CLEANUP_LOCK`].
+    pub flags: u8,
+    /// Standbys cancel queries that are older.
+    pub conflict_horizon: Option<Xid>,
+    /// Tuples to freeze.
+    pub plans: Vec<FreezePlan>,
+    /// Line pointers that now lead to another one: from, to.
+    pub redirected: Vec<(OffsetNumber, OffsetNumber)>,
+    /// Line pointers that are now dead.
+    pub dead: Vec<OffsetNumber>,
+    /// Line pointers that are now unused.
+    pub unused: Vec<OffsetNumber>,
+}
+
+impl HeapPrune {
+    /// Appends the main data to `main` and block 0's data to `data`, which must be empty.
+    pub fn encode(&self, main: &mut Vec<u8>, data: &mut Vec<u8>) {
+        let flag = |on: bool, flag: u8| if on { flag } else { 0 };
+        let flags = (self.flags & FREE_FLAGS)
+            | flag(self.conflict_horizon.is_some(), HAS_CONFLICT_HORIZON)
+            | flag(!self.plans.is_empty(), HAS_FREEZE_PLANS)
+            | flag(!self.redirected.is_empty(), HAS_REDIRECTIONS)
+            | flag(!self.dead.is_empty(), HAS_DEAD)
+            | flag(!self.unused.is_empty(), HAS_UNUSED);
+        main.extend_from_slice(&[self.reason, flags]);
+        main.extend(self.conflict_horizon.into_iter().flat_map(u32::to_le_bytes));
+        if !self.plans.is_empty() {
+            push_u16s(data, [self.plans.len() as u16, 0]);
+        }
+        for plan in &self.plans {
+            data.extend_from_slice(&plan.xmax.to_le_bytes());
+            push_u16s(
+                data,
+                [plan.infomask2, plan.infomask, u16::from(plan.flags), plan.offsets.len() as u16],
+            );
+        }
+        if !self.redirected.is_empty() {
+            push_u16s(data, [self.redirected.len() as u16]);
+            push_u16s(data, self.redirected.iter().flat_map(|&(from, to)| [from, to]));
+        }
+        for list in [&self.dead, &self.unused] {
+            if !list.is_empty() {
+                push_u16s(data, [list.len() as u16]);
+                push_u16s(data, list.iter().copied());
+            }
+        }
+        self.plans.iter().for_each(|plan| push_u16s(data, plan.offsets.iter().copied()));
+    }
+
+    /// Decodes main data and block 0's data. The latter is missing when the record has an image of the page instead: then only
+    /// what the main data says is filled in.
+    pub fn decode(main: &[u8], data: Option<&[u8]>) -> Result<Self, PayloadError> {
+        Self::read(&mut Cursor::new(main), data.map(Cursor::new)).ok_or(damaged("PRUNE"))
+    }
+
+    fn read(main: &mut Cursor<'_>, data: Option<Cursor<'_>>) -> Option<Self> {
+        let (reason, flags) = (main.u8()?, main.u8()?);
+        let mut prune = Self { reason, flags: flags & FREE_FLAGS, ..Self::default() };
+        if flags & HAS_CONFLICT_HORIZON != 0 {
+            prune.conflict_horizon = Some(main.u32()?);
+        }
+        let Some(mut data) = data else { return Some(prune) };
+        let mut counts = Vec::new();
+        if flags & HAS_FREEZE_PLANS != 0 {
+            let count = usize::from(data.u16()?);
+            data.u16()?;
+            let mut plans = Cursor::new(data.take(count * PLAN_SIZE)?);
+            for _ in 0..count {
+                let (plan, tuples) = read_plan(&mut plans)?;
+                prune.plans.push(plan);
+                counts.push(tuples);
+            }
+        }
+        if flags & HAS_REDIRECTIONS != 0 {
+            let count = usize::from(data.u16()?);
+            let pairs = read_u16s(&mut data, count * 2)?;
+            prune.redirected = pairs.as_chunks::<2>().0.iter().map(|&[from, to]| (from, to)).collect();
+        }
+        for (flag, list) in [(HAS_DEAD, &mut prune.dead), (HAS_UNUSED, &mut prune.unused)] {
+            if flags & flag != 0 {
+                let count = usize::from(data.u16()?);
+                *list = read_u16s(&mut data, count)?;
+            }
+        }
+        for (plan, count) in prune.plans.iter_mut().zip(counts) {
+            plan.offsets = read_u16s(&mut data, count)?;
+        }
+        Some(prune)
+    }
+}
+
+fn read_plan(cursor: &mut Cursor<'_>) -> Option<(FreezePlan, usize)> {
+    let (xmax, infomask2, infomask) = (cursor.u32()?, cursor.u16()?, cursor.u16()?);
+    let [flags, _] = cursor.array()?;
+    let plan = FreezePlan { xmax, infomask2, infomask, flags, offsets: Vec::new() };
+    Some((plan, usize::from(cursor.u16()?)))
+}
+
+fn push_u16s(out: &mut Vec<u8>, numbers: impl IntoIterator<Item = u16>) {
+    numbers.into_iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+fn read_u16s(cursor: &mut Cursor<'_>, count: usize) -> Option<Vec<u16>> {
+    let (numbers, _) = cursor.take(count * 2)?.as_chunks::<2>();
+    Some(numbers.iter().map(|&number| u16::from_le_bytes(number)).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn layout() {
+        let plan = FreezePlan { xmax: 1, infomask2: 2, infomask: 3, flags: 4, offsets: vec![7, 8] };
+        let prune = HeapPrune {
+            reason: 1,
+            flags: CLEANUP_LOCK,
+            conflict_horizon: Some(9),
+            plans: vec![plan],
+            redirected: vec![(1, 2)],
+            dead: vec![3],
+            unused: vec![4, 5],
+        };
+        let (mut main, mut data) = (Vec::new(), Vec::new());
+        prune.encode(&mut main, &mut data);
+        assert_eq!(main, [1, 0xfc, 9, 0, 0, 0]);
+        assert_eq!(data[..16], [1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 3, 0, 4, 0, 2, 0]);
+        assert_eq!(data[16..], [1, 0, 1, 0, 2, 0, 1, 0, 3, 0, 2, 0, 4, 0, 5, 0, 7, 0, 8, 0]);
+        assert_eq!(HeapPrune::decode(&main, Some(&data)), Ok(prune));
+        assert!(HeapPrune::decode(&main, Some(&data[..35])).is_err());
+        assert_eq!(HeapPrune::decode(&main, None).unwrap().conflict_horizon, Some(9));
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            reason: u8, flags: u8, conflict_horizon: Option<u32>,
+            plans: Vec<(u32, u16, u16, u8, Vec<u16>)>, redirected: Vec<(u16, u16)>, dead: Vec<u16>, unused: Vec<u16>,
+        ) {
+            let plans = plans.into_iter().map(|(xmax, infomask2, infomask, flags, offsets)| {
+                FreezePlan { xmax, infomask2, infomask, flags, offsets }
+            }).collect();
+            let flags = flags & FREE_FLAGS;
+            let prune = HeapPrune { reason, flags, conflict_horizon, plans, redirected, dead, unused };
+            let (mut main, mut data) = (Vec::new(), Vec::new());
+            prune.encode(&mut main, &mut data);
+            prop_assert_eq!(HeapPrune::decode(&main, Some(&data)), Ok(prune));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(main: Vec<u8>, data: Vec<u8>) {
+            let _ = HeapPrune::decode(&main, Some(&data));
+        }
+    }
+}
