@@ -76,6 +76,8 @@ pub struct EngineConfig {
     pub bgwriter_lru_maxpages: usize,
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: print PANIC and abort.
     pub on_fatal: Option<FatalAction>,
+    /// Called now and then during recovery.
+    pub on_recovery: Option<RecoveryReport>,
     /// The port told in postmaster.pid.
     pub port: u16,
     /// The socket directory told in postmaster.pid.
@@ -91,6 +93,16 @@ pub struct FatalAction(pub std::sync::Arc<dyn Fn(&str) + Send + Sync>);
 impl std::fmt::Debug for FatalAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("FatalAction")
+    }
+}
+
+/// Is told how far recovery has come.
+#[derive(Clone)]
+pub struct RecoveryReport(pub std::sync::Arc<dyn Fn(&crate::recovery::RecoveryProgress) + Send + Sync>);
+
+impl std::fmt::Debug for RecoveryReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RecoveryReport")
     }
 }
 
@@ -133,6 +145,7 @@ impl Default for EngineConfig {
             bgwriter_delay: Duration::from_millis(200),
             bgwriter_lru_maxpages: 100,
             on_fatal: None,
+            on_recovery: None,
             port: 5432,
             socket_dir: String::new(),
             listen_addr: String::new(),

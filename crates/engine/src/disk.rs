@@ -42,6 +42,24 @@ impl<'a> Disk<'a> {
         self.write(path, &OpenOptions::READ_WRITE, bytes)
     }
 
+    /// Writes zeros from `from` to `to`, and syncs the file: its blocks are then written, not merely allocated.
+    pub(crate) fn write_zeros(&mut self, path: &Path, from: u64, to: u64) -> Result<(), EngineError> {
+        const CHUNK: usize = 1 << 20;
+        let file = self.namespace().open(path, &OpenOptions::READ_WRITE)?;
+        let zeros = AlignedBuf::zeroed(CHUNK)?;
+        let mut at = from;
+        while at < to {
+            let left = usize::try_from(to - at).unwrap_or(CHUNK).min(CHUNK);
+            if left == CHUNK {
+                self.io.write_all_at(&file, at, &zeros)?;
+            } else {
+                self.io.write_all_at(&file, at, &AlignedBuf::zeroed(left)?)?;
+            }
+            at += left as u64;
+        }
+        Ok(self.io.fsync(&file)?)
+    }
+
     fn write(&mut self, path: &Path, options: &OpenOptions, bytes: &[u8]) -> Result<(), EngineError> {
         let file = self.namespace().open(path, options)?;
         if !bytes.is_empty() {

@@ -3,10 +3,35 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{EngineConfig, InitOptions};
+use forebay_aio::sync::Mutex;
+use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
+use forebay_format::control::DbState;
+use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig};
+use forebay_wal::{SyncMethod, Wal, WalConfig};
+
+use crate::background::Threads;
+use crate::catalog::Catalogs;
+use crate::checkpoint::requests::Causes;
+use crate::checkpoint::{Checkpointer, run};
+use crate::config::{EngineConfig, InitOptions, IoMethod, WalSyncMethod};
+use crate::control::Control;
+use crate::core::{Core, Parts, Phase};
+use crate::disk::Disk;
 use crate::error::EngineError;
+use crate::fatal::Fatal;
+use crate::init;
+use crate::lockfile::{LockFile, ServerStatus, Told};
+use crate::locks::InterruptKind;
+use crate::oids::OidCounter;
+use crate::recovery::Startup;
 use crate::session::Session;
-use crate::views::{AioRow, IoStatRow};
+use crate::views::{self, AioRow, CheckpointerRow, IoStatRow};
+use crate::xact::{Clog, XactManager};
+
+/// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer, and some to spare.
+const OTHER_BACKENDS: usize = 8;
+/// How long a stop waits for transactions to be aborted by their owners.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// How an engine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,53 +42,301 @@ pub enum ShutdownMode {
     Immediate,
 }
 
-/// An open data directory.
+/// An open data directory. Dropped without [`Engine::shutdown`] it stops as [`ShutdownMode::Immediate`] does.
 #[derive(Debug)]
-pub struct Engine {}
+pub struct Engine {
+    core: Arc<Core>,
+    running: Mutex<Option<Running>>,
+}
+
+/// What goes when the engine stops.
+#[derive(Debug)]
+struct Running {
+    threads: Threads,
+    lock: LockFile,
+    /// The I/O of startup, kept for the stop.
+    be: Backend,
+}
 
 impl Engine {
     /// Makes a new data directory, as initdb does.
-    pub fn init(_dir: &Path, _options: &InitOptions) -> Result<(), EngineError> {
-        todo!()
+    pub fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
+        init::init(dir, options)
     }
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.
-    pub fn open(_dir: &Path, _config: EngineConfig) -> Result<Arc<Engine>, EngineError> {
-        todo!()
+    pub fn open(dir: &Path, config: EngineConfig) -> Result<Arc<Engine>, EngineError> {
+        let dir = std::path::absolute(dir).map_err(|e| {
+            EngineError::statement("58P01", format!("could not find directory \"{}\": {e}", dir.display()))
+        })?;
+        let aio = open_aio(&config)?;
+        let mut be = Backend::new(aio.backend(BackendType::Startup)?);
+        check_directory(&mut Disk::new(&mut be.io), &dir)?;
+        let told = Told {
+            port: config.port,
+            socket_dir: config.socket_dir.clone(),
+            listen_addr: config.listen_addr.clone(),
+        };
+        let lock = LockFile::take(&mut Disk::new(&mut be.io), &dir, &told)?;
+        match start(&dir, config, &aio, &mut be) {
+            Ok((core, threads)) => {
+                lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Ready)?;
+                let running = Mutex::new(Some(Running { threads, lock, be }));
+                Ok(Arc::new(Engine { core, running }))
+            }
+            Err(error) => {
+                if let Err(left) = lock.release(aio.namespace().as_ref()) {
+                    tracing::warn!("{left}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Starts a client session.
     pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
-        todo!()
+        Session::start(self)
+    }
+
+    /// Asks a session, by its number, to cancel what it does or to end. False if there is none.
+    pub fn interrupt_session(&self, id: i32, kind: InterruptKind) -> bool {
+        u32::try_from(id).is_ok_and(|id| self.core.sessions.interrupt(id, kind))
     }
 
     /// Stops the engine. Later calls on its sessions fail with 57P01.
-    pub fn shutdown(&self, _mode: ShutdownMode) -> Result<(), EngineError> {
-        todo!()
+    pub fn shutdown(&self, mode: ShutdownMode) -> Result<(), EngineError> {
+        let mut running = self.running.lock();
+        let Some(Running { mut threads, lock, mut be }) = running.take() else { return Ok(()) };
+        let core = &self.core;
+        let result = match mode {
+            ShutdownMode::Fast => stop_fast(core, &lock, &mut threads, &mut be),
+            ShutdownMode::Immediate => {
+                core.enter(Phase::Stopped);
+                core.sessions.terminate_all();
+                core.activity.close();
+                threads.stop(core);
+                Ok(())
+            }
+        };
+        core.enter(Phase::Stopped);
+        lock.release(core.aio.namespace().as_ref())?;
+        result
     }
 
     /// The settings it runs with.
     pub fn config(&self) -> &EngineConfig {
-        todo!()
+        &self.core.config
     }
 
     /// The data directory.
     pub fn data_dir(&self) -> &Path {
-        todo!()
+        &self.core.dir
+    }
+
+    /// The cluster's system identifier.
+    pub fn system_identifier(&self) -> u64 {
+        self.core.control.get().system_id
+    }
+
+    /// The name of the I/O method in use.
+    pub fn io_method_name(&self) -> &'static str {
+        self.core.aio.method_name()
     }
 
     /// Rows of pg_stat_io.
     pub fn io_stats(&self) -> Vec<IoStatRow> {
-        todo!()
+        views::io_rows(&self.core.aio.stats().snapshot())
     }
 
     /// Rows of pg_aios: the I/O handles in use.
     pub fn aios(&self) -> Vec<AioRow> {
-        todo!()
+        self.core.aio.snapshot().into_iter().map(views::aio_row).collect()
+    }
+
+    /// The row of pg_stat_checkpointer.
+    pub fn checkpointer_stats(&self) -> CheckpointerRow {
+        views::checkpointer_row(&self.core.checkpointer.totals)
     }
 
     /// Sets pg_stat_io's counters to zero.
     pub fn reset_io_stats(&self) {
-        todo!()
+        self.core.aio.stats().reset();
     }
+
+    /// When pg_stat_io's counters were last set to zero.
+    pub fn io_stats_reset_at(&self) -> std::time::SystemTime {
+        self.core.aio.stats().reset_at()
+    }
+
+    /// Whether I/O times are measured (track_io_timing).
+    pub fn set_track_io_timing(&self, on: bool) {
+        self.core.aio.set_track_io_timing(on);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Err(error) = self.shutdown(ShutdownMode::Immediate) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+fn open_aio(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
+    let method = match config.io_method {
+        IoMethod::Sync => MethodKind::Sync,
+        IoMethod::Worker => MethodKind::Worker { workers: config.io_workers },
+        IoMethod::IoUring => MethodKind::IoUring,
+    };
+    let max_backends = config.max_connections + OTHER_BACKENDS;
+    let chosen = (config.shared_buffers / max_backends).clamp(1, 64);
+    let aio_config = AioConfig {
+        max_backends,
+        handles_per_backend: config.io_max_concurrency.unwrap_or(chosen),
+        ..AioConfig::default()
+    };
+    Ok(Aio::new(Arc::new(PosixNamespace::new()), method, aio_config)?)
+}
+
+/// Refuses what is not PostgreSQL 18's.
+fn check_directory(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
+    if !disk.namespace().exists(dir)? {
+        return Err(EngineError::statement(
+            "58P01",
+            format!("data directory \"{}\" does not exist", dir.display()),
+        ));
+    }
+    let path = dir.join("PG_VERSION");
+    let Some(version) = disk.read(&path)? else {
+        let error =
+            EngineError::statement("F0001", format!("\"{}\" is not a valid data directory", dir.display()));
+        return Err(error.with_detail(format!("File \"{}\" is missing.", path.display())));
+    };
+    let version = String::from_utf8_lossy(&version).trim().to_owned();
+    if version != init::VERSION {
+        return Err(EngineError::statement("F0001", "database files are incompatible with server").with_detail(
+            format!(
+                "The data directory was initialized by PostgreSQL version {version} (file \"{}\"), which is not \
+                 compatible with this version {}.",
+                path.display(),
+                init::VERSION
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses io_direct where the file system cannot do it.
+fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Result<(), EngineError> {
+    let direct = config.io_direct;
+    for (wanted, sub) in [(direct.data, "base"), (direct.wal || direct.wal_init, "pg_wal")] {
+        if wanted {
+            aio.namespace().probe_direct(&dir.join(sub)).map_err(forebay_aio::AioError::from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Everything between the lock and the first session.
+fn start(
+    dir: &Path,
+    config: EngineConfig,
+    aio: &Arc<Aio>,
+    be: &mut Backend,
+) -> Result<(Arc<Core>, Threads), EngineError> {
+    check_direct(aio, dir, &config)?;
+    let fatal = Arc::new(Fatal::new(config.on_fatal.clone()));
+    let control = Control::open(&mut Disk::new(&mut be.io), dir, Arc::clone(&fatal))?;
+    let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
+    let smgr_config = SmgrConfig { direct: config.io_direct.data, ..SmgrConfig::default() };
+    let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);
+    let pool_config = PoolConfig {
+        buffers: config.shared_buffers,
+        combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
+        checksums: control.get().checksum_version == 1,
+        ..PoolConfig::default()
+    };
+    let pool = BufferPool::new(pool_config, Arc::clone(aio), Arc::clone(&smgr))?;
+    let clog = Arc::new(Clog::new(Arc::clone(aio), dir));
+    let startup = Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
+    let started = startup.run(be)?;
+    let redo = started.resume.redo;
+    let wal = Wal::start(Arc::clone(aio), &mut be.io, wal_config(dir, &config, &control), started.resume)?;
+    let wal = Arc::new(wal);
+    pool.attach_wal(wal.clone());
+    let counters = started.counters;
+    let oldest = control.checkpoint().oldest_xid;
+    let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
+    let core = Arc::new(Core::new(Parts {
+        dir: dir.to_path_buf(),
+        config,
+        aio: Arc::clone(aio),
+        smgr,
+        pool,
+        wal,
+        clog,
+        xacts,
+        control,
+        oids: OidCounter::new(counters.next_oid),
+        catalogs,
+        checkpointer: Checkpointer::new(redo, started.checkpoint_end),
+        fatal,
+    }));
+    core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
+    if started.recovered {
+        run::checkpoint(&core, be, Causes::RECOVERY)?;
+    } else {
+        core.control.set_state(&mut be.io, DbState::Production)?;
+    }
+    let threads = Threads::start(&core)?;
+    tracing::info!("database system is ready to accept connections");
+    Ok((core, threads))
+}
+
+fn wal_config(dir: &Path, config: &EngineConfig, control: &Control) -> WalConfig {
+    let control = control.get();
+    let auto = WalConfig::auto_buffers(config.shared_buffers, control.segment_size);
+    WalConfig {
+        dir: dir.join("pg_wal"),
+        segment_size: control.segment_size,
+        timeline: control.checkpoint_copy.timeline,
+        system_id: control.system_id,
+        sync_method: match config.wal_sync_method {
+            WalSyncMethod::Fdatasync => SyncMethod::Fdatasync,
+            WalSyncMethod::OpenDatasync => SyncMethod::OpenDatasync,
+        },
+        direct: config.io_direct.wal,
+        init_direct: config.io_direct.wal_init,
+        buffers: config.wal_buffers.unwrap_or(auto),
+        full_page_writes: config.full_page_writes,
+    }
+}
+
+fn stop_fast(
+    core: &Arc<Core>,
+    lock: &LockFile,
+    threads: &mut Threads,
+    be: &mut Backend,
+) -> Result<(), EngineError> {
+    tracing::info!("received fast shutdown request");
+    core.enter(Phase::Stopping);
+    lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Stopping)?;
+    core.sessions.terminate_all();
+    let open = core.sessions.wait_for_transactions(PATIENCE);
+    if open > 0 {
+        tracing::warn!("{open} transactions were not ended by their sessions, and count as aborted");
+    }
+    core.activity.close();
+    threads.stop(core);
+    if core.fatal.has_stopped() {
+        return Err(EngineError::internal("the engine had to stop: no shutdown checkpoint was made"));
+    }
+    run::checkpoint(core, be, Causes::SHUTDOWN)?;
+    core.enter(Phase::Stopped);
+    tracing::info!("database system is shut down");
+    Ok(())
 }

@@ -6,6 +6,7 @@ use forebay_storage::StorageError;
 use forebay_wal::{WalError, WalReadError};
 
 use crate::locks::LockError;
+use crate::redo::RedoError;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,9 @@ pub enum EngineError {
     /// Pages, or the files they are in.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The log could not be replayed.
+    #[error(transparent)]
+    Redo(#[from] RedoError),
     /// Bytes of a row that are none, or values that make no row.
     #[error(transparent)]
     Tuple(#[from] forebay_format::TupleError),
@@ -104,7 +108,8 @@ impl EngineError {
             EngineError::Wal(WalError::NoSpace { .. }) => "53100",
             EngineError::Wal(_) | EngineError::WalRead(_) => "58030",
             EngineError::Storage(error) => error.sqlstate(),
-            EngineError::Tuple(_) => "XX001",
+            EngineError::Redo(RedoError::Unsupported { .. }) => "0A000",
+            EngineError::Redo(_) | EngineError::Tuple(_) => "XX001",
             EngineError::Canceled => "57014",
             EngineError::ShuttingDown => "57P01",
         }

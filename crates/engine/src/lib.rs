@@ -5,6 +5,12 @@
 //! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing tables.
 //! - `checkpoint`: making everything durable, so that old WAL can go.
 //! - `config`: what an engine is opened with.
+//! - `control`: pg_control.
+//! - `init`: making a data directory.
+//! - `recovery`: from a data directory to a log that goes on.
+//! - `core`: what sessions and background threads share; `registry`: the sessions; `oids`: object identifiers.
+//! - `activity`: calls under way.
+//! - `background`: the engine's threads.
 //! - `disk`: small files, read and written whole.
 //! - `lockfile`: postmaster.pid.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
@@ -17,17 +23,25 @@
 //! - `session`: a connection's context; transactions, statements, rows in and out.
 #![forbid(unsafe_code)]
 
+mod activity;
+mod background;
 mod catalog;
 mod checkpoint;
 pub mod config;
+mod control;
+mod core;
 mod disk;
 pub mod engine;
 pub mod error;
 mod fatal;
 pub mod heap;
+mod init;
 mod lockfile;
 pub mod locks;
+mod oids;
+pub mod recovery;
 pub mod redo;
+mod registry;
 pub mod session;
 pub mod table;
 #[cfg(test)]
@@ -36,7 +50,10 @@ pub mod types;
 pub mod views;
 pub mod xact;
 
-pub use config::{EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, WalSyncMethod};
+pub use config::{
+    EngineConfig, FatalAction, InitOptions, IoDirect, IoMethod, RecoveryReport, SessionSettings,
+    WalSyncMethod,
+};
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
 pub use locks::{Interrupt, InterruptKind, LockMode};

@@ -61,6 +61,8 @@ pub struct Table {
     pub kind: u8,
     /// Its columns in attnum order, dropped ones included.
     pub columns: Vec<Column>,
+    /// Whether it has indexes, which nothing here can keep up to date yet.
+    pub(crate) indexed: bool,
     /// Its file.
     pub(crate) locator: RelFileLocator,
     /// The columns' layouts, as forming and deforming rows wants them.
@@ -95,6 +97,7 @@ impl Table {
             schema: "public".to_owned(),
             kind: b'r',
             columns: Vec::new(),
+            indexed: false,
             locator: RelFileLocator::in_default(5, oid),
             layouts: Vec::new(),
         }

@@ -1,5 +1,12 @@
 //! Rows of the statistics views, free of the lower layers' types.
 
+use std::sync::atomic::Ordering;
+
+use forebay_aio::stats::{Counts, tracks};
+use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow};
+
+use crate::checkpoint::report::Totals;
+
 /// A row of pg_stat_io. None where PostgreSQL shows NULL (the combination cannot happen).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoStatRow {
@@ -76,4 +83,115 @@ pub struct AioRow {
     pub f_localmem: bool,
     /// Through the page cache.
     pub f_buffered: bool,
+}
+
+/// The row of pg_stat_checkpointer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CheckpointerRow {
+    /// Checkpoints made because time was up.
+    pub num_timed: u64,
+    /// Checkpoints made because someone, or the log's size, asked.
+    pub num_requested: u64,
+    /// Checkpoints completed.
+    pub num_done: u64,
+    /// Milliseconds of writing.
+    pub write_time: f64,
+    /// Milliseconds of syncing.
+    pub sync_time: f64,
+    /// Buffers written.
+    pub buffers_written: u64,
+    /// Pages of pg_xact written.
+    pub slru_written: u64,
+}
+
+pub(crate) fn checkpointer_row(totals: &Totals) -> CheckpointerRow {
+    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    CheckpointerRow {
+        num_timed: get(&totals.timed),
+        num_requested: get(&totals.requested),
+        num_done: get(&totals.done),
+        write_time: get(&totals.write_micros) as f64 / 1000.0,
+        sync_time: get(&totals.sync_micros) as f64 / 1000.0,
+        buffers_written: get(&totals.buffers),
+        slru_written: get(&totals.slru),
+    }
+}
+
+/// Which operations PostgreSQL counts for a row that it shows.
+fn counts(who: BackendType, object: IoObject, context: IoContext, op: IoOp) -> bool {
+    let ring = matches!(context, IoContext::BulkRead | IoContext::BulkWrite | IoContext::Vacuum);
+    let temp = object == IoObject::TempRelation;
+    let writer = matches!(who, BackendType::Checkpointer | BackendType::BackgroundWriter);
+    if object == IoObject::Wal {
+        return match op {
+            IoOp::Write | IoOp::Fsync => true,
+            IoOp::Read => context == IoContext::Normal,
+            _ => false,
+        };
+    }
+    match op {
+        IoOp::Read | IoOp::Hit | IoOp::Evict => !writer,
+        IoOp::Extend => !writer && who != BackendType::AutovacuumLauncher,
+        IoOp::Reuse => ring,
+        IoOp::Fsync => !ring && !temp,
+        IoOp::Writeback => !temp,
+        IoOp::Write => true,
+    }
+}
+
+/// Rows of pg_stat_io, in PostgreSQL's order.
+pub(crate) fn io_rows(rows: &[IoStatsRow]) -> Vec<IoStatRow> {
+    let shown = rows.iter().filter(|r| tracks(r.backend_type, r.object, r.context));
+    shown.map(io_row).collect()
+}
+
+fn io_row(row: &IoStatsRow) -> IoStatRow {
+    let get = |op: IoOp| -> Option<Counts> {
+        counts(row.backend_type, row.object, row.context, op).then(|| row.get(op))
+    };
+    let count = |op| get(op).map(|c| c.count);
+    let bytes = |op| get(op).map(|c| c.bytes);
+    let time = |op| get(op).map(|c| c.time_ns as f64 / 1e6);
+    IoStatRow {
+        backend_type: row.backend_type.name(),
+        object: row.object.name(),
+        context: row.context.name(),
+        reads: count(IoOp::Read),
+        read_bytes: bytes(IoOp::Read),
+        read_time: time(IoOp::Read),
+        writes: count(IoOp::Write),
+        write_bytes: bytes(IoOp::Write),
+        write_time: time(IoOp::Write),
+        writebacks: count(IoOp::Writeback),
+        writeback_time: time(IoOp::Writeback),
+        extends: count(IoOp::Extend),
+        extend_bytes: bytes(IoOp::Extend),
+        extend_time: time(IoOp::Extend),
+        hits: count(IoOp::Hit),
+        evictions: count(IoOp::Evict),
+        reuses: count(IoOp::Reuse),
+        fsyncs: count(IoOp::Fsync),
+        fsync_time: time(IoOp::Fsync),
+    }
+}
+
+/// A row of pg_aios.
+pub(crate) fn aio_row(info: HandleInfo) -> AioRow {
+    AioRow {
+        pid: info.backend_id,
+        io_id: i32::try_from(info.io_id).unwrap_or(i32::MAX),
+        io_generation: i64::try_from(info.generation).unwrap_or(i64::MAX),
+        state: info.state.name(),
+        operation: info.operation.name(),
+        off: info.offset.and_then(|v| i64::try_from(v).ok()),
+        length: info.length.and_then(|v| i64::try_from(v).ok()),
+        target: info.target.map(str::to_owned),
+        handle_data_len: i16::try_from(info.handle_data_len).unwrap_or(i16::MAX),
+        raw_result: info.raw_result.and_then(|v| i32::try_from(v).ok()),
+        result: info.result,
+        target_desc: info.target_desc,
+        f_sync: info.f_sync,
+        f_localmem: info.f_localmem,
+        f_buffered: info.f_buffered,
+    }
 }

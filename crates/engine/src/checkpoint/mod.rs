@@ -1,5 +1,81 @@
-//! Checkpoints.
+//! Checkpoints: everything up to a point in the log is made durable in the files, so that recovery may begin there
+//! and older WAL can go.
 //!
 //! - `requests`: who wants one, and who waits for it
+//! - `run`: making one
+//! - `report`: counters and log lines
+//!
+//! [`step`] is one round of the checkpointer's thread.
 
+pub(crate) mod report;
 pub(crate) mod requests;
+pub(crate) mod run;
+
+use std::time::Instant;
+
+use forebay_aio::sync::Mutex;
+use forebay_format::Lsn;
+use forebay_storage::Backend;
+
+use crate::core::Core;
+use report::Totals;
+use requests::{Causes, Requests, Work};
+
+/// The checkpointer's state.
+#[derive(Debug)]
+pub(crate) struct Checkpointer {
+    pub(crate) requests: Requests,
+    /// One checkpoint at a time.
+    progress: Mutex<Progress>,
+    pub(crate) totals: Totals,
+}
+
+/// What one checkpoint leaves to the next.
+#[derive(Debug)]
+struct Progress {
+    /// When the last one began.
+    began: Instant,
+    /// Where the last one's record ends: nothing behind it means there is nothing to do.
+    end: Lsn,
+    redo: Lsn,
+    /// How much WAL a cycle makes, smoothed.
+    estimate: f64,
+}
+
+impl Checkpointer {
+    /// After recovery or a clean start: the last checkpoint's record ends at `end`.
+    pub(crate) fn new(redo: Lsn, end: Lsn) -> Checkpointer {
+        Checkpointer {
+            requests: Requests::default(),
+            progress: Mutex::new(Progress { began: Instant::now(), end, redo, estimate: 0.0 }),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Asks for a checkpoint if the log has grown too much since the last one.
+    pub(crate) fn note_wal(&self, since_redo: u64, core: &Core) {
+        if since_redo >= core.wal_trigger() {
+            self.requests.ask_once(Causes::WAL);
+        }
+    }
+}
+
+/// One round: sleeps until someone wants a checkpoint or one is due, and makes it. False: the thread is to end.
+pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
+    let checkpointer = &core.checkpointer;
+    let due = checkpointer.progress.lock().began + core.config.checkpoint_timeout;
+    let (number, causes) = match checkpointer.requests.sleep(due) {
+        Work::Stop => return false,
+        Work::Checkpoint(number, causes) => (number, causes),
+        Work::Deadline => (0, Causes::TIME),
+    };
+    let result = run::checkpoint(core, be, causes);
+    let failure = result.err().map(|error| {
+        let error = core.fatal.check(error);
+        tracing::error!("checkpoint failed: {error}");
+        checkpointer.progress.lock().began = Instant::now();
+        error.to_string()
+    });
+    checkpointer.requests.served(number, failure);
+    true
+}

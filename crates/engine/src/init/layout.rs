@@ -113,6 +113,17 @@ impl Made {
         disk.write_new(&path, bytes)
     }
 
+    /// Lengthens a file made before from `from` to `to` bytes by writing zeros, and syncs it.
+    pub(super) fn fill(
+        &mut self,
+        disk: &mut Disk<'_>,
+        name: &str,
+        from: u64,
+        to: u64,
+    ) -> Result<(), EngineError> {
+        disk.write_zeros(&self.root.join(name), from, to)
+    }
+
     /// Makes every name durable, innermost first, and keeps what was made.
     pub(super) fn keep(mut self) -> Result<(), EngineError> {
         for name in DIRECTORIES.iter().rev() {
@@ -152,8 +163,7 @@ impl Drop for Made {
 
 fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
     let shown = root.display();
-    let error =
-        EngineError::statement("58P02", format!("directory \"{shown}\" exists but is not empty"));
+    let error = EngineError::statement("58P02", format!("directory \"{shown}\" exists but is not empty"));
     if only_lost_found {
         return error
             .with_detail("It contains a lost+found directory, perhaps due to it being a mount point.")
@@ -171,8 +181,8 @@ fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
 /// Bytes nobody can guess, for the nonce in pg_control.
 pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], EngineError> {
     let mut bytes = [0; N];
-    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).map_err(|e| {
-        EngineError::statement("58000", format!("could not generate secret authorization token: {e}"))
-    })?;
+    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).map_err(
+        |e| EngineError::statement("58000", format!("could not generate secret authorization token: {e}")),
+    )?;
     Ok(bytes)
 }

@@ -1,0 +1,126 @@
+//! The engine's threads: each loops over a step until it is told to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_aio::BackendType;
+use forebay_aio::sync::{Condvar, Mutex, thread};
+use forebay_storage::Backend;
+
+use crate::checkpoint;
+use crate::core::Core;
+use crate::error::EngineError;
+
+/// How many of the cleaner's buffers are looked at for each that it may write.
+const LOOK_PER_PAGE: usize = 4;
+
+/// A rest that a stop cuts short.
+#[derive(Debug, Default)]
+struct Ticker {
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Ticker {
+    /// Rests; false if it is time to end.
+    fn rest(&self, time: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.wake.wait_for(&mut stopped, time);
+        }
+        !*stopped
+    }
+
+    fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.wake.notify_all();
+    }
+}
+
+/// The running threads.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    ticker: Arc<Ticker>,
+    handles: Vec<thread::JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts the checkpointer, the WAL writer and the background writer.
+    pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
+        let mut threads = Threads::default();
+        let result = threads.start_all(core);
+        if let Err(error) = result {
+            threads.stop(core);
+            return Err(error);
+        }
+        Ok(threads)
+    }
+
+    fn start_all(&mut self, core: &Arc<Core>) -> Result<(), EngineError> {
+        self.spawn(
+            core,
+            "checkpointer",
+            BackendType::Checkpointer,
+            |core, be, _| {
+                while checkpoint::step(core, be) {}
+            },
+        )?;
+        self.spawn(core, "walwriter", BackendType::WalWriter, |core, be, ticker| {
+            loop {
+                let busy = match core.wal.step(&mut be.io) {
+                    Ok(busy) => busy,
+                    Err(error) => {
+                        tracing::error!("WAL writer: {}", core.fatal.check(error.into()));
+                        false
+                    }
+                };
+                let rest = if busy { Duration::ZERO } else { core.config.wal_writer_delay };
+                if !ticker.rest(rest) {
+                    break;
+                }
+            }
+        })?;
+        if core.config.bgwriter_lru_maxpages > 0 {
+            self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
+                loop {
+                    let most = core.config.bgwriter_lru_maxpages;
+                    if let Err(error) = core.pool.cleaner_step(be, most, most * LOOK_PER_PAGE) {
+                        tracing::error!("background writer: {}", core.fatal.check(error.into()));
+                    }
+                    if !ticker.rest(core.config.bgwriter_delay) {
+                        break;
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn spawn(
+        &mut self,
+        core: &Arc<Core>,
+        name: &str,
+        who: BackendType,
+        body: fn(&Core, &mut Backend, &Ticker),
+    ) -> Result<(), EngineError> {
+        let mut be = Backend::new(core.aio.backend(who)?);
+        let (core, ticker) = (Arc::clone(core), Arc::clone(&self.ticker));
+        let handle = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || body(&core, &mut be, &ticker))
+            .map_err(|error| EngineError::statement("53000", format!("could not start {name}: {error}")))?;
+        self.handles.push(handle);
+        Ok(())
+    }
+
+    /// Tells all to end, and waits for them.
+    pub(crate) fn stop(&mut self, core: &Core) {
+        core.checkpointer.requests.stop();
+        self.ticker.stop();
+        for handle in self.handles.drain(..) {
+            if handle.join().is_err() {
+                core.fatal.stop("a background thread panicked");
+            }
+        }
+    }
+}

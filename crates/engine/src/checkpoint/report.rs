@@ -1,0 +1,86 @@
+//! What checkpoints did: totals for pg_stat_checkpointer, and PostgreSQL's log lines.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_format::Lsn;
+use forebay_storage::{SyncReport, WriteReport};
+use forebay_wal::OldSegments;
+
+use super::requests::Causes;
+
+/// Counters since the engine was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) timed: AtomicU64,
+    pub(crate) requested: AtomicU64,
+    pub(crate) done: AtomicU64,
+    pub(crate) write_micros: AtomicU64,
+    pub(crate) sync_micros: AtomicU64,
+    pub(crate) buffers: AtomicU64,
+    pub(crate) slru: AtomicU64,
+}
+
+/// One checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) written: WriteReport,
+    pub(crate) slru_pages: u64,
+    pub(crate) synced: SyncReport,
+    pub(crate) segments: OldSegments,
+    pub(crate) write: Duration,
+    pub(crate) sync: Duration,
+    pub(crate) total: Duration,
+    pub(crate) distance: u64,
+    pub(crate) estimate: f64,
+    pub(crate) lsn: Lsn,
+    pub(crate) redo: Lsn,
+}
+
+impl Totals {
+    /// Counts a checkpoint that is about to begin.
+    pub(crate) fn begin(&self, causes: Causes) {
+        if causes.time && !causes.demand && !causes.wal {
+            self.timed.fetch_add(1, Ordering::Relaxed);
+        } else if !causes.shutdown && !causes.recovery {
+            self.requested.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a checkpoint that is complete.
+    pub(crate) fn end(&self, report: &Report) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.write_micros.fetch_add(micros(report.write), Ordering::Relaxed);
+        self.sync_micros.fetch_add(micros(report.sync), Ordering::Relaxed);
+        self.buffers.fetch_add(report.written.buffers, Ordering::Relaxed);
+        self.slru.fetch_add(report.slru_pages, Ordering::Relaxed);
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Report {
+    /// The line PostgreSQL logs.
+    pub(crate) fn log(&self, pool_buffers: usize) {
+        let share = self.written.buffers as f64 * 100.0 / pool_buffers.max(1) as f64;
+        tracing::info!(
+            "checkpoint complete: wrote {} buffers ({share:.1}%), wrote {} SLRU buffers; 0 WAL file(s) added, \
+             {} removed, {} recycled; write={:.3} s, sync={:.3} s, total={:.3} s; sync files={}; \
+             distance={} kB, estimate={} kB; lsn={}, redo lsn={}",
+            self.written.buffers,
+            self.slru_pages,
+            self.segments.removed,
+            self.segments.recycled,
+            self.write.as_secs_f64(),
+            self.sync.as_secs_f64(),
+            self.total.as_secs_f64(),
+            self.synced.files,
+            self.distance / 1024,
+            (self.estimate / 1024.0) as u64,
+            self.lsn,
+            self.redo,
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! global/pg_control: where recovery begins, and whether it is needed.
+//!
+//! The file is rewritten in place, in one write of all its 8 kB, then synced. What counts lies in its first 296
+//! bytes, within one sector, so that a crash leaves the old or the new state; its checksum tells if not.
+
+use std::path::{Path, PathBuf};
+
+use forebay_aio::sync::Mutex;
+use forebay_aio::{AlignedBuf, Backend, File, OpenOptions};
+use forebay_format::Lsn;
+use forebay_format::control::{ControlError, ControlFile, DbState, PATH};
+use forebay_format::wal::xlog::CheckPoint;
+
+use crate::checkpoint::run::unix_seconds;
+use crate::disk::Disk;
+use crate::error::EngineError;
+use crate::fatal::Fatal;
+
+/// The open control file and what it says.
+#[derive(Debug)]
+pub(crate) struct Control {
+    path: PathBuf,
+    file: File,
+    current: Mutex<ControlFile>,
+    fatal: std::sync::Arc<Fatal>,
+}
+
+impl Control {
+    /// Reads a data directory's control file, or says why it cannot be used.
+    pub(crate) fn open(
+        disk: &mut Disk<'_>,
+        dir: &Path,
+        fatal: std::sync::Arc<Fatal>,
+    ) -> Result<Control, EngineError> {
+        let path = dir.join(PATH);
+        let bytes = disk.read(&path)?.ok_or_else(|| {
+            EngineError::statement("58P01", "could not find the database system".to_owned()).with_detail(format!(
+                "Expected to find it in the directory \"{}\", but could not open file \"{}\": No such file or directory",
+                dir.display(),
+                path.display()
+            ))
+        })?;
+        let current = ControlFile::decode(&bytes).map_err(|error| unusable(&path, &error))?;
+        if current.checksum_version > 1 {
+            return Err(EngineError::statement(
+                "F0001",
+                format!(
+                    "data checksum version {} in file \"{}\" is not supported",
+                    current.checksum_version,
+                    path.display()
+                ),
+            ));
+        }
+        let file = disk.namespace().open(&path, &OpenOptions::READ_WRITE)?;
+        Ok(Control { path, file, current: Mutex::new(current), fatal })
+    }
+
+    /// A copy of what it says.
+    pub(crate) fn get(&self) -> ControlFile {
+        self.current.lock().clone()
+    }
+
+    /// The last checkpoint's counters.
+    pub(crate) fn checkpoint(&self) -> CheckPoint {
+        self.current.lock().checkpoint_copy
+    }
+
+    /// What recovery found out about MultiXacts, which nothing here uses, for the next checkpoint to pass on.
+    pub(crate) fn carry_multixacts(&self, next_multi: u32, next_offset: u32) {
+        let point = &mut self.current.lock().checkpoint_copy;
+        (point.next_multi, point.next_multi_offset) = (next_multi, next_offset);
+    }
+
+    /// Notes what the cluster is doing.
+    pub(crate) fn set_state(&self, io: &mut Backend, state: DbState) -> Result<(), EngineError> {
+        self.update(io, |control| control.state = state)
+    }
+
+    /// Notes a checkpoint, whose record is durable: recovery will begin at its redo pointer.
+    pub(crate) fn set_checkpoint(
+        &self,
+        io: &mut Backend,
+        record: Lsn,
+        point: CheckPoint,
+        state: DbState,
+    ) -> Result<(), EngineError> {
+        self.update(io, |control| {
+            control.checkpoint = record;
+            control.checkpoint_copy = point;
+            control.state = state;
+            control.min_recovery_point = Lsn::INVALID;
+            control.min_recovery_timeline = 0;
+        })
+    }
+
+    /// Changes the file. A failure leaves its contents unknown, and so stops the engine.
+    fn update(&self, io: &mut Backend, change: impl FnOnce(&mut ControlFile)) -> Result<(), EngineError> {
+        let mut current = self.current.lock();
+        let mut next = current.clone();
+        change(&mut next);
+        next.time = unix_seconds();
+        let written = AlignedBuf::copy_of(&next.encode())
+            .and_then(|bytes| io.write_all_at(&self.file, 0, &bytes))
+            .and_then(|()| io.fsync(&self.file));
+        match written {
+            Ok(()) => {
+                *current = next;
+                Ok(())
+            }
+            Err(error) => {
+                self.fatal.stop(&format!("could not update file \"{}\": {error}", self.path.display()));
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn unusable(path: &Path, error: &ControlError) -> EngineError {
+    let file = format!("The file is \"{}\".", path.display());
+    match error {
+        ControlError::Incompatible { what, found, expected } => {
+            EngineError::statement("F0001", "database files are incompatible with server").with_detail(format!(
+                "The database cluster was initialized with {what} {found}, but the server needs {expected}. {file}"
+            ))
+        }
+        other => EngineError::statement("XX001", other.to_string()).with_detail(file),
+    }
+}

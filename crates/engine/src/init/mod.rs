@@ -1,0 +1,154 @@
+//! Making a data directory: PostgreSQL 18's layout, its catalogs as far as the engine keeps them, and a log that
+//! begins with a shutdown checkpoint.
+//!
+//! - `layout`: directories and files, undone on failure
+//! - `texts`: configuration files
+//! - `pages`: the catalogs' first pages
+//! - `wal`: the first WAL segment
+
+mod layout;
+mod pages;
+mod texts;
+mod wal;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, Namespace, PosixNamespace};
+use forebay_format::control::{ControlFile, DbState, PATH};
+use forebay_format::ids::{FIRST_NORMAL_OID, FIRST_NORMAL_XID};
+use forebay_format::lsn::WAL_BLOCK_SIZE;
+use forebay_format::relmap::RelMap;
+use forebay_format::wal::xlog::CheckPoint;
+use forebay_format::{BLOCK_SIZE, FullXid, Lsn, SegmentSize};
+
+use crate::catalog::MAP_FILE;
+use crate::catalog::bootstrap::{self, POSTGRES_DB};
+use crate::catalog::schema::{CATALOGS, CatalogTable};
+use crate::checkpoint::run::{WAL_LEVEL, unix_seconds};
+use crate::config::InitOptions;
+use crate::disk::Disk;
+use crate::error::EngineError;
+use layout::Made;
+
+/// What PG_VERSION says.
+pub(crate) const VERSION: &str = "18";
+
+/// First value of the counter for pages without WAL.
+const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
+
+/// Makes a data directory.
+pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
+    let segments = SegmentSize::new(options.wal_segment_size).ok_or_else(|| {
+        EngineError::statement(
+            "22023",
+            format!(
+                "invalid WAL segment size {}: it must be a power of two between 1 MB and 1 GB",
+                options.wal_segment_size
+            ),
+        )
+    })?;
+    let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
+    let config = AioConfig { max_backends: 1, ..AioConfig::default() };
+    let aio = Aio::new(Arc::clone(&namespace), MethodKind::Sync, config)?;
+    let mut backend = aio.backend(BackendType::Standalone)?;
+    let mut disk = Disk::new(&mut backend);
+    let mut made = Made::start(namespace, dir)?;
+    for name in layout::DIRECTORIES {
+        made.directory(name)?;
+    }
+    write_files(&mut made, &mut disk, segments)?;
+    made.keep()
+}
+
+fn write_files(made: &mut Made, disk: &mut Disk<'_>, segments: SegmentSize) -> Result<(), EngineError> {
+    let version = format!("{VERSION}\n");
+    let database = format!("base/{POSTGRES_DB}");
+    made.file(disk, "postgresql.conf", texts::POSTGRESQL_CONF.as_bytes())?;
+    made.file(disk, "postgresql.auto.conf", texts::POSTGRESQL_AUTO_CONF.as_bytes())?;
+    made.file(disk, "pg_hba.conf", texts::PG_HBA_CONF.as_bytes())?;
+    made.file(disk, "pg_ident.conf", texts::PG_IDENT_CONF.as_bytes())?;
+    made.file(disk, &format!("{database}/PG_VERSION"), version.as_bytes())?;
+    for slru in ["pg_xact", "pg_subtrans", "pg_multixact/offsets", "pg_multixact/members"] {
+        made.file(disk, &format!("{slru}/0000"), &[0; BLOCK_SIZE])?;
+    }
+    for (catalog, rows) in bootstrap::contents()? {
+        let path = format!("{}/{}", if catalog.shared { "global" } else { &database }, catalog.oid);
+        made.file(disk, &path, &pages::heap_file(catalog, &rows)?)?;
+    }
+    made.file(disk, &format!("global/{MAP_FILE}"), &map_of(|c| c.shared)?)?;
+    made.file(disk, &format!("{database}/{MAP_FILE}"), &map_of(|c| !c.shared)?)?;
+    let (checkpoint, control) = control_file(segments)?;
+    let (segment, first_page) = wal::first_segment(segments, control.system_id, &checkpoint)?;
+    let segment = format!("pg_wal/{segment}");
+    made.file(disk, &segment, &first_page)?;
+    made.fill(disk, &segment, WAL_BLOCK_SIZE as u64, segments.bytes())?;
+    made.file(disk, PATH, &control.encode())?;
+    // The last file: without it nobody takes the directory for a database.
+    made.file(disk, "PG_VERSION", version.as_bytes())
+}
+
+fn map_of(wanted: impl Fn(&CatalogTable) -> bool) -> Result<Vec<u8>, EngineError> {
+    let mut map = RelMap::new();
+    for catalog in CATALOGS.iter().filter(|c| c.mapped && wanted(c)) {
+        map.set(catalog.oid, catalog.oid).map_err(|e| EngineError::internal(e.to_string()))?;
+    }
+    Ok(map.encode().to_vec())
+}
+
+/// The first checkpoint and the control file that points to it.
+fn control_file(segments: SegmentSize) -> Result<(CheckPoint, ControlFile), EngineError> {
+    let redo = wal::first_record(segments);
+    let checkpoint = CheckPoint {
+        redo,
+        timeline: wal::TIMELINE,
+        prev_timeline: wal::TIMELINE,
+        full_page_writes: true,
+        wal_level: WAL_LEVEL,
+        next_xid: FullXid::new(0, FIRST_NORMAL_XID),
+        next_oid: FIRST_NORMAL_OID,
+        next_multi: 1,
+        next_multi_offset: 0,
+        oldest_xid: FIRST_NORMAL_XID,
+        oldest_xid_db: POSTGRES_DB,
+        oldest_multi: 1,
+        oldest_multi_db: POSTGRES_DB,
+        time: unix_seconds(),
+        oldest_commit_ts_xid: 0,
+        newest_commit_ts_xid: 0,
+        oldest_active_xid: 0,
+    };
+    let control = ControlFile {
+        system_id: system_id(),
+        state: DbState::ShutDown,
+        time: checkpoint.time,
+        checkpoint: redo,
+        checkpoint_copy: checkpoint,
+        unlogged_lsn: FIRST_UNLOGGED_LSN,
+        min_recovery_point: Lsn::INVALID,
+        min_recovery_timeline: 0,
+        backup_start: Lsn::INVALID,
+        backup_end: Lsn::INVALID,
+        backup_end_required: false,
+        wal_level: WAL_LEVEL,
+        wal_log_hints: false,
+        max_connections: 100,
+        max_worker_processes: 8,
+        max_wal_senders: 10,
+        max_prepared_transactions: 0,
+        max_locks_per_transaction: 64,
+        track_commit_timestamp: false,
+        segment_size: segments,
+        checksum_version: 1,
+        char_signed: true,
+        mock_nonce: layout::random_bytes()?,
+    };
+    Ok((checkpoint, control))
+}
+
+/// Unique enough: seconds in the upper half, microseconds and the process in the lower, as PostgreSQL makes it.
+fn system_id() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs() << 32) | (u64::from(now.subsec_micros()) << 12) | (u64::from(std::process::id()) & 0xfff)
+}

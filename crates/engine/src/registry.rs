@@ -1,0 +1,126 @@
+//! The sessions of an engine: how many there may be, and how to reach them.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use forebay_aio::sync::{Condvar, Mutex};
+
+use crate::error::EngineError;
+use crate::locks::{Interrupt, InterruptKind};
+
+#[derive(Debug)]
+struct State {
+    sessions: HashMap<u32, Entry>,
+    last: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    interrupt: Interrupt,
+    in_transaction: bool,
+}
+
+/// The sessions.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    max: usize,
+    state: Mutex<State>,
+    /// Told when a session or a transaction ends.
+    fewer: Condvar,
+}
+
+impl Registry {
+    /// At most `max` sessions.
+    pub(crate) fn new(max: usize) -> Registry {
+        let state = State { sessions: HashMap::new(), last: 0 };
+        Registry { max, state: Mutex::new(state), fewer: Condvar::new() }
+    }
+
+    /// Enters a session; its number. 53300 if there are too many.
+    pub(crate) fn enter(&self, interrupt: &Interrupt) -> Result<u32, EngineError> {
+        let mut state = self.state.lock();
+        if state.sessions.len() >= self.max {
+            return Err(EngineError::statement("53300", "sorry, too many clients already"));
+        }
+        // Numbers look like process ids: positive, and not soon used again.
+        let mut id = state.last;
+        loop {
+            id = if id >= i32::MAX as u32 { 1 } else { id + 1 };
+            if !state.sessions.contains_key(&id) {
+                break;
+            }
+        }
+        state.last = id;
+        state.sessions.insert(id, Entry { interrupt: interrupt.clone(), in_transaction: false });
+        Ok(id)
+    }
+
+    /// A session is gone.
+    pub(crate) fn leave(&self, id: u32) {
+        self.state.lock().sessions.remove(&id);
+        self.fewer.notify_all();
+    }
+
+    /// A session's transaction begins or ends.
+    pub(crate) fn set_in_transaction(&self, id: u32, in_transaction: bool) {
+        if let Some(entry) = self.state.lock().sessions.get_mut(&id) {
+            entry.in_transaction = in_transaction;
+        }
+        if !in_transaction {
+            self.fewer.notify_all();
+        }
+    }
+
+    /// Asks every session to end.
+    pub(crate) fn terminate_all(&self) {
+        for entry in self.state.lock().sessions.values() {
+            entry.interrupt.request(InterruptKind::Terminate);
+        }
+    }
+
+    /// Asks one session for something; false if there is none of this number.
+    pub(crate) fn interrupt(&self, id: u32, kind: InterruptKind) -> bool {
+        let state = self.state.lock();
+        let entry = state.sessions.get(&id);
+        if let Some(entry) = entry {
+            entry.interrupt.request(kind);
+        }
+        entry.is_some()
+    }
+
+    /// Waits until no session is in a transaction, at most so long; how many still are.
+    pub(crate) fn wait_for_transactions(&self, at_most: Duration) -> usize {
+        let deadline = Instant::now() + at_most;
+        let mut state = self.state.lock();
+        loop {
+            let open = state.sessions.values().filter(|entry| entry.in_transaction).count();
+            if open == 0 || self.fewer.wait_until(&mut state, deadline).timed_out() {
+                return open;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_bounded_and_numbers_are_not_reused_at_once() {
+        let registry = Registry::new(2);
+        let interrupt = Interrupt::new();
+        let first = registry.enter(&interrupt).expect("first");
+        let second = registry.enter(&Interrupt::new()).expect("second");
+        assert_eq!(registry.enter(&interrupt).expect_err("third").sqlstate(), "53300");
+        registry.leave(second);
+        let third = registry.enter(&Interrupt::new()).expect("room again");
+        assert!(third != first && third != second);
+        assert!(registry.interrupt(first, InterruptKind::Cancel));
+        assert_eq!(interrupt.pending(), Some(InterruptKind::Cancel));
+        assert!(!registry.interrupt(second, InterruptKind::Cancel));
+        registry.set_in_transaction(first, true);
+        assert_eq!(registry.wait_for_transactions(Duration::ZERO), 1);
+        registry.leave(first);
+        assert_eq!(registry.wait_for_transactions(Duration::ZERO), 0);
+    }
+}

@@ -1,0 +1,267 @@
+//! A connection's context: transaction, statement, rows in and out.
+//!
+//! ```text
+//! session.begin()?;                       // explicit or implicit: the caller's business
+//! session.start_command()?;               // each statement: new snapshot, sees the statements before it
+//! let t = session.open_table(None, "t", LockMode::AccessShare)?;
+//! let mut scan = session.scan(&t)?;
+//! while let Some(row) = scan.next(&mut session)? { ... }
+//! session.commit()?;
+//! ```
+//!
+//! - `tables`: finding, locking, creating and dropping tables
+//! - `rows`: rows on their way into a table
+//! - `scan`: rows on their way out
+//!
+//! Every call holds the engine's activity lock, so that a stop can wait for the calls under way. After an error of a
+//! statement the transaction still runs: its owner aborts it.
+
+mod rows;
+mod scan;
+mod tables;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_aio::BackendType;
+use forebay_storage::Backend;
+
+pub use rows::RowBatch;
+pub use scan::{HeapScan, RowView};
+
+use crate::checkpoint::requests::Causes;
+use crate::config::SessionSettings;
+use crate::core::{Core, Phase};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::heap::ReadAhead;
+use crate::locks::{Interrupt, LockError, OwnerId};
+use crate::table::Table;
+use crate::xact::{Finished, Snapshot, Transaction, drop_files};
+
+/// How much prewarm brings in: pg_prewarm's modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrewarmMode {
+    /// Ask the kernel to read into its cache. Here the same as `Read`.
+    Prefetch,
+    /// Read, and forget.
+    Read,
+    /// Read into the buffer pool.
+    Buffer,
+}
+
+/// A running transaction with what the session adds to it.
+#[derive(Debug)]
+struct Open {
+    tx: Transaction,
+    /// The running statement's.
+    snapshot: Snapshot,
+    /// Whether it has changed the catalogs: then it looks past the shared cache.
+    changed_catalogs: bool,
+    /// What such a transaction has found since its last change or statement.
+    own_tables: HashMap<(String, String), Arc<Table>>,
+}
+
+/// A connection's context. Dropping it aborts its transaction.
+#[derive(Debug)]
+pub struct Session {
+    engine: Arc<Engine>,
+    core: Arc<Core>,
+    be: Backend,
+    id: u32,
+    interrupt: Interrupt,
+    settings: SessionSettings,
+    open: Option<Open>,
+}
+
+impl Session {
+    /// Enters a session into an engine.
+    pub(crate) fn start(engine: &Arc<Engine>) -> Result<Session, EngineError> {
+        let core = Arc::clone(engine.core());
+        core.check_running()?;
+        let interrupt = Interrupt::new();
+        let id = core.sessions.enter(&interrupt)?;
+        let io = core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
+        let be = match io {
+            Ok(io) => Backend::new(io),
+            Err(error) => {
+                core.sessions.leave(id);
+                return Err(error.into());
+            }
+        };
+        let settings = core.config.session.clone();
+        Ok(Session { engine: Arc::clone(engine), core, be, id, interrupt, settings, open: None })
+    }
+
+    /// The engine it belongs to.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Its number, unique while it lives: what pg_backend_pid() shows.
+    pub fn id(&self) -> i32 {
+        i32::try_from(self.id).unwrap_or(i32::MAX)
+    }
+
+    /// The settings it may change for itself.
+    pub fn settings_mut(&mut self) -> &mut SessionSettings {
+        &mut self.settings
+    }
+
+    /// Through this another thread asks the session to stop what it does: `Cancel` makes the running statement fail
+    /// with 57014 (the caller clears it with `clear_cancel` between statements), `Terminate` everything with 57P01.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Fails with 57014 if a cancel was asked for, or 57P01 if the engine is stopping.
+    pub fn check_cancel(&self) -> Result<(), EngineError> {
+        self.core.check_running()?;
+        match self.interrupt.pending() {
+            Some(kind) => Err(LockError::Interrupted(kind).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a transaction. An error if one is running.
+    pub fn begin(&mut self) -> Result<(), EngineError> {
+        self.core.check_running()?;
+        if self.open.is_some() {
+            return Err(EngineError::statement("25001", "there is already a transaction in progress"));
+        }
+        let tx = Transaction::new();
+        let snapshot = self.core.xacts.snapshot(&tx);
+        self.open = Some(Open { tx, snapshot, changed_catalogs: false, own_tables: HashMap::new() });
+        self.core.sessions.set_in_transaction(self.id, true);
+        Ok(())
+    }
+
+    /// Starts a statement of the transaction: what earlier ones wrote becomes visible, and a new snapshot is taken.
+    pub fn start_command(&mut self) -> Result<(), EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let open = self.transaction()?;
+        open.tx.next_command()?;
+        open.snapshot = core.xacts.snapshot(&open.tx);
+        open.own_tables.clear();
+        Ok(())
+    }
+
+    /// Commits: durable on return. If it fails the transaction is aborted, but for a failure of the log, after which
+    /// nobody knows: the engine stops then.
+    pub fn commit(&mut self) -> Result<(), EngineError> {
+        let core = Arc::clone(&self.core);
+        self.transaction()?;
+        let activity = match core.activity.enter().and_then(|call| core.check_running().map(|()| call)) {
+            Ok(activity) => activity,
+            Err(error) => {
+                // A cancel does not stop a commit, an administrator does.
+                self.abort()?;
+                return Err(error);
+            }
+        };
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
+        match core.xacts.commit(&mut self.be.io, &mut open.tx) {
+            Ok(finished) => {
+                self.remove_files(&finished);
+                drop(change);
+                self.end();
+                let since = core.wal.bytes_since_redo();
+                core.checkpointer.note_wal(since, &core);
+                Ok(())
+            }
+            Err(error) => {
+                let error = core.fatal.check(error);
+                drop(change);
+                self.open = Some(open);
+                drop(activity);
+                self.abort()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Aborts. Nothing happens if there is no transaction.
+    pub fn abort(&mut self) -> Result<(), EngineError> {
+        let core = Arc::clone(&self.core);
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        // I/O that a failed statement left behind is over before its locks go.
+        self.be.io.drain();
+        let activity = core.activity.enter();
+        if activity.is_err() || core.phase() == Phase::Stopped || core.fatal.has_stopped() {
+            self.end();
+            return Ok(());
+        }
+        let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
+        let result = core.xacts.abort(&mut self.be.io, &mut open.tx);
+        if let Ok(finished) = &result {
+            self.remove_files(finished);
+        }
+        drop(change);
+        self.end();
+        result.map(|_| ()).map_err(|error| core.fatal.check(error))
+    }
+
+    /// Removes the files of relations that are gone now. The transaction's end stands, whatever becomes of them.
+    fn remove_files(&mut self, finished: &Finished) {
+        for rel in &finished.drop {
+            self.core.spaces.forget(*rel);
+        }
+        if let Err(error) = drop_files(&self.core.pool, &mut self.be, &finished.drop) {
+            tracing::warn!("{}", self.core.fatal.check(error));
+        }
+    }
+
+    fn end(&mut self) {
+        self.core.locks.release_all(OwnerId(self.id));
+        self.core.sessions.set_in_transaction(self.id, false);
+    }
+
+    /// Whether a transaction is running.
+    pub fn in_transaction(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The transaction's id, if it has written.
+    pub fn transaction_id(&self) -> Option<u32> {
+        self.open.as_ref().and_then(|open| open.tx.xid())
+    }
+
+    fn transaction(&mut self) -> Result<&mut Open, EngineError> {
+        self.open
+            .as_mut()
+            .ok_or_else(|| EngineError::statement("25P01", "there is no transaction in progress"))
+    }
+
+    /// How this session's scans read ahead.
+    fn read_ahead(&self) -> ReadAhead {
+        let combine = self.settings.io_combine_limit.min(self.core.config.io_max_combine_limit).max(1);
+        ReadAhead {
+            io_concurrency: u32::try_from(self.settings.effective_io_concurrency).unwrap_or(u32::MAX),
+            combine_limit: u32::try_from(combine).unwrap_or(1),
+        }
+    }
+
+    /// Makes a checkpoint and waits for it.
+    pub fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.check_cancel()?;
+        let requests = &self.core.checkpointer.requests;
+        let number = requests.ask(Causes::DEMAND);
+        match requests.wait_for(number, || self.check_cancel())? {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(EngineError::statement("XX000", "checkpoint request failed")
+                .with_detail(reason)
+                .with_hint("Consult recent messages in the server log for details.")),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Err(error) = self.abort() {
+            tracing::warn!("{error}");
+        }
+        self.core.sessions.leave(self.id);
+    }
+}

@@ -1,0 +1,159 @@
+//! Rows on their way into a table.
+
+use std::sync::Arc;
+
+use forebay_storage::Strategy;
+
+use super::Session;
+use crate::error::EngineError;
+use crate::heap::{Author, TupleBatch};
+use crate::table::Table;
+use crate::types::codec::{Scratch, fits};
+use crate::types::{Datum, type_info};
+
+/// A batch of so many bytes goes through a ring of buffers of its own.
+const BULK_BYTES: usize = 64 << 10;
+
+/// Rows on their way into one table, already in their on-disk form.
+#[derive(Debug)]
+pub struct RowBatch {
+    table: Arc<Table>,
+    tuples: TupleBatch,
+    scratch: Scratch,
+    /// Whether a column was dropped, so that values and columns differ in number.
+    has_dropped: bool,
+}
+
+impl RowBatch {
+    /// An empty batch for a table.
+    pub fn new(table: &Arc<Table>) -> RowBatch {
+        RowBatch {
+            table: Arc::clone(table),
+            tuples: TupleBatch::new(),
+            scratch: Scratch::default(),
+            has_dropped: table.columns.iter().any(|c| c.dropped),
+        }
+    }
+
+    /// Adds a row: one value for each column that is not dropped, of exactly the column's type. Checks NOT NULL
+    /// (23502) and the row's size (54000). After an error the batch is as it was.
+    pub fn push(&mut self, values: &[Datum<'_>]) -> Result<(), EngineError> {
+        if !self.has_dropped {
+            return self.push_all(values);
+        }
+        let mut given = values.iter();
+        let mut all = Vec::with_capacity(self.table.columns.len());
+        for column in &self.table.columns {
+            all.push(if column.dropped { Datum::Null } else { given.next().copied().unwrap_or(Datum::Null) });
+        }
+        if given.next().is_some() {
+            return Err(wrong_count(&self.table));
+        }
+        self.push_all(&all)
+    }
+
+    fn push_all(&mut self, values: &[Datum<'_>]) -> Result<(), EngineError> {
+        let table = &self.table;
+        if values.len() != table.columns.len() {
+            return Err(wrong_count(table));
+        }
+        for (value, column) in values.iter().zip(&table.columns) {
+            if value.is_null() && column.not_null && !column.dropped {
+                return Err(EngineError::statement(
+                    "23502",
+                    format!(
+                        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                        column.name, table.name
+                    ),
+                ));
+            }
+            if !fits(column.repr, value) {
+                let name = type_info(column.type_oid).map_or("unknown", |t| t.name);
+                return Err(EngineError::statement(
+                    "42804",
+                    format!("column \"{}\" is of type {name} but the value {value:?} is not", column.name),
+                ));
+            }
+        }
+        let tuples = &mut self.tuples;
+        self.scratch.with_bytes(values, |bytes| {
+            tuples.push_with(|out| {
+                forebay_format::tuple::form_tuple_into(&table.layouts, bytes, out)?;
+                Ok::<(), EngineError>(())
+            })
+        })
+    }
+
+    /// Rows in it.
+    pub fn len(&self) -> usize {
+        self.tuples.len()
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.tuples.is_empty()
+    }
+
+    /// Bytes of the rows in it: insert it when this passes a few hundred kilobytes.
+    pub fn bytes(&self) -> usize {
+        self.tuples.bytes()
+    }
+
+    /// Forgets the rows.
+    pub fn clear(&mut self) {
+        self.tuples.clear();
+    }
+}
+
+fn wrong_count(table: &Table) -> EngineError {
+    EngineError::internal(format!("a row for relation \"{}\" has the wrong number of values", table.name))
+}
+
+impl Session {
+    /// Inserts the rows of a batch and empties it; the number of rows.
+    pub fn insert_batch(&mut self, table: &Table, rows: &mut RowBatch) -> Result<u64, EngineError> {
+        self.check_cancel()?;
+        if rows.table.oid != table.oid || rows.table.locator != table.locator {
+            return Err(EngineError::internal("the rows are for another table"));
+        }
+        if table.is_catalog() {
+            let message = format!("permission denied: \"{}\" is a system catalog", table.name);
+            return Err(EngineError::statement("42501", message));
+        }
+        if table.indexed {
+            let message = format!("cannot insert into relation \"{}\": it has indexes", table.name);
+            return Err(EngineError::statement("0A000", message));
+        }
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        let inserted = self.insert_tuples(&core, table, &rows.tuples);
+        inserted.map_err(|error| core.fatal.check(error))?;
+        core.checkpointer.note_wal(core.wal.bytes_since_redo(), &core);
+        let count = rows.len() as u64;
+        rows.clear();
+        Ok(count)
+    }
+
+    fn insert_tuples(
+        &mut self,
+        core: &crate::core::Core,
+        table: &Table,
+        tuples: &TupleBatch,
+    ) -> Result<(), EngineError> {
+        let Session { open: Some(open), be, .. } = self else {
+            return Err(EngineError::statement("25P01", "there is no transaction in progress"));
+        };
+        let xid = core.xacts.assign(&mut be.io, &mut open.tx)?;
+        let author = Author { xid, command: open.tx.use_command() };
+        let heap = core.heap(table);
+        if tuples.len() == 1 {
+            heap.insert(be, author, tuples.get(0))?;
+            return Ok(());
+        }
+        let strategy = if tuples.bytes() >= BULK_BYTES { Strategy::BulkWrite } else { Strategy::Normal };
+        heap.insert_batch(be, author, tuples, strategy)
+    }
+}

@@ -1,0 +1,130 @@
+//! Rows on their way out of a table.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use forebay_format::tuple::deform;
+use forebay_format::{HeapTuple, ItemPointer, TupleError};
+use smallvec::SmallVec;
+
+use super::Session;
+use crate::error::EngineError;
+use crate::heap;
+use crate::table::Table;
+use crate::types::Datum;
+
+/// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of the transaction
+/// run. Drop it before the transaction ends.
+#[derive(Debug)]
+pub struct HeapScan {
+    table: Arc<Table>,
+    scan: heap::HeapScan,
+    /// Visible rows of the present page.
+    rows: usize,
+    next: usize,
+}
+
+impl Session {
+    /// Starts a scan of what the statement's snapshot sees.
+    pub fn scan(&mut self, table: &Arc<Table>) -> Result<HeapScan, EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        let ahead = self.read_ahead();
+        let snapshot = self.transaction()?.snapshot.clone();
+        let scan = core.heap(table).scan(snapshot, ahead)?;
+        Ok(HeapScan { table: Arc::clone(table), scan, rows: 0, next: 0 })
+    }
+
+    /// The number of rows a scan would return, without looking into them.
+    pub fn count_rows(&mut self, table: &Arc<Table>) -> Result<u64, EngineError> {
+        let mut scan = self.scan(table)?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        scan.scan.count(&mut self.be, &self.interrupt).map_err(|error| core.fatal.check(error))
+    }
+}
+
+impl HeapScan {
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Moves to the next page that has visible rows: their number, or None at the end.
+    pub fn next_page(&mut self, session: &mut Session) -> Result<Option<usize>, EngineError> {
+        session.check_cancel()?;
+        let core = Arc::clone(&session.core);
+        let _activity = core.activity.enter()?;
+        let rows = self.scan.next_page(&mut session.be).map_err(|error| core.fatal.check(error))?;
+        self.rows = rows.unwrap_or(0);
+        self.next = 0;
+        Ok(rows)
+    }
+
+    /// A row of the page moved to last.
+    ///
+    /// # Panics
+    /// If the page has no row of this index.
+    pub fn row(&self, index: usize) -> RowView<'_> {
+        RowView { table: &self.table, tuple: self.scan.tuple(index), place: self.scan.tuple_id(index) }
+    }
+
+    /// The next row, moving to the next page where needed.
+    pub fn next(&mut self, session: &mut Session) -> Result<Option<RowView<'_>>, EngineError> {
+        if self.next >= self.rows && self.next_page(session)?.is_none() {
+            return Ok(None);
+        }
+        let index = self.next;
+        self.next += 1;
+        Ok(Some(self.row(index)))
+    }
+}
+
+/// A row of a scan's current page.
+#[derive(Clone, Copy, Debug)]
+pub struct RowView<'a> {
+    table: &'a Table,
+    tuple: &'a [u8],
+    place: ItemPointer,
+}
+
+impl<'a> RowView<'a> {
+    /// Decodes the columns up to the one with index `upto - 1` into `out` (cleared first), dropped ones included (as
+    /// NULL), so that indexes are those of the table's columns.
+    pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
+        out.clear();
+        let upto = upto.min(self.table.columns.len());
+        let layouts = self.table.layouts.get(..upto).unwrap_or_default();
+        let mut fields: SmallVec<[Option<&'a [u8]>; 16]> = SmallVec::from_elem(None, upto);
+        HeapTuple::new(self.tuple)
+            .and_then(|tuple| deform(tuple, layouts, &mut fields))
+            .map_err(|error| self.unreadable(error))?;
+        for (field, column) in fields.iter().zip(&self.table.columns) {
+            out.push(match field {
+                Some(bytes) if !column.dropped => column.repr.decode(bytes)?,
+                _ => Datum::Null,
+            });
+        }
+        Ok(())
+    }
+
+    /// All columns.
+    pub fn decode(&self) -> Result<Vec<Datum<'a>>, EngineError> {
+        let mut out = Vec::with_capacity(self.table.columns.len());
+        self.decode_into(self.table.columns.len(), &mut out)?;
+        Ok(out)
+    }
+
+    /// Where the row is: block and number, as ctid shows.
+    pub fn place(&self) -> (u32, u16) {
+        (self.place.block, self.place.offset)
+    }
+
+    /// An error with the row's place.
+    fn unreadable(&self, error: TupleError) -> EngineError {
+        let (block, number) = self.place();
+        let context = format!("row ({block},{number}) of relation \"{}\": {error}", self.table.name);
+        EngineError::corrupt(context)
+    }
+}
