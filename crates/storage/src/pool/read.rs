@@ -319,19 +319,23 @@ impl BufferPool {
         context: IoContext,
     ) -> Result<(), StorageError> {
         let desc = self.desc(buf);
-        if desc.load() & VALID != 0 {
-            return Ok(());
-        }
-        let tag = desc.tag();
         if let SlotState::Own(wait) = state {
-            io.wait(wait);
-            if desc.load() & (VALID | READING) == 0
+            if desc.load() & VALID == 0 {
+                io.wait(wait);
+            }
+            if desc.load() & VALID != 0 {
+                return Ok(());
+            }
+            if desc.load() & READING == 0
                 && let Some(fault) = desc.fault()
             {
-                return Err(self.read_error(&tag, fault));
+                return Err(self.read_error(&desc.tag(), fault));
             }
         }
-        self.await_page(io, buf, &tag, context)
+        match state {
+            SlotState::Ready => Ok(()),
+            _ => self.await_page(io, buf, &desc.tag(), context),
+        }
     }
 
     /// Waits for whoever reads a pinned page, or reads it.
@@ -343,14 +347,20 @@ impl BufferPool {
         context: IoContext,
     ) -> Result<(), StorageError> {
         let desc = self.desc(buf);
+        let mut read = false;
         loop {
             let state = desc.load();
             if state & VALID != 0 {
+                if !read {
+                    // Someone else read it: for us it was there.
+                    io.count(IoObject::Relation, context, IoOp::Hit, 1);
+                }
                 return Ok(());
             }
             if state & READING != 0 {
                 self.await_reader(io, buf, desc);
             } else if desc.start_reading() {
+                read = true;
                 let wait = self.start_transfer(io, *tag, &[buf], &[desc.io_round()], context)?;
                 io.wait(wait);
                 if desc.load() & (VALID | READING) == 0

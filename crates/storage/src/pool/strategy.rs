@@ -86,9 +86,14 @@ impl Ring {
         self.bufs[self.next] = buf;
     }
 
-    /// The buffers whose turns come next, nearest first.
+    /// Every `n`th turn: time to look ahead.
+    pub(crate) fn begins_stretch(&self, n: usize) -> bool {
+        self.size > 0 && self.next.is_multiple_of(n)
+    }
+
+    /// The buffers whose turns come next, nearest first; at most half of the ring, since the other half is fresh.
     pub(crate) fn upcoming(&self, n: usize) -> impl Iterator<Item = u32> + '_ {
-        (1..=n.min(self.size.saturating_sub(1)))
+        (1..=n.min(self.size / 2))
             .filter_map(|i| self.bufs.get((self.next + i) % self.size).copied())
             .filter(|&b| b != u32::MAX)
     }

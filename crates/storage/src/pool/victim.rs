@@ -10,7 +10,7 @@ use super::desc::{
 use super::{BufferPool, Ring, Strategy, table};
 use crate::error::StorageError;
 use forebay_aio::sync::{Duration, Instant, thread};
-use forebay_aio::{self as aio, IoObject, IoOp};
+use forebay_aio::{self as aio, IoContext, IoObject, IoOp};
 use std::sync::atomic::Ordering;
 
 /// How long a thread goes on looking for an unpinned buffer.
@@ -36,9 +36,14 @@ impl BufferPool {
         patient: bool,
     ) -> Result<Option<u32>, StorageError> {
         let context = strategy.context();
-        if let Some(buf) = ring.advance()
+        let turn = ring.advance();
+        if ring.begins_stretch(self.run_limit()) && matches!(strategy, Strategy::BulkWrite | Strategy::Vacuum)
+        {
+            self.write_ahead_of_ring(io, ring, context);
+        }
+        if let Some(buf) = turn
             && self.claim_ring_buffer(io, buf)
-            && let Claim::Evicted | Claim::Empty = self.clean_and_evict(io, buf, strategy, ring)?
+            && let Claim::Evicted | Claim::Empty = self.clean_and_evict(io, buf, context)?
         {
             io.count(IoObject::Relation, context, IoOp::Reuse, 1);
             return Ok(Some(buf));
@@ -56,7 +61,7 @@ impl BufferPool {
                 self.help_others(io);
                 continue;
             };
-            match self.clean_and_evict(io, buf, strategy, ring)? {
+            match self.clean_and_evict(io, buf, context)? {
                 Claim::Lost => continue,
                 Claim::Evicted => io.count(IoObject::Relation, context, IoOp::Evict, 1),
                 Claim::Empty => {}
@@ -125,11 +130,10 @@ impl BufferPool {
         &self,
         io: &mut aio::Backend,
         buf: u32,
-        strategy: Strategy,
-        ring: &Ring,
+        context: IoContext,
     ) -> Result<Claim, StorageError> {
         if self.desc(buf).load() & DIRTY != 0 {
-            match self.clean_victim(io, buf, strategy, ring) {
+            match self.clean_victim(io, buf, context) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.core.unpin(buf);

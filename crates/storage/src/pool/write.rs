@@ -8,7 +8,7 @@
 //! could wait forever.
 
 use super::desc::{DIRTY, IoFault, REF_ONE, VALID, WRITING, refcount, usage};
-use super::{BufferPool, Ring, Strategy, table};
+use super::{BufferPool, Ring, table};
 use crate::Backend;
 use crate::error::StorageError;
 use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, WaitRef};
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Offset of the checksum in a page.
 const CHECKSUM_AT: usize = 8;
-/// Writes that a bulk-write ring starts ahead of its need.
-const RING_WRITES_AHEAD: usize = 4;
+/// How far ahead of its need, in writes of full size, a ring that dirties its pages writes them.
+const RING_WRITES_AHEAD: usize = 8;
 
 /// Which pages a pass writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +191,8 @@ impl BufferPool {
         }
     }
 
-    fn run_limit(&self) -> usize {
+    /// Most pages of one write.
+    pub(super) fn run_limit(&self) -> usize {
         (self.config.combine_limit as usize).min(self.config.buffers / 4)
     }
 
@@ -256,13 +257,12 @@ impl BufferPool {
     // ---- victims
 
     /// Writes a dirty victim, pinned by the caller, and dirty neighbours of it that nobody needs soon. False if it
-    /// is locked. A bulk-write ring also starts to write what it will need next.
+    /// is locked.
     pub(super) fn clean_victim(
         &self,
         io: &mut aio::Backend,
         buf: u32,
-        strategy: Strategy,
-        ring: &Ring,
+        context: IoContext,
     ) -> Result<bool, StorageError> {
         let desc = self.desc(buf);
         if !desc.try_share_exclusive() {
@@ -279,16 +279,7 @@ impl BufferPool {
         for &b in &run.bufs {
             self.desc(b).pin_again();
         }
-        let context = strategy.context();
-        let result = match self.start_run(io, &run, context) {
-            Ok(wait) => {
-                if strategy == Strategy::BulkWrite {
-                    self.write_ahead_of_ring(io, ring, context);
-                }
-                self.finish_run(io, wait, &run)
-            }
-            Err(error) => Err(error),
-        };
+        let result = self.start_run(io, &run, context).and_then(|wait| self.finish_run(io, wait, &run));
         self.unpin_run(&run);
         result.map(|()| true)
     }
@@ -350,12 +341,8 @@ impl BufferPool {
 
     /// Starts writes of the ring's next dirty buffers, so that they are clean when their turn comes. Nobody waits
     /// for them here; a failure shows when the buffer is written again.
-    fn write_ahead_of_ring(&self, io: &mut aio::Backend, ring: &Ring, context: IoContext) {
-        let mut started = 0;
+    pub(super) fn write_ahead_of_ring(&self, io: &mut aio::Backend, ring: &Ring, context: IoContext) {
         for buf in ring.upcoming(RING_WRITES_AHEAD * self.run_limit()) {
-            if started == RING_WRITES_AHEAD || io.idle_handles() == 0 {
-                return;
-            }
             let desc = self.desc(buf);
             if usage(desc.load()) > 1 || refcount(desc.load()) > 0 || !desc.pin_if(DIRTY) {
                 continue;
@@ -368,7 +355,6 @@ impl BufferPool {
             if self.start_run(io, &run, context).is_err() {
                 return;
             }
-            started += 1;
         }
     }
 

@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const SHARDS: usize = 32;
 const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Bytes of zeros written by one write where files cannot be allocated.
+const ZEROS_AT_ONCE: u64 = 1 << 20;
 
 /// How relation files are handled.
 #[derive(Debug, Clone)]
@@ -270,8 +272,12 @@ impl Smgr {
             }
         }
         if !self.allocates.load(Ordering::Relaxed) {
-            let zeros = aio::AlignedBuf::zeroed(len as usize)?;
-            io.write_all_at(&file, offset, &zeros).map_err(|e| failed(&e))?;
+            let mut done = 0;
+            while done < len {
+                let zeros = aio::AlignedBuf::zeroed((len - done).min(ZEROS_AT_ONCE) as usize)?;
+                io.write_all_at(&file, offset + done, &zeros).map_err(|e| failed(&e))?;
+                done += zeros.len() as u64;
+            }
         }
         self.sync.request_segment(rel, fork, segment);
         if created {
