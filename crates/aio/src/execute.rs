@@ -59,6 +59,17 @@ impl<'a> Request<'a> {
         Request { file, op, offset, vectors }
     }
 
+    /// The same attempt on fewer bytes. Asserts that `vectors` lie within those of this request, so that what it describes stays
+    /// as valid as it was.
+    pub fn with_vectors<'b>(&'b self, vectors: &'b [Vector]) -> Request<'b> {
+        for v in vectors {
+            let (from, to) = (v.ptr() as usize, v.ptr() as usize + v.len());
+            let within = |w: &Vector| w.ptr() as usize <= from && to <= w.ptr() as usize + w.len();
+            assert!(self.vectors.iter().any(within), "memory outside of the request");
+        }
+        Request { vectors, ..*self }
+    }
+
     /// The file.
     pub fn file(&self) -> &File {
         self.file

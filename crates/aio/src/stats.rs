@@ -25,30 +25,36 @@ macro_rules! names {
 }
 
 names! {
-    /// Who does the I/O, as PostgreSQL 18 names it.
+    /// Who does the I/O, as PostgreSQL 18 names it, in its order.
     BackendType {
         /// A connection.
         Client = "client backend",
-        /// Cleaner of dirty buffers.
-        BackgroundWriter = "background writer",
-        /// Checkpointer.
-        Checkpointer = "checkpointer",
-        /// WAL writer.
-        WalWriter = "walwriter",
-        /// Recovery.
-        Startup = "startup",
         /// Autovacuum launcher.
         AutovacuumLauncher = "autovacuum launcher",
         /// Autovacuum worker.
         AutovacuumWorker = "autovacuum worker",
-        /// Executes I/O for others.
-        IoWorker = "io worker",
-        /// An embedded or single-user session.
-        Standalone = "standalone backend",
         /// Parallel scans and the like.
         BackgroundWorker = "background worker",
         /// Sends WAL.
         WalSender = "walsender",
+        /// Copies replication slots.
+        SlotsyncWorker = "slotsync worker",
+        /// An embedded or single-user session.
+        Standalone = "standalone backend",
+        /// Cleaner of dirty buffers.
+        BackgroundWriter = "background writer",
+        /// Checkpointer.
+        Checkpointer = "checkpointer",
+        /// Executes I/O for others.
+        IoWorker = "io worker",
+        /// Recovery.
+        Startup = "startup",
+        /// Receives WAL.
+        WalReceiver = "walreceiver",
+        /// Summarizes WAL.
+        WalSummarizer = "walsummarizer",
+        /// WAL writer.
+        WalWriter = "walwriter",
     }
 }
 
@@ -302,16 +308,16 @@ pub fn tracks(who: BackendType, object: IoObject, context: IoContext) -> bool {
     use IoContext as C;
     use IoObject as O;
     match object {
-        O::TempRelation => {
-            context == C::Normal
-                && matches!(who, B::Client | B::BackgroundWorker | B::WalSender | B::IoWorker)
-        }
         O::Wal => matches!(context, C::Normal | C::Init),
-        O::Relation => match (who, context) {
-            (_, C::Init) | (B::WalWriter, _) => false,
-            (B::Checkpointer | B::BackgroundWriter, c) => c == C::Normal,
-            (B::AutovacuumLauncher, c) => !matches!(c, C::Vacuum | C::BulkWrite),
-            (B::AutovacuumWorker, c) => c != C::BulkWrite,
+        O::TempRelation => {
+            let with_tables = [B::Client, B::BackgroundWorker, B::WalSender, B::SlotsyncWorker, B::IoWorker];
+            context == C::Normal && with_tables.contains(&who)
+        }
+        O::Relation => match who {
+            B::WalReceiver | B::WalSummarizer | B::WalWriter => false,
+            B::Checkpointer | B::BackgroundWriter => matches!(context, C::Normal | C::Init),
+            B::AutovacuumLauncher => !matches!(context, C::Vacuum | C::BulkWrite),
+            B::AutovacuumWorker => context != C::BulkWrite,
             _ => true,
         },
     }

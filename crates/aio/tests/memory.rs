@@ -8,7 +8,7 @@ proptest! {
     fn regions_are_aligned_zeroed_and_large_enough(len in 1usize..3_000_000) {
         let region = Region::new(len).unwrap();
         prop_assert_eq!(region.ptr(0) as usize % IO_ALIGN, 0);
-        prop_assert!(region.len() >= len && region.len() % IO_ALIGN == 0);
+        prop_assert!(region.len() >= len && region.len().is_multiple_of(IO_ALIGN));
         // SAFETY: nobody else uses the region.
         let bytes = unsafe { std::slice::from_raw_parts(region.ptr(0), region.len()) };
         prop_assert!(bytes.iter().all(|&b| b == 0));

@@ -82,3 +82,35 @@ fn time_is_measured_when_asked() {
         assert!(c.time_ns > 0 && c.count == 10);
     });
 }
+
+/// The rows of PostgreSQL 18.6: how many there are for each backend type, in its order.
+#[test]
+fn the_rows_are_postgresqls() {
+    let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+    let rows = aio.stats().snapshot();
+    assert_eq!(rows.len(), 79);
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for row in rows {
+        match counted.last_mut() {
+            Some((name, n)) if *name == row.backend_type.name() => *n += 1,
+            _ => counted.push((row.backend_type.name(), 1)),
+        }
+    }
+    let expected = [
+        ("client backend", 8),
+        ("autovacuum launcher", 5),
+        ("autovacuum worker", 6),
+        ("background worker", 8),
+        ("walsender", 8),
+        ("slotsync worker", 8),
+        ("standalone backend", 7),
+        ("background writer", 4),
+        ("checkpointer", 4),
+        ("io worker", 8),
+        ("startup", 7),
+        ("walreceiver", 2),
+        ("walsummarizer", 2),
+        ("walwriter", 2),
+    ];
+    assert_eq!(counted, expected);
+}
