@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`sync`] | where locks, atomics, condition variables, threads and clocks come from |
 //! | [`memory`] | [`Region`] and [`AlignedBuf`]: memory that any file can do I/O on |
-//! | [`file`] | [`File`], [`OpenOptions`] |
+//! | [`file`](mod@file) | [`File`], [`OpenOptions`] |
 //! | [`namespace`] | the [`Namespace`] trait: open, rename, list, sync of files and directories; [`PosixNamespace`] |
 //! | [`direct`] | may this directory do direct I/O, and if not, why |
 //! | [`op`] | [`Io`]: what one asynchronous I/O is: file, operation, memory, target, completion |
@@ -49,3 +49,8 @@ pub use method::{IoUringRefusal, RefusalCause, probe_io_uring};
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
 pub use stats::{BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
+
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExample;

@@ -372,27 +372,24 @@ impl Body {
     }
 
     fn report(&self, result: Result<usize, Errno>, outcome: Outcome) -> IoReport {
+        let error = match outcome.status {
+            Status::Ok | Status::Warning => None,
+            _ => Some(Box::new(self.error(result, outcome))),
+        };
+        IoReport { transferred: result.unwrap_or(0), expected: self.expected, outcome, error }
+    }
+
+    fn error(&self, result: Result<usize, Errno>, outcome: Outcome) -> AioError {
         let path = self.file.path().to_path_buf();
-        let (op, offset) = (self.op, self.offset);
-        let target = || match &self.target {
-            Target::File => format!("file \"{}\"", self.file.path().display()),
+        let target = match &self.target {
+            Target::File => format!("file \"{}\"", path.display()),
             t => t.to_string(),
         };
-        let error = match (result, outcome.status) {
-            (_, Status::Ok | Status::Warning) => None,
-            (Err(errno), _) => {
-                Some(AioError::Io { op, target: target(), path, offset, len: self.expected, errno })
-            }
-            (Ok(got), _) if got < self.expected => {
-                Some(AioError::Short { op, target: target(), path, offset, got, expected: self.expected })
-            }
-            (Ok(_), _) => Some(AioError::Rejected { op, target: target(), path, detail: outcome.detail }),
-        };
-        IoReport {
-            transferred: result.unwrap_or(0),
-            expected: self.expected,
-            outcome,
-            error: error.map(Box::new),
+        let (op, offset, expected) = (self.op, self.offset, self.expected);
+        match result {
+            Err(errno) => AioError::Io { op, target, path, offset, len: expected, errno },
+            Ok(got) if got < expected => AioError::Short { op, target, path, offset, got, expected },
+            Ok(_) => AioError::Rejected { op, target, path, detail: outcome.detail },
         }
     }
 
