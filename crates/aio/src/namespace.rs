@@ -78,6 +78,11 @@ pub trait Namespace: Send + Sync {
     fn set_len(&self, file: &File, len: u64) -> Result<(), AioError>;
     /// Allocates blocks that read as zeros, extending the file. EOPNOTSUPP where the file system can't.
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError>;
+    /// Sets space aside without changing the file's length, so that [`Self::set_len`] can't lack it. May do nothing.
+    fn reserve(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
+        let _ = (file, offset, len);
+        Ok(())
+    }
     /// Makes a file's data and metadata durable.
     fn sync_file(&self, file: &File) -> Result<(), AioError>;
     /// Makes the names in a directory durable.

@@ -47,13 +47,17 @@ pub(crate) fn rename_noreplace(from: &Path, to: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Allocates blocks of zeros.
-pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Sys> {
+/// Allocates blocks of zeros; the file grows to hold them unless it is to keep its length.
+pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len: u64, keep_len: bool) -> Result<(), Sys> {
     #[cfg(target_os = "linux")]
-    return rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), offset, len);
+    {
+        use rustix::fs::FallocateFlags;
+        let flags = if keep_len { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        rustix::fs::fallocate(fd, flags, offset, len)
+    }
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = (fd, offset, len);
+        let _ = (fd, offset, len, keep_len);
         Err(Sys::OPNOTSUPP)
     }
 }

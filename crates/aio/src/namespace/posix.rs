@@ -171,7 +171,13 @@ impl Namespace for PosixNamespace {
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
         let fail = |e: Errno| AioError::os("allocate space in file", file.path(), e);
         let fd = descriptor(file).map_err(fail)?;
-        retry(|| platform::allocate(fd, offset, len)).map_err(|e| fail(e.into()))
+        retry(|| platform::allocate(fd, offset, len, false)).map_err(|e| fail(e.into()))
+    }
+
+    fn reserve(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
+        let fail = |e: Errno| AioError::os("reserve space in file", file.path(), e);
+        let fd = descriptor(file).map_err(fail)?;
+        retry(|| platform::allocate(fd, offset, len, true)).map_err(|e| fail(e.into()))
     }
 
     fn sync_file(&self, file: &File) -> Result<(), AioError> {

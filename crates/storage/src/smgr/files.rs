@@ -16,6 +16,8 @@ pub(crate) struct RelFork {
     /// Held by whoever changes the size. The holder waits for nothing but the file system.
     pub(crate) extending: Mutex<()>,
     size: AtomicU64,
+    /// Space is set aside for blocks below this number; only under the extension lock.
+    reserved: AtomicU64,
     files: RwLock<Vec<Option<File>>>,
 }
 
@@ -24,6 +26,7 @@ impl Default for RelFork {
         RelFork {
             extending: Mutex::new(()),
             size: AtomicU64::new(UNKNOWN_SIZE),
+            reserved: AtomicU64::new(0),
             files: RwLock::new(Vec::new()),
         }
     }
@@ -38,6 +41,16 @@ impl RelFork {
     /// Publishes the size; only under the extension lock.
     pub(crate) fn set_size(&self, blocks: u64) {
         self.size.store(blocks, Ordering::Release);
+    }
+
+    /// Up to which block space is set aside beyond the file's end.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Notes that space is set aside, or with 0 that it is not any more.
+    pub(crate) fn set_reserved(&self, blocks: u64) {
+        self.reserved.store(blocks, Ordering::Relaxed);
     }
 
     pub(crate) fn file(&self, segment: u32) -> Option<File> {

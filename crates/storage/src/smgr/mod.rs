@@ -29,6 +29,9 @@ const SHARDS: usize = 32;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Bytes of zeros written by one write where files cannot be allocated.
 const ZEROS_AT_ONCE: u64 = 1 << 20;
+/// Which part of its size a growing relation sets aside, and how many blocks at most (16 MB).
+const RESERVE_SHARE: u32 = 8;
+const RESERVE_MOST: u32 = 2048;
 
 /// How relation files are handled.
 #[derive(Debug, Clone)]
@@ -262,26 +265,48 @@ impl Smgr {
             file: rel.segment_path(fork, segment),
             errno: e.errno().unwrap_or(Errno::IO),
         };
-        if self.allocates.load(Ordering::Relaxed) {
-            match self.namespace().allocate(&file, offset, len) {
-                Ok(()) => {}
-                Err(e) if e.errno() == Some(Errno::OPNOTSUPP) => {
-                    self.allocates.store(false, Ordering::Relaxed)
-                }
-                Err(e) => return Err(failed(&e)),
-            }
-        }
-        if !self.allocates.load(Ordering::Relaxed) {
-            let mut done = 0;
-            while done < len {
-                let zeros = aio::AlignedBuf::zeroed((len - done).min(ZEROS_AT_ONCE) as usize)?;
-                io.write_all_at(&file, offset + done, &zeros).map_err(|e| failed(&e))?;
-                done += zeros.len() as u64;
-            }
+        if entry.reserved() >= u64::from(at) + u64::from(count) {
+            self.namespace().set_len(&file, offset + len).map_err(|e| failed(&e))?;
+        } else {
+            self.allocate(io, entry, &file, at, count).map_err(|e| failed(&e))?;
         }
         self.sync.request_segment(rel, fork, segment);
         if created {
             self.sync.request_directory(file.path());
+        }
+        Ok(())
+    }
+
+    /// Allocates blocks at a file's end. For a relation of some size, sets aside more than asked for: an allocation
+    /// waits until all I/O on the file has ended, so it had better be rare while the file is being filled.
+    fn allocate(
+        &self,
+        io: &mut aio::Backend,
+        entry: &RelFork,
+        file: &File,
+        at: BlockNumber,
+        count: u32,
+    ) -> Result<(), AioError> {
+        let offset = u64::from(at % self.config.segment_blocks) * BLOCK;
+        let len = u64::from(count) * BLOCK;
+        let ahead = (at / RESERVE_SHARE).min(RESERVE_MOST).min(self.room_in_segment(at));
+        if ahead > count && self.namespace().reserve(file, offset, u64::from(ahead) * BLOCK).is_ok() {
+            entry.set_reserved(u64::from(at) + u64::from(ahead));
+            return self.namespace().set_len(file, offset + len);
+        }
+        if self.allocates.load(Ordering::Relaxed) {
+            match self.namespace().allocate(file, offset, len) {
+                Err(e) if e.errno() == Some(Errno::OPNOTSUPP) => {
+                    self.allocates.store(false, Ordering::Relaxed)
+                }
+                allocated => return allocated,
+            }
+        }
+        let mut done = 0;
+        while done < len {
+            let zeros = aio::AlignedBuf::zeroed((len - done).min(ZEROS_AT_ONCE) as usize)?;
+            io.write_all_at(file, offset + done, &zeros)?;
+            done += zeros.len() as u64;
         }
         Ok(())
     }
@@ -326,6 +351,7 @@ impl Smgr {
         if n >= old {
             return Ok(());
         }
+        entry.set_reserved(0);
         let per_segment = self.config.segment_blocks;
         // From the end, so that a crash or an error leaves no gap.
         for segment in (n / per_segment..=(old - 1) / per_segment).rev() {
