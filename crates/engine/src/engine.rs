@@ -142,6 +142,16 @@ impl Engine {
         self.core.control.get().system_id
     }
 
+    /// Whether pages have checksums.
+    pub fn data_checksums(&self) -> bool {
+        self.core.control.get().checksum_version != 0
+    }
+
+    /// Bytes of a WAL segment.
+    pub fn wal_segment_size(&self) -> u32 {
+        self.core.control.get().segment_size.get()
+    }
+
     /// The name of the I/O method in use.
     pub fn io_method_name(&self) -> &'static str {
         self.core.aio.method_name()
@@ -293,7 +303,6 @@ fn start(
         core.control.set_state(&mut be.io, DbState::Production)?;
     }
     let threads = Threads::start(&core)?;
-    tracing::info!("database system is ready to accept connections");
     Ok((core, threads))
 }
 
@@ -322,7 +331,6 @@ fn stop_fast(
     threads: &mut Threads,
     be: &mut Backend,
 ) -> Result<(), EngineError> {
-    tracing::info!("received fast shutdown request");
     core.enter(Phase::Stopping);
     lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Stopping)?;
     core.sessions.terminate_all();
@@ -337,6 +345,5 @@ fn stop_fast(
     }
     run::checkpoint(core, be, Causes::SHUTDOWN)?;
     core.enter(Phase::Stopped);
-    tracing::info!("database system is shut down");
     Ok(())
 }

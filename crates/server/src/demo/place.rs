@@ -88,7 +88,7 @@ fn look(dir: &Path, need: u64) -> Result<bool, String> {
     if rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_err() {
         return Err(format!("{} can't be written to", dir.display()));
     }
-    Ok(!matches!(i64::try_from(stat.f_type).unwrap_or(0), TMPFS | RAMFS))
+    Ok(!matches!(stat.f_type, TMPFS | RAMFS))
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {

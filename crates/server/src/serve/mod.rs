@@ -142,15 +142,9 @@ fn prepare_directory(dir: &Path) -> Result<(), String> {
     ))
 }
 
-/// Makes a data directory, with a configuration file to begin with.
+/// Makes a data directory.
 pub fn init(dir: &Path, options: &InitOptions) -> Result<(), String> {
-    Engine::init(dir, options).map_err(|e| describe(&e))?;
-    let file = dir.join("postgresql.conf");
-    if file.exists() {
-        return Ok(());
-    }
-    std::fs::write(&file, crate::settings::file::SAMPLE)
-        .map_err(|e| format!("could not write \"{}\": {}", file.display(), sockets::reason(&e)))
+    Engine::init(dir, options).map_err(|e| describe(&e))
 }
 
 fn describe(e: &EngineError) -> String {
@@ -223,7 +217,9 @@ impl Server {
 
     fn opened(&mut self, engine: Arc<Engine>) {
         let mut settings = (*self.shared.settings()).clone();
-        settings.tell("data_checksums", "on".to_owned());
+        settings.tell("data_checksums", engine.data_checksums().to_string());
+        settings.tell("wal_segment_size", format!("{}B", engine.wal_segment_size()));
+        engine.set_track_io_timing(settings.bool("track_io_timing"));
         self.shared.set_settings(settings);
         self.shared.set_state(State::Running(engine));
         if self.stop.is_none() {
@@ -311,10 +307,10 @@ impl Server {
 
     fn stop_at_once(&self, state: State) -> u8 {
         self.shared.set_state(State::Stopping);
-        if let State::Running(engine) = state {
-            if let Err(e) = engine.shutdown(ShutdownMode::Immediate) {
-                log::line("WARNING", None, &describe(&e));
-            }
+        if let State::Running(engine) = state
+            && let Err(e) = engine.shutdown(ShutdownMode::Immediate)
+        {
+            log::line("WARNING", None, &describe(&e));
         }
         log::log("database system is shut down");
         1
@@ -331,6 +327,9 @@ impl Server {
             Ok(new) => {
                 let mut settings = (*self.shared.settings()).clone();
                 let (changed, refused) = settings.reload(new);
+                if let State::Running(engine) = self.shared.state() {
+                    engine.set_track_io_timing(settings.bool("track_io_timing"));
+                }
                 self.shared.set_settings(settings.clone());
                 for name in refused {
                     log::log(format!("parameter \"{name}\" cannot be changed without restarting the server"));

@@ -15,30 +15,6 @@ pub struct Assignment {
     pub line: usize,
 }
 
-/// What a new data directory begins with.
-pub const SAMPLE: &str = "\
-# Settings of this server, in PostgreSQL's syntax: name = value. Lines that begin with # change nothing.
-# A change takes effect at the next start, or for some settings at once after SIGHUP. SHOW ALL lists all of them.
-
-#port = 5432
-#listen_addresses = 'localhost'         # loopback addresses only
-#max_connections = 100
-#shared_buffers = 128MB
-
-#io_method = worker                     # worker, sync, io_uring
-#io_direct = ''                         # list of data, wal, wal_init
-#io_workers = 3
-#io_combine_limit = 128kB
-#io_max_combine_limit = 128kB
-#effective_io_concurrency = 16
-
-#wal_sync_method = fdatasync            # fdatasync, open_datasync
-#full_page_writes = on
-#max_wal_size = 1GB
-#min_wal_size = 80MB
-#checkpoint_timeout = 5min
-";
-
 /// Files may include files this deep.
 const MAX_DEPTH: usize = 10;
 
@@ -177,20 +153,6 @@ mod tests {
             ("a = 1 2", "token \"2\""),
         ] {
             assert_eq!(assignment(bad), Err(at.to_owned()), "{bad}");
-        }
-    }
-
-    #[test]
-    fn the_sample_names_settings_and_their_defaults() {
-        use super::super::{find, value};
-        for line in SAMPLE
-            .lines()
-            .filter_map(|l| l.strip_prefix('#'))
-            .filter(|l| l.contains(" = ") && !l.starts_with(' '))
-        {
-            let (name, text) = assignment(line).expect(line).expect(line);
-            let setting = find(&name).expect(line);
-            assert_eq!(value::parse(setting, &text).ok(), value::parse(setting, setting.boot).ok(), "{line}");
         }
     }
 

@@ -273,7 +273,7 @@ pub static TABLE: &[Setting] = &[
     setting("synchronize_seqscans", User, Bool, "on", CLIENT, "Accepted; every scan starts at the first block."),
     setting("synchronous_commit", User, Enum(&["local", "remote_write", "remote_apply", "on", "off"]), "on", WAL, "Sets the current transaction's synchronization level. Every level but off waits for the local disk."),
     setting("TimeZone", User, Text, "UTC", CLIENT, "Sets the time zone for displaying and interpreting time stamps. They are shown in UTC.").reported().checked(checks::time_zone),
-    setting("track_io_timing", Superuser, Bool, "off", "Statistics / Cumulative Query and Index Statistics", "Collects timing statistics for database I/O activity. Times are always collected."),
+    setting("track_io_timing", Sighup, Bool, "off", "Statistics / Cumulative Query and Index Statistics", "Collects timing statistics for database I/O activity, for the whole server."),
     setting("transaction_deferrable", User, Bool, "off", CLIENT, "Whether to defer a read-only serializable transaction.").checked(checks::always_off),
     setting("transaction_isolation", User, Enum(ISOLATION), "read committed", CLIENT, "Sets the current transaction's isolation level.").checked(checks::isolation),
     setting("transaction_read_only", User, Bool, "off", CLIENT, "Sets the current transaction's read-only status.").checked(checks::always_off),

@@ -106,7 +106,7 @@ fn cstring<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 mod tests {
     use super::*;
 
