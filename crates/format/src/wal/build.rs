@@ -156,7 +156,7 @@ impl<'a> RecordBuilder<'a> {
         for block in &record.blocks {
             let image = block.image.map(|image| {
                 let at = usize::from(image.hole_offset).min(image.bytes.len());
-                let compressed = image.flags & !(IMAGE_HAS_HOLE | IMAGE_APPLY) != 0;
+                let compressed = image.flags & IMAGE_COMPRESSED != 0;
                 let (head, tail) = if compressed { (image.bytes, &[][..]) } else { image.bytes.split_at(at) };
                 let stored = (compressed && image.flags & IMAGE_HAS_HOLE != 0).then_some(image.hole_len);
                 let hole_offset = image.hole_offset;
@@ -356,6 +356,19 @@ mod tests {
         assert!(!image.apply());
         image.restore(&mut restored).unwrap();
         assert_eq!(restored, second);
+    }
+
+    #[test]
+    fn image_flags_of_the_future_are_kept() {
+        let page = page(1);
+        let image = Some(Image::standard(&page));
+        let record = RecordBuilder::new(Rmgr::XLOG, 0xb0, 0).block(0, tag(1, 7), false, image).finish();
+        let mut bytes = record.unwrap().to_vec();
+        bytes[32] |= 0x80;
+        let decoded = decode_record(&bytes).unwrap();
+        assert_eq!(decoded.blocks[0].image.unwrap().flags, 0x83);
+        let again = RecordBuilder::from_decoded(&decoded).finish().unwrap().to_vec();
+        assert_eq!(again, bytes);
     }
 
     #[test]

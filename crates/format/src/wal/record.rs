@@ -54,7 +54,7 @@ pub(crate) const IMAGE_APPLY: u8 = 2;
 const IMAGE_PGLZ: u8 = 4;
 const IMAGE_LZ4: u8 = 8;
 const IMAGE_ZSTD: u8 = 16;
-const IMAGE_COMPRESSED: u8 = IMAGE_PGLZ | IMAGE_LZ4 | IMAGE_ZSTD;
+pub(crate) const IMAGE_COMPRESSED: u8 = IMAGE_PGLZ | IMAGE_LZ4 | IMAGE_ZSTD;
 
 const _: () = assert!(CRC_AT + 4 == HEADER_SIZE);
 
