@@ -6,7 +6,9 @@
 //! Counting needs no copy.
 
 use forebay_format::{
-    BLOCK_SIZE, BlockNumber, Fork, ItemPointer, OffsetNumber, Page, PageBytes, tuple::HeapTuple,
+    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes,
+    page::{HEADER_SIZE, ITEM_ID_SIZE},
+    tuple::HeapTuple,
 };
 use forebay_storage::{Backend, ReadStream, Strategy, StreamFlags};
 
@@ -103,16 +105,8 @@ impl HeapScan {
 
     /// Notes the visible tuples of the copied page.
     fn collect(&mut self, be: &mut Backend) -> Result<(), EngineError> {
-        let page = Page(&self.page);
-        let all_visible = page.is_all_visible();
-        for number in 1..=page.item_count() {
-            let Some(id) = page.item_id(number).filter(|id| id.is_normal()) else { continue };
-            let tuple = tuple_at(page, self.block, number)?;
-            if all_visible || self.visibility.sees(&mut be.io, tuple)? {
-                self.visible.push(Visible { number, start: id.offset, len: id.len });
-            }
-        }
-        Ok(())
+        let HeapScan { visibility, page, block, visible, .. } = self;
+        each_visible(visibility, be, page, *block, |found| visible.push(found))
     }
 
     /// A tuple of the present page, by its index among the visible ones.
@@ -151,19 +145,7 @@ impl HeapScan {
                 return Err(LockError::Interrupted(kind).into());
             }
             let guard = pin.lock_shared();
-            let page = guard.page();
-            let block = pin.tag().block;
-            let all_visible = page.is_all_visible();
-            for number in 1..=page.item_count() {
-                if !page.item_id(number).is_some_and(|id| id.is_normal()) {
-                    continue;
-                }
-                let seen = all_visible || {
-                    let tuple = tuple_at(page, block, number)?;
-                    self.visibility.sees(&mut be.io, tuple)?
-                };
-                count += u64::from(seen);
-            }
+            each_visible(&mut self.visibility, be, &guard, pin.tag().block, |_| count += 1)?;
         }
         Ok(count)
     }
@@ -174,12 +156,41 @@ impl HeapScan {
     }
 }
 
-/// The tuple behind a normal line pointer.
-fn tuple_at(page: Page<'_>, block: BlockNumber, number: OffsetNumber) -> Result<HeapTuple<'_>, EngineError> {
-    let item = page.item(number).ok_or_else(|| {
-        EngineError::corrupt(format!("line pointer {number} of block {block} leads out of the page"))
-    })?;
-    Ok(HeapTuple::new(item)?)
+/// Finds the visible tuples of a page.
+#[inline]
+fn each_visible(
+    visibility: &mut Visibility,
+    be: &mut Backend,
+    page: &PageBytes,
+    block: BlockNumber,
+    mut found: impl FnMut(Visible),
+) -> Result<(), EngineError> {
+    let view = Page(page);
+    let all_visible = view.is_all_visible();
+    let end = HEADER_SIZE + ITEM_ID_SIZE * usize::from(view.item_count());
+    let (pointers, _) = page[HEADER_SIZE..end].as_chunks::<ITEM_ID_SIZE>();
+    for (number, pointer) in (1..).zip(pointers) {
+        let id = ItemId::from_bits(u32::from_le_bytes(*pointer));
+        if !id.is_normal() {
+            continue;
+        }
+        let item = page.get(usize::from(id.offset)..usize::from(id.offset) + usize::from(id.len));
+        let item = item.ok_or_else(|| stray(block, number))?;
+        let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
+        let seen = match known {
+            Some(seen) => seen,
+            None => all_visible || visibility.sees(&mut be.io, HeapTuple::new(item)?)?,
+        };
+        if seen || all_visible {
+            found(Visible { number, start: id.offset, len: id.len });
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn stray(block: BlockNumber, number: OffsetNumber) -> EngineError {
+    EngineError::corrupt(format!("line pointer {number} of block {block} leads out of the page"))
 }
 
 impl std::fmt::Debug for HeapScan {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicU8, Ordering};
+use forebay_aio::sync::atomic::{AtomicU8, Ordering};
+use forebay_aio::sync::{Condvar, Mutex};
 
 /// What a backend was asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use forebay_aio::sync::Mutex;
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 
 use super::deadlock;
 use super::{Interrupt, LockError, LockMode, LockTag, OwnerId};

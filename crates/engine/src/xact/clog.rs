@@ -4,10 +4,10 @@
 //! synced, at checkpoints only; in between the WAL stands for them. A page with unwritten changes is never pushed
 //! out: the cache grows instead, by one page for each 32768 transactions between two checkpoints.
 
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_aio::{self as aio, Aio, AlignedBuf, OpenOptions, sync::Mutex};
 use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID};
