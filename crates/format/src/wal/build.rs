@@ -18,7 +18,7 @@ use crate::{
         record::{
             BLOCK_HAS_DATA, BLOCK_HAS_IMAGE, BLOCK_SAME_REL, BLOCK_WILL_INIT, CRC_AT, DecodedRecord,
             HEADER_SIZE, ID_DATA_LONG, ID_DATA_SHORT, ID_ORIGIN, ID_TOPLEVEL_XID, IMAGE_APPLY,
-            IMAGE_HAS_HOLE, MAX_BLOCK_ID, MAX_SIZE, RecordHeader,
+            IMAGE_COMPRESSED, IMAGE_HAS_HOLE, MAX_BLOCK_ID, MAX_SIZE, RecordHeader,
         },
         rmgr::Rmgr,
     },
