@@ -30,8 +30,23 @@ struct Slot {
     dirty: bool,
     /// A copy is on its way to the file: until it is there, the file's page is out of date.
     writing: bool,
+    /// Ends of transactions on their way that will set a status here: it must stay.
+    pins: u32,
     /// When it was last asked for, in ticks of the cache.
     used: u64,
+}
+
+impl Slot {
+    fn new(bytes: Box<PageBytes>) -> Slot {
+        Slot { bytes, dirty: false, writing: false, pins: 0, used: 0 }
+    }
+}
+
+/// A transaction whose outcome can be noted without fail: its page is in the cache and stays there.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    clog: &'a Clog,
+    xid: Xid,
 }
 
 #[derive(Debug, Default)]
@@ -81,12 +96,17 @@ impl Clog {
 
     /// Notes the outcome of a transaction. For a commit, its record must be durable.
     pub fn set(&self, io: &mut aio::Backend, xid: Xid, outcome: Outcome) -> Result<(), EngineError> {
+        self.prepare(io, xid)?.set(outcome);
+        Ok(())
+    }
+
+    /// Does all of noting an outcome that can fail. A commit does so before its record is inserted: once that is
+    /// durable there is no way back.
+    pub fn prepare(&self, io: &mut aio::Backend, xid: Xid) -> Result<Prepared<'_>, EngineError> {
         debug_assert!(xid >= FIRST_NORMAL_XID);
         let mut cache = self.cache.lock();
-        let slot = self.load(&mut cache, io, slru::xact_page(xid))?;
-        slru::set_status(&mut slot.bytes, xid, outcome);
-        slot.dirty = true;
-        Ok(())
+        self.load(&mut cache, io, slru::xact_page(xid))?.pins += 1;
+        Ok(Prepared { clog: self, xid })
     }
 
     /// Makes the page of `xid` if `xid` is the first on it; logged.
@@ -107,9 +127,9 @@ impl Clog {
         let mut cache = self.cache.lock();
         cache.tick += 1;
         let used = cache.tick;
-        let writing = cache.pages.get(&page).is_some_and(|slot| slot.writing);
-        let bytes = Box::new([0; BLOCK_SIZE]);
-        cache.pages.insert(page, Slot { bytes, dirty: true, writing, used });
+        let slot = cache.pages.entry(page).or_insert_with(|| Slot::new(Box::new([0; BLOCK_SIZE])));
+        slot.bytes.fill(0);
+        (slot.dirty, slot.used) = (true, used);
     }
 
     /// Clears whatever is noted of `next` and later ids on its page: they were handed out before a crash, and
@@ -192,7 +212,7 @@ impl Clog {
         if !cache.pages.contains_key(&page) {
             let bytes = self.read(io, page)?;
             make_room(cache);
-            cache.pages.insert(page, Slot { bytes, dirty: false, writing: false, used });
+            cache.pages.insert(page, Slot::new(bytes));
         }
         let slot = cache.pages.get_mut(&page);
         let slot = slot.ok_or_else(|| EngineError::internal("a page of pg_xact left its cache"))?;
@@ -226,12 +246,33 @@ impl Clog {
     }
 }
 
+impl Prepared<'_> {
+    /// Notes the outcome. For a commit, its record must be durable.
+    pub fn set(self, outcome: Outcome) {
+        let mut cache = self.clog.cache.lock();
+        if let Some(slot) = cache.pages.get_mut(&slru::xact_page(self.xid)) {
+            slru::set_status(&mut slot.bytes, self.xid, outcome);
+            slot.dirty = true;
+        }
+    }
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        let mut cache = self.clog.cache.lock();
+        match cache.pages.get_mut(&slru::xact_page(self.xid)) {
+            Some(slot) => slot.pins -= 1,
+            None => debug_assert!(false, "a pinned page of pg_xact left its cache"),
+        }
+    }
+}
+
 /// Pushes out the clean page that was not asked for longest, once there are too many.
 fn make_room(cache: &mut Cache) {
     if cache.pages.len() < CACHE_PAGES {
         return;
     }
-    let clean = cache.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing);
+    let clean = cache.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
     if let Some(page) = clean.min_by_key(|(_, slot)| slot.used).map(|(page, _)| *page) {
         cache.pages.remove(&page);
     }

@@ -116,11 +116,12 @@ impl XactManager {
             *tx = Transaction::new();
             return Ok(Finished { lsn: None, drop });
         };
+        let outcome = self.clog.prepare(io, xid.xid())?;
         let pass = self.gate.enter();
         let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &drop)?;
         *tx = Transaction::new();
         self.wal.flush(io, inserted.end)?;
-        self.clog.set(io, xid.xid(), Outcome::Committed)?;
+        outcome.set(Outcome::Committed);
         std::mem::drop(pass);
         self.procs.leave(xid);
         Ok(Finished { lsn: Some(inserted.end), drop })

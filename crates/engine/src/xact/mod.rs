@@ -24,7 +24,7 @@ mod snapshot;
 mod tests;
 mod transaction;
 
-pub use clog::{Clog, Outcome};
+pub use clog::{Clog, Outcome, Prepared};
 pub use combo::ComboCommands;
 pub use files::drop_files;
 pub use gate::{CommitGate, CommitPass};

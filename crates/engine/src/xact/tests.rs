@@ -195,6 +195,25 @@ fn a_full_cache_makes_room_without_losing_changes() {
 }
 
 #[test]
+fn a_page_that_an_end_waits_for_stays() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    for page in 0..200 {
+        bench.clog.zero_page(page);
+    }
+    bench.clog.flush(&mut be.io).unwrap();
+    let prepared = bench.clog.prepare(&mut be.io, 40_000).unwrap();
+    // Everyone else's pages come and go, and the file can not be read any more.
+    for page in 2..200 {
+        bench.clog.status(&mut be.io, page * 32_768).unwrap();
+    }
+    std::fs::remove_file(bench.dir.path().join("pg_xact/0000")).unwrap();
+    prepared.set(Outcome::Committed);
+    assert_eq!(bench.clog.status(&mut be.io, 40_000).unwrap(), Outcome::Committed);
+    assert_eq!(sqlstate(bench.clog.prepare(&mut be.io, 5)), "58P01");
+}
+
+#[test]
 fn a_missing_page_is_an_error_except_in_recovery() {
     let bench = Bench::new();
     let mut be = bench.backend();
