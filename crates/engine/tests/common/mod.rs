@@ -57,8 +57,7 @@ pub fn transaction<R>(
     body: impl FnOnce(&mut Session) -> Result<R, EngineError>,
 ) -> Result<R, EngineError> {
     session.begin()?;
-    session.start_command()?;
-    match body(session) {
+    match session.start_command().and_then(|()| body(session)) {
         Ok(value) => session.commit().map(|()| value),
         Err(error) => {
             session.abort()?;
