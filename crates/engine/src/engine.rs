@@ -66,10 +66,16 @@ impl Engine {
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.
     pub fn open(dir: &Path, config: EngineConfig) -> Result<Arc<Engine>, EngineError> {
+        let aio = open_aio(&config)?;
+        Engine::open_on(dir, config, aio)
+    }
+
+    /// Opens a data directory over a namespace and a method of the caller's, in place of the configuration's: for
+    /// simulated disks and faults. It must have room for max_connections and eight more backends.
+    pub fn open_on(dir: &Path, config: EngineConfig, aio: Arc<Aio>) -> Result<Arc<Engine>, EngineError> {
         let dir = std::path::absolute(dir).map_err(|e| {
             EngineError::statement("58P01", format!("could not find directory \"{}\": {e}", dir.display()))
         })?;
-        let aio = open_aio(&config)?;
         let mut be = Backend::new(aio.backend(BackendType::Startup)?);
         check_directory(&mut Disk::new(&mut be.io), &dir)?;
         let told = Told {

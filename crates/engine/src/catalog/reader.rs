@@ -4,6 +4,8 @@
 //! lists and options, read as well.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::collections::HashMap;
+
 use forebay_format::tuple::deform;
 use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
@@ -128,11 +130,29 @@ impl<'a> Reader<'a> {
         Ok(self.classes_where(true, &|_, _, o| o == oid)?.into_iter().next())
     }
 
-    /// All relations that have rows.
-    pub(crate) fn tables(&mut self) -> Result<Vec<Class>, EngineError> {
-        let mut all = self.classes_where(false, &|_, _, _| true)?;
-        all.retain(Class::is_table);
-        Ok(all)
+    /// All relations that have rows, with their columns.
+    pub(crate) fn tables(&mut self) -> Result<Vec<Table>, EngineError> {
+        let mut classes = self.classes_where(false, &|_, _, _| true)?;
+        classes.retain(Class::is_table);
+        let mut columns: HashMap<Oid, Vec<Column>> = classes.iter().map(|c| (c.oid, Vec::new())).collect();
+        let core = self.core;
+        self.scan(&core.catalogs.attribute, ATTRIBUTE_COLUMNS, &mut |_, row| {
+            let row = Row(row, "pg_attribute");
+            if let Some(columns) = columns.get_mut(&row.oid(0)?).filter(|_| row.int2(4).is_ok_and(|n| n > 0))
+            {
+                columns.push(column(&row)?);
+            }
+            Ok(true)
+        })?;
+        let mut schemas: HashMap<Oid, String> = HashMap::new();
+        self.scan_namespaces(&mut |oid, name| {
+            schemas.insert(oid, name.to_owned());
+        })?;
+        let build = |class: &Class| {
+            let columns = in_order(class.oid, columns.remove(&class.oid).unwrap_or_default())?;
+            self.assemble(class, columns, schemas.get(&class.namespace).cloned().unwrap_or_default())
+        };
+        classes.iter().map(build).collect()
     }
 
     /// The columns of relations, by relation, and the places of their rows (those of system columns included).
@@ -152,13 +172,7 @@ impl<'a> Reader<'a> {
             }
             Ok(true)
         })?;
-        columns.sort_by_key(|c| c.attnum);
-        if !columns.iter().zip(1..).all(|(c, n)| c.attnum == n) {
-            return Err(EngineError::corrupt(format!(
-                "pg_attribute does not have all columns of relation {relation}"
-            )));
-        }
-        Ok((columns, places))
+        Ok((in_order(relation, columns)?, places))
     }
 
     /// A namespace by its name.
@@ -204,7 +218,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn table(&mut self, class: &Class) -> Result<Table, EngineError> {
         let (columns, _) = self.attributes(class.oid)?;
         let schema = self.namespace_name(class.namespace)?;
-        let locator = self.locator(class)?;
+        self.assemble(class, columns, schema)
+    }
+
+    fn assemble(&self, class: &Class, columns: Vec<Column>, schema: String) -> Result<Table, EngineError> {
         Ok(Table {
             oid: class.oid,
             name: class.name.clone(),
@@ -214,7 +231,7 @@ impl<'a> Reader<'a> {
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
             indexed: class.indexed,
-            locator,
+            locator: self.locator(class)?,
         })
     }
 
@@ -236,6 +253,17 @@ impl<'a> Reader<'a> {
             EngineError::corrupt(format!("could not find relation mapping for relation \"{}\"", class.name))
         })
     }
+}
+
+/// A relation's columns by number; all must be there.
+fn in_order(relation: Oid, mut columns: Vec<Column>) -> Result<Vec<Column>, EngineError> {
+    columns.sort_by_key(|c| c.attnum);
+    if !columns.iter().zip(1..).all(|(c, n)| c.attnum == n) {
+        return Err(EngineError::corrupt(format!(
+            "pg_attribute does not have all columns of relation {relation}"
+        )));
+    }
+    Ok(columns)
 }
 
 fn column(row: &Row<'_, '_>) -> Result<Column, EngineError> {

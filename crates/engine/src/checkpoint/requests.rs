@@ -163,12 +163,6 @@ impl Requests {
         }
     }
 
-    /// Whether someone wants a checkpoint soon, or the engine's end: a leisurely one must hurry.
-    pub(crate) fn hurry(&self) -> bool {
-        let state = self.state.lock();
-        state.stop || state.causes.immediate()
-    }
-
     /// Tells those who wait what became of the checkpoint that served requests up to `upto`.
     pub(crate) fn served(&self, upto: u64, failure: Option<String>) {
         let mut state = self.state.lock();

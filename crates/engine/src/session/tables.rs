@@ -125,8 +125,7 @@ impl Session {
         let _activity = core.activity.enter()?;
         let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
         let mut reader = Reader::new(&core, &mut self.be, snapshot);
-        let classes = reader.tables()?;
-        classes.iter().map(|class| Ok(Arc::new(reader.table(class)?))).collect()
+        Ok(reader.tables()?.into_iter().map(Arc::new).collect())
     }
 
     /// Locks a table until the transaction ends.
