@@ -1,9 +1,9 @@
 //! SQL over the engine: parse, bind, plan, execute.
 //!
-//!     connection/     what the server drives: scripts, prepared statements, portals, COPY, transactions
-//!     settings.rs     the trait through which SHOW and SET reach the server's settings
-//!     value/          types, values, their text and binary forms
-//!     error.rs        SqlError: a PostgreSQL report
+//! - `connection/`: what the server drives: scripts, prepared statements, portals, COPY, transactions
+//! - `settings.rs`: the trait through which SHOW and SET reach the server's settings
+//! - `value/`: types, values, their text and binary forms
+//! - `error.rs`: SqlError: a PostgreSQL report
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! A client's connection: what the server drives.
 //!
-//!     mod.rs          Connection: state, the public operations
-//!     sink.rs         RowSink and what passes through it
+//! - `mod.rs`: Connection: state, the public operations
+//! - `sink.rs`: RowSink and what passes through it
 //!
 //! Simple protocol: `start_script`, then `step` until `Step::Finished`; every statement of the string runs in
 //! one implicit transaction. Extended protocol: `parse`, `bind`, `describe_*`, `execute`, `close_*`, `sync`.

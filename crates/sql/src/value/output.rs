@@ -1,0 +1,137 @@
+//! Values to text: PostgreSQL's output functions.
+
+use super::{Datum, SqlType, float};
+use crate::error::{Result, SqlError};
+use std::io::Write;
+
+/// Appends a number in decimal.
+pub(crate) fn write_u64(mut v: u64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        if let Some(d) = digits.get_mut(at) {
+            *d = b'0' + (v % 10) as u8;
+        }
+        v /= 10;
+        if v == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+/// Appends a signed number in decimal.
+pub(crate) fn write_i64(v: i64, out: &mut Vec<u8>) {
+    if v < 0 {
+        out.push(b'-');
+    }
+    write_u64(v.unsigned_abs(), out);
+}
+
+/// Appends the text form of a value that is not NULL.
+pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
+    match value {
+        Datum::Null => {}
+        Datum::Bool(v) => out.push(if *v { b't' } else { b'f' }),
+        Datum::Int2(v) => write_i64(i64::from(*v), out),
+        Datum::Int4(v) => write_i64(i64::from(*v), out),
+        Datum::Int8(v) => write_i64(*v, out),
+        Datum::Float4(v) => float::write_f32(*v, out),
+        Datum::Float8(v) => float::write_f64(*v, out),
+        Datum::Oid(0) if matches!(ty, SqlType::Regclass | SqlType::Regproc) => out.push(b'-'),
+        Datum::Oid(v) | Datum::Xid(v) => write_u64(u64::from(*v), out),
+        Datum::Char(0) => {}
+        Datum::Char(v) if *v < 0x80 => out.push(*v),
+        Datum::Char(v) => {
+            let _ = write!(out, "\\{v:03o}");
+        }
+        Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
+        Datum::Numeric(v) => {
+            let _ = write!(out, "{v}");
+        }
+        Datum::Timestamptz(v) => write_timestamp(*v, out),
+        Datum::Bytes(v) => return bytes_out(v, ty, out),
+    }
+    Ok(())
+}
+
+/// The text form as a string.
+pub fn to_text(value: &Datum<'_>, ty: SqlType) -> Result<String> {
+    let mut out = Vec::new();
+    text_out(value, ty, &mut out)?;
+    Ok(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+fn bytes_out(bytes: &[u8], ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
+    match ty {
+        SqlType::Bytea => {
+            out.extend_from_slice(b"\\x");
+            for b in bytes {
+                let _ = write!(out, "{b:02x}");
+            }
+            Ok(())
+        }
+        SqlType::Int2Vector => vector_out(bytes, 2, out),
+        SqlType::OidVector => vector_out(bytes, 4, out),
+        SqlType::PgNodeTree => {
+            out.extend_from_slice(String::from_utf8_lossy(bytes).as_bytes());
+            Ok(())
+        }
+        _ => Err(SqlError::unsupported(format!("output of type {}", ty.sql_name()))),
+    }
+}
+
+/// int2vector and oidvector: an array's header (dimensions, offset, element type, length, lower bound), then the
+/// elements.
+fn vector_out(bytes: &[u8], size: usize, out: &mut Vec<u8>) -> Result<()> {
+    for (i, element) in bytes.get(20..).unwrap_or_default().chunks_exact(size).enumerate() {
+        if i > 0 {
+            out.push(b' ');
+        }
+        match *element {
+            [a, b] => write_i64(i64::from(i16::from_le_bytes([a, b])), out),
+            [a, b, c, d] => write_u64(u64::from(u32::from_le_bytes([a, b, c, d])), out),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// ISO date style in UTC.
+fn write_timestamp(micros: i64, out: &mut Vec<u8>) {
+    match micros {
+        i64::MAX => return out.extend_from_slice(b"infinity"),
+        i64::MIN => return out.extend_from_slice(b"-infinity"),
+        _ => {}
+    }
+    let days = micros.div_euclid(86_400_000_000);
+    let time = micros.rem_euclid(86_400_000_000);
+    let (year, month, day) = civil_from_days(days + 10_957);
+    let (seconds, fraction) = (time / 1_000_000, time % 1_000_000);
+    let _ = write!(
+        out,
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    );
+    if fraction > 0 {
+        let text = format!(".{fraction:06}");
+        out.extend_from_slice(text.trim_end_matches('0').as_bytes());
+    }
+    out.extend_from_slice(b"+00");
+}
+
+/// Year, month, day of a number of days since 1970-01-01 (the Gregorian calendar in 400-year eras).
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
