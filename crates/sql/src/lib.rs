@@ -9,6 +9,7 @@
 
 pub mod connection;
 pub mod error;
+mod parse;
 pub mod settings;
 pub mod value;
 

@@ -66,6 +66,7 @@ types! {
     Timestamptz 1184 8 "timestamptz" "timestamp with time zone";
     Numeric 1700 -1 "numeric" "numeric";
     Regclass 2205 4 "regclass" "regclass";
+    Regtype 2206 4 "regtype" "regtype";
     Void 2278 4 "void" "void";
     AnyArray 2277 -1 "anyarray" "anyarray";
     PgLsn 3220 8 "pg_lsn" "pg_lsn";

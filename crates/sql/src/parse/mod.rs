@@ -1,0 +1,222 @@
+//! Query strings to statements.
+//!
+//! - `source.rs`: the text and positions in it
+//! - `cursor.rs`: tokens of one statement
+//! - `utility.rs`: transactions, SET and SHOW, and other small statements, parsed by hand
+//! - `table.rs`: CREATE TABLE and DROP TABLE
+//! - `copy.rs`: COPY
+//!
+//! SELECT, VALUES and INSERT go through sqlparser, which accepts much that PostgreSQL rejects: the planner takes
+//! its tree apart completely, and refuses what it does not know.
+
+mod copy;
+pub mod cursor;
+pub mod source;
+mod table;
+mod utility;
+
+pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
+pub use cursor::QualifiedName;
+pub use source::Source;
+pub use table::{CreateTable, DropTable, NewColumn};
+pub use utility::{Modes, ShowTarget, TransactionStatement};
+
+use crate::error::{Result, SqlError, state};
+use crate::settings::SetScope;
+use cursor::Cursor;
+use sqlparser::ast;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use std::sync::Arc;
+
+/// A parsed statement.
+#[derive(Debug)]
+pub enum Kind {
+    /// SELECT or VALUES.
+    Query(Box<ast::Query>),
+    /// INSERT.
+    Insert(Box<ast::Insert>),
+    /// CREATE TABLE.
+    CreateTable(CreateTable),
+    /// DROP TABLE.
+    DropTable(DropTable),
+    /// COPY.
+    Copy(Box<CopyStatement>),
+    /// BEGIN, COMMIT and their kind.
+    Transaction(TransactionStatement),
+    /// CHECKPOINT.
+    Checkpoint,
+    /// SHOW.
+    Show(ShowTarget),
+    /// SET; None is DEFAULT.
+    Set {
+        /// The setting.
+        name: String,
+        /// The value.
+        value: Option<String>,
+        /// How far it reaches.
+        scope: SetScope,
+    },
+    /// SET TRANSACTION, SET SESSION CHARACTERISTICS.
+    SetTransaction {
+        /// The modes.
+        modes: Modes,
+        /// For the session, not only this transaction.
+        session: bool,
+    },
+    /// RESET; None is ALL.
+    Reset(Option<String>),
+    /// DISCARD ALL, PLANS, SEQUENCES, TEMP.
+    Discard(&'static str),
+    /// DEALLOCATE; None is ALL.
+    Deallocate(Option<String>),
+}
+
+/// A statement and the query string it came from.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// What it is.
+    pub kind: Arc<Kind>,
+    /// Where it came from.
+    pub source: Arc<Source>,
+}
+
+/// Operators one expression may have: nested deeper, planning and dropping it would need too much stack.
+const MAX_OPERATORS: usize = 1000;
+/// Nesting sqlparser goes into.
+const MAX_NESTING: usize = 128;
+
+/// Parses a query string of any number of statements.
+pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
+    if text.contains('\0') {
+        return Err(SqlError::new(
+            state::CHARACTER_NOT_IN_REPERTOIRE,
+            "invalid byte sequence for encoding \"UTF8\": 0x00",
+        ));
+    }
+    let source = Arc::new(Source::new(text));
+    let tokens = source.tokenize()?;
+    let mut statements = Vec::new();
+    let mut rest = tokens.as_slice();
+    while !rest.is_empty() {
+        let at = rest.iter().position(|t| t.token == Token::SemiColon);
+        let (statement, end) = match at {
+            Some(at) => (rest.get(..at).unwrap_or_default(), rest.get(at)),
+            None => (rest, None),
+        };
+        if !statement.is_empty() {
+            check_size(statement)?;
+            let kind = Arc::new(parse_statement(statement, end, &source)?);
+            statements.push(Statement { kind, source: Arc::clone(&source) });
+        }
+        rest = rest.get(statement.len() + 1..).unwrap_or_default();
+    }
+    Ok(statements)
+}
+
+/// Refuses what would nest too deeply.
+fn check_size(tokens: &[TokenWithSpan]) -> Result<()> {
+    let (mut operators, mut depth) = (0, 0);
+    for t in tokens {
+        match &t.token {
+            Token::Comma if depth <= 1 => operators = 0,
+            Token::Comma | Token::Period | Token::Number(..) | Token::SingleQuotedString(_) => {}
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth -= 1,
+            Token::Word(w) => {
+                let word = w.value.as_str();
+                if ["and", "or", "not", "is", "in", "like", "between", "union", "case", "collate", "at"]
+                    .iter()
+                    .any(|k| word.eq_ignore_ascii_case(k))
+                {
+                    operators += 1;
+                }
+            }
+            _ => operators += 1,
+        }
+        if operators > MAX_OPERATORS || depth > MAX_NESTING {
+            return Err(too_complex());
+        }
+    }
+    Ok(())
+}
+
+fn too_complex() -> SqlError {
+    SqlError::new(state::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+        .hint("The statement's expressions are nested too deeply.")
+}
+
+fn parse_statement(tokens: &[TokenWithSpan], end: Option<&TokenWithSpan>, source: &Source) -> Result<Kind> {
+    let mut cursor = Cursor::new(tokens, end, source);
+    let Some(first) = cursor.peek_word() else {
+        if cursor.peek() == Some(&Token::LParen) {
+            return parse_query_or_insert(tokens, end, source);
+        }
+        return Err(cursor.error());
+    };
+    match first.as_str() {
+        "select" | "values" | "with" | "table" | "insert" => parse_query_or_insert(tokens, end, source),
+        "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
+        "create" => table::parse_create(&mut cursor),
+        "drop" => table::parse_drop(&mut cursor),
+        _ => utility::parse(&first, &mut cursor),
+    }
+}
+
+fn parse_query_or_insert(
+    tokens: &[TokenWithSpan],
+    end: Option<&TokenWithSpan>,
+    source: &Source,
+) -> Result<Kind> {
+    match with_parser(tokens, end, source, |p| p.parse_statement())? {
+        ast::Statement::Query(query) => Ok(Kind::Query(query)),
+        ast::Statement::Insert(insert) => Ok(Kind::Insert(Box::new(insert))),
+        other => {
+            let text = other.to_string();
+            let word = text.split_whitespace().next().unwrap_or("the statement").to_owned();
+            Err(SqlError::unsupported(word))
+        }
+    }
+}
+
+/// Runs sqlparser over all of the tokens, and turns its errors into PostgreSQL's.
+fn with_parser<T>(
+    tokens: &[TokenWithSpan],
+    end: Option<&TokenWithSpan>,
+    source: &Source,
+    parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
+) -> Result<T> {
+    let dialect = PostgreSqlDialect {};
+    let mut parser = Parser::new(&dialect)
+        .with_recursion_limit(MAX_NESTING * 4)
+        .with_tokens_with_locations(tokens.to_vec());
+    let parsed = parse(&mut parser).map_err(|e| parser_error(&e, tokens, end, source))?;
+    let next = parser.peek_token();
+    if next.token != Token::EOF {
+        return Err(source.syntax_error(Some(&next)));
+    }
+    Ok(parsed)
+}
+
+fn parser_error(
+    error: &ParserError,
+    tokens: &[TokenWithSpan],
+    end: Option<&TokenWithSpan>,
+    source: &Source,
+) -> SqlError {
+    match error {
+        ParserError::RecursionLimitExceeded => too_complex(),
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+            let token = error_location(message).and_then(|at| tokens.iter().find(|t| t.span.start == at));
+            source.syntax_error(token.or(end))
+        }
+    }
+}
+
+/// sqlparser tells the place only in its message: ` at Line: 1, Column: 8`.
+fn error_location(message: &str) -> Option<Location> {
+    let (_, at) = message.rsplit_once(" at Line: ")?;
+    let (line, column) = at.split_once(", Column: ")?;
+    Some(Location { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
+}

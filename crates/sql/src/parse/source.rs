@@ -1,0 +1,104 @@
+//! The text of a query string, and places in it.
+
+use crate::error::{SqlError, state};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerError};
+use std::sync::Arc;
+
+/// A query string with what turns the parser's lines and columns into PostgreSQL's character positions.
+#[derive(Debug)]
+pub struct Source {
+    text: Arc<str>,
+    /// Characters before each line.
+    line_starts: Vec<u32>,
+}
+
+impl Source {
+    /// Takes in a query string.
+    pub fn new(text: &str) -> Source {
+        let mut line_starts = vec![0];
+        if text.contains('\n') {
+            let newlines = text.chars().enumerate().filter(|(_, c)| *c == '\n');
+            line_starts.extend(newlines.map(|(i, _)| i as u32 + 1));
+        }
+        Source { text: text.into(), line_starts }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The 1-based character position of a place; 0 if the parser does not know it.
+    pub fn position(&self, at: Location) -> u32 {
+        if at.line == 0 {
+            return 0;
+        }
+        let start = usize::try_from(at.line - 1).ok().and_then(|line| self.line_starts.get(line));
+        start.map_or(0, |start| start + at.column as u32)
+    }
+
+    /// All tokens but white space and comments.
+    pub fn tokenize(&self) -> Result<Vec<TokenWithSpan>, SqlError> {
+        let dialect = PostgreSqlDialect {};
+        let tokens = Tokenizer::new(&dialect, &self.text).tokenize_with_location();
+        let mut tokens = tokens.map_err(|e| self.token_error(&e))?;
+        tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
+        Ok(tokens)
+    }
+
+    fn token_error(&self, error: &TokenizerError) -> SqlError {
+        let position = self.position(error.location);
+        let rest: String = self.text.chars().skip(position.saturating_sub(1) as usize).collect();
+        let what = if error.message.contains("comment") {
+            "unterminated /* comment"
+        } else if error.message.contains("delimiter") {
+            "unterminated quoted identifier"
+        } else if error.message.contains("dollar") {
+            "unterminated dollar-quoted string"
+        } else if error.message.contains("nterminated") {
+            "unterminated quoted string"
+        } else {
+            "syntax error"
+        };
+        let message = if rest.is_empty() {
+            format!("{what} at end of input")
+        } else {
+            format!("{what} at or near \"{rest}\"")
+        };
+        SqlError::new(state::SYNTAX_ERROR, message).at(position)
+    }
+
+    /// The text of a token as it was written.
+    pub fn token_text(&self, token: &TokenWithSpan) -> String {
+        let from = self.position(token.span.start);
+        let to = self.position(token.span.end);
+        self.text
+            .chars()
+            .skip(from.saturating_sub(1) as usize)
+            .take(to.saturating_sub(from) as usize)
+            .collect()
+    }
+
+    /// `syntax error at or near`, or at the end of input.
+    pub fn syntax_error(&self, token: Option<&TokenWithSpan>) -> SqlError {
+        match token {
+            Some(t) if t.token != Token::EOF => {
+                let message = format!("syntax error at or near \"{}\"", self.token_text(t));
+                SqlError::new(state::SYNTAX_ERROR, message).at(self.position(t.span.start))
+            }
+            _ => {
+                let end = self.text.chars().count() as u32 + 1;
+                SqlError::new(state::SYNTAX_ERROR, "syntax error at end of input").at(end)
+            }
+        }
+    }
+
+    /// The position of the first token at or after a place that does not close a parenthesis: where the operator
+    /// behind an operand stands. Tokenizes again, so it is for errors only.
+    pub fn operator_after(&self, at: Location) -> u32 {
+        let tokens = self.tokenize().unwrap_or_default();
+        let next = tokens.iter().find(|t| t.span.start >= at && t.token != Token::RParen);
+        next.map_or(0, |t| self.position(t.span.start))
+    }
+}

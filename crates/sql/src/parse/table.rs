@@ -1,0 +1,322 @@
+//! CREATE TABLE and DROP TABLE, parsed by hand. What PostgreSQL knows and this server does not is refused by name.
+
+use super::Kind;
+use super::cursor::{Cursor, QualifiedName};
+use crate::error::{Result, SqlError, state};
+use crate::value::SqlType;
+use sqlparser::tokenizer::Token;
+
+/// A column of CREATE TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: SqlType,
+    /// NOT NULL was given.
+    pub not_null: bool,
+}
+
+/// CREATE TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateTable {
+    /// The table.
+    pub name: QualifiedName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The columns.
+    pub columns: Vec<NewColumn>,
+}
+
+/// DROP TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropTable {
+    /// The tables.
+    pub names: Vec<QualifiedName>,
+    /// IF EXISTS.
+    pub if_exists: bool,
+}
+
+/// Types a table's column may have, by all their names.
+const TYPES: &[(&[&str], SqlType)] = &[
+    (&["bool"], SqlType::Bool),
+    (&["boolean"], SqlType::Bool),
+    (&["int2"], SqlType::Int2),
+    (&["smallint"], SqlType::Int2),
+    (&["int4"], SqlType::Int4),
+    (&["int"], SqlType::Int4),
+    (&["integer"], SqlType::Int4),
+    (&["int8"], SqlType::Int8),
+    (&["bigint"], SqlType::Int8),
+    (&["float4"], SqlType::Float4),
+    (&["real"], SqlType::Float4),
+    (&["float8"], SqlType::Float8),
+    (&["double", "precision"], SqlType::Float8),
+    (&["text"], SqlType::Text),
+    (&["oid"], SqlType::Oid),
+];
+
+/// Type names PostgreSQL has besides.
+const OTHER_TYPES: &[&str] = &[
+    "bigserial",
+    "bit",
+    "box",
+    "bpchar",
+    "bytea",
+    "char",
+    "character",
+    "cidr",
+    "circle",
+    "date",
+    "dec",
+    "decimal",
+    "float",
+    "inet",
+    "interval",
+    "json",
+    "jsonb",
+    "jsonpath",
+    "line",
+    "lseg",
+    "macaddr",
+    "money",
+    "name",
+    "national",
+    "nchar",
+    "numeric",
+    "path",
+    "pg_lsn",
+    "point",
+    "polygon",
+    "serial",
+    "serial4",
+    "serial8",
+    "smallserial",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "timetz",
+    "tsquery",
+    "tsvector",
+    "uuid",
+    "varbit",
+    "varchar",
+    "xid",
+    "xml",
+];
+
+pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
+    c.advance();
+    for (words, what) in [
+        (&["temp"][..], "CREATE TEMPORARY TABLE"),
+        (&["temporary"][..], "CREATE TEMPORARY TABLE"),
+        (&["local"][..], "CREATE TEMPORARY TABLE"),
+        (&["global"][..], "CREATE TEMPORARY TABLE"),
+        (&["unlogged"][..], "CREATE UNLOGGED TABLE"),
+    ] {
+        if c.accept_all(words) {
+            return Err(SqlError::unsupported(what));
+        }
+    }
+    if !c.accept("table") {
+        return Err(unsupported_object("CREATE", c));
+    }
+    let if_not_exists = c.accept_all(&["if", "not", "exists"]);
+    let name = c.qualified_name()?;
+    if c.accept("as") {
+        return Err(SqlError::unsupported("CREATE TABLE AS"));
+    }
+    if c.accept("of") || c.accept("partition") {
+        return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
+    }
+    c.expect_token(&Token::LParen)?;
+    let mut columns: Vec<NewColumn> = Vec::new();
+    if !c.accept_token(&Token::RParen) {
+        loop {
+            let (column, position) = column(c)?;
+            if columns.iter().any(|other| other.name == column.name) {
+                let message = format!("column \"{}\" specified more than once", column.name);
+                return Err(SqlError::new(state::DUPLICATE_COLUMN, message).at(position));
+            }
+            columns.push(column);
+            if c.accept_token(&Token::RParen) {
+                break;
+            }
+            c.expect_token(&Token::Comma)?;
+        }
+    }
+    table_options(c)?;
+    c.expect_end()?;
+    Ok(Kind::CreateTable(CreateTable { name, if_not_exists, columns }))
+}
+
+/// What may follow the column list.
+fn table_options(c: &mut Cursor<'_>) -> Result<()> {
+    if c.accept_all(&["using", "heap"]) {}
+    for (word, what) in [
+        ("inherits", "table inheritance"),
+        ("partition", "table partitioning"),
+        ("using", "a table access method other than heap"),
+        ("with", "storage parameters of a table"),
+        ("without", "WITHOUT OIDS"),
+        ("on", "ON COMMIT"),
+        ("tablespace", "TABLESPACE"),
+        ("as", "CREATE TABLE AS"),
+    ] {
+        if c.peek_word().as_deref() == Some(word) {
+            return Err(SqlError::unsupported(what));
+        }
+    }
+    Ok(())
+}
+
+fn column(c: &mut Cursor<'_>) -> Result<(NewColumn, u32)> {
+    table_constraint(c)?;
+    let position = c.position();
+    let name = c.name()?;
+    let ty = column_type(c)?;
+    let mut not_null = false;
+    let mut null = false;
+    loop {
+        let at = c.position();
+        if c.accept_all(&["not", "null"]) {
+            not_null = true;
+        } else if c.accept("null") {
+            null = true;
+        } else {
+            column_constraint(c)?;
+            break;
+        }
+        if not_null && null {
+            let message = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
+        }
+    }
+    Ok((NewColumn { name, ty, not_null }, position))
+}
+
+/// Refuses constraints of the table.
+fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
+    let what = match c.peek_word().as_deref() {
+        Some("primary") => "a PRIMARY KEY constraint",
+        Some("unique") => "a UNIQUE constraint",
+        Some("check") => "a CHECK constraint",
+        Some("foreign") => "a FOREIGN KEY constraint",
+        Some("constraint") => "a named constraint",
+        Some("exclude") => "an EXCLUDE constraint",
+        Some("like") => "LIKE in CREATE TABLE",
+        _ => return Ok(()),
+    };
+    Err(SqlError::unsupported(what).at(c.position()))
+}
+
+/// Refuses what may follow a column's type besides NULL and NOT NULL.
+fn column_constraint(c: &mut Cursor<'_>) -> Result<()> {
+    let what = match c.peek_word().as_deref() {
+        Some("primary") => "a PRIMARY KEY constraint",
+        Some("unique") => "a UNIQUE constraint",
+        Some("check") => "a CHECK constraint",
+        Some("references") => "a FOREIGN KEY constraint",
+        Some("constraint") => "a named constraint",
+        Some("default") => "a column default",
+        Some("generated") => "a generated column",
+        Some("collate") => "a column collation",
+        Some("storage" | "compression") => "a column storage option",
+        _ => return Ok(()),
+    };
+    Err(SqlError::unsupported(what).at(c.position()))
+}
+
+fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {
+    let position = c.position();
+    c.accept_all(&["pg_catalog"]).then(|| c.accept_token(&Token::Period));
+    for (words, ty) in TYPES {
+        if c.accept_all(words) {
+            match c.peek() {
+                Some(Token::LBracket) => return Err(SqlError::unsupported("an array type").at(position)),
+                Some(Token::LParen) => {
+                    let message = format!("type modifier is not allowed for type \"{}\"", ty.typname());
+                    return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+                }
+                _ => return Ok(*ty),
+            }
+        }
+    }
+    let word = c.peek_word();
+    if let Some(word) = word.filter(|w| OTHER_TYPES.contains(&w.as_str())) {
+        return Err(SqlError::unsupported(format!("type {word}")).at(position));
+    }
+    let name = c.qualified_name()?;
+    let message = format!("type \"{}\" does not exist", name.display());
+    Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
+}
+
+pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<Kind> {
+    c.advance();
+    if !c.accept("table") {
+        return Err(unsupported_object("DROP", c));
+    }
+    let if_exists = c.accept_all(&["if", "exists"]);
+    let mut names = vec![c.qualified_name()?];
+    while c.accept_token(&Token::Comma) {
+        names.push(c.qualified_name()?);
+    }
+    // Nothing can depend on a table here, so both behave alike.
+    let _ = c.accept("cascade") || c.accept("restrict");
+    c.expect_end()?;
+    Ok(Kind::DropTable(DropTable { names, if_exists }))
+}
+
+/// CREATE or DROP of something else.
+fn unsupported_object(verb: &str, c: &Cursor<'_>) -> SqlError {
+    const OBJECTS: &[&str] = &[
+        "access",
+        "aggregate",
+        "cast",
+        "collation",
+        "constraint",
+        "conversion",
+        "database",
+        "default",
+        "domain",
+        "event",
+        "extension",
+        "foreign",
+        "function",
+        "group",
+        "index",
+        "language",
+        "materialized",
+        "operator",
+        "or",
+        "owned",
+        "policy",
+        "procedure",
+        "procedural",
+        "publication",
+        "recursive",
+        "role",
+        "routine",
+        "rule",
+        "schema",
+        "sequence",
+        "server",
+        "statistics",
+        "subscription",
+        "tablespace",
+        "text",
+        "transform",
+        "trigger",
+        "trusted",
+        "type",
+        "unique",
+        "user",
+        "view",
+    ];
+    match c.peek_word() {
+        Some(word) if OBJECTS.contains(&word.as_str()) => {
+            SqlError::unsupported(format!("{verb} {}", word.to_uppercase()))
+        }
+        _ => c.error(),
+    }
+}

@@ -1,0 +1,290 @@
+//! Small statements parsed by hand: transactions, settings, CHECKPOINT, DISCARD, DEALLOCATE; and the names of
+//! statements that PostgreSQL has and this server has not.
+
+use super::Kind;
+use super::cursor::Cursor;
+use crate::error::{Result, SqlError};
+use crate::settings::SetScope;
+use sqlparser::tokenizer::Token;
+
+/// Modes of a transaction, as far as they were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modes {
+    /// READ ONLY or READ WRITE.
+    pub read_only: Option<bool>,
+}
+
+/// BEGIN, COMMIT, ROLLBACK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionStatement {
+    /// BEGIN or START TRANSACTION.
+    Begin {
+        /// Was it START TRANSACTION (it shows in the tag)?
+        start: bool,
+        /// The modes.
+        modes: Modes,
+    },
+    /// COMMIT or END.
+    Commit {
+        /// AND CHAIN.
+        chain: bool,
+    },
+    /// ROLLBACK or ABORT.
+    Rollback {
+        /// AND CHAIN.
+        chain: bool,
+    },
+}
+
+/// What SHOW shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShowTarget {
+    /// SHOW ALL.
+    All,
+    /// One setting.
+    One(String),
+}
+
+/// First words of the statements PostgreSQL has beyond those parsed elsewhere.
+const UNSUPPORTED: &[&str] = &[
+    "alter",
+    "analyse",
+    "analyze",
+    "call",
+    "close",
+    "cluster",
+    "comment",
+    "declare",
+    "delete",
+    "do",
+    "execute",
+    "explain",
+    "fetch",
+    "grant",
+    "import",
+    "listen",
+    "load",
+    "lock",
+    "merge",
+    "move",
+    "notify",
+    "prepare",
+    "reassign",
+    "refresh",
+    "reindex",
+    "release",
+    "revoke",
+    "savepoint",
+    "security",
+    "truncate",
+    "unlisten",
+    "update",
+    "vacuum",
+];
+
+pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
+    let kind = match first {
+        "begin" => {
+            c.advance();
+            let _ = c.accept("work") || c.accept("transaction");
+            Kind::Transaction(TransactionStatement::Begin { start: false, modes: modes(c)? })
+        }
+        "start" => {
+            c.advance();
+            c.expect("transaction")?;
+            Kind::Transaction(TransactionStatement::Begin { start: true, modes: modes(c)? })
+        }
+        "commit" | "end" => {
+            c.advance();
+            if first == "commit" && c.peek_word().as_deref() == Some("prepared") {
+                return Err(SqlError::unsupported("COMMIT PREPARED"));
+            }
+            Kind::Transaction(TransactionStatement::Commit { chain: chain(c)? })
+        }
+        "rollback" | "abort" => {
+            c.advance();
+            if first == "rollback" && c.peek_word().as_deref() == Some("prepared") {
+                return Err(SqlError::unsupported("ROLLBACK PREPARED"));
+            }
+            let chain = chain(c)?;
+            if first == "rollback" && c.accept("to") {
+                return Err(SqlError::unsupported("ROLLBACK TO SAVEPOINT"));
+            }
+            Kind::Transaction(TransactionStatement::Rollback { chain })
+        }
+        "checkpoint" => {
+            c.advance();
+            if c.peek() == Some(&Token::LParen) {
+                return Err(SqlError::unsupported("CHECKPOINT with options"));
+            }
+            Kind::Checkpoint
+        }
+        "show" => show(c)?,
+        "set" => set(c)?,
+        "reset" => reset(c)?,
+        "discard" => discard(c)?,
+        "deallocate" => {
+            c.advance();
+            c.accept("prepare");
+            if c.accept("all") { Kind::Deallocate(None) } else { Kind::Deallocate(Some(c.name()?)) }
+        }
+        other if UNSUPPORTED.contains(&other) => return Err(SqlError::unsupported(other.to_uppercase())),
+        _ => return Err(c.error()),
+    };
+    c.expect_end()?;
+    Ok(kind)
+}
+
+/// `[WORK | TRANSACTION] [AND [NO] CHAIN]`
+fn chain(c: &mut Cursor<'_>) -> Result<bool> {
+    let _ = c.accept("work") || c.accept("transaction");
+    if !c.accept("and") {
+        return Ok(false);
+    }
+    let no = c.accept("no");
+    c.expect("chain")?;
+    Ok(!no)
+}
+
+fn modes(c: &mut Cursor<'_>) -> Result<Modes> {
+    let mut modes = Modes::default();
+    let mut any = false;
+    while !c.at_end() {
+        if any {
+            c.accept_token(&Token::Comma);
+        }
+        any = true;
+        if c.accept_all(&["isolation", "level"]) {
+            if c.accept_all(&["read", "committed"]) || c.accept_all(&["read", "uncommitted"]) {
+                continue;
+            }
+            for level in [&["repeatable", "read"][..], &["serializable"][..]] {
+                if c.accept_all(level) {
+                    let level = level.join(" ").to_uppercase();
+                    return Err(SqlError::unsupported(format!("isolation level {level}")));
+                }
+            }
+            return Err(c.error());
+        } else if c.accept_all(&["read", "only"]) {
+            modes.read_only = Some(true);
+        } else if c.accept_all(&["read", "write"]) {
+            modes.read_only = Some(false);
+        } else if !(c.accept("deferrable") || c.accept_all(&["not", "deferrable"])) {
+            return Err(c.error());
+        }
+    }
+    Ok(modes)
+}
+
+fn setting_name(c: &mut Cursor<'_>) -> Result<String> {
+    let mut name = c.name()?;
+    while c.accept_token(&Token::Period) {
+        name.push('.');
+        name.push_str(&c.name()?);
+    }
+    Ok(name)
+}
+
+fn show(c: &mut Cursor<'_>) -> Result<Kind> {
+    c.advance();
+    Ok(Kind::Show(if c.accept("all") {
+        ShowTarget::All
+    } else if c.accept_all(&["time", "zone"]) {
+        ShowTarget::One("timezone".into())
+    } else if c.accept_all(&["transaction", "isolation", "level"]) {
+        ShowTarget::One("transaction_isolation".into())
+    } else if c.accept_all(&["session", "authorization"]) {
+        ShowTarget::One("session_authorization".into())
+    } else {
+        ShowTarget::One(setting_name(c)?)
+    }))
+}
+
+fn set(c: &mut Cursor<'_>) -> Result<Kind> {
+    c.advance();
+    if c.accept_all(&["session", "characteristics", "as", "transaction"]) {
+        return Ok(Kind::SetTransaction { modes: modes(c)?, session: true });
+    }
+    let scope = if c.accept("local") {
+        SetScope::Local
+    } else {
+        c.accept("session");
+        SetScope::Session
+    };
+    if c.accept("transaction") {
+        if c.accept("snapshot") {
+            return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"));
+        }
+        return Ok(Kind::SetTransaction { modes: modes(c)?, session: false });
+    }
+    if c.peek_word().as_deref() == Some("authorization") {
+        return Err(SqlError::unsupported("SET SESSION AUTHORIZATION"));
+    }
+    if c.accept("role") {
+        return Err(SqlError::unsupported("SET ROLE"));
+    }
+    if c.accept("constraints") {
+        return Err(SqlError::unsupported("SET CONSTRAINTS"));
+    }
+    if c.accept_all(&["time", "zone"]) {
+        let value = if c.accept("local") || c.accept("default") { None } else { Some(set_value(c)?) };
+        return Ok(Kind::Set { name: "timezone".into(), value, scope });
+    }
+    if c.accept("names") {
+        let value = if c.at_end() || c.accept("default") { None } else { Some(c.string()?) };
+        return Ok(Kind::Set { name: "client_encoding".into(), value, scope });
+    }
+    let name = setting_name(c)?;
+    if !c.accept_token(&Token::Eq) && !c.accept("to") {
+        return Err(c.error());
+    }
+    if c.accept("default") {
+        return Ok(Kind::Set { name, value: None, scope });
+    }
+    let mut value = set_value(c)?;
+    while c.accept_token(&Token::Comma) {
+        value.push_str(", ");
+        value.push_str(&set_value(c)?);
+    }
+    Ok(Kind::Set { name, value: Some(value), scope })
+}
+
+fn set_value(c: &mut Cursor<'_>) -> Result<String> {
+    if let Some(text) = c.accept_string().or_else(|| c.accept_number()) {
+        return Ok(text);
+    }
+    match c.peek_word() {
+        Some(word) if matches!(word.as_str(), "on" | "true" | "false") => {
+            c.advance();
+            Ok(word)
+        }
+        _ => c.name(),
+    }
+}
+
+fn reset(c: &mut Cursor<'_>) -> Result<Kind> {
+    c.advance();
+    Ok(Kind::Reset(if c.accept("all") {
+        None
+    } else if c.accept_all(&["time", "zone"]) {
+        Some("timezone".into())
+    } else {
+        Some(setting_name(c)?)
+    }))
+}
+
+fn discard(c: &mut Cursor<'_>) -> Result<Kind> {
+    c.advance();
+    for (word, tag) in [
+        ("all", "DISCARD ALL"),
+        ("plans", "DISCARD PLANS"),
+        ("sequences", "DISCARD SEQUENCES"),
+        ("temp", "DISCARD TEMP"),
+        ("temporary", "DISCARD TEMP"),
+    ] {
+        if c.accept(word) {
+            return Ok(Kind::Discard(tag));
+        }
+    }
+    Err(c.error())
+}

@@ -1,0 +1,703 @@
+//! sqlparser's expressions to typed ones. What is not known here is refused by name.
+
+use super::aggregate::{AggregateCall, Aggregates};
+use super::coerce::{self, Context, ParamTypes};
+use super::expr::{Arithmetic, Comparison, Expr, Typed};
+use super::resolve::{self, Choice, OperatorKind, category};
+use super::scope::Scope;
+use super::types::type_of_ast;
+use crate::error::{Result, SqlError, state};
+use crate::parse::Source;
+use crate::parse::cursor::fold;
+use crate::value::{Datum, Numeric, SqlType};
+use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator, Value};
+
+/// What binding an expression needs.
+pub struct Binder<'a> {
+    /// The query string.
+    pub source: &'a Source,
+    /// Names in view.
+    pub scope: &'a Scope,
+    /// Parameters.
+    pub params: &'a mut ParamTypes,
+    /// Aggregates found so far; None where they are not allowed.
+    pub aggregates: Option<&'a mut Aggregates>,
+    /// The clause, for the message when an aggregate is not allowed.
+    pub clause: &'static str,
+}
+
+/// An identifier as a name.
+pub fn ident_name(ident: &ast::Ident) -> String {
+    match ident.quote_style {
+        None => fold(&ident.value),
+        Some(_) => crate::value::truncate_name(&ident.value).to_owned(),
+    }
+}
+
+const NO_OPERATOR: &str =
+    "No operator matches the given name and argument types. You might need to add explicit type casts.";
+const NO_FUNCTION: &str =
+    "No function matches the given name and argument types. You might need to add explicit type casts.";
+
+impl Binder<'_> {
+    /// The position where an expression starts.
+    pub fn position(&self, e: &ast::Expr) -> u32 {
+        self.source.position(e.span().start)
+    }
+
+    /// Binds an expression.
+    pub fn bind(&mut self, e: &ast::Expr) -> Result<Typed> {
+        let position = self.position(e);
+        match e {
+            ast::Expr::Identifier(ident) => self.scope.column(&ident_name(ident), position),
+            ast::Expr::CompoundIdentifier(parts) => self.compound(parts, position),
+            ast::Expr::Value(v) => self.literal(&v.value, position),
+            ast::Expr::Nested(inner) => self.bind(inner),
+            ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right, position),
+            ast::Expr::UnaryOp { op, expr } => self.unary(op, expr, position),
+            ast::Expr::IsNull(x) => self.null_test(x, position, Expr::IsNull),
+            ast::Expr::IsNotNull(x) => self.null_test(x, position, Expr::IsNotNull),
+            ast::Expr::IsTrue(x) => self.bool_test(x, position, "IS TRUE", Some(true), false),
+            ast::Expr::IsNotTrue(x) => self.bool_test(x, position, "IS NOT TRUE", Some(true), true),
+            ast::Expr::IsFalse(x) => self.bool_test(x, position, "IS FALSE", Some(false), false),
+            ast::Expr::IsNotFalse(x) => self.bool_test(x, position, "IS NOT FALSE", Some(false), true),
+            ast::Expr::IsUnknown(x) => self.bool_test(x, position, "IS UNKNOWN", None, false),
+            ast::Expr::IsNotUnknown(x) => self.bool_test(x, position, "IS NOT UNKNOWN", None, true),
+            ast::Expr::IsDistinctFrom(a, b) => self.distinct(a, b, false, position),
+            ast::Expr::IsNotDistinctFrom(a, b) => self.distinct(a, b, true, position),
+            ast::Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, position),
+            ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high, position),
+            ast::Expr::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.like(expr, pattern, escape_char.as_deref(), *negated, false, position)
+            }
+            ast::Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
+                self.like(expr, pattern, escape_char.as_deref(), *negated, true, position)
+            }
+            ast::Expr::Cast { kind, expr, data_type, format: None }
+                if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
+            {
+                self.cast(expr, data_type, position, *kind == ast::CastKind::DoubleColon)
+            }
+            ast::Expr::TypedString(ast::TypedString { data_type, value, uses_odbc_syntax: false }) => {
+                let at = self.source.position(value.span.start);
+                let text = self.literal(&value.value, at)?;
+                let to = type_of_ast(data_type, position)?;
+                self.explicit(text, to, position)
+            }
+            ast::Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), position)
+            }
+            ast::Expr::Function(f) => self.function(f, position),
+            ast::Expr::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                self.call("ceil", &[expr], position)
+            }
+            ast::Expr::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                self.call("floor", &[expr], position)
+            }
+            ast::Expr::Substring { expr, substring_from: Some(from), substring_for, .. } => {
+                let mut args: Vec<&ast::Expr> = vec![expr, from];
+                args.extend(substring_for.as_deref());
+                self.call("substring", &args, position)
+            }
+            ast::Expr::Trim { trim_where: None, trim_what: None, expr, trim_characters: None } => {
+                self.call("btrim", &[expr], position)
+            }
+            ast::Expr::Position { expr, r#in } => self.call("strpos", &[r#in, expr], position),
+            other => Err(SqlError::unsupported(expression_name(other)).at(position)),
+        }
+    }
+
+    /// Binds a condition: it must be boolean.
+    pub fn condition(&mut self, e: &ast::Expr, what: &str) -> Result<Expr> {
+        let typed = self.bind(e)?;
+        self.boolean(typed, what)
+    }
+
+    fn boolean(&mut self, value: Typed, what: &str) -> Result<Expr> {
+        let (ty, position) = (value.ty, value.position);
+        match coerce::coerce(value, SqlType::Bool, Context::Implicit, self.params)? {
+            Some(v) => Ok(v.expr),
+            None => {
+                let message = format!("argument of {what} must be type boolean, not type {}", ty.sql_name());
+                Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(position))
+            }
+        }
+    }
+
+    fn compound(&self, parts: &[ast::Ident], position: u32) -> Result<Typed> {
+        let names: Vec<String> = parts.iter().map(ident_name).collect();
+        match names.as_slice() {
+            [table, column] => self.scope.qualified(table, column, position),
+            [_, table, column] => self.scope.qualified(table, column, position),
+            _ => Err(SqlError::unsupported("a name of so many parts").at(position)),
+        }
+    }
+
+    fn literal(&mut self, v: &Value, position: u32) -> Result<Typed> {
+        let (value, ty) = match v {
+            Value::Null => (Datum::Null, SqlType::Unknown),
+            Value::Boolean(b) => (Datum::Bool(*b), SqlType::Bool),
+            Value::Number(text, _) => return number(text, false, position),
+            Value::SingleQuotedString(s) | Value::EscapedStringLiteral(s) | Value::UnicodeStringLiteral(s) => {
+                (Datum::string(s.clone()), SqlType::Unknown)
+            }
+            Value::DollarQuotedString(s) => (Datum::string(s.value.clone()), SqlType::Unknown),
+            Value::Placeholder(name) => return self.parameter(name, position),
+            _ => return Err(SqlError::unsupported("this kind of literal").at(position)),
+        };
+        Ok(Typed::new(Expr::Const(value), ty, position))
+    }
+
+    fn parameter(&mut self, name: &str, position: u32) -> Result<Typed> {
+        let number: Option<usize> = name.strip_prefix('$').and_then(|n| n.parse().ok());
+        match number {
+            Some(n @ 1..=65535) if self.params.allowed => {
+                let ty = self.params.get(n - 1);
+                Ok(Typed::new(Expr::Param(n - 1), ty, position))
+            }
+            Some(n) => {
+                let message = format!("there is no parameter ${n}");
+                Err(SqlError::new(state::UNDEFINED_PARAMETER, message).at(position))
+            }
+            None => {
+                let message = format!("syntax error at or near \"{name}\"");
+                Err(SqlError::new(state::SYNTAX_ERROR, message).at(position))
+            }
+        }
+    }
+
+    fn unary(&mut self, op: &UnaryOperator, e: &ast::Expr, position: u32) -> Result<Typed> {
+        match op {
+            UnaryOperator::Not => {
+                let operand = self.condition(e, "NOT")?;
+                Ok(Typed::new(Expr::Not(Box::new(operand)), SqlType::Bool, position))
+            }
+            UnaryOperator::Minus | UnaryOperator::Plus => {
+                let minus = *op == UnaryOperator::Minus;
+                // The span of a unary operator is its operand's; the sign is before it.
+                if let ast::Expr::Value(v) = e
+                    && let Value::Number(text, _) = &v.value
+                {
+                    return number(text, minus, position);
+                }
+                let operand = self.bind(e)?;
+                let operand = match operand.ty {
+                    SqlType::Unknown => coerce::coerce(operand, SqlType::Float8, Context::Implicit, self.params)?,
+                    ty if category(ty).0 == b'N' && !matches!(ty, SqlType::Oid | SqlType::Regclass) => Some(operand),
+                    ty => {
+                        let sign = if minus { '-' } else { '+' };
+                        let message = format!("operator does not exist: {sign} {}", ty.sql_name());
+                        let error = SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR);
+                        return Err(error.at(position));
+                    }
+                };
+                let Some(operand) = operand else { return Err(SqlError::unsupported("this operand")) };
+                let expr = if minus { Expr::Negate(Box::new(operand.expr)) } else { operand.expr };
+                Ok(Typed::new(expr, operand.ty, position))
+            }
+            other => Err(SqlError::unsupported(format!("operator {other}")).at(position)),
+        }
+    }
+
+    fn binary(
+        &mut self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        position: u32,
+    ) -> Result<Typed> {
+        let kind = match op {
+            BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right, position),
+            BinaryOperator::StringConcat => return self.concat(left, right, position),
+            BinaryOperator::Plus => OperatorKind::Arith(Arithmetic::Add),
+            BinaryOperator::Minus => OperatorKind::Arith(Arithmetic::Sub),
+            BinaryOperator::Multiply => OperatorKind::Arith(Arithmetic::Mul),
+            BinaryOperator::Divide => OperatorKind::Arith(Arithmetic::Div),
+            BinaryOperator::Modulo => OperatorKind::Arith(Arithmetic::Rem),
+            BinaryOperator::Eq => OperatorKind::Compare(Comparison::Eq),
+            BinaryOperator::NotEq => OperatorKind::Compare(Comparison::Ne),
+            BinaryOperator::Lt => OperatorKind::Compare(Comparison::Lt),
+            BinaryOperator::LtEq => OperatorKind::Compare(Comparison::Le),
+            BinaryOperator::Gt => OperatorKind::Compare(Comparison::Gt),
+            BinaryOperator::GtEq => OperatorKind::Compare(Comparison::Ge),
+            other => {
+                let at = self.source.operator_after(left.span().end);
+                return Err(SqlError::unsupported(format!("operator {other}")).at(at));
+            }
+        };
+        let (a, b) = (self.bind(left)?, self.bind(right)?);
+        let name = op.to_string();
+        let name = if name == "!=" { "<>" } else { &name };
+        self.operator(kind, name, a, b, left, position)
+    }
+
+    fn logic(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr, position: u32) -> Result<Typed> {
+        let and = *op == BinaryOperator::And;
+        let what = if and { "AND" } else { "OR" };
+        let first = self.condition(left, what)?;
+        let second = self.condition(right, what)?;
+        let mut list = match first {
+            Expr::And(list) if and => list,
+            Expr::Or(list) if !and => list,
+            other => vec![other],
+        };
+        list.push(second);
+        Ok(Typed::new(if and { Expr::And(list) } else { Expr::Or(list) }, SqlType::Bool, position))
+    }
+
+    /// Finds the operator and casts its operands.
+    fn operator(
+        &mut self,
+        kind: OperatorKind,
+        name: &str,
+        a: Typed,
+        b: Typed,
+        left: &ast::Expr,
+        position: u32,
+    ) -> Result<Typed> {
+        let shown = || format!("{} {name} {}", a.ty.sql_name(), b.ty.sql_name());
+        let found = match resolve::operator(kind, a.ty, b.ty) {
+            Choice::One(found) => found,
+            Choice::None => {
+                let at = self.source.operator_after(left.span().end);
+                let message = format!("operator does not exist: {}", shown());
+                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
+            }
+            Choice::Ambiguous => {
+                let at = self.source.operator_after(left.span().end);
+                let message = format!("operator is not unique: {}", shown());
+                let hint =
+                    "Could not choose a best candidate operator. You might need to add explicit type casts.";
+                return Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(hint).at(at));
+            }
+        };
+        let pair = Box::new((self.operand(a, found.common)?, self.operand(b, found.common)?));
+        let expr = match kind {
+            OperatorKind::Compare(op) => Expr::Compare(op, pair),
+            OperatorKind::Arith(op) => Expr::Arith(op, pair),
+            OperatorKind::Like => {
+                Expr::Like { operands: pair, escape: Some('\\'), negated: false, ignore_case: false }
+            }
+        };
+        Ok(Typed::new(expr, found.result, position))
+    }
+
+    /// An operand cast to the type its operator wants; candidates were chosen so that there is a cast.
+    fn operand(&mut self, value: Typed, to: SqlType) -> Result<Expr> {
+        let from = value.ty;
+        let cast = coerce::coerce(value, to, Context::Explicit, self.params)?;
+        cast.map(|v| v.expr).ok_or_else(|| {
+            let message = format!("cannot cast type {} to {}", from.sql_name(), to.sql_name());
+            SqlError::new(state::CANNOT_COERCE, message)
+        })
+    }
+
+    fn concat(&mut self, left: &ast::Expr, right: &ast::Expr, position: u32) -> Result<Typed> {
+        let (a, b) = (self.bind(left)?, self.bind(right)?);
+        let string = |t: &Typed| t.ty == SqlType::Unknown || category(t.ty).0 == b'S';
+        if !string(&a) && !string(&b) {
+            let at = self.source.operator_after(left.span().end);
+            let message =
+                format!("operator does not exist: {} || {}", a.ty.sql_name(), b.ty.sql_name());
+            return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
+        }
+        let pair = Box::new((self.operand(a, SqlType::Text)?, self.operand(b, SqlType::Text)?));
+        Ok(Typed::new(Expr::Concat(pair), SqlType::Text, position))
+    }
+
+    fn null_test(&mut self, e: &ast::Expr, position: u32, make: fn(Box<Expr>) -> Expr) -> Result<Typed> {
+        let operand = self.bind(e)?;
+        let operand = self.settle(operand)?;
+        Ok(Typed::new(make(Box::new(operand.expr)), SqlType::Bool, position))
+    }
+
+    /// Gives a value whose type is still unknown the type text.
+    pub fn settle(&mut self, value: Typed) -> Result<Typed> {
+        if value.ty != SqlType::Unknown {
+            return Ok(value);
+        }
+        let position = value.position;
+        let text = coerce::coerce(value, SqlType::Text, Context::Implicit, self.params)?;
+        text.ok_or_else(|| SqlError::unsupported("this value").at(position))
+    }
+
+    fn bool_test(
+        &mut self,
+        e: &ast::Expr,
+        position: u32,
+        what: &str,
+        value: Option<bool>,
+        negated: bool,
+    ) -> Result<Typed> {
+        let operand = Box::new(self.condition(e, what)?);
+        let expr = match value {
+            Some(value) => Expr::IsBool { expr: operand, value, negated },
+            None if negated => Expr::IsNotNull(operand),
+            None => Expr::IsNull(operand),
+        };
+        Ok(Typed::new(expr, SqlType::Bool, position))
+    }
+
+    fn distinct(&mut self, a: &ast::Expr, b: &ast::Expr, negated: bool, position: u32) -> Result<Typed> {
+        let (left, right) = (self.bind(a)?, self.bind(b)?);
+        let compared = self.operator(OperatorKind::Compare(Comparison::Eq), "=", left, right, a, position)?;
+        match compared.expr {
+            Expr::Compare(_, operands) => {
+                Ok(Typed::new(Expr::IsDistinct { operands, negated }, SqlType::Bool, position))
+            }
+            _ => Err(SqlError::unsupported("IS DISTINCT FROM of these operands").at(position)),
+        }
+    }
+
+    fn in_list(&mut self, e: &ast::Expr, list: &[ast::Expr], negated: bool, position: u32) -> Result<Typed> {
+        let mut items = vec![self.bind(e)?];
+        for item in list {
+            items.push(self.bind(item)?);
+        }
+        // PostgreSQL makes an array of the list if it has a common type with the operand, or else a chain of
+        // comparisons: then each item resolves its own operator.
+        if coerce::common_type(&items, "IN").is_ok() {
+            let (mut exprs, _) = coerce::coerce_all(items, "IN", self.params)?;
+            let operand = exprs.remove(0);
+            let expr = Expr::InList { expr: Box::new(operand), list: exprs, negated };
+            return Ok(Typed::new(expr, SqlType::Bool, position));
+        }
+        let operand = items.remove(0);
+        let mut chain = Vec::new();
+        for item in items {
+            let kind = OperatorKind::Compare(Comparison::Eq);
+            chain.push(self.operator(kind, "=", operand.clone(), item, e, position)?.expr);
+        }
+        let any = Expr::Or(chain);
+        let expr = if negated { Expr::Not(Box::new(any)) } else { any };
+        Ok(Typed::new(expr, SqlType::Bool, position))
+    }
+
+    fn between(
+        &mut self,
+        e: &ast::Expr,
+        negated: bool,
+        low: &ast::Expr,
+        high: &ast::Expr,
+        position: u32,
+    ) -> Result<Typed> {
+        let (value, low, high) = (self.bind(e)?, self.bind(low)?, self.bind(high)?);
+        let ge = OperatorKind::Compare(Comparison::Ge);
+        let le = OperatorKind::Compare(Comparison::Le);
+        let above = self.operator(ge, ">=", value.clone(), low, e, position)?.expr;
+        let below = self.operator(le, "<=", value, high, e, position)?.expr;
+        let both = Expr::And(vec![above, below]);
+        let expr = if negated { Expr::Not(Box::new(both)) } else { both };
+        Ok(Typed::new(expr, SqlType::Bool, position))
+    }
+
+    fn like(
+        &mut self,
+        e: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::Expr>,
+        negated: bool,
+        ignore_case: bool,
+        position: u32,
+    ) -> Result<Typed> {
+        let (value, pattern) = (self.bind(e)?, self.bind(pattern)?);
+        let name = match (negated, ignore_case) {
+            (false, false) => "~~",
+            (true, false) => "!~~",
+            (false, true) => "~~*",
+            (true, true) => "!~~*",
+        };
+        let escape = match escape {
+            None => Some('\\'),
+            Some(ast::Expr::Value(v)) => match &v.value {
+                Value::SingleQuotedString(s) => {
+                    let mut chars = s.chars();
+                    let first = chars.next();
+                    if chars.next().is_some() {
+                        return Err(SqlError::new(state::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
+                            .hint("Escape string must be empty or one character."));
+                    }
+                    first
+                }
+                _ => return Err(SqlError::unsupported("this ESCAPE").at(position)),
+            },
+            Some(_) => return Err(SqlError::unsupported("ESCAPE of an expression").at(position)),
+        };
+        let found = self.operator(OperatorKind::Like, name, value, pattern, e, position)?;
+        match found.expr {
+            Expr::Like { operands, .. } => {
+                let expr = Expr::Like { operands, escape, negated, ignore_case };
+                Ok(Typed::new(expr, SqlType::Bool, position))
+            }
+            _ => Err(SqlError::unsupported("LIKE of these operands").at(position)),
+        }
+    }
+
+    fn cast(&mut self, e: &ast::Expr, to: &ast::DataType, position: u32, infix: bool) -> Result<Typed> {
+        let value = self.bind(e)?;
+        let to_type = type_of_ast(to, position)?;
+        let at = if infix { self.source.operator_after(e.span().end) } else { position };
+        self.explicit(value, to_type, at)
+    }
+
+    fn explicit(&mut self, value: Typed, to: SqlType, at: u32) -> Result<Typed> {
+        let from = value.ty;
+        let cast = coerce::coerce(value, to, Context::Explicit, self.params)?;
+        cast.ok_or_else(|| {
+            let message = format!("cannot cast type {} to {}", from.sql_name(), to.sql_name());
+            SqlError::new(state::CANNOT_COERCE, message).at(at)
+        })
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&ast::Expr>,
+        position: u32,
+    ) -> Result<Typed> {
+        let tested = operand.map(|e| self.bind(e)).transpose()?;
+        let mut whens = Vec::new();
+        let mut results = Vec::new();
+        // PostgreSQL looks at ELSE first when it chooses the type.
+        if let Some(e) = otherwise {
+            results.push(self.bind(e)?);
+        }
+        for ast::CaseWhen { condition, result } in conditions {
+            let when = match (&tested, operand) {
+                (Some(tested), Some(e)) => {
+                    let value = self.bind(condition)?;
+                    let kind = OperatorKind::Compare(Comparison::Eq);
+                    let tested = self.settle(tested.clone())?;
+                    self.operator(kind, "=", tested, value, e, position)?.expr
+                }
+                _ => self.condition(condition, "CASE/WHEN")?,
+            };
+            whens.push(when);
+            results.push(self.bind(result)?);
+        }
+        let (exprs, ty) = coerce::coerce_all(results, "CASE", self.params)?;
+        let mut exprs = exprs.into_iter();
+        let otherwise = if otherwise.is_some() { exprs.next().map(Box::new) } else { None };
+        let whens = whens.into_iter().zip(exprs).collect();
+        Ok(Typed::new(Expr::Case { whens, otherwise }, ty, position))
+    }
+
+    /// A call in FROM.
+    pub fn call_by_name(&mut self, call: &super::function::FunctionCall<'_>, position: u32) -> Result<Typed> {
+        self.call(&call.name, &call.args, position)
+    }
+
+    fn call(&mut self, name: &str, args: &[&ast::Expr], position: u32) -> Result<Typed> {
+        let mut bound = Vec::with_capacity(args.len());
+        for arg in args {
+            bound.push(self.bind(arg)?);
+        }
+        self.call_bound(name, bound, position)
+    }
+
+    fn call_bound(&mut self, name: &str, args: Vec<Typed>, position: u32) -> Result<Typed> {
+        let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
+        let shown = || {
+            let types: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
+            format!("{name}({})", types.join(", "))
+        };
+        match resolve::function(name, &types) {
+            Choice::One(found) => {
+                let mut exprs = Vec::with_capacity(args.len());
+                for (arg, to) in args.into_iter().zip(found.args) {
+                    exprs.push(self.operand(arg, *to)?);
+                }
+                Ok(Typed::new(Expr::Call(found.function, exprs), found.result, position))
+            }
+            Choice::None => {
+                let message = format!("function {} does not exist", shown());
+                Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_FUNCTION).at(position))
+            }
+            Choice::Ambiguous => {
+                let message = format!("function {} is not unique", shown());
+                let hint =
+                    "Could not choose a best candidate function. You might need to add explicit type casts.";
+                Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(hint).at(position))
+            }
+        }
+    }
+
+    fn function(&mut self, f: &ast::Function, position: u32) -> Result<Typed> {
+        let call = super::function::FunctionCall::new(f, position)?;
+        let name = call.name.as_str();
+        if super::aggregate::is_aggregate(name) {
+            return self.aggregate(&call, position);
+        }
+        if call.distinct || call.filter.is_some() || call.star {
+            return Err(SqlError::unsupported(format!("this call of {name}")).at(position));
+        }
+        match name {
+            "coalesce" | "greatest" | "least" | "nullif" | "pg_typeof" | "concat" => {
+                let mut args = Vec::with_capacity(call.args.len());
+                for arg in &call.args {
+                    args.push(self.bind(arg)?);
+                }
+                self.special(name, args, position)
+            }
+            "generate_series" => {
+                Err(SqlError::unsupported("a set-returning function outside of FROM").at(position))
+            }
+            _ => self.call(name, &call.args, position),
+        }
+    }
+
+    /// Functions with rules of their own.
+    fn special(&mut self, name: &str, mut args: Vec<Typed>, position: u32) -> Result<Typed> {
+        match name {
+            "nullif" => match (args.pop(), args.pop(), args.is_empty()) {
+                (Some(b), Some(a), true) => {
+                    let (a, b) = if a.ty == SqlType::Unknown && b.ty == SqlType::Unknown {
+                        (self.settle(a)?, self.settle(b)?)
+                    } else {
+                        (a, b)
+                    };
+                    let (exprs, ty) = coerce::coerce_all(vec![a, b], "NULLIF", self.params)?;
+                    let mut exprs = exprs.into_iter();
+                    match (exprs.next(), exprs.next()) {
+                        (Some(a), Some(b)) => Ok(Typed::new(Expr::NullIf(Box::new((a, b))), ty, position)),
+                        _ => Err(SqlError::unsupported("NULLIF without operands")),
+                    }
+                }
+                _ => Err(SqlError::new(state::SYNTAX_ERROR, "NULLIF needs two arguments").at(position)),
+            },
+            "pg_typeof" if args.len() == 1 => {
+                let name = args.first().map_or("unknown", |a| a.ty.sql_name());
+                Ok(Typed::new(Expr::Const(Datum::text(name)), SqlType::Regtype, position))
+            }
+            "concat" => {
+                let mut parts = Vec::new();
+                for arg in args {
+                    let text = self.operand(arg, SqlType::Text)?;
+                    parts.push(Expr::Coalesce(vec![text, Expr::Const(Datum::text(""))]));
+                }
+                let all = parts.into_iter().reduce(|a, b| Expr::Concat(Box::new((a, b))));
+                let all = all.unwrap_or(Expr::Const(Datum::text("")));
+                Ok(Typed::new(all, SqlType::Text, position))
+            }
+            _ if args.is_empty() => self.call_bound(name, args, position),
+            _ => {
+                let (list, ty) = coerce::coerce_all(args, &name.to_uppercase(), self.params)?;
+                let expr = match name {
+                    "coalesce" => Expr::Coalesce(list),
+                    "greatest" => Expr::Extreme { list, greatest: true },
+                    "least" => Expr::Extreme { list, greatest: false },
+                    _ => return Err(SqlError::unsupported(name).at(position)),
+                };
+                Ok(Typed::new(expr, ty, position))
+            }
+        }
+    }
+
+    fn aggregate(&mut self, call: &super::function::FunctionCall<'_>, position: u32) -> Result<Typed> {
+        // Arguments may not contain aggregates: they are taken away while the arguments are bound.
+        let Some(aggregates) = self.aggregates.take() else {
+            let message = match self.clause {
+                "aggregate" => "aggregate function calls cannot be nested".to_owned(),
+                clause => format!("aggregate functions are not allowed in {clause}"),
+            };
+            return Err(SqlError::new(state::GROUPING_ERROR, message).at(position));
+        };
+        let clause = std::mem::replace(&mut self.clause, "aggregate");
+        let made = self.aggregate_call(call, position);
+        self.clause = clause;
+        let result = made.map(|made| {
+            let ty = made.result;
+            Typed::new(Expr::Aggregate(aggregates.add(made)), ty, position)
+        });
+        self.aggregates = Some(aggregates);
+        result
+    }
+
+    fn aggregate_call(&mut self, call: &super::function::FunctionCall<'_>, position: u32) -> Result<AggregateCall> {
+        if call.distinct {
+            return Err(SqlError::unsupported(format!("{}(DISTINCT ...)", call.name)).at(position));
+        }
+        let mut args = Vec::new();
+        for arg in &call.args {
+            args.push(self.bind(arg)?);
+        }
+        let filter = call.filter.map(|f| self.condition(f, "FILTER")).transpose()?;
+        if args.is_empty() && !call.star && call.name == "count" {
+            let message = "count(*) must be used to call a parameterless aggregate function";
+            return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).at(position));
+        }
+        if call.star && call.name != "count" {
+            let message = format!("function {}() does not exist", call.name);
+            return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_FUNCTION).at(position));
+        }
+        let types: Vec<&str> = args.iter().map(|a| a.ty.sql_name()).collect();
+        let shown = format!("{}({})", call.name, types.join(", "));
+        let made = match (args.pop(), args.is_empty()) {
+            (None, _) => AggregateCall::count_star(),
+            (Some(arg), true) => {
+                let arg = if call.name == "count" { self.settle(arg)? } else { arg };
+                match super::aggregate::choose(&call.name, arg.ty) {
+                    Ok(chosen) => {
+                        let expr = self.operand(arg, chosen.argument)?;
+                        AggregateCall { kind: chosen.kind, arg: Some(expr), filter: None, result: chosen.result }
+                    }
+                    Err(ambiguous) => return Err(no_aggregate(&shown, ambiguous).at(position)),
+                }
+            }
+            _ => return Err(no_aggregate(&shown, false).at(position)),
+        };
+        Ok(AggregateCall { filter, ..made })
+    }
+}
+
+fn no_aggregate(shown: &str, ambiguous: bool) -> SqlError {
+    if ambiguous {
+        let hint = "Could not choose a best candidate function. You might need to add explicit type casts.";
+        SqlError::new(state::AMBIGUOUS_FUNCTION, format!("function {shown} is not unique")).hint(hint)
+    } else {
+        SqlError::new(state::UNDEFINED_FUNCTION, format!("function {shown} does not exist")).hint(NO_FUNCTION)
+    }
+}
+
+/// A numeric literal: int4 if it fits, then int8, then numeric.
+fn number(text: &str, negative: bool, position: u32) -> Result<Typed> {
+    let signed = if negative { format!("-{text}") } else { text.to_owned() };
+    if text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && let Ok(v) = crate::value::int_in(&signed, SqlType::Int8)
+    {
+        return Ok(match i32::try_from(v) {
+            Ok(v) => Typed::new(Expr::Const(Datum::Int4(v)), SqlType::Int4, position),
+            Err(_) => Typed::new(Expr::Const(Datum::Int8(v)), SqlType::Int8, position),
+        });
+    }
+    match Numeric::parse(&signed).map_err(|e| e.at(position))? {
+        Some(v) => Ok(Typed::new(Expr::Const(Datum::numeric(v)), SqlType::Numeric, position)),
+        None => {
+            let message = format!("trailing junk after numeric literal at or near \"{text}\"");
+            Err(SqlError::new(state::SYNTAX_ERROR, message).at(position))
+        }
+    }
+}
+
+/// What an unsupported expression is called.
+fn expression_name(e: &ast::Expr) -> &'static str {
+    match e {
+        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
+            "a subquery in an expression"
+        }
+        ast::Expr::AnyOp { .. } | ast::Expr::AllOp { .. } => "ANY or ALL",
+        ast::Expr::SimilarTo { .. } => "SIMILAR TO",
+        ast::Expr::Array(_) => "an array",
+        ast::Expr::Collate { .. } => "COLLATE",
+        ast::Expr::Extract { .. } => "EXTRACT",
+        ast::Expr::AtTimeZone { .. } => "AT TIME ZONE",
+        ast::Expr::Interval(_) => "type interval",
+        ast::Expr::Tuple(_) => "a row constructor",
+        ast::Expr::JsonAccess { .. } | ast::Expr::CompoundFieldAccess { .. } => "a subscript or field selection",
+        ast::Expr::Trim { .. } => "this form of TRIM",
+        ast::Expr::Overlay { .. } => "OVERLAY",
+        ast::Expr::GroupingSets(_) | ast::Expr::Cube(_) | ast::Expr::Rollup(_) => "grouping sets",
+        _ => "this expression",
+    }
+}

@@ -1,0 +1,235 @@
+//! Typed expressions: what the planner makes and `exec::eval` runs.
+//!
+//! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the values' variants.
+
+use crate::value::{Datum, SqlType};
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the operators")]
+pub enum Comparison {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// Arithmetic with two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the operators")]
+pub enum Arithmetic {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+}
+
+/// A function that is NULL if an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the functions")]
+pub enum Function {
+    Abs,
+    Ceil,
+    CharLength,
+    CurrentDatabase,
+    CurrentSchema,
+    CurrentSetting,
+    CurrentUser,
+    Floor,
+    Left,
+    Lower,
+    OctetLength,
+    PgBackendPid,
+    PgIsInRecovery,
+    PgPrewarm,
+    PgRelationSize,
+    PgSizePretty,
+    PgSleep,
+    PgStatResetShared,
+    PgTableSize,
+    Random,
+    Repeat,
+    Replace,
+    Right,
+    Round,
+    RoundTo,
+    SetConfig,
+    Sqrt,
+    StartsWith,
+    Strpos,
+    Substr,
+    Trim,
+    TxidCurrent,
+    Upper,
+    Version,
+}
+
+/// An expression. `Column` is an index into the row at hand.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are operands in order")]
+pub enum Expr {
+    Const(Datum<'static>),
+    Column(usize),
+    Param(usize),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    Not(Box<Expr>),
+    IsNull(Box<Expr>),
+    IsNotNull(Box<Expr>),
+    /// IS TRUE, IS FALSE
+    IsBool {
+        expr: Box<Expr>,
+        value: bool,
+        negated: bool,
+    },
+    IsDistinct {
+        operands: Box<(Expr, Expr)>,
+        negated: bool,
+    },
+    Compare(Comparison, Box<(Expr, Expr)>),
+    Arith(Arithmetic, Box<(Expr, Expr)>),
+    Negate(Box<Expr>),
+    Concat(Box<(Expr, Expr)>),
+    Like {
+        operands: Box<(Expr, Expr)>,
+        escape: Option<char>,
+        negated: bool,
+        ignore_case: bool,
+    },
+    InList {
+        expr: Box<Expr>,
+        list: Vec<Expr>,
+        negated: bool,
+    },
+    Case {
+        whens: Vec<(Expr, Expr)>,
+        otherwise: Option<Box<Expr>>,
+    },
+    Coalesce(Vec<Expr>),
+    NullIf(Box<(Expr, Expr)>),
+    /// GREATEST, LEAST
+    Extreme {
+        list: Vec<Expr>,
+        greatest: bool,
+    },
+    Cast {
+        expr: Box<Expr>,
+        from: SqlType,
+        to: SqlType,
+    },
+    Call(Function, Vec<Expr>),
+    /// Result of an aggregate, until the planner has given it a column.
+    Aggregate(usize),
+}
+
+/// An expression with what the planner knows of it.
+#[derive(Clone, Debug)]
+pub struct Typed {
+    /// The expression.
+    pub expr: Expr,
+    /// Its type. `Unknown`: a literal or parameter that has not met its context.
+    pub ty: SqlType,
+    /// Where it starts.
+    pub position: u32,
+}
+
+impl Typed {
+    /// A typed expression.
+    pub fn new(expr: Expr, ty: SqlType, position: u32) -> Typed {
+        Typed { expr, ty, position }
+    }
+}
+
+impl Expr {
+    /// Calls `f` on each direct operand.
+    pub fn for_each_child<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
+        match self {
+            Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => {}
+            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => list.iter().for_each(f),
+            Expr::Extreme { list, .. } => list.iter().for_each(f),
+            Expr::Not(e) | Expr::IsNull(e) | Expr::IsNotNull(e) | Expr::Negate(e) => f(e),
+            Expr::IsBool { expr, .. } | Expr::Cast { expr, .. } => f(expr),
+            Expr::Compare(_, pair) | Expr::Arith(_, pair) | Expr::Concat(pair) | Expr::NullIf(pair) => {
+                f(&pair.0);
+                f(&pair.1);
+            }
+            Expr::IsDistinct { operands, .. } | Expr::Like { operands, .. } => {
+                f(&operands.0);
+                f(&operands.1);
+            }
+            Expr::InList { expr, list, .. } => {
+                f(expr);
+                list.iter().for_each(f);
+            }
+            Expr::Case { whens, otherwise } => {
+                for (when, then) in whens {
+                    f(when);
+                    f(then);
+                }
+                if let Some(e) = otherwise {
+                    f(e);
+                }
+            }
+        }
+    }
+
+    /// Replaces each direct operand by what `f` makes of it.
+    pub fn map_children(self, f: &mut dyn FnMut(Expr) -> Expr) -> Expr {
+        fn pair(p: Box<(Expr, Expr)>, f: &mut dyn FnMut(Expr) -> Expr) -> Box<(Expr, Expr)> {
+            let (a, b) = *p;
+            Box::new((f(a), f(b)))
+        }
+        fn all(list: Vec<Expr>, f: &mut dyn FnMut(Expr) -> Expr) -> Vec<Expr> {
+            list.into_iter().map(f).collect()
+        }
+        match self {
+            e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => e,
+            Expr::And(list) => Expr::And(all(list, f)),
+            Expr::Or(list) => Expr::Or(all(list, f)),
+            Expr::Coalesce(list) => Expr::Coalesce(all(list, f)),
+            Expr::Call(function, list) => Expr::Call(function, all(list, f)),
+            Expr::Extreme { list, greatest } => Expr::Extreme { list: all(list, f), greatest },
+            Expr::Not(e) => Expr::Not(Box::new(f(*e))),
+            Expr::IsNull(e) => Expr::IsNull(Box::new(f(*e))),
+            Expr::IsNotNull(e) => Expr::IsNotNull(Box::new(f(*e))),
+            Expr::Negate(e) => Expr::Negate(Box::new(f(*e))),
+            Expr::IsBool { expr, value, negated } => Expr::IsBool { expr: Box::new(f(*expr)), value, negated },
+            Expr::Cast { expr, from, to } => Expr::Cast { expr: Box::new(f(*expr)), from, to },
+            Expr::Compare(op, p) => Expr::Compare(op, pair(p, f)),
+            Expr::Arith(op, p) => Expr::Arith(op, pair(p, f)),
+            Expr::Concat(p) => Expr::Concat(pair(p, f)),
+            Expr::NullIf(p) => Expr::NullIf(pair(p, f)),
+            Expr::IsDistinct { operands, negated } => Expr::IsDistinct { operands: pair(operands, f), negated },
+            Expr::Like { operands, escape, negated, ignore_case } => {
+                Expr::Like { operands: pair(operands, f), escape, negated, ignore_case }
+            }
+            Expr::InList { expr, list, negated } => {
+                Expr::InList { expr: Box::new(f(*expr)), list: all(list, f), negated }
+            }
+            Expr::Case { whens, otherwise } => Expr::Case {
+                whens: whens.into_iter().map(|(w, t)| (f(w), f(t))).collect(),
+                otherwise: otherwise.map(|e| Box::new(f(*e))),
+            },
+        }
+    }
+
+    /// One more than the highest column it reads.
+    pub fn columns_needed(&self) -> usize {
+        let mut needed = match self {
+            Expr::Column(i) => i + 1,
+            _ => 0,
+        };
+        self.for_each_child(&mut |child| needed = needed.max(child.columns_needed()));
+        needed
+    }
+
+    /// Does `test` hold for it or anything below it?
+    pub fn any(&self, test: &dyn Fn(&Expr) -> bool) -> bool {
+        let mut found = test(self);
+        self.for_each_child(&mut |child| found = found || child.any(test));
+        found
+    }
+}

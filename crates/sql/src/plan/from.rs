@@ -1,0 +1,263 @@
+//! The FROM clause: one table, view, function or subquery, or nothing.
+
+use super::bind::ident_name;
+use super::coerce::{self, Context};
+use super::expr::{Expr, Typed};
+use super::function::FunctionCall;
+use super::scope::{Scope, ScopeColumn};
+use super::select::{Planner, RowSource};
+use super::views::View;
+use crate::error::{Result, SqlError, state};
+use crate::parse::QualifiedName;
+use crate::parse::Source;
+use crate::value::{Datum, SqlType};
+use forebay_engine::Table;
+use sqlparser::ast::{self, Spanned};
+use std::sync::Arc;
+
+/// What FROM came to.
+pub struct FromItem {
+    /// Where rows come from.
+    pub source: RowSource,
+    /// The names it brings.
+    pub scope: Scope,
+}
+
+/// A relation that a name means.
+pub enum Relation {
+    /// A table.
+    Table(Arc<Table>),
+    /// A view.
+    View(View),
+}
+
+/// Turns a parser's name into one with at most a schema.
+pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<QualifiedName> {
+    let position = source.position(name.span().start);
+    let mut parts = Vec::new();
+    for part in &name.0 {
+        match part {
+            ast::ObjectNamePart::Identifier(i) => parts.push(ident_name(i)),
+            ast::ObjectNamePart::Function(_) => return Err(SqlError::unsupported("this name").at(position)),
+        }
+    }
+    let mut parts = parts.into_iter();
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, _) => Ok(QualifiedName { schema: None, name, position }),
+        (Some(schema), Some(name), None) => Ok(QualifiedName { schema: Some(schema), name, position }),
+        _ => {
+            let message = "cross-database references are not implemented";
+            Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position))
+        }
+    }
+}
+
+pub(super) fn bind_from(planner: &mut Planner<'_>, from: &[ast::TableWithJoins]) -> Result<FromItem> {
+    match from {
+        [] => Ok(FromItem { source: RowSource::One, scope: Scope::default() }),
+        [ast::TableWithJoins { relation, joins }] if joins.is_empty() => bind_item(planner, relation),
+        _ => Err(SqlError::unsupported("a join")),
+    }
+}
+
+fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromItem> {
+    match item {
+        ast::TableFactor::Table {
+            name,
+            alias,
+            args,
+            with_hints,
+            version,
+            with_ordinality,
+            partitions,
+            json_path,
+            sample,
+            index_hints,
+        } => {
+            if sample.is_some() {
+                return Err(SqlError::unsupported("TABLESAMPLE"));
+            }
+            let foreign = !with_hints.is_empty()
+                || version.is_some()
+                || *with_ordinality
+                || !partitions.is_empty()
+                || json_path.is_some()
+                || !index_hints.is_empty();
+            if foreign {
+                return Err(SqlError::unsupported("this form of table reference"));
+            }
+            match args {
+                Some(args) if args.settings.is_none() => function(planner, name, &args.args, alias.as_ref()),
+                Some(_) => Err(SqlError::unsupported("this form of function in FROM")),
+                None => relation(planner, name, alias.as_ref()),
+            }
+        }
+        ast::TableFactor::Function { lateral: false, name, args, with_ordinality: false, alias } => {
+            function(planner, name, args, alias.as_ref())
+        }
+        ast::TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+            let plan = planner.query(subquery)?;
+            let column = |(index, c): (usize, &crate::connection::ColumnDesc)| ScopeColumn {
+                name: c.name.clone(),
+                ty: c.ty,
+                typmod: c.typmod,
+                attnum: 0,
+                index,
+            };
+            let columns = plan.columns.iter().enumerate().map(column).collect();
+            let mut scope = Scope { columns, ..Scope::default() };
+            let default = "unnamed_subquery".to_owned();
+            apply_alias(&mut scope, default, alias.as_ref(), planner.source)?;
+            Ok(FromItem { source: RowSource::Subquery(Arc::new(plan)), scope })
+        }
+        _ => Err(SqlError::unsupported("this item in FROM")),
+    }
+}
+
+impl Planner<'_> {
+    /// The relation of that name, or PostgreSQL's error.
+    pub fn relation(&mut self, name: &QualifiedName) -> Result<Relation> {
+        if name.schema.as_deref().is_none_or(|s| s == "pg_catalog")
+            && let Some(view) = View::by_name(&name.name)
+        {
+            return Ok(Relation::View(view));
+        }
+        let found = self.host.table(name.schema.as_deref(), &name.name).map_err(|e| e.at(name.position))?;
+        found.map(Relation::Table).ok_or_else(|| {
+            let message = format!("relation \"{}\" does not exist", name.display());
+            SqlError::new(state::UNDEFINED_TABLE, message).at(name.position)
+        })
+    }
+}
+
+/// The columns of a table as names.
+pub fn table_scope(table: &Table) -> Result<Scope> {
+    let mut scope = Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
+    for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
+        let ty = SqlType::from_oid(column.type_oid);
+        // A column of a type not known here is carried, and refused when it is shown.
+        let ty = ty.unwrap_or(SqlType::AnyArray);
+        let name = column.name.clone();
+        scope.columns.push(ScopeColumn { name, ty, typmod: column.typmod, attnum: column.attnum, index });
+    }
+    Ok(scope)
+}
+
+fn relation(planner: &mut Planner<'_>, name: &ast::ObjectName, alias: Option<&ast::TableAlias>) -> Result<FromItem> {
+    let name = qualified_name(name, planner.source)?;
+    let (source, mut scope) = match planner.relation(&name)? {
+        Relation::Table(table) => {
+            let scope = table_scope(&table)?;
+            (RowSource::Table { table, schema: name.schema.clone(), decode: 0 }, scope)
+        }
+        Relation::View(view) => {
+            let column = |(index, (name, ty)): (usize, &(&str, SqlType))| ScopeColumn {
+                name: (*name).to_owned(),
+                ty: *ty,
+                typmod: -1,
+                attnum: 0,
+                index,
+            };
+            let columns = view.columns().iter().enumerate().map(column).collect();
+            (RowSource::View(view), Scope { columns, ..Scope::default() })
+        }
+    };
+    apply_alias(&mut scope, name.name, alias, planner.source)?;
+    Ok(FromItem { source, scope })
+}
+
+fn apply_alias(scope: &mut Scope, own: String, alias: Option<&ast::TableAlias>, source: &Source) -> Result<()> {
+    let Some(ast::TableAlias { explicit: _, name, columns, at: None }) = alias else {
+        if alias.is_some() {
+            return Err(SqlError::unsupported("this form of alias"));
+        }
+        scope.alias = Some(own);
+        return Ok(());
+    };
+    let name_text = ident_name(name);
+    let available = scope.columns.len();
+    if columns.len() > available {
+        let message = format!(
+            "table \"{name_text}\" has {available} columns available but {} columns specified",
+            columns.len()
+        );
+        let position = source.position(name.span.start);
+        return Err(SqlError::new(state::INVALID_COLUMN_REFERENCE, message).at(position));
+    }
+    for (column, given) in scope.columns.iter_mut().zip(columns) {
+        if given.data_type.is_some() {
+            return Err(SqlError::unsupported("a column definition list"));
+        }
+        column.name = ident_name(&given.name);
+    }
+    if name_text != own {
+        scope.hidden = Some(own);
+    }
+    scope.alias = Some(name_text);
+    Ok(())
+}
+
+/// A function in FROM: generate_series, or any function of one row.
+fn function(
+    planner: &mut Planner<'_>,
+    name: &ast::ObjectName,
+    args: &[ast::FunctionArg],
+    alias: Option<&ast::TableAlias>,
+) -> Result<FromItem> {
+    let position = planner.source.position(name.span().start);
+    let call = FunctionCall::in_from(name, args, position)?;
+    let (source, ty) = if call.name == "generate_series" {
+        let (source, ty) = series(planner, &call, position)?;
+        (source, ty)
+    } else {
+        let scope = Scope::default();
+        let mut binder = super::bind::Binder {
+            source: planner.source,
+            scope: &scope,
+            params: planner.params,
+            aggregates: None,
+            clause: "functions in FROM",
+        };
+        let typed = binder.call_by_name(&call, position)?;
+        (RowSource::Function(Box::new(typed.expr)), typed.ty)
+    };
+    // A scalar function's column is named as the function, or as the alias.
+    let column = alias.map_or_else(|| call.name.clone(), |a| ident_name(&a.name));
+    let mut scope = Scope::default();
+    scope.columns.push(ScopeColumn { name: column, ty, typmod: -1, attnum: 0, index: 0 });
+    apply_alias(&mut scope, call.name, alias, planner.source)?;
+    Ok(FromItem { source, scope })
+}
+
+fn series(planner: &mut Planner<'_>, call: &FunctionCall<'_>, position: u32) -> Result<(RowSource, SqlType)> {
+    let mut bound: Vec<Typed> = Vec::new();
+    for arg in &call.args {
+        bound.push(planner.bind_constant(arg, "functions in FROM")?);
+    }
+    let types: Vec<SqlType> = bound.iter().map(|a| a.ty).collect();
+    let integer = |t: &SqlType| matches!(t, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Unknown);
+    let known = types.iter().any(|t| *t != SqlType::Unknown);
+    if !(2..=3).contains(&types.len()) || !types.iter().all(integer) || !known {
+        if types.iter().all(|t| integer(t) || *t == SqlType::Numeric) && known && types.len() > 1 {
+            return Err(SqlError::unsupported("generate_series of numeric").at(position));
+        }
+        let shown: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
+        let (state, what) = if known || types.len() < 2 {
+            (state::UNDEFINED_FUNCTION, "does not exist")
+        } else {
+            (state::AMBIGUOUS_FUNCTION, "is not unique")
+        };
+        let message = format!("function generate_series({}) {what}", shown.join(", "));
+        return Err(SqlError::new(state, message).at(position));
+    }
+    let wide = types.contains(&SqlType::Int8);
+    let ty = if wide { SqlType::Int8 } else { SqlType::Int4 };
+    let one = if wide { Datum::Int8(1) } else { Datum::Int4(1) };
+    let mut exprs = [Expr::Const(one.clone()), Expr::Const(one.clone()), Expr::Const(one)];
+    for (slot, arg) in exprs.iter_mut().zip(bound) {
+        if let Some(cast) = coerce::coerce(arg, ty, Context::Implicit, planner.params)? {
+            *slot = cast.expr;
+        }
+    }
+    Ok((RowSource::Series { args: Box::new(exprs), wide }, ty))
+}

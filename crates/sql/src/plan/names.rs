@@ -1,0 +1,37 @@
+//! The name of an output column that was not given one: PostgreSQL's FigureColname.
+
+use super::bind::ident_name;
+use super::types::type_of_ast;
+use sqlparser::ast;
+
+/// The column's name.
+pub fn column_name(e: &ast::Expr) -> String {
+    figure(e).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+}
+
+/// A name, and whether it is better than a type's or CASE's.
+fn figure(e: &ast::Expr) -> Option<(String, bool)> {
+    let strong = |name: &str| Some((name.to_owned(), true));
+    match e {
+        ast::Expr::Identifier(i) => Some((ident_name(i), true)),
+        ast::Expr::CompoundIdentifier(parts) => parts.last().map(|i| (ident_name(i), true)),
+        ast::Expr::Nested(inner) => figure(inner),
+        ast::Expr::Function(f) => f.name.0.last().and_then(|p| p.as_ident()).map(|i| (ident_name(i), true)),
+        ast::Expr::Ceil { .. } => strong("ceil"),
+        ast::Expr::Floor { .. } => strong("floor"),
+        ast::Expr::Substring { .. } => strong("substring"),
+        ast::Expr::Trim { .. } => strong("btrim"),
+        ast::Expr::Position { .. } => strong("position"),
+        ast::Expr::Value(v) if matches!(v.value, ast::Value::Boolean(_)) => Some(("bool".to_owned(), false)),
+        ast::Expr::Cast { expr, data_type, .. } => match figure(expr) {
+            Some((name, true)) => Some((name, true)),
+            _ => type_of_ast(data_type, 0).ok().map(|t| (t.typname().to_owned(), false)),
+        },
+        ast::Expr::TypedString(t) => type_of_ast(&t.data_type, 0).ok().map(|t| (t.typname().to_owned(), false)),
+        ast::Expr::Case { else_result, .. } => match else_result.as_deref().and_then(figure) {
+            Some((name, true)) => Some((name, true)),
+            _ => Some(("case".to_owned(), false)),
+        },
+        _ => None,
+    }
+}

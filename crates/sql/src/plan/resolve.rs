@@ -1,0 +1,302 @@
+//! Which operator or function a name and argument types mean: PostgreSQL's rules of candidate selection.
+
+use super::expr::{Arithmetic, Comparison, Function};
+use crate::value::SqlType;
+use SqlType::*;
+use std::sync::LazyLock;
+
+/// A type's category and whether it is the preferred one there (pg_type.typcategory, typispreferred).
+pub fn category(ty: SqlType) -> (u8, bool) {
+    match ty {
+        Bool => (b'B', true),
+        Int2 | Int4 | Int8 | Float4 | Numeric | Regclass | Regproc | Regtype => (b'N', false),
+        Float8 | Oid => (b'N', true),
+        Text => (b'S', true),
+        Name | Varchar | Bpchar => (b'S', false),
+        Timestamptz => (b'D', true),
+        Unknown => (b'X', false),
+        Char | PgNodeTree => (b'Z', false),
+        Void | AnyArray => (b'P', false),
+        Int2Vector | OidVector | AclItemArray | TextArray => (b'A', false),
+        Bytea | Tid | Xid | Cid | PgLsn => (b'U', false),
+    }
+}
+
+/// May a value be cast without being asked?
+pub fn implicit_cast(from: SqlType, to: SqlType) -> bool {
+    from == to
+        || from == Unknown
+        || match to {
+            Int4 => from == Int2,
+            Int8 => matches!(from, Int2 | Int4),
+            Numeric => matches!(from, Int2 | Int4 | Int8),
+            Float4 => matches!(from, Int2 | Int4 | Int8 | Numeric),
+            Float8 => matches!(from, Int2 | Int4 | Int8 | Numeric | Float4),
+            Oid => matches!(from, Int2 | Int4 | Int8 | Regclass | Regproc | Regtype),
+            Regclass => matches!(from, Int2 | Int4 | Int8 | Oid | Text | Varchar),
+            Regproc | Regtype => matches!(from, Int2 | Int4 | Int8 | Oid),
+            Text => matches!(from, Varchar | Bpchar | Name | Char | PgNodeTree),
+            Varchar => matches!(from, Text | Bpchar),
+            Bpchar => matches!(from, Text | Varchar),
+            Name => matches!(from, Text | Varchar | Bpchar),
+            _ => false,
+        }
+}
+
+/// What a choice came to.
+pub enum Choice<T> {
+    /// One candidate is best.
+    One(T),
+    /// None fits.
+    None,
+    /// Several fit, and none is best.
+    Ambiguous,
+}
+
+/// Chooses among candidates (by their argument types) for the actual types. Exact matches have been looked for.
+fn choose<'c, T>(candidates: &[(&'c T, &[SqlType])], actual: &[SqlType]) -> Choice<&'c T> {
+    let fits = |args: &[SqlType]| args.iter().zip(actual).all(|(to, from)| implicit_cast(*from, *to));
+    let mut left: Vec<_> = candidates.iter().filter(|(_, args)| fits(args)).copied().collect();
+    if left.is_empty() {
+        return Choice::None;
+    }
+    let score = |left: &mut Vec<(&'c T, &[SqlType])>, points: &dyn Fn(SqlType, SqlType) -> bool| {
+        let count = |args: &[SqlType]| args.iter().zip(actual).filter(|(to, from)| points(**from, **to)).count();
+        let best = left.iter().map(|(_, args)| count(args)).max().unwrap_or(0);
+        left.retain(|(_, args)| count(args) == best);
+    };
+    score(&mut left, &|from, to| from != Unknown && from == to);
+    if left.len() > 1 {
+        score(&mut left, &|from, to| from != Unknown && (from == to || category(to).1 && category(to).0 == category(from).0));
+    }
+    if left.len() > 1 {
+        resolve_unknown(&mut left, actual);
+    }
+    if left.len() > 1 {
+        let known: Vec<SqlType> = actual.iter().copied().filter(|t| *t != Unknown).collect();
+        if let Some(first) = known.first()
+            && known.len() < actual.len()
+            && known.iter().all(|t| t == first)
+        {
+            let same: Vec<_> =
+                left.iter().filter(|(_, args)| args.iter().all(|a| implicit_cast(*first, *a))).copied().collect();
+            if same.len() == 1 {
+                left = same;
+            }
+        }
+    }
+    match left.as_slice() {
+        [(one, _)] => Choice::One(one),
+        _ => Choice::Ambiguous,
+    }
+}
+
+/// For unknown arguments: prefer strings, or else the one category all candidates agree on.
+fn resolve_unknown<T>(left: &mut Vec<(&T, &[SqlType])>, actual: &[SqlType]) {
+    let mut wanted: Vec<Option<(u8, bool)>> = Vec::new();
+    for (i, ty) in actual.iter().enumerate() {
+        if *ty != Unknown {
+            wanted.push(None);
+            continue;
+        }
+        let categories: Vec<(u8, bool)> =
+            left.iter().filter_map(|(_, args)| args.get(i)).map(|a| category(*a)).collect();
+        let string = categories.iter().any(|c| c.0 == b'S');
+        let Some(first) = categories.first() else { return };
+        let chosen = if string { b'S' } else { first.0 };
+        if !string && categories.iter().any(|c| c.0 != chosen) {
+            return;
+        }
+        let preferred = categories.iter().any(|c| c.0 == chosen && c.1);
+        wanted.push(Some((chosen, preferred)));
+    }
+    let keep: Vec<bool> = left
+        .iter()
+        .map(|(_, args)| {
+            args.iter().zip(&wanted).all(|(a, w)| {
+                w.is_none_or(|(wanted, preferred)| {
+                    let (category, is_preferred) = category(*a);
+                    category == wanted && (!preferred || is_preferred)
+                })
+            })
+        })
+        .collect();
+    if keep.contains(&true) {
+        let mut keep = keep.into_iter();
+        left.retain(|_| keep.next().unwrap_or(true));
+    }
+}
+
+/// What an operator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum OperatorKind {
+    Compare(Comparison),
+    Arith(Arithmetic),
+    Like,
+}
+
+/// A binary operator of pg_operator.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// What it does.
+    pub kind: OperatorKind,
+    args: [SqlType; 2],
+    /// The type both operands are cast to.
+    pub common: SqlType,
+    /// The type of the result.
+    pub result: SqlType,
+}
+
+fn ladder(a: SqlType, b: SqlType) -> SqlType {
+    const ORDER: [SqlType; 6] = [Int2, Int4, Int8, Numeric, Float4, Float8];
+    let rank = |t| ORDER.iter().position(|o| *o == t).unwrap_or(0);
+    if rank(a) >= rank(b) { a } else { b }
+}
+
+static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
+    use OperatorKind::{Arith, Compare, Like};
+    let mut all = Vec::new();
+    let integers = [Int2, Int4, Int8];
+    let mut pairs: Vec<(SqlType, SqlType)> = vec![(Numeric, Numeric)];
+    for group in [&integers[..], &[Float4, Float8]] {
+        pairs.extend(group.iter().flat_map(|a| group.iter().map(move |b| (*a, *b))));
+    }
+    let mut arith = |op, a, b| {
+        let common = ladder(a, b);
+        all.push(Operator { kind: Arith(op), args: [a, b], common, result: common });
+    };
+    for (a, b) in &pairs {
+        for op in [Arithmetic::Add, Arithmetic::Sub, Arithmetic::Mul, Arithmetic::Div] {
+            arith(op, *a, *b);
+        }
+    }
+    for t in [Int2, Int4, Int8, Numeric] {
+        arith(Arithmetic::Rem, t, t);
+    }
+    let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Tid, Timestamptz, PgLsn];
+    let mut compared_pairs: Vec<(SqlType, SqlType, SqlType)> = compared.iter().map(|t| (*t, *t, *t)).collect();
+    compared_pairs.extend(pairs.iter().map(|(a, b)| (*a, *b, ladder(*a, *b))));
+    compared_pairs.extend([(Name, Text, Text), (Text, Name, Text)]);
+    for op in
+        [Comparison::Eq, Comparison::Ne, Comparison::Lt, Comparison::Le, Comparison::Gt, Comparison::Ge]
+    {
+        for (a, b, common) in &compared_pairs {
+            all.push(Operator { kind: Compare(op), args: [*a, *b], common: *common, result: Bool });
+        }
+        if matches!(op, Comparison::Eq | Comparison::Ne) {
+            for (a, b, common) in [(Xid, Xid, Xid), (Xid, Int4, Xid), (Cid, Cid, Cid)] {
+                all.push(Operator { kind: Compare(op), args: [a, b], common, result: Bool });
+            }
+        }
+    }
+    for t in [Text, Name, Bpchar] {
+        all.push(Operator { kind: Like, args: [t, Text], common: Text, result: Bool });
+    }
+    all
+});
+
+/// Finds the operator for two operand types.
+pub fn operator(kind: OperatorKind, left: SqlType, right: SqlType) -> Choice<&'static Operator> {
+    let candidates: Vec<(&'static Operator, &[SqlType])> =
+        OPERATORS.iter().filter(|o| o.kind == kind).map(|o| (o, &o.args[..])).collect();
+    let exact = |l: SqlType, r: SqlType| candidates.iter().find(|(o, _)| o.args == [l, r]).map(|(o, _)| *o);
+    let found = match (left, right) {
+        (Unknown, Unknown) => None,
+        (Unknown, known) | (known, Unknown) => exact(known, known),
+        _ => exact(left, right),
+    };
+    match found {
+        Some(operator) => Choice::One(operator),
+        None => choose(&candidates, &[left, right]),
+    }
+}
+
+/// A function of pg_proc.
+#[derive(Debug)]
+pub struct FunctionDef {
+    name: &'static str,
+    /// Types of its arguments.
+    pub args: &'static [SqlType],
+    /// Type of its result.
+    pub result: SqlType,
+    /// What it does.
+    pub function: Function,
+}
+
+const fn def(name: &'static str, args: &'static [SqlType], result: SqlType, function: Function) -> FunctionDef {
+    FunctionDef { name, args, result, function }
+}
+
+static FUNCTIONS: &[FunctionDef] = &[
+    def("abs", &[Int2], Int2, Function::Abs),
+    def("abs", &[Int4], Int4, Function::Abs),
+    def("abs", &[Int8], Int8, Function::Abs),
+    def("abs", &[Float4], Float4, Function::Abs),
+    def("abs", &[Float8], Float8, Function::Abs),
+    def("abs", &[Numeric], Numeric, Function::Abs),
+    def("btrim", &[Text], Text, Function::Trim),
+    def("ceil", &[Float8], Float8, Function::Ceil),
+    def("ceil", &[Numeric], Numeric, Function::Ceil),
+    def("ceiling", &[Float8], Float8, Function::Ceil),
+    def("ceiling", &[Numeric], Numeric, Function::Ceil),
+    def("char_length", &[Text], Int4, Function::CharLength),
+    def("character_length", &[Text], Int4, Function::CharLength),
+    def("current_database", &[], Name, Function::CurrentDatabase),
+    def("current_catalog", &[], Name, Function::CurrentDatabase),
+    def("current_role", &[], Name, Function::CurrentUser),
+    def("current_schema", &[], Name, Function::CurrentSchema),
+    def("current_setting", &[Text], Text, Function::CurrentSetting),
+    def("current_setting", &[Text, Bool], Text, Function::CurrentSetting),
+    def("current_user", &[], Name, Function::CurrentUser),
+    def("floor", &[Float8], Float8, Function::Floor),
+    def("floor", &[Numeric], Numeric, Function::Floor),
+    def("left", &[Text, Int4], Text, Function::Left),
+    def("length", &[Text], Int4, Function::CharLength),
+    def("lower", &[Text], Text, Function::Lower),
+    def("octet_length", &[Text], Int4, Function::OctetLength),
+    def("pg_backend_pid", &[], Int4, Function::PgBackendPid),
+    def("pg_is_in_recovery", &[], Bool, Function::PgIsInRecovery),
+    def("pg_prewarm", &[Regclass], Int8, Function::PgPrewarm),
+    def("pg_prewarm", &[Regclass, Text], Int8, Function::PgPrewarm),
+    def("pg_relation_size", &[Regclass], Int8, Function::PgRelationSize),
+    def("pg_relation_size", &[Regclass, Text], Int8, Function::PgRelationSize),
+    def("pg_size_pretty", &[Int8], Text, Function::PgSizePretty),
+    def("pg_sleep", &[Float8], Void, Function::PgSleep),
+    def("pg_stat_reset_shared", &[Text], Void, Function::PgStatResetShared),
+    def("pg_table_size", &[Regclass], Int8, Function::PgTableSize),
+    def("pg_total_relation_size", &[Regclass], Int8, Function::PgTableSize),
+    def("random", &[], Float8, Function::Random),
+    def("repeat", &[Text, Int4], Text, Function::Repeat),
+    def("replace", &[Text, Text, Text], Text, Function::Replace),
+    def("right", &[Text, Int4], Text, Function::Right),
+    def("round", &[Float8], Float8, Function::Round),
+    def("round", &[Numeric], Numeric, Function::Round),
+    def("round", &[Numeric, Int4], Numeric, Function::RoundTo),
+    def("session_user", &[], Name, Function::CurrentUser),
+    def("set_config", &[Text, Text, Bool], Text, Function::SetConfig),
+    def("sqrt", &[Float8], Float8, Function::Sqrt),
+    def("starts_with", &[Text, Text], Bool, Function::StartsWith),
+    def("strpos", &[Text, Text], Int4, Function::Strpos),
+    def("substr", &[Text, Int4], Text, Function::Substr),
+    def("substr", &[Text, Int4, Int4], Text, Function::Substr),
+    def("substring", &[Text, Int4], Text, Function::Substr),
+    def("substring", &[Text, Int4, Int4], Text, Function::Substr),
+    def("txid_current", &[], Int8, Function::TxidCurrent),
+    def("upper", &[Text], Text, Function::Upper),
+    def("user", &[], Name, Function::CurrentUser),
+    def("version", &[], Text, Function::Version),
+];
+
+/// Finds the function for a name and argument types.
+pub fn function(name: &str, actual: &[SqlType]) -> Choice<&'static FunctionDef> {
+    let named: Vec<(&'static FunctionDef, &[SqlType])> = FUNCTIONS
+        .iter()
+        .filter(|f| f.name == name && f.args.len() == actual.len())
+        .map(|f| (f, f.args))
+        .collect();
+    match named.iter().find(|(_, args)| *args == actual) {
+        Some((exact, _)) => Choice::One(exact),
+        None => choose(&named, actual),
+    }
+}

@@ -1,0 +1,618 @@
+//! SELECT and VALUES: the query's tree, taken apart completely, to a plan.
+
+use super::aggregate::{AggregateCall, Aggregates, over_groups};
+use super::bind::{Binder, ident_name};
+use super::coerce::{self, Context, ParamTypes};
+use super::expr::{Expr, Typed};
+use super::from::{FromItem, bind_from};
+use super::names::column_name;
+use super::scope::Scope;
+use crate::connection::ColumnDesc;
+use crate::error::{Result, SqlError, state};
+use crate::exec::Host;
+use crate::parse::Source;
+use crate::value::SqlType;
+use sqlparser::ast::{self, Spanned};
+use std::sync::Arc;
+
+/// Where rows come from.
+#[derive(Clone, Debug)]
+pub enum RowSource {
+    /// One row without columns.
+    One,
+    /// A table; the engine decodes the columns below `decode`.
+    Table {
+        /// The table.
+        table: Arc<forebay_engine::Table>,
+        /// The schema as written.
+        schema: Option<String>,
+        /// Number of leading columns decoded.
+        decode: usize,
+    },
+    /// generate_series: start, stop and step.
+    Series {
+        /// The three arguments, cast to int4 or int8.
+        args: Box<[Expr; 3]>,
+        /// int8, not int4.
+        wide: bool,
+    },
+    /// A view computed at its first row.
+    View(super::views::View),
+    /// VALUES.
+    Values(Vec<Vec<Expr>>),
+    /// A single row from a function in FROM.
+    Function(Box<Expr>),
+    /// A subquery.
+    Subquery(Arc<SelectPlan>),
+}
+
+/// Grouping: input rows become group rows of keys and aggregates.
+#[derive(Clone, Debug)]
+pub struct Grouping {
+    /// The keys over input rows; none: one group.
+    pub keys: Vec<Expr>,
+    /// The aggregates over input rows.
+    pub calls: Vec<AggregateCall>,
+    /// HAVING over group rows.
+    pub having: Option<Expr>,
+}
+
+/// A key of ORDER BY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// Index into the output.
+    pub column: usize,
+    /// DESC.
+    pub descending: bool,
+    /// NULLS FIRST.
+    pub nulls_first: bool,
+}
+
+/// A query.
+#[derive(Clone, Debug)]
+pub struct SelectPlan {
+    /// Where rows come from.
+    pub source: RowSource,
+    /// WHERE.
+    pub filter: Option<Expr>,
+    /// GROUP BY and aggregates.
+    pub grouping: Option<Grouping>,
+    /// Output expressions; those past `columns` are only sorted by.
+    pub output: Vec<Expr>,
+    /// The visible columns.
+    pub columns: Vec<ColumnDesc>,
+    /// ORDER BY.
+    pub order: Vec<SortKey>,
+    /// LIMIT.
+    pub limit: Option<Expr>,
+    /// OFFSET.
+    pub offset: Option<Expr>,
+}
+
+impl SelectPlan {
+    /// Is it count(*) over a whole table, and nothing else the rows are needed for?
+    pub fn counts_only(&self) -> bool {
+        use super::aggregate::AggregateKind::CountStar;
+        matches!(self.source, RowSource::Table { .. })
+            && self.filter.is_none()
+            && self.grouping.as_ref().is_some_and(|g| {
+                g.keys.is_empty() && g.calls.iter().all(|c| c.kind == CountStar && c.filter.is_none())
+            })
+    }
+}
+
+/// What planning works with.
+pub struct Planner<'a> {
+    /// The query string.
+    pub source: &'a Source,
+    /// Catalog and settings.
+    pub host: &'a mut Host,
+    /// Parameters.
+    pub params: &'a mut ParamTypes,
+}
+
+impl Planner<'_> {
+    fn binder<'b>(&'b mut self, scope: &'b Scope, clause: &'static str) -> Binder<'b> {
+        Binder { source: self.source, scope, params: self.params, aggregates: None, clause }
+    }
+
+    /// Binds an expression that sees no columns.
+    pub fn bind_constant(&mut self, e: &ast::Expr, clause: &'static str) -> Result<Typed> {
+        self.binder(&Scope::default(), clause).bind(e)
+    }
+
+    /// Plans a query whose columns of unknown type become text.
+    pub fn query(&mut self, query: &ast::Query) -> Result<SelectPlan> {
+        let ast::Query {
+            with,
+            body,
+            order_by,
+            limit_clause,
+            fetch,
+            locks,
+            for_clause,
+            settings,
+            format_clause,
+            pipe_operators,
+        } = query;
+        if with.is_some() {
+            return Err(SqlError::unsupported("WITH"));
+        }
+        if !locks.is_empty() {
+            return Err(SqlError::unsupported("SELECT FOR UPDATE/SHARE"));
+        }
+        if for_clause.is_some() || settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty() {
+            return Err(SqlError::unsupported("this clause of a query"));
+        }
+        let order = order_expressions(order_by.as_ref())?;
+        let mut plan = match &**body {
+            ast::SetExpr::Select(select) => self.select(select, order)?,
+            ast::SetExpr::Values(values) => self.values(values, order)?,
+            ast::SetExpr::Query(inner) if order.is_empty() && limit_clause.is_none() && fetch.is_none() => {
+                return self.query(inner);
+            }
+            ast::SetExpr::SetOperation { op, .. } => return Err(SqlError::unsupported(op)),
+            ast::SetExpr::Table(_) => return Err(SqlError::unsupported("TABLE")),
+            _ => return Err(SqlError::unsupported("this form of query")),
+        };
+        self.limits(&mut plan, limit_clause.as_ref(), fetch.as_ref())?;
+        Ok(plan)
+    }
+
+    fn limits(
+        &mut self,
+        plan: &mut SelectPlan,
+        clause: Option<&ast::LimitClause>,
+        fetch: Option<&ast::Fetch>,
+    ) -> Result<()> {
+        match clause {
+            None => {}
+            Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+                plan.limit = limit.as_ref().map(|e| self.row_count(e, "LIMIT")).transpose()?;
+                plan.offset = offset.as_ref().map(|o| self.row_count(&o.value, "OFFSET")).transpose()?;
+            }
+            Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
+        }
+        match fetch {
+            None => {}
+            Some(ast::Fetch { with_ties: false, percent: false, quantity }) if plan.limit.is_none() => {
+                plan.limit = match quantity {
+                    Some(e) => Some(self.row_count(e, "LIMIT")?),
+                    None => Some(Expr::Const(crate::value::Datum::Int8(1))),
+                };
+            }
+            Some(_) => return Err(SqlError::unsupported("this form of FETCH")),
+        }
+        Ok(())
+    }
+
+    fn row_count(&mut self, e: &ast::Expr, clause: &'static str) -> Result<Expr> {
+        let value = self.bind_constant(e, clause)?;
+        let (ty, position) = (value.ty, value.position);
+        let cast = coerce::coerce(value, SqlType::Int8, Context::Assignment, self.params)?;
+        cast.map(|v| v.expr).ok_or_else(|| {
+            let message = format!("argument of {clause} must be type bigint, not type {}", ty.sql_name());
+            SqlError::new(state::DATATYPE_MISMATCH, message).at(position)
+        })
+    }
+
+    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<SelectPlan> {
+        check_select(select)?;
+        let FromItem { source, scope } = bind_from(self, &select.from)?;
+        let filter = match &select.selection {
+            Some(e) => Some(self.binder(&scope, "WHERE").condition(e, "WHERE")?),
+            None => None,
+        };
+        let mut aggregates = Aggregates::default();
+        let mut items = self.select_list(&select.projection, &scope, &mut aggregates)?;
+        let keys = self.group_keys(&select.group_by, &scope, &items)?;
+        let having = match &select.having {
+            Some(e) => {
+                let mut binder = self.binder(&scope, "HAVING");
+                binder.aggregates = Some(&mut aggregates);
+                Some(binder.condition(e, "HAVING")?)
+            }
+            None => None,
+        };
+        let sort = self.sort_keys(order, &scope, &mut aggregates, &mut items)?;
+        let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
+        let (visible, output): (Vec<_>, Vec<_>) = items.into_iter().map(|i| (i.column, i.expr)).unzip();
+        let (grouping, output) = if grouped {
+            let over = |e: Expr| over_groups(e, &keys, &scope);
+            let output = output.into_iter().map(over).collect::<Result<_>>()?;
+            let having = having.map(|e| over_groups(e, &keys, &scope)).transpose()?;
+            (Some(Grouping { keys, calls: aggregates.calls, having }), output)
+        } else {
+            (None, output)
+        };
+        let columns = visible.into_iter().flatten().collect();
+        let mut plan =
+            SelectPlan { source, filter, grouping, output, columns, order: sort, limit: None, offset: None };
+        plan.set_decode();
+        Ok(plan)
+    }
+
+    /// Output expressions with their columns.
+    fn select_list(
+        &mut self,
+        items: &[ast::SelectItem],
+        scope: &Scope,
+        aggregates: &mut Aggregates,
+    ) -> Result<Vec<OutputItem>> {
+        let mut list = Vec::new();
+        for item in items {
+            let (expr, alias) = match item {
+                ast::SelectItem::UnnamedExpr(e) => (e, None),
+                ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(ident_name(alias))),
+                ast::SelectItem::Wildcard(options) => {
+                    plain_wildcard(options)?;
+                    let position = self.source.position(options.wildcard_token.0.span.start);
+                    if scope.columns.is_empty() && scope.alias.is_none() {
+                        let message = "SELECT * with no tables specified is not valid";
+                        return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+                    }
+                    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
+                    continue;
+                }
+                ast::SelectItem::QualifiedWildcard(kind, options) => {
+                    plain_wildcard(options)?;
+                    let ast::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
+                        return Err(SqlError::unsupported("this form of *"));
+                    };
+                    let position = self.source.position(name.span().start);
+                    let last = name.0.last().and_then(|p| p.as_ident()).map(ident_name).unwrap_or_default();
+                    scope.check_table(&last, position)?;
+                    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
+                    continue;
+                }
+                ast::SelectItem::ExprWithAliases { .. } => {
+                    return Err(SqlError::unsupported("several aliases of one expression"));
+                }
+            };
+            let mut binder = self.binder(scope, "SELECT");
+            binder.aggregates = Some(&mut *aggregates);
+            let typed = binder.bind(expr)?;
+            let typed = binder.settle(typed)?;
+            list.push(OutputItem::expression(typed, alias.unwrap_or_else(|| column_name(expr)), scope));
+        }
+        Ok(list)
+    }
+
+    fn group_keys(&mut self, group_by: &ast::GroupByExpr, scope: &Scope, items: &[OutputItem]) -> Result<Vec<Expr>> {
+        let ast::GroupByExpr::Expressions(exprs, modifiers) = group_by else {
+            return Err(SqlError::unsupported("GROUP BY ALL"));
+        };
+        if !modifiers.is_empty() {
+            return Err(SqlError::unsupported("this form of GROUP BY"));
+        }
+        let mut keys = Vec::new();
+        for e in exprs {
+            let position = self.source.position(e.span().start);
+            let by_name = match e {
+                ast::Expr::Identifier(i) if scope.find(&ident_name(i)).is_none() => {
+                    items.iter().find(|item| item.name() == ident_name(i))
+                }
+                _ => None,
+            };
+            let key = match (by_name, integer_literal(e)) {
+                (Some(item), _) => item.expr.clone(),
+                (None, Some(n)) => self.by_position(items, n, "GROUP BY", position)?.expr.clone(),
+                (None, None) => {
+                    let typed = self.binder(scope, "GROUP BY").bind(e)?;
+                    self.binder(scope, "GROUP BY").settle(typed)?.expr
+                }
+            };
+            if key.any(&|e| matches!(e, Expr::Aggregate(_))) {
+                let message = "aggregate functions are not allowed in GROUP BY";
+                return Err(SqlError::new(state::GROUPING_ERROR, message).at(position));
+            }
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+
+    fn by_position<'i>(
+        &self,
+        items: &'i [OutputItem],
+        n: i64,
+        clause: &str,
+        position: u32,
+    ) -> Result<&'i OutputItem> {
+        let index = usize::try_from(n).ok().and_then(|n| n.checked_sub(1));
+        let found = index.and_then(|i| items.get(i)).filter(|i| i.column.is_some());
+        found.ok_or_else(|| {
+            let message = format!("{clause} position {n} is not in select list");
+            SqlError::new(state::INVALID_COLUMN_REFERENCE, message).at(position)
+        })
+    }
+
+    /// Finds or adds the output each key of ORDER BY means.
+    fn sort_keys(
+        &mut self,
+        order: &[ast::OrderByExpr],
+        scope: &Scope,
+        aggregates: &mut Aggregates,
+        items: &mut Vec<OutputItem>,
+    ) -> Result<Vec<SortKey>> {
+        let mut keys = Vec::new();
+        for ast::OrderByExpr { expr: e, options, with_fill } in order {
+            if with_fill.is_some() {
+                return Err(SqlError::unsupported("WITH FILL"));
+            }
+            let descending = match &options.sort {
+                None | Some(ast::OrderBySort::Asc) => false,
+                Some(ast::OrderBySort::Desc) => true,
+                Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
+            };
+            let position = self.source.position(e.span().start);
+            let named = match e {
+                ast::Expr::Identifier(i) => self.output_named(items, &ident_name(i), position)?,
+                _ => None,
+            };
+            let column = match (named, integer_literal(e)) {
+                (Some(index), _) => index,
+                (None, Some(n)) => {
+                    self.by_position(items, n, "ORDER BY", position)?;
+                    n as usize - 1
+                }
+                (None, None) => {
+                    let mut binder = self.binder(scope, "ORDER BY");
+                    binder.aggregates = Some(&mut *aggregates);
+                    let typed = binder.bind(e)?;
+                    let typed = binder.settle(typed)?;
+                    match items.iter().position(|i| i.expr == typed.expr) {
+                        Some(index) => index,
+                        None => {
+                            items.push(OutputItem { expr: typed.expr, ty: typed.ty, column: None });
+                            items.len() - 1
+                        }
+                    }
+                }
+            };
+            if let Some(item) = items.get(column) {
+                sortable(item.ty, position)?;
+            }
+            let nulls_first = options.nulls_first.unwrap_or(descending);
+            keys.push(SortKey { column, descending, nulls_first });
+        }
+        Ok(keys)
+    }
+
+    /// The output column of that name; it must be one expression only.
+    fn output_named(&self, items: &[OutputItem], name: &str, position: u32) -> Result<Option<usize>> {
+        let mut found = None;
+        for (i, item) in items.iter().enumerate().filter(|(_, i)| i.column.is_some() && i.name() == name) {
+            match found {
+                None => found = Some((i, item)),
+                Some((_, first)) if first.expr == item.expr => {}
+                Some(_) => {
+                    let message = format!("ORDER BY \"{name}\" is ambiguous");
+                    return Err(SqlError::new(state::AMBIGUOUS_COLUMN, message).at(position));
+                }
+            }
+        }
+        Ok(found.map(|(i, _)| i))
+    }
+
+    /// VALUES as a query: columns column1, column2, ...
+    fn values(&mut self, values: &ast::Values, order: &[ast::OrderByExpr]) -> Result<SelectPlan> {
+        let rows = self.value_rows(values)?;
+        let width = rows.first().map_or(0, Vec::len);
+        let mut columns: Vec<Vec<Typed>> = (0..width).map(|_| Vec::new()).collect();
+        for row in rows {
+            for (column, value) in columns.iter_mut().zip(row) {
+                column.push(value);
+            }
+        }
+        let mut scope = Scope { alias: Some("*VALUES*".into()), ..Scope::default() };
+        let mut rows: Vec<Vec<Expr>> = Vec::new();
+        for (i, column) in columns.into_iter().enumerate() {
+            let (exprs, ty) = coerce::coerce_all(column, "VALUES", self.params)?;
+            let name = format!("column{}", i + 1);
+            scope.columns.push(super::scope::ScopeColumn { name, ty, typmod: -1, attnum: 0, index: i });
+            rows.resize_with(exprs.len(), Vec::new);
+            for (row, e) in rows.iter_mut().zip(exprs) {
+                row.push(e);
+            }
+        }
+        let mut items: Vec<OutputItem> = scope.columns.iter().map(|c| OutputItem::column(c, &scope)).collect();
+        let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
+        let (columns, output): (Vec<_>, Vec<_>) = items.into_iter().map(|i| (i.column, i.expr)).unzip();
+        Ok(SelectPlan {
+            source: RowSource::Values(rows),
+            filter: None,
+            grouping: None,
+            output,
+            columns: columns.into_iter().flatten().collect(),
+            order,
+            limit: None,
+            offset: None,
+        })
+    }
+
+    /// The rows of VALUES, all of one length.
+    pub fn value_rows(&mut self, values: &ast::Values) -> Result<Vec<Vec<Typed>>> {
+        let mut rows: Vec<Vec<Typed>> = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            let mut bound = Vec::with_capacity(row.content.len());
+            for e in &row.content {
+                bound.push(self.bind_constant(e, "VALUES")?);
+            }
+            if rows.first().is_some_and(|first| first.len() != bound.len()) {
+                let position = bound.first().map_or(0, |v| v.position);
+                let message = "VALUES lists must all be the same length";
+                return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+            }
+            rows.push(bound);
+        }
+        Ok(rows)
+    }
+}
+
+impl SelectPlan {
+    /// Tells a table source how many columns the expressions need.
+    fn set_decode(&mut self) {
+        let mut needed = self.filter.as_ref().map_or(0, Expr::columns_needed);
+        match &self.grouping {
+            Some(grouping) => {
+                let args = grouping.calls.iter().flat_map(|c| c.arg.iter().chain(&c.filter));
+                for e in grouping.keys.iter().chain(args) {
+                    needed = needed.max(e.columns_needed());
+                }
+            }
+            None => needed = self.output.iter().fold(needed, |n, e| n.max(e.columns_needed())),
+        }
+        if let RowSource::Table { decode, .. } = &mut self.source {
+            *decode = needed;
+        }
+    }
+}
+
+/// An output expression; without a column it is only sorted by.
+struct OutputItem {
+    expr: Expr,
+    ty: SqlType,
+    column: Option<ColumnDesc>,
+}
+
+impl OutputItem {
+    fn column(column: &super::scope::ScopeColumn, scope: &Scope) -> OutputItem {
+        let desc = ColumnDesc {
+            name: column.name.clone(),
+            table_oid: if column.attnum == 0 { 0 } else { scope.table_oid },
+            attnum: column.attnum,
+            ty: column.ty,
+            typmod: column.typmod,
+        };
+        OutputItem { expr: Expr::Column(column.index), ty: column.ty, column: Some(desc) }
+    }
+
+    fn expression(typed: Typed, name: String, scope: &Scope) -> OutputItem {
+        let column = match typed.expr {
+            Expr::Column(i) => scope.columns.iter().find(|c| c.index == i),
+            _ => None,
+        };
+        match column {
+            Some(c) => {
+                let mut item = OutputItem::column(c, scope);
+                if let Some(desc) = &mut item.column {
+                    desc.name = name;
+                }
+                item
+            }
+            None => {
+                let desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty: typed.ty, typmod: -1 };
+                OutputItem { expr: typed.expr, ty: typed.ty, column: Some(desc) }
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.column.as_ref().map_or("", |c| &c.name)
+    }
+}
+
+fn sortable(ty: SqlType, position: u32) -> Result<()> {
+    if matches!(ty, SqlType::Xid | SqlType::Cid | SqlType::Void | SqlType::PgNodeTree | SqlType::AclItemArray) {
+        let message = format!("could not identify an ordering operator for type {}", ty.sql_name());
+        let hint = "Use an explicit ordering operator or modify the query.";
+        return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position));
+    }
+    Ok(())
+}
+
+fn integer_literal(e: &ast::Expr) -> Option<i64> {
+    match e {
+        ast::Expr::Value(v) => match &v.value {
+            ast::Value::Number(text, _) => text.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn order_expressions(order_by: Option<&ast::OrderBy>) -> Result<&[ast::OrderByExpr]> {
+    match order_by {
+        None => Ok(&[]),
+        Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(list), interpolate: None }) => Ok(list),
+        Some(_) => Err(SqlError::unsupported("this form of ORDER BY")),
+    }
+}
+
+fn plain_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<()> {
+    let ast::WildcardAdditionalOptions {
+        wildcard_token: _,
+        opt_ilike,
+        opt_exclude,
+        opt_except,
+        opt_replace,
+        opt_rename,
+        opt_alias,
+    } = options;
+    if opt_ilike.is_some()
+        || opt_exclude.is_some()
+        || opt_except.is_some()
+        || opt_replace.is_some()
+        || opt_rename.is_some()
+        || opt_alias.is_some()
+    {
+        return Err(SqlError::unsupported("an option of *"));
+    }
+    Ok(())
+}
+
+/// Refuses each clause of SELECT that is not planned; exhaustive, so that a new parser cannot add one unseen.
+fn check_select(select: &ast::Select) -> Result<()> {
+    let ast::Select {
+        select_token: _,
+        optimizer_hints: _,
+        distinct,
+        select_modifiers,
+        top,
+        top_before_distinct: _,
+        projection: _,
+        exclude,
+        into,
+        from: _,
+        lateral_views,
+        prewhere,
+        selection: _,
+        connect_by,
+        group_by: _,
+        cluster_by,
+        distribute_by,
+        sort_by,
+        having: _,
+        named_window,
+        qualify,
+        window_before_qualify: _,
+        value_table_mode,
+        flavor,
+    } = select;
+    match distinct {
+        None | Some(ast::Distinct::All) => {}
+        Some(ast::Distinct::Distinct) => return Err(SqlError::unsupported("SELECT DISTINCT")),
+        Some(ast::Distinct::On(_)) => return Err(SqlError::unsupported("SELECT DISTINCT ON")),
+    }
+    if into.is_some() {
+        return Err(SqlError::unsupported("SELECT INTO"));
+    }
+    if !named_window.is_empty() {
+        return Err(SqlError::unsupported("WINDOW"));
+    }
+    let foreign = select_modifiers.is_some()
+        || top.is_some()
+        || exclude.is_some()
+        || !lateral_views.is_empty()
+        || prewhere.is_some()
+        || !connect_by.is_empty()
+        || !cluster_by.is_empty()
+        || !distribute_by.is_empty()
+        || !sort_by.is_empty()
+        || qualify.is_some()
+        || value_table_mode.is_some()
+        || *flavor != ast::SelectFlavor::Standard;
+    if foreign { Err(SqlError::unsupported("this clause of SELECT")) } else { Ok(()) }
+}

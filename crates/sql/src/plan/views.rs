@@ -1,0 +1,90 @@
+//! Views whose rows are computed: pg_aios, pg_stat_io, pg_settings.
+
+use crate::value::SqlType::{self, Bool, Float8, Int2, Int4, Int8, Numeric, Text, TextArray, Timestamptz};
+
+/// A view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// I/O handles in use.
+    PgAios,
+    /// I/O counters.
+    PgStatIo,
+    /// Settings.
+    PgSettings,
+}
+
+impl View {
+    /// The view of that name.
+    pub fn by_name(name: &str) -> Option<View> {
+        match name {
+            "pg_aios" => Some(View::PgAios),
+            "pg_stat_io" => Some(View::PgStatIo),
+            "pg_settings" => Some(View::PgSettings),
+            _ => None,
+        }
+    }
+
+    /// Its columns, as PostgreSQL 18 has them.
+    pub fn columns(self) -> &'static [(&'static str, SqlType)] {
+        match self {
+            View::PgAios => &[
+                ("pid", Int4),
+                ("io_id", Int4),
+                ("io_generation", Int8),
+                ("state", Text),
+                ("operation", Text),
+                ("off", Int8),
+                ("length", Int8),
+                ("target", Text),
+                ("handle_data_len", Int2),
+                ("raw_result", Int4),
+                ("result", Text),
+                ("target_desc", Text),
+                ("f_sync", Bool),
+                ("f_localmem", Bool),
+                ("f_buffered", Bool),
+            ],
+            View::PgStatIo => &[
+                ("backend_type", Text),
+                ("object", Text),
+                ("context", Text),
+                ("reads", Int8),
+                ("read_bytes", Numeric),
+                ("read_time", Float8),
+                ("writes", Int8),
+                ("write_bytes", Numeric),
+                ("write_time", Float8),
+                ("writebacks", Int8),
+                ("writeback_time", Float8),
+                ("extends", Int8),
+                ("extend_bytes", Numeric),
+                ("extend_time", Float8),
+                ("hits", Int8),
+                ("evictions", Int8),
+                ("reuses", Int8),
+                ("fsyncs", Int8),
+                ("fsync_time", Float8),
+                ("stats_reset", Timestamptz),
+            ],
+            View::PgSettings => &[
+                ("name", Text),
+                ("setting", Text),
+                ("unit", Text),
+                ("category", Text),
+                ("short_desc", Text),
+                ("extra_desc", Text),
+                ("context", Text),
+                ("vartype", Text),
+                ("source", Text),
+                ("min_val", Text),
+                ("max_val", Text),
+                ("enumvals", TextArray),
+                ("boot_val", Text),
+                ("reset_val", Text),
+                ("sourcefile", Text),
+                ("sourceline", Int4),
+                ("pending_restart", Bool),
+            ],
+        }
+    }
+}
