@@ -8,14 +8,17 @@
 #![forbid(unsafe_code)]
 
 pub mod connection;
+mod copy;
 pub mod error;
+mod exec;
 mod parse;
+mod plan;
 pub mod settings;
 pub mod value;
 
 pub use connection::{
-    ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink, Script, Session,
-    Step, TransactionStatus,
+    ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink, Script, Step,
+    TransactionStatus,
 };
 pub use error::{Report, Severity, SqlError};
 pub use settings::{SetScope, SettingRow, Settings, Shown};

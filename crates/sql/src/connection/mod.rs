@@ -1,6 +1,12 @@
 //! A client's connection: what the server drives.
 //!
-//! - `mod.rs`: Connection: state, the public operations
+//! - `mod.rs`: Connection: its state, scripts of the simple protocol
+//! - `extended.rs`: prepared statements and portals
+//! - `transaction.rs`: transaction blocks and implicit transactions
+//! - `prepared.rs`: statements planned, and kept up to date
+//! - `run.rs`: running them
+//! - `utility.rs`: running those that are no query
+//! - `copy.rs`: COPY, and the state of COPY FROM STDIN
 //! - `sink.rs`: RowSink and what passes through it
 //!
 //! Simple protocol: `start_script`, then `step` until `Step::Finished`; every statement of the string runs in
@@ -8,16 +14,28 @@
 //! When an operation returns an error, the connection has already aborted its implicit transaction or marked
 //! the explicit one as failed; the server sends the error and (extended) skips to Sync.
 
+mod copy;
+mod extended;
+mod prepared;
+mod run;
 mod sink;
+mod transaction;
+mod utility;
 
+pub use copy::CopyIn;
 pub use sink::{ColumnDesc, Format, RowRef, RowSink};
+pub use transaction::TransactionStatus;
 
-use crate::error::{Result, SqlError};
+use crate::error::Result;
+use crate::exec::Host;
+use crate::parse::{Statement, parse_script};
 use crate::settings::Settings;
+use extended::Portal;
+use forebay_engine::Session;
+use prepared::Prepared;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-pub use forebay_engine::Session;
+use transaction::Transaction;
 
 /// Who is connected.
 #[derive(Clone, Debug)]
@@ -36,31 +54,10 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandTag(pub String);
 
-/// Transaction status of ReadyForQuery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransactionStatus {
-    /// `I`: no transaction block.
-    Idle,
-    /// `T`: in a transaction block.
-    InBlock,
-    /// `E`: in a failed transaction block.
-    Failed,
-}
-
-impl TransactionStatus {
-    /// The byte of ReadyForQuery.
-    pub fn as_byte(self) -> u8 {
-        match self {
-            TransactionStatus::Idle => b'I',
-            TransactionStatus::InBlock => b'T',
-            TransactionStatus::Failed => b'E',
-        }
-    }
-}
-
 /// A simple-protocol query string, parsed, with the place it has reached.
 pub struct Script {
-    _private: (),
+    statements: std::vec::IntoIter<Statement>,
+    empty: bool,
 }
 
 /// What a step of a script came to.
@@ -88,136 +85,103 @@ pub enum Executed {
     CopyIn(CopyIn),
 }
 
-/// COPY FROM STDIN, waiting for data. Dropping it without `finish` or `abort` is a bug of the caller; the
-/// transaction then fails at its next use.
-pub struct CopyIn {
-    _private: (),
-}
-
-impl CopyIn {
-    /// Format of CopyInResponse.
-    pub fn format(&self) -> Format {
-        Format::Text
-    }
-
-    /// Number of columns of CopyInResponse, all in the same format.
-    pub fn columns(&self) -> usize {
-        0
-    }
-
-    /// Takes the payload of a CopyData message, cut anywhere.
-    pub fn push(&mut self, _conn: &mut Connection, _data: &[u8]) -> Result<()> {
-        Err(SqlError::unsupported("COPY"))
-    }
-
-    /// CopyDone: inserts what is left.
-    pub fn finish(self, _conn: &mut Connection) -> Result<CommandTag> {
-        Err(SqlError::unsupported("COPY"))
-    }
-
-    /// CopyFail, or any message that has no place in a COPY: returns the error to send
-    /// (57014 `COPY from stdin failed: reason`).
-    pub fn abort(self, _conn: &mut Connection, reason: &str) -> SqlError {
-        SqlError::new(crate::error::state::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"))
-    }
-}
-
 /// A session of SQL over the engine.
 pub struct Connection {
-    _session: Session,
-    settings: Box<dyn Settings>,
-    _identity: Identity,
-    cancel: Arc<AtomicBool>,
+    // Portals hold scans, which go before the session does.
+    portals: HashMap<String, Portal>,
+    prepared: HashMap<String, Arc<Prepared>>,
+    transaction: Transaction,
+    host: Host,
 }
 
 impl Connection {
     /// A connection over an engine session.
     pub fn new(session: Session, settings: Box<dyn Settings>, identity: Identity) -> Connection {
-        Connection {
-            _session: session,
-            settings: settings,
-            _identity: identity,
-            cancel: Arc::new(AtomicBool::new(false)),
-        }
+        Connection::with_host(Host::new(Some(session), settings, identity))
     }
 
-    /// Set it to true to cancel what runs (57014); cleared when the error is raised, and when a statement starts.
-    pub fn cancel_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.cancel)
+    /// A connection without an engine: expressions work, and there are no tables.
+    pub fn detached(settings: Box<dyn Settings>, identity: Identity) -> Connection {
+        Connection::with_host(Host::new(None, settings, identity))
+    }
+
+    fn with_host(host: Host) -> Connection {
+        Connection {
+            portals: HashMap::new(),
+            prepared: HashMap::new(),
+            transaction: Transaction::default(),
+            host,
+        }
     }
 
     /// For ReadyForQuery.
     pub fn transaction_status(&self) -> TransactionStatus {
-        TransactionStatus::Idle
+        self.transaction.status()
     }
 
     /// The session's settings.
     pub fn settings(&mut self) -> &mut dyn Settings {
-        &mut *self.settings
+        &mut *self.host.settings
+    }
+
+    /// The engine's session, if there is one.
+    pub fn session(&mut self) -> Option<&mut Session> {
+        self.host.session_if_any()
     }
 
     /// Simple protocol: parses the whole string. A syntax error anywhere fails it all.
-    pub fn start_script(&mut self, _sql: &str) -> Result<Script> {
-        Ok(Script { _private: () })
+    pub fn start_script(&mut self, sql: &str) -> Result<Script> {
+        self.clear_cancel();
+        self.guard(|_| {
+            let statements = parse_script(sql)?;
+            Ok(Script { empty: statements.is_empty(), statements: statements.into_iter() })
+        })
     }
 
     /// Simple protocol: runs the next statement.
-    pub fn step(&mut self, _script: &mut Script, _sink: &mut dyn RowSink) -> Result<Step> {
-        Ok(Step::Finished)
+    pub fn step(&mut self, script: &mut Script, sink: &mut dyn RowSink) -> Result<Step> {
+        self.guard(|conn| {
+            if std::mem::take(&mut script.empty) {
+                return Ok(Step::EmptyQuery);
+            }
+            let Some(statement) = script.statements.next() else {
+                conn.end_implicit()?;
+                return Ok(Step::Finished);
+            };
+            let last = script.statements.len() == 0;
+            match conn.run_simple(&statement, last, sink)? {
+                Executed::CopyIn(copy) => Ok(Step::CopyIn(copy)),
+                Executed::Completed(tag) => {
+                    // Nothing is acknowledged before it is durable.
+                    if last {
+                        conn.end_implicit()?;
+                    }
+                    Ok(Step::Completed(tag))
+                }
+                Executed::Suspended | Executed::EmptyQuery => Ok(Step::Finished),
+            }
+        })
     }
 
-    /// Parse message: plans `sql` under `name` ("" is the unnamed statement); `types` are parameter types, 0 or
-    /// absent to infer.
-    pub fn parse(&mut self, _name: &str, _sql: &str, _types: &[u32]) -> Result<()> {
-        Err(SqlError::unsupported("Parse"))
+    /// Forgets a cancel that came between statements.
+    fn clear_cancel(&mut self) {
+        if let Some(session) = self.host.session_if_any() {
+            session.interrupt().clear_cancel();
+        }
     }
 
-    /// Describe (statement): parameter types, and the columns if it returns rows.
-    pub fn describe_statement(&mut self, _name: &str) -> Result<(Vec<u32>, Option<Vec<ColumnDesc>>)> {
-        Err(SqlError::unsupported("Describe"))
+    /// Runs an operation; if it fails, so does the transaction.
+    fn guard<T>(&mut self, operation: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+        let result = operation(self);
+        if result.is_err() {
+            self.fail();
+        }
+        result
     }
-
-    /// Bind message. `param_formats` and `result_formats` are as in the protocol: none (all text), one (for
-    /// all) or one each.
-    pub fn bind(
-        &mut self,
-        _portal: &str,
-        _statement: &str,
-        _param_formats: &[i16],
-        _params: &[Option<&[u8]>],
-        _result_formats: &[i16],
-    ) -> Result<()> {
-        Err(SqlError::unsupported("Bind"))
-    }
-
-    /// Describe (portal): columns with the formats the portal was bound with, or none (NoData).
-    pub fn describe_portal(&mut self, _portal: &str) -> Result<Option<(Vec<ColumnDesc>, Vec<Format>)>> {
-        Err(SqlError::unsupported("Describe"))
-    }
-
-    /// Execute message; `max_rows` 0 is no limit.
-    pub fn execute(&mut self, _portal: &str, _max_rows: u32, _sink: &mut dyn RowSink) -> Result<Executed> {
-        Err(SqlError::unsupported("Execute"))
-    }
-
-    /// Close (statement). Closing what is not there is no error.
-    pub fn close_statement(&mut self, _name: &str) -> Result<()> {
-        Ok(())
-    }
-
-    /// Close (portal).
-    pub fn close_portal(&mut self, _name: &str) -> Result<()> {
-        Ok(())
-    }
-
-    /// Sync message: ends the implicit transaction. Call it also after an error, when Sync is reached.
-    pub fn sync(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// The server failed outside any call (a protocol error in mid-statement): abort as if a statement had.
-    pub fn fail(&mut self) {}
 
     /// Aborts what is open; the client has gone.
-    pub fn close(self) {}
+    pub fn close(mut self) {
+        self.transaction.forget_block();
+        self.fail();
+    }
 }

@@ -66,7 +66,9 @@ impl Binder<'_> {
             ast::Expr::IsDistinctFrom(a, b) => self.distinct(a, b, false, position),
             ast::Expr::IsNotDistinctFrom(a, b) => self.distinct(a, b, true, position),
             ast::Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, position),
-            ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high, position),
+            ast::Expr::Between { expr, negated, low, high } => {
+                self.between(expr, *negated, low, high, position)
+            }
             ast::Expr::Like { negated, any: false, expr, pattern, escape_char } => {
                 self.like(expr, pattern, escape_char.as_deref(), *negated, false, position)
             }
@@ -88,12 +90,14 @@ impl Binder<'_> {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), position)
             }
             ast::Expr::Function(f) => self.function(f, position),
-            ast::Expr::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
-                self.call("ceil", &[expr], position)
-            }
-            ast::Expr::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
-                self.call("floor", &[expr], position)
-            }
+            ast::Expr::Ceil {
+                expr,
+                field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
+            } => self.call("ceil", &[expr], position),
+            ast::Expr::Floor {
+                expr,
+                field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
+            } => self.call("floor", &[expr], position),
             ast::Expr::Substring { expr, substring_from: Some(from), substring_for, .. } => {
                 let mut args: Vec<&ast::Expr> = vec![expr, from];
                 args.extend(substring_for.as_deref());
@@ -138,9 +142,9 @@ impl Binder<'_> {
             Value::Null => (Datum::Null, SqlType::Unknown),
             Value::Boolean(b) => (Datum::Bool(*b), SqlType::Bool),
             Value::Number(text, _) => return number(text, false, position),
-            Value::SingleQuotedString(s) | Value::EscapedStringLiteral(s) | Value::UnicodeStringLiteral(s) => {
-                (Datum::string(s.clone()), SqlType::Unknown)
-            }
+            Value::SingleQuotedString(s)
+            | Value::EscapedStringLiteral(s)
+            | Value::UnicodeStringLiteral(s) => (Datum::string(s.clone()), SqlType::Unknown),
             Value::DollarQuotedString(s) => (Datum::string(s.value.clone()), SqlType::Unknown),
             Value::Placeholder(name) => return self.parameter(name, position),
             _ => return Err(SqlError::unsupported("this kind of literal").at(position)),
@@ -182,8 +186,12 @@ impl Binder<'_> {
                 }
                 let operand = self.bind(e)?;
                 let operand = match operand.ty {
-                    SqlType::Unknown => coerce::coerce(operand, SqlType::Float8, Context::Implicit, self.params)?,
-                    ty if category(ty).0 == b'N' && !matches!(ty, SqlType::Oid | SqlType::Regclass) => Some(operand),
+                    SqlType::Unknown => {
+                        coerce::coerce(operand, SqlType::Float8, Context::Implicit, self.params)?
+                    }
+                    ty if category(ty).0 == b'N' && !matches!(ty, SqlType::Oid | SqlType::Regclass) => {
+                        Some(operand)
+                    }
                     ty => {
                         let sign = if minus { '-' } else { '+' };
                         let message = format!("operator does not exist: {sign} {}", ty.sql_name());
@@ -231,7 +239,13 @@ impl Binder<'_> {
         self.operator(kind, name, a, b, left, position)
     }
 
-    fn logic(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr, position: u32) -> Result<Typed> {
+    fn logic(
+        &mut self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        position: u32,
+    ) -> Result<Typed> {
         let and = *op == BinaryOperator::And;
         let what = if and { "AND" } else { "OR" };
         let first = self.condition(left, what)?;
@@ -297,8 +311,7 @@ impl Binder<'_> {
         let string = |t: &Typed| t.ty == SqlType::Unknown || category(t.ty).0 == b'S';
         if !string(&a) && !string(&b) {
             let at = self.source.operator_after(left.span().end);
-            let message =
-                format!("operator does not exist: {} || {}", a.ty.sql_name(), b.ty.sql_name());
+            let message = format!("operator does not exist: {} || {}", a.ty.sql_name(), b.ty.sql_name());
             return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
         }
         let pair = Box::new((self.operand(a, SqlType::Text)?, self.operand(b, SqlType::Text)?));
@@ -614,7 +627,11 @@ impl Binder<'_> {
         result
     }
 
-    fn aggregate_call(&mut self, call: &super::function::FunctionCall<'_>, position: u32) -> Result<AggregateCall> {
+    fn aggregate_call(
+        &mut self,
+        call: &super::function::FunctionCall<'_>,
+        position: u32,
+    ) -> Result<AggregateCall> {
         if call.distinct {
             return Err(SqlError::unsupported(format!("{}(DISTINCT ...)", call.name)).at(position));
         }
@@ -640,7 +657,12 @@ impl Binder<'_> {
                 match super::aggregate::choose(&call.name, arg.ty) {
                     Ok(chosen) => {
                         let expr = self.operand(arg, chosen.argument)?;
-                        AggregateCall { kind: chosen.kind, arg: Some(expr), filter: None, result: chosen.result }
+                        AggregateCall {
+                            kind: chosen.kind,
+                            arg: Some(expr),
+                            filter: None,
+                            result: chosen.result,
+                        }
                     }
                     Err(ambiguous) => return Err(no_aggregate(&shown, ambiguous).at(position)),
                 }
@@ -694,7 +716,9 @@ fn expression_name(e: &ast::Expr) -> &'static str {
         ast::Expr::AtTimeZone { .. } => "AT TIME ZONE",
         ast::Expr::Interval(_) => "type interval",
         ast::Expr::Tuple(_) => "a row constructor",
-        ast::Expr::JsonAccess { .. } | ast::Expr::CompoundFieldAccess { .. } => "a subscript or field selection",
+        ast::Expr::JsonAccess { .. } | ast::Expr::CompoundFieldAccess { .. } => {
+            "a subscript or field selection"
+        }
         ast::Expr::Trim { .. } => "this form of TRIM",
         ast::Expr::Overlay { .. } => "OVERLAY",
         ast::Expr::GroupingSets(_) | ast::Expr::Cube(_) | ast::Expr::Rollup(_) => "grouping sets",

@@ -84,7 +84,19 @@ pub fn can_cast(from: SqlType, to: SqlType, context: Context) -> bool {
 fn has_input(ty: SqlType) -> bool {
     matches!(
         ty,
-        Bool | Int2 | Int4 | Int8 | Float4 | Float8 | Numeric | Oid | Xid | Cid | Char | Bytea | Regclass | Regproc
+        Bool | Int2
+            | Int4
+            | Int8
+            | Float4
+            | Float8
+            | Numeric
+            | Oid
+            | Xid
+            | Cid
+            | Char
+            | Bytea
+            | Regclass
+            | Regproc
     ) || category(ty).0 == b'S'
 }
 
@@ -161,8 +173,11 @@ pub fn common_type(items: &[Typed], what: &str) -> Result<SqlType> {
         } else if item.ty != chosen {
             let (have, preferred) = category(chosen);
             if category(item.ty).0 != have {
-                let message =
-                    format!("{what} types {} and {} cannot be matched", chosen.sql_name(), item.ty.sql_name());
+                let message = format!(
+                    "{what} types {} and {} cannot be matched",
+                    chosen.sql_name(),
+                    item.ty.sql_name()
+                );
                 return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(item.position));
             }
             if !preferred && implicit_cast(chosen, item.ty) && !implicit_cast(item.ty, chosen) {

@@ -62,7 +62,9 @@ pub enum Function {
     Strpos,
     Substr,
     Trim,
-    TxidCurrent,
+    /// A regclass in text: the table's name.
+    RegclassName,
+    TxidIfAssigned,
     Upper,
     Version,
 }
@@ -148,7 +150,9 @@ impl Expr {
     pub fn for_each_child<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
         match self {
             Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => {}
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => list.iter().for_each(f),
+            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => {
+                list.iter().for_each(f)
+            }
             Expr::Extreme { list, .. } => list.iter().for_each(f),
             Expr::Not(e) | Expr::IsNull(e) | Expr::IsNotNull(e) | Expr::Negate(e) => f(e),
             Expr::IsBool { expr, .. } | Expr::Cast { expr, .. } => f(expr),
@@ -196,13 +200,17 @@ impl Expr {
             Expr::IsNull(e) => Expr::IsNull(Box::new(f(*e))),
             Expr::IsNotNull(e) => Expr::IsNotNull(Box::new(f(*e))),
             Expr::Negate(e) => Expr::Negate(Box::new(f(*e))),
-            Expr::IsBool { expr, value, negated } => Expr::IsBool { expr: Box::new(f(*expr)), value, negated },
+            Expr::IsBool { expr, value, negated } => {
+                Expr::IsBool { expr: Box::new(f(*expr)), value, negated }
+            }
             Expr::Cast { expr, from, to } => Expr::Cast { expr: Box::new(f(*expr)), from, to },
             Expr::Compare(op, p) => Expr::Compare(op, pair(p, f)),
             Expr::Arith(op, p) => Expr::Arith(op, pair(p, f)),
             Expr::Concat(p) => Expr::Concat(pair(p, f)),
             Expr::NullIf(p) => Expr::NullIf(pair(p, f)),
-            Expr::IsDistinct { operands, negated } => Expr::IsDistinct { operands: pair(operands, f), negated },
+            Expr::IsDistinct { operands, negated } => {
+                Expr::IsDistinct { operands: pair(operands, f), negated }
+            }
             Expr::Like { operands, escape, negated, ignore_case } => {
                 Expr::Like { operands: pair(operands, f), escape, negated, ignore_case }
             }

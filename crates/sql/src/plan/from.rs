@@ -143,7 +143,11 @@ pub fn table_scope(table: &Table) -> Result<Scope> {
     Ok(scope)
 }
 
-fn relation(planner: &mut Planner<'_>, name: &ast::ObjectName, alias: Option<&ast::TableAlias>) -> Result<FromItem> {
+fn relation(
+    planner: &mut Planner<'_>,
+    name: &ast::ObjectName,
+    alias: Option<&ast::TableAlias>,
+) -> Result<FromItem> {
     let name = qualified_name(name, planner.source)?;
     let (source, mut scope) = match planner.relation(&name)? {
         Relation::Table(table) => {
@@ -166,7 +170,12 @@ fn relation(planner: &mut Planner<'_>, name: &ast::ObjectName, alias: Option<&as
     Ok(FromItem { source, scope })
 }
 
-fn apply_alias(scope: &mut Scope, own: String, alias: Option<&ast::TableAlias>, source: &Source) -> Result<()> {
+fn apply_alias(
+    scope: &mut Scope,
+    own: String,
+    alias: Option<&ast::TableAlias>,
+    source: &Source,
+) -> Result<()> {
     let Some(ast::TableAlias { explicit: _, name, columns, at: None }) = alias else {
         if alias.is_some() {
             return Err(SqlError::unsupported("this form of alias"));

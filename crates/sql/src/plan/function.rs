@@ -21,7 +21,16 @@ pub struct FunctionCall<'a> {
 impl<'a> FunctionCall<'a> {
     /// Takes a call apart, refusing what is not known.
     pub fn new(f: &'a ast::Function, position: u32) -> Result<FunctionCall<'a>> {
-        let ast::Function { name, uses_odbc_syntax, parameters, args, within_group, filter, null_treatment, over } = f;
+        let ast::Function {
+            name,
+            uses_odbc_syntax,
+            parameters,
+            args,
+            within_group,
+            filter,
+            null_treatment,
+            over,
+        } = f;
         let refuse = |what: &str| Err(SqlError::unsupported(what).at(position));
         if *uses_odbc_syntax || !matches!(parameters, ast::FunctionArguments::None) {
             return refuse("this form of function call");
@@ -36,7 +45,8 @@ impl<'a> FunctionCall<'a> {
             return refuse("a window function");
         }
         let name = function_name(name, position)?;
-        let mut call = FunctionCall { name, args: Vec::new(), star: false, distinct: false, filter: filter.as_deref() };
+        let mut call =
+            FunctionCall { name, args: Vec::new(), star: false, distinct: false, filter: filter.as_deref() };
         let list = match args {
             ast::FunctionArguments::None => return Ok(call),
             ast::FunctionArguments::Subquery(_) => return refuse("a subquery in an expression"),
@@ -54,7 +64,9 @@ impl<'a> FunctionCall<'a> {
         for arg in args {
             match arg {
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => self.args.push(e),
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard) if args.len() == 1 => self.star = true,
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard) if args.len() == 1 => {
+                    self.star = true
+                }
                 _ => return Err(SqlError::unsupported("this kind of function argument").at(position)),
             }
         }
@@ -62,7 +74,11 @@ impl<'a> FunctionCall<'a> {
     }
 
     /// A function in FROM.
-    pub fn in_from(name: &ast::ObjectName, args: &'a [ast::FunctionArg], position: u32) -> Result<FunctionCall<'a>> {
+    pub fn in_from(
+        name: &ast::ObjectName,
+        args: &'a [ast::FunctionArg],
+        position: u32,
+    ) -> Result<FunctionCall<'a>> {
         let name = function_name(name, position)?;
         let mut call = FunctionCall { name, args: Vec::new(), star: false, distinct: false, filter: None };
         call.add_args(args, position)?;

@@ -27,7 +27,9 @@ fn figure(e: &ast::Expr) -> Option<(String, bool)> {
             Some((name, true)) => Some((name, true)),
             _ => type_of_ast(data_type, 0).ok().map(|t| (t.typname().to_owned(), false)),
         },
-        ast::Expr::TypedString(t) => type_of_ast(&t.data_type, 0).ok().map(|t| (t.typname().to_owned(), false)),
+        ast::Expr::TypedString(t) => {
+            type_of_ast(&t.data_type, 0).ok().map(|t| (t.typname().to_owned(), false))
+        }
         ast::Expr::Case { else_result, .. } => match else_result.as_deref().and_then(figure) {
             Some((name, true)) => Some((name, true)),
             _ => Some(("case".to_owned(), false)),

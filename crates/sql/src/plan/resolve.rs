@@ -61,13 +61,16 @@ fn choose<'c, T>(candidates: &[(&'c T, &[SqlType])], actual: &[SqlType]) -> Choi
         return Choice::None;
     }
     let score = |left: &mut Vec<(&'c T, &[SqlType])>, points: &dyn Fn(SqlType, SqlType) -> bool| {
-        let count = |args: &[SqlType]| args.iter().zip(actual).filter(|(to, from)| points(**from, **to)).count();
+        let count =
+            |args: &[SqlType]| args.iter().zip(actual).filter(|(to, from)| points(**from, **to)).count();
         let best = left.iter().map(|(_, args)| count(args)).max().unwrap_or(0);
         left.retain(|(_, args)| count(args) == best);
     };
     score(&mut left, &|from, to| from != Unknown && from == to);
     if left.len() > 1 {
-        score(&mut left, &|from, to| from != Unknown && (from == to || category(to).1 && category(to).0 == category(from).0));
+        score(&mut left, &|from, to| {
+            from != Unknown && (from == to || category(to).1 && category(to).0 == category(from).0)
+        });
     }
     if left.len() > 1 {
         resolve_unknown(&mut left, actual);
@@ -78,8 +81,11 @@ fn choose<'c, T>(candidates: &[(&'c T, &[SqlType])], actual: &[SqlType]) -> Choi
             && known.len() < actual.len()
             && known.iter().all(|t| t == first)
         {
-            let same: Vec<_> =
-                left.iter().filter(|(_, args)| args.iter().all(|a| implicit_cast(*first, *a))).copied().collect();
+            let same: Vec<_> = left
+                .iter()
+                .filter(|(_, args)| args.iter().all(|a| implicit_cast(*first, *a)))
+                .copied()
+                .collect();
             if same.len() == 1 {
                 left = same;
             }
@@ -175,11 +181,11 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
         arith(Arithmetic::Rem, t, t);
     }
     let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Tid, Timestamptz, PgLsn];
-    let mut compared_pairs: Vec<(SqlType, SqlType, SqlType)> = compared.iter().map(|t| (*t, *t, *t)).collect();
+    let mut compared_pairs: Vec<(SqlType, SqlType, SqlType)> =
+        compared.iter().map(|t| (*t, *t, *t)).collect();
     compared_pairs.extend(pairs.iter().map(|(a, b)| (*a, *b, ladder(*a, *b))));
     compared_pairs.extend([(Name, Text, Text), (Text, Name, Text)]);
-    for op in
-        [Comparison::Eq, Comparison::Ne, Comparison::Lt, Comparison::Le, Comparison::Gt, Comparison::Ge]
+    for op in [Comparison::Eq, Comparison::Ne, Comparison::Lt, Comparison::Le, Comparison::Gt, Comparison::Ge]
     {
         for (a, b, common) in &compared_pairs {
             all.push(Operator { kind: Compare(op), args: [*a, *b], common: *common, result: Bool });
@@ -224,7 +230,12 @@ pub struct FunctionDef {
     pub function: Function,
 }
 
-const fn def(name: &'static str, args: &'static [SqlType], result: SqlType, function: Function) -> FunctionDef {
+const fn def(
+    name: &'static str,
+    args: &'static [SqlType],
+    result: SqlType,
+    function: Function,
+) -> FunctionDef {
     FunctionDef { name, args, result, function }
 }
 
@@ -282,7 +293,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("substr", &[Text, Int4, Int4], Text, Function::Substr),
     def("substring", &[Text, Int4], Text, Function::Substr),
     def("substring", &[Text, Int4, Int4], Text, Function::Substr),
-    def("txid_current", &[], Int8, Function::TxidCurrent),
+    def("txid_current_if_assigned", &[], Int8, Function::TxidIfAssigned),
     def("upper", &[Text], Text, Function::Upper),
     def("user", &[], Name, Function::CurrentUser),
     def("version", &[], Text, Function::Version),

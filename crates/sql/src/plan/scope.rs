@@ -99,7 +99,9 @@ impl Scope {
         let first = best.first().map(|c| edit_distance(&c.name, name));
         best.retain(|c| Some(edit_distance(&c.name, name)) == first);
         match best.as_slice() {
-            [one] => error.hint(format!("Perhaps you meant to reference the column \"{alias}.{}\".", one.name)),
+            [one] => {
+                error.hint(format!("Perhaps you meant to reference the column \"{alias}.{}\".", one.name))
+            }
             [one, two] => error.hint(format!(
                 "Perhaps you meant to reference the column \"{alias}.{}\" or the column \"{alias}.{}\".",
                 one.name, two.name

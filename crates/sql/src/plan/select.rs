@@ -141,7 +141,8 @@ impl Planner<'_> {
         if !locks.is_empty() {
             return Err(SqlError::unsupported("SELECT FOR UPDATE/SHARE"));
         }
-        if for_clause.is_some() || settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty() {
+        if for_clause.is_some() || settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty()
+        {
             return Err(SqlError::unsupported("this clause of a query"));
         }
         let order = order_expressions(order_by.as_ref())?;
@@ -278,7 +279,12 @@ impl Planner<'_> {
         Ok(list)
     }
 
-    fn group_keys(&mut self, group_by: &ast::GroupByExpr, scope: &Scope, items: &[OutputItem]) -> Result<Vec<Expr>> {
+    fn group_keys(
+        &mut self,
+        group_by: &ast::GroupByExpr,
+        scope: &Scope,
+        items: &[OutputItem],
+    ) -> Result<Vec<Expr>> {
         let ast::GroupByExpr::Expressions(exprs, modifiers) = group_by else {
             return Err(SqlError::unsupported("GROUP BY ALL"));
         };
@@ -417,7 +423,8 @@ impl Planner<'_> {
                 row.push(e);
             }
         }
-        let mut items: Vec<OutputItem> = scope.columns.iter().map(|c| OutputItem::column(c, &scope)).collect();
+        let mut items: Vec<OutputItem> =
+            scope.columns.iter().map(|c| OutputItem::column(c, &scope)).collect();
         let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
         let (columns, output): (Vec<_>, Vec<_>) = items.into_iter().map(|i| (i.column, i.expr)).unzip();
         Ok(SelectPlan {
@@ -515,7 +522,8 @@ impl OutputItem {
 }
 
 fn sortable(ty: SqlType, position: u32) -> Result<()> {
-    if matches!(ty, SqlType::Xid | SqlType::Cid | SqlType::Void | SqlType::PgNodeTree | SqlType::AclItemArray) {
+    if matches!(ty, SqlType::Xid | SqlType::Cid | SqlType::Void | SqlType::PgNodeTree | SqlType::AclItemArray)
+    {
         let message = format!("could not identify an ordering operator for type {}", ty.sql_name());
         let hint = "Use an explicit ordering operator or modify the query.";
         return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position));

@@ -13,7 +13,9 @@ pub fn type_of_ast(ty: &DataType, position: u32) -> Result<SqlType> {
         DataType::Int(None) | DataType::Int4(None) | DataType::Integer(None) => SqlType::Int4,
         DataType::Int8(None) | DataType::BigInt(None) => SqlType::Int8,
         DataType::Float4 | DataType::Real => SqlType::Float4,
-        DataType::Float8 | DataType::DoublePrecision | DataType::Float(ExactNumberInfo::None) => SqlType::Float8,
+        DataType::Float8 | DataType::DoublePrecision | DataType::Float(ExactNumberInfo::None) => {
+            SqlType::Float8
+        }
         DataType::Text => SqlType::Text,
         DataType::Varchar(None) | DataType::CharacterVarying(None) => SqlType::Varchar,
         DataType::Numeric(ExactNumberInfo::None)
@@ -42,7 +44,11 @@ pub fn type_of_ast(ty: &DataType, position: u32) -> Result<SqlType> {
                 Some(ty) => *ty,
             }
         }
-        other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase())).at(position)),
+        other => {
+            return Err(
+                SqlError::unsupported(format!("type {}", other.to_string().to_lowercase())).at(position)
+            );
+        }
     })
 }
 

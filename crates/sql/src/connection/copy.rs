@@ -1,0 +1,267 @@
+//! COPY.
+
+use super::run::Loader;
+use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
+use crate::copy::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
+use crate::error::{Result, SqlError, state};
+use crate::exec::{Cursor, Flow};
+use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
+use crate::plan::{
+    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, live_columns, stored_type, target_columns,
+    writable,
+};
+use crate::value::SqlType;
+use forebay_engine::{LockMode, Table};
+use std::sync::Arc;
+
+/// Bytes parsed between two looks at whether the batch is full.
+const CHUNK: usize = 64 * 1024;
+
+/// COPY FROM STDIN, waiting for data. It ends with `finish` or `abort`; if it is dropped, the next end of the
+/// transaction ends it.
+pub struct CopyIn {
+    parser: CopyParser,
+    loader: Loader,
+    format: Format,
+    columns: usize,
+    table: String,
+    rows: u64,
+    last: bool,
+}
+
+impl CopyIn {
+    /// Format of CopyInResponse.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Number of columns of CopyInResponse, all in the same format.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Takes the payload of a CopyData message, cut anywhere.
+    pub fn push(&mut self, conn: &mut Connection, data: &[u8]) -> Result<()> {
+        conn.guard(|conn| {
+            for chunk in data.chunks(CHUNK) {
+                self.parse(|parser, take| parser.push(chunk, take))?;
+                if self.loader.is_full() {
+                    conn.host.check_cancel()?;
+                    self.loader.flush(&mut conn.host)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn parse(
+        &mut self,
+        run: impl FnOnce(&mut CopyParser, crate::copy::TakeRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (loader, rows) = (&mut self.loader, &mut self.rows);
+        run(&mut self.parser, &mut |row| {
+            *rows += 1;
+            loader.push(row)
+        })
+    }
+
+    /// CopyDone: inserts what is left.
+    pub fn finish(mut self, conn: &mut Connection) -> Result<CommandTag> {
+        conn.guard(|conn| {
+            self.parse(|parser, take| parser.finish(take))?;
+            self.loader.flush(&mut conn.host)?;
+            if self.last {
+                conn.end_implicit()?;
+            }
+            Ok(CommandTag(format!("COPY {}", self.rows)))
+        })
+    }
+
+    /// CopyFail, or any message that has no place in a COPY: returns the error to send
+    /// (57014 `COPY from stdin failed: reason`).
+    pub fn abort(self, conn: &mut Connection, reason: &str) -> SqlError {
+        conn.fail();
+        SqlError::new(state::QUERY_CANCELED, format!("COPY from stdin failed: {reason}")).context(format!(
+            "COPY {}, line {}",
+            self.table,
+            self.rows + 1
+        ))
+    }
+}
+
+impl Connection {
+    /// Starts or runs a COPY.
+    pub(super) fn run_copy(
+        &mut self,
+        copy: &CopyStatement,
+        source: &Source,
+        last: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        match copy.target {
+            CopyTarget::Client => {}
+            CopyTarget::File => return Err(SqlError::unsupported("COPY with a file on the server")),
+            CopyTarget::Program => return Err(SqlError::unsupported("COPY with a program on the server")),
+        }
+        if copy.has_where {
+            return Err(SqlError::unsupported("COPY FROM with WHERE"));
+        }
+        let options = CopyOptions::new(&copy.options, !copy.to)?;
+        match &copy.source {
+            CopySource::Query(query) => {
+                let mut plan = self.plan_query(query, source)?;
+                while !self.lock_select(&plan)? {
+                    plan = self.plan_query(query, source)?;
+                }
+                self.copy_out(plan, options, sink)
+            }
+            CopySource::Table { name, columns } if copy.to => {
+                let plan = self.copy_plan(name, columns.as_deref(), source)?;
+                self.copy_out(Arc::new(plan), options, sink)
+            }
+            CopySource::Table { name, columns } => {
+                let copy = self.copy_in(name, columns.as_deref(), options, source, last)?;
+                Ok(Executed::CopyIn(copy))
+            }
+        }
+    }
+
+    fn relation(&mut self, name: &QualifiedName, source: &Source) -> Result<Relation> {
+        // COPY's errors point at no place in the query.
+        let name = QualifiedName { position: 0, ..name.clone() };
+        let mut params = ParamTypes::default();
+        Planner { source, host: &mut self.host, params: &mut params }.relation(&name)
+    }
+
+    /// A table's columns of a COPY, as places among its live columns.
+    fn copy_columns(&self, table: &Table, names: Option<&[(String, u32)]>) -> Result<Vec<usize>> {
+        match names {
+            None => Ok((0..live_columns(table).count()).collect()),
+            Some(names) => {
+                let names: Vec<(String, u32)> = names.iter().map(|(name, _)| (name.clone(), 0)).collect();
+                target_columns(table, &names)
+            }
+        }
+    }
+
+    /// COPY table TO as a query.
+    fn copy_plan(
+        &mut self,
+        name: &QualifiedName,
+        columns: Option<&[(String, u32)]>,
+        source: &Source,
+    ) -> Result<SelectPlan> {
+        let table = match self.relation(name, source)? {
+            Relation::View(_) => {
+                let message = format!("cannot copy from view \"{}\"", name.name);
+                let hint = "Try the COPY (SELECT ...) TO variant.";
+                return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
+            }
+            Relation::Table(table) => table,
+        };
+        let schema = name.schema.as_deref();
+        let table = self.host.session()?.open_table(schema, &table.name, LockMode::AccessShare)?;
+        let targets = self.copy_columns(&table, columns)?;
+        let live: Vec<usize> =
+            table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| i).collect();
+        let mut output = Vec::new();
+        let mut descs = Vec::new();
+        for target in targets {
+            let Some(index) = live.get(target) else { continue };
+            let Some(column) = table.columns.get(*index) else { continue };
+            let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::AnyArray);
+            output.push(Expr::Column(*index));
+            descs.push(ColumnDesc {
+                name: column.name.clone(),
+                table_oid: table.oid,
+                attnum: column.attnum,
+                ty,
+                typmod: column.typmod,
+            });
+        }
+        let decode = output.iter().map(Expr::columns_needed).max().unwrap_or(0);
+        Ok(SelectPlan {
+            source: RowSource::Table { table, schema: name.schema.clone(), decode },
+            filter: None,
+            grouping: None,
+            output,
+            columns: descs,
+            order: Vec::new(),
+            limit: None,
+            offset: None,
+        })
+    }
+
+    fn copy_out(
+        &mut self,
+        plan: Arc<SelectPlan>,
+        options: CopyOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let format = if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
+        let columns = plan.columns.clone();
+        sink.copy_out_start(format, columns.len())?;
+        let mut writer = CopyWriter::new(options);
+        let mut message = Vec::new();
+        writer.header(&columns, &mut message);
+        if !message.is_empty() {
+            sink.copy_data(&message)?;
+        }
+        let mut rows = 0u64;
+        let mut cursor = Cursor::new(plan, Arc::from([]));
+        cursor.run(&mut self.host, &mut |values, _| {
+            message.clear();
+            writer.row(values, &columns, &mut message)?;
+            rows += 1;
+            sink.copy_data(&message)?;
+            Ok(Flow::Continue)
+        })?;
+        message.clear();
+        writer.finish(&mut message);
+        if !message.is_empty() {
+            sink.copy_data(&message)?;
+        }
+        sink.copy_out_end()?;
+        Ok(Executed::Completed(CommandTag(format!("COPY {rows}"))))
+    }
+
+    fn copy_in(
+        &mut self,
+        name: &QualifiedName,
+        columns: Option<&[(String, u32)]>,
+        options: CopyOptions,
+        source: &Source,
+        last: bool,
+    ) -> Result<CopyIn> {
+        let table = match self.relation(name, source)? {
+            Relation::View(_) => {
+                let message = format!("cannot copy to view \"{}\"", name.name);
+                let hint = "To enable copying to a view, provide an INSTEAD OF INSERT trigger.";
+                return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
+            }
+            relation => writable(relation, name, "copy to")?,
+        };
+        self.check_writable("COPY FROM")?;
+        let schema = name.schema.as_deref();
+        let table = self.host.session()?.open_table(schema, &table.name, LockMode::RowExclusive)?;
+        let targets = self.copy_columns(&table, columns)?;
+        let mut list = Vec::with_capacity(targets.len());
+        for slot in targets {
+            let Some(column) = live_columns(&table).nth(slot) else { continue };
+            list.push(CopyColumn { name: column.name.clone(), ty: stored_type(column)?, slot });
+        }
+        let format = if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
+        let count = list.len();
+        let shape =
+            CopyShape { table: table.name.clone(), columns: list, width: live_columns(&table).count() };
+        Ok(CopyIn {
+            parser: CopyParser::new(options, shape),
+            loader: Loader::new(&table),
+            format,
+            columns: count,
+            table: table.name.clone(),
+            rows: 0,
+            last,
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! The extended protocol: prepared statements and portals.
+
+use super::prepared::{Plan, Prepared};
+use super::run::run_cursor;
+use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
+use crate::error::{Result, SqlError, state};
+use crate::exec::Cursor;
+use crate::parse::{Kind, parse_script};
+use crate::value::{BinaryDefect, Datum, SqlType, binary_in, checked_utf8, text_in};
+use std::sync::Arc;
+
+/// How far a portal is.
+enum Progress {
+    Fresh,
+    Running(Box<Cursor>),
+    Done,
+}
+
+/// A statement bound to parameters.
+pub(super) struct Portal {
+    prepared: Arc<Prepared>,
+    params: Arc<[Datum<'static>]>,
+    formats: Vec<Format>,
+    progress: Progress,
+}
+
+pub(super) fn no_statement(name: &str) -> SqlError {
+    let message = if name.is_empty() {
+        "unnamed prepared statement does not exist".to_owned()
+    } else {
+        format!("prepared statement \"{name}\" does not exist")
+    };
+    SqlError::new(state::INVALID_SQL_STATEMENT_NAME, message)
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(state::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+fn protocol(message: String) -> SqlError {
+    SqlError::new(state::PROTOCOL_VIOLATION, message)
+}
+
+/// Does the statement end a transaction? Only such run in a failed block.
+fn ends_transaction(prepared: &Prepared) -> bool {
+    use crate::parse::TransactionStatement::{Commit, Rollback};
+    match &prepared.statement {
+        Some(s) => matches!(&*s.kind, Kind::Transaction(Commit { .. } | Rollback { .. })),
+        None => true,
+    }
+}
+
+impl Connection {
+    /// Parse message: plans `sql` under `name` ("" is the unnamed statement); `types` are parameter types, 0 or
+    /// absent to infer.
+    pub fn parse(&mut self, name: &str, sql: &str, types: &[u32]) -> Result<()> {
+        self.clear_cancel();
+        self.guard(|conn| {
+            let mut statements = parse_script(sql)?;
+            if statements.len() > 1 {
+                let message = "cannot insert multiple commands into a prepared statement";
+                return Err(SqlError::new(state::SYNTAX_ERROR, message));
+            }
+            let statement = statements.pop();
+            let ending = statement.as_ref().is_none_or(|s| matches!(&*s.kind, Kind::Transaction(_)));
+            if !ending {
+                conn.check_not_failed()?;
+                conn.start_statement()?;
+            }
+            let prepared = match statement {
+                None => Prepared { statement: None, params: Vec::new(), plan: Plan::Utility, columns: None },
+                Some(statement) => conn.prepare(statement, Some(types))?,
+            };
+            if !ends_transaction(&prepared) {
+                conn.check_not_failed()?;
+            }
+            if !name.is_empty() && conn.prepared.contains_key(name) {
+                let message = format!("prepared statement \"{name}\" already exists");
+                return Err(SqlError::new(state::DUPLICATE_PREPARED_STATEMENT, message));
+            }
+            conn.prepared.insert(name.to_owned(), Arc::new(prepared));
+            Ok(())
+        })
+    }
+
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.prepared.get(name).cloned().ok_or_else(|| no_statement(name))
+    }
+
+    /// Describe (statement): parameter types, and the columns if it returns rows.
+    pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Vec<ColumnDesc>>)> {
+        self.guard(|conn| {
+            let prepared = conn.statement(name)?;
+            if prepared.columns.is_some() {
+                conn.check_not_failed()?;
+            }
+            Ok((prepared.params.iter().map(|t| t.oid()).collect(), prepared.columns.clone()))
+        })
+    }
+
+    /// Bind message. `param_formats` and `result_formats` are as in the protocol: none (all text), one (for
+    /// all) or one each.
+    pub fn bind(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        param_formats: &[i16],
+        params: &[Option<&[u8]>],
+        result_formats: &[i16],
+    ) -> Result<()> {
+        self.guard(|conn| {
+            let prepared = conn.statement(statement)?;
+            if param_formats.len() > 1 && param_formats.len() != params.len() {
+                return Err(protocol(format!(
+                    "bind message has {} parameter formats but {} parameters",
+                    param_formats.len(),
+                    params.len()
+                )));
+            }
+            if params.len() != prepared.params.len() {
+                return Err(protocol(format!(
+                    "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
+                    params.len(),
+                    prepared.params.len()
+                )));
+            }
+            if !ends_transaction(&prepared) {
+                conn.check_not_failed()?;
+                conn.ensure_transaction()?;
+            }
+            if !portal.is_empty() && conn.portals.contains_key(portal) {
+                let message = format!("portal \"{portal}\" already exists");
+                return Err(SqlError::new(state::DUPLICATE_CURSOR, message));
+            }
+            let mut values = Vec::with_capacity(params.len());
+            for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
+                let format = Format::from_code(pick(param_formats, i))?;
+                values.push(parameter(*bytes, *ty, format, i, portal)?);
+            }
+            let formats = result_codes(result_formats, prepared.columns.as_deref())?;
+            let portal_state = Portal { prepared, params: values.into(), formats, progress: Progress::Fresh };
+            conn.portals.insert(portal.to_owned(), portal_state);
+            Ok(())
+        })
+    }
+
+    /// Describe (portal): columns with the formats the portal was bound with, or none (NoData).
+    pub fn describe_portal(&mut self, portal: &str) -> Result<Option<(Vec<ColumnDesc>, Vec<Format>)>> {
+        self.guard(|conn| {
+            let found = conn.portals.get(portal).ok_or_else(|| no_portal(portal))?;
+            Ok(found.prepared.columns.clone().map(|columns| (columns, found.formats.clone())))
+        })
+    }
+
+    /// Execute message; `max_rows` 0 is no limit.
+    pub fn execute(&mut self, portal: &str, max_rows: u32, sink: &mut dyn RowSink) -> Result<Executed> {
+        self.clear_cancel();
+        self.guard(|conn| {
+            // The portal is out of the map while it runs: it may end the transaction, and all portals with it.
+            let mut running = conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
+            let ends = ends_transaction(&running.prepared);
+            let result = conn.execute_portal(&mut running, portal, max_rows, sink);
+            if result.is_ok() && !ends {
+                conn.portals.insert(portal.to_owned(), running);
+            }
+            result
+        })
+    }
+
+    fn execute_portal(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        max_rows: u32,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let prepared = Arc::clone(&portal.prepared);
+        let Some(statement) = &prepared.statement else { return Ok(Executed::EmptyQuery) };
+        if !ends_transaction(&prepared) {
+            self.check_not_failed()?;
+        }
+        let columns = prepared.columns.as_deref().unwrap_or_default();
+        if let Progress::Fresh = portal.progress {
+            portal.progress = Progress::Done;
+            if !matches!(&*statement.kind, Kind::Transaction(_)) {
+                self.start_statement()?;
+            }
+            match self.lock_plan(&prepared)? {
+                Plan::Select(plan) => {
+                    portal.progress =
+                        Progress::Running(Box::new(Cursor::new(plan, Arc::clone(&portal.params))));
+                }
+                Plan::Insert(plan) => {
+                    let rows = self.run_insert(&plan, &portal.params)?;
+                    return Ok(Executed::Completed(CommandTag(format!("INSERT 0 {rows}"))));
+                }
+                Plan::Utility => return self.run_utility(&prepared, &portal.formats, false, sink),
+            }
+        }
+        match &mut portal.progress {
+            Progress::Running(cursor) => {
+                let max = u64::from(max_rows);
+                let (rows, ended) = run_cursor(cursor, &mut self.host, columns, &portal.formats, max, sink)?;
+                if !ended {
+                    return Ok(Executed::Suspended);
+                }
+                portal.progress = Progress::Done;
+                Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
+            }
+            _ if matches!(prepared.plan, Plan::Select(_)) => {
+                Ok(Executed::Completed(CommandTag("SELECT 0".into())))
+            }
+            _ => {
+                let message = format!("portal \"{name}\" cannot be run");
+                Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+            }
+        }
+    }
+
+    /// Close (statement). Closing what is not there is no error.
+    pub fn close_statement(&mut self, name: &str) -> Result<()> {
+        self.prepared.remove(name);
+        Ok(())
+    }
+
+    /// Close (portal).
+    pub fn close_portal(&mut self, name: &str) -> Result<()> {
+        self.portals.remove(name);
+        Ok(())
+    }
+
+    /// Sync message: ends the implicit transaction. Call it also after an error, when Sync is reached.
+    pub fn sync(&mut self) -> Result<()> {
+        self.guard(Connection::end_implicit)
+    }
+}
+
+/// The code for one of several: none means 0, one means all.
+fn pick(codes: &[i16], i: usize) -> i16 {
+    match codes {
+        [one] => *one,
+        many => many.get(i).copied().unwrap_or(0),
+    }
+}
+
+fn result_codes(codes: &[i16], columns: Option<&[ColumnDesc]>) -> Result<Vec<Format>> {
+    let width = columns.map_or(0, <[ColumnDesc]>::len);
+    if codes.len() > 1 && codes.len() != width {
+        return Err(protocol(format!(
+            "bind message has {} result formats but query has {width} columns",
+            codes.len()
+        )));
+    }
+    (0..width).map(|i| Format::from_code(pick(codes, i))).collect()
+}
+
+/// Reads a parameter.
+fn parameter(
+    bytes: Option<&[u8]>,
+    ty: SqlType,
+    format: Format,
+    i: usize,
+    portal: &str,
+) -> Result<Datum<'static>> {
+    let Some(bytes) = bytes else { return Ok(Datum::Null) };
+    let number = i + 1;
+    let place = if portal.is_empty() {
+        format!("unnamed portal parameter ${number}")
+    } else {
+        format!("portal \"{portal}\" parameter ${number}")
+    };
+    match format {
+        Format::Text => {
+            let text = checked_utf8(bytes)?;
+            let value = if ty == SqlType::Regclass { text_in(text, SqlType::Oid) } else { text_in(text, ty) };
+            value.map(Datum::into_owned).map_err(|e| e.context(format!("{place} = '...'")))
+        }
+        Format::Binary => match binary_in(bytes, ty).map_err(|e| e.context(place.clone()))? {
+            Ok(value) => Ok(value.into_owned()),
+            Err(BinaryDefect::TooShort) => {
+                Err(protocol("insufficient data left in message".to_owned()).context(place))
+            }
+            Err(BinaryDefect::TooLong) => Err(SqlError::new(
+                state::INVALID_BINARY_REPRESENTATION,
+                format!("incorrect binary data format in bind parameter {number}"),
+            )),
+        },
+    }
+}

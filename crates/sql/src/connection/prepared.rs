@@ -1,0 +1,130 @@
+//! Statements planned, and planned again when a table has changed under them.
+
+use super::{ColumnDesc, Connection};
+use crate::error::{Result, SqlError, state};
+use crate::parse::{CopySource, Kind, Source, Statement};
+use crate::plan::{InsertPlan, InsertSource, ParamTypes, Planner, RowSource, SelectPlan};
+use crate::value::SqlType;
+use forebay_engine::{LockMode, Table};
+use sqlparser::ast;
+use std::sync::Arc;
+
+/// What a statement was planned to.
+#[derive(Clone)]
+pub enum Plan {
+    /// A query.
+    Select(Arc<SelectPlan>),
+    /// An INSERT.
+    Insert(Arc<InsertPlan>),
+    /// Anything else, which needs no plan.
+    Utility,
+}
+
+/// A prepared statement.
+pub struct Prepared {
+    /// The statement; None for an empty string.
+    pub statement: Option<Statement>,
+    /// Types of its parameters.
+    pub params: Vec<SqlType>,
+    /// Its plan.
+    pub plan: Plan,
+    /// The columns it returns.
+    pub columns: Option<Vec<ColumnDesc>>,
+}
+
+impl Connection {
+    /// Plans a statement. `types`: the parameters' types as far as known, or None where there can be none.
+    pub(super) fn prepare(&mut self, statement: Statement, types: Option<&[u32]>) -> Result<Prepared> {
+        let mut params = match types {
+            Some(types) => ParamTypes::new(types)?,
+            None => ParamTypes::default(),
+        };
+        let plan = self.plan(&statement, &mut params)?;
+        let columns = match &plan {
+            Plan::Select(plan) => Some(plan.columns.clone()),
+            Plan::Insert(_) => None,
+            Plan::Utility => self.utility_columns(&statement.kind)?,
+        };
+        Ok(Prepared { params: params.finish()?, statement: Some(statement), plan, columns })
+    }
+
+    fn plan(&mut self, statement: &Statement, params: &mut ParamTypes) -> Result<Plan> {
+        let mut planner = Planner { source: &statement.source, host: &mut self.host, params };
+        Ok(match &*statement.kind {
+            Kind::Query(query) => Plan::Select(Arc::new(planner.query(query)?)),
+            Kind::Insert(insert) => Plan::Insert(Arc::new(planner.insert(insert)?)),
+            _ => Plan::Utility,
+        })
+    }
+
+    /// Plans the query of COPY (query) TO.
+    pub(super) fn plan_query(&mut self, query: &ast::Query, source: &Source) -> Result<Arc<SelectPlan>> {
+        let mut params = ParamTypes::default();
+        let mut planner = Planner { source, host: &mut self.host, params: &mut params };
+        Ok(Arc::new(planner.query(query)?))
+    }
+
+    /// Locks the tables of a plan, and plans again if one of them is not what it was.
+    pub(super) fn lock_plan(&mut self, prepared: &Prepared) -> Result<Plan> {
+        const ATTEMPTS: usize = 10;
+        let Some(statement) = &prepared.statement else { return Ok(Plan::Utility) };
+        let mut plan = prepared.plan.clone();
+        for _ in 0..ATTEMPTS {
+            if self.lock_tables(&plan)? {
+                return Ok(plan);
+            }
+            let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();
+            plan = self.plan(statement, &mut ParamTypes::new(&oids)?)?;
+            if let (Plan::Select(new), Some(old)) = (&plan, &prepared.columns)
+                && new.columns.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
+            {
+                let message = "cached plan must not change result type";
+                return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
+            }
+        }
+        Err(SqlError::new("40001", "tables kept changing while the statement was planned"))
+    }
+
+    /// Locks the tables of a plan; false if one is no longer the one that was planned for.
+    fn lock_tables(&mut self, plan: &Plan) -> Result<bool> {
+        match plan {
+            Plan::Select(select) => self.lock_select(select),
+            Plan::Insert(insert) => {
+                let schema = insert.name.schema.as_deref();
+                if !self.lock_one(schema, &insert.table, LockMode::RowExclusive)? {
+                    return Ok(false);
+                }
+                match &insert.source {
+                    InsertSource::Query(select, _) => self.lock_select(select),
+                    InsertSource::Values(_) => Ok(true),
+                }
+            }
+            Plan::Utility => Ok(true),
+        }
+    }
+
+    pub(super) fn lock_select(&mut self, plan: &SelectPlan) -> Result<bool> {
+        match &plan.source {
+            RowSource::Table { table, schema, .. } => {
+                self.lock_one(schema.as_deref(), table, LockMode::AccessShare)
+            }
+            RowSource::Subquery(inner) => self.lock_select(inner),
+            _ => Ok(true),
+        }
+    }
+
+    /// Locks a table by name; false if the name means another now, or it has other columns.
+    pub(super) fn lock_one(&mut self, schema: Option<&str>, table: &Table, mode: LockMode) -> Result<bool> {
+        let now = self.host.session()?.open_table(schema, &table.name, mode)?;
+        Ok(std::ptr::eq(&*now, table) || now.oid == table.oid && now.columns == table.columns)
+    }
+
+    /// The columns of a utility statement that returns rows.
+    fn utility_columns(&mut self, kind: &Kind) -> Result<Option<Vec<ColumnDesc>>> {
+        match kind {
+            Kind::Show(target) => self.show_columns(target).map(Some),
+            Kind::Copy(copy) if matches!(copy.source, CopySource::Query(_)) => Ok(None),
+            _ => Ok(None),
+        }
+    }
+}

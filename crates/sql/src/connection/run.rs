@@ -1,0 +1,165 @@
+//! Running statements.
+
+use super::prepared::{Plan, Prepared};
+use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink};
+use crate::error::Result;
+use crate::exec::{Cursor, Flow, Host, Row, eval_all};
+use crate::parse::{Kind, Statement};
+use crate::plan::{Expr, InsertPlan, InsertSource};
+use crate::value::Datum;
+use forebay_engine::{RowBatch, Table};
+use std::sync::Arc;
+
+/// A batch is inserted when it has so many bytes.
+const BATCH_BYTES: usize = 512 * 1024;
+
+/// Rows on their way into a table.
+pub(super) struct Loader {
+    table: Arc<Table>,
+    batch: RowBatch,
+    inserted: u64,
+}
+
+impl Loader {
+    /// For a table that is locked.
+    pub(super) fn new(table: &Arc<Table>) -> Loader {
+        Loader { table: Arc::clone(table), batch: RowBatch::new(table), inserted: 0 }
+    }
+
+    /// Adds a row of the table's live columns.
+    pub(super) fn push(&mut self, row: &[forebay_engine::Datum<'_>]) -> Result<()> {
+        Ok(self.batch.push(row)?)
+    }
+
+    /// Is there enough to be inserted?
+    pub(super) fn is_full(&self) -> bool {
+        self.batch.bytes() >= BATCH_BYTES
+    }
+
+    /// Inserts what there is.
+    pub(super) fn flush(&mut self, host: &mut Host) -> Result<()> {
+        if !self.batch.is_empty() {
+            self.inserted += host.session()?.insert_batch(&self.table, &mut self.batch)?;
+        }
+        Ok(())
+    }
+
+    /// Rows inserted.
+    pub(super) fn inserted(&self) -> u64 {
+        self.inserted
+    }
+}
+
+impl Connection {
+    /// Runs a statement of the simple protocol.
+    pub(super) fn run_simple(
+        &mut self,
+        statement: &Statement,
+        last: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        if let Kind::Transaction(t) = &*statement.kind {
+            return self.transaction_statement(t, sink).map(Executed::Completed);
+        }
+        self.check_not_failed()?;
+        self.start_statement()?;
+        let prepared = self.prepare(statement.clone(), None)?;
+        let plan = self.lock_plan(&prepared)?;
+        match plan {
+            Plan::Select(plan) => {
+                let formats = vec![Format::Text; plan.columns.len()];
+                sink.columns(&plan.columns, &formats)?;
+                let columns = plan.columns.clone();
+                let mut cursor = Cursor::new(plan, Arc::from([]));
+                let (rows, _) = run_cursor(&mut cursor, &mut self.host, &columns, &formats, 0, sink)?;
+                Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
+            }
+            Plan::Insert(plan) => self
+                .run_insert(&plan, &Arc::from([]))
+                .map(|n| Executed::Completed(CommandTag(format!("INSERT 0 {n}")))),
+            Plan::Utility => {
+                if let Some(columns) = &prepared.columns {
+                    sink.columns(columns, &vec![Format::Text; columns.len()])?;
+                }
+                self.run_utility(&prepared, &[], last, sink)
+            }
+        }
+    }
+
+    /// Runs an INSERT; the number of rows.
+    pub(super) fn run_insert(&mut self, plan: &InsertPlan, params: &Arc<[Datum<'static>]>) -> Result<u64> {
+        self.check_writable("INSERT")?;
+        let mut loader = Loader::new(&plan.table);
+        match &plan.source {
+            InsertSource::Values(rows) => {
+                for row in rows {
+                    push_row(&mut loader, row, Row::Values(&[]), params, &mut self.host)?;
+                    if loader.is_full() {
+                        loader.flush(&mut self.host)?;
+                    }
+                }
+            }
+            InsertSource::Query(select, exprs) => {
+                let mut cursor = Cursor::new(Arc::clone(select), Arc::clone(params));
+                // The scan rests while a batch is inserted; its snapshot does not see the new rows.
+                while cursor.run(&mut self.host, &mut |values, host| {
+                    push_row(&mut loader, exprs, Row::Values(values), params, host)?;
+                    Ok(if loader.is_full() { Flow::Rest } else { Flow::Continue })
+                })? == Flow::Rest
+                {
+                    loader.flush(&mut self.host)?;
+                }
+            }
+        }
+        loader.flush(&mut self.host)?;
+        Ok(loader.inserted())
+    }
+
+    /// Runs a plan that is neither query nor INSERT.
+    pub(super) fn run_utility(
+        &mut self,
+        prepared: &Prepared,
+        formats: &[Format],
+        last: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let Some(statement) = &prepared.statement else { return Ok(Executed::EmptyQuery) };
+        let columns = prepared.columns.as_deref().unwrap_or_default();
+        match &*statement.kind {
+            Kind::Copy(copy) => self.run_copy(copy, &statement.source, last, sink),
+            kind => self.run_small(kind, columns, formats, sink).map(Executed::Completed),
+        }
+    }
+}
+
+fn push_row(
+    loader: &mut Loader,
+    exprs: &[Expr],
+    row: Row<'_>,
+    params: &[Datum<'static>],
+    host: &mut Host,
+) -> Result<()> {
+    let values = eval_all(exprs, row, params, host)?;
+    let stored: smallvec::SmallVec<[forebay_engine::Datum<'_>; 16]> =
+        values.iter().map(Datum::to_stored).collect();
+    loader.push(&stored)
+}
+
+/// Sends a cursor's rows, at most `max` if it is not 0. The number sent, and whether the end was reached.
+pub(super) fn run_cursor(
+    cursor: &mut Cursor,
+    host: &mut Host,
+    columns: &[ColumnDesc],
+    formats: &[Format],
+    max: u64,
+    sink: &mut dyn RowSink,
+) -> Result<(u64, bool)> {
+    let mut rows = 0u64;
+    let flow = cursor.run(host, &mut |values, _| {
+        sink.row(&RowRef { values, columns, formats })?;
+        rows += 1;
+        Ok(if rows == max { Flow::Rest } else { Flow::Continue })
+    })?;
+    // With the limit reached the portal is suspended, even if nothing should be left.
+    Ok((rows, flow == Flow::Continue && (max == 0 || rows < max)))
+}

@@ -1,0 +1,168 @@
+//! Running the statements that are no query: tables, settings, CHECKPOINT and the like.
+
+use super::{ColumnDesc, CommandTag, Connection, Format, RowRef, RowSink};
+use crate::error::{Result, SqlError, state};
+use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
+use crate::plan::View;
+use crate::settings::SetScope;
+use crate::value::{Datum, SqlType};
+use forebay_engine::{ColumnDef, LockMode};
+
+fn tag(text: &str) -> Result<CommandTag> {
+    Ok(CommandTag(text.to_owned()))
+}
+
+fn text_column(name: &str) -> ColumnDesc {
+    ColumnDesc { name: name.to_owned(), table_oid: 0, attnum: 0, ty: SqlType::Text, typmod: -1 }
+}
+
+impl Connection {
+    /// Runs a small statement.
+    pub(super) fn run_small(
+        &mut self,
+        kind: &Kind,
+        columns: &[ColumnDesc],
+        formats: &[Format],
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        match kind {
+            Kind::CreateTable(create) => self.create_table(create, sink),
+            Kind::DropTable(drop) => self.drop_tables(drop, sink),
+            Kind::Transaction(t) => self.transaction_statement(t, sink),
+            Kind::Checkpoint => {
+                self.host.session()?.checkpoint()?;
+                tag("CHECKPOINT")
+            }
+            Kind::Show(target) => self.show(target, columns, formats, sink),
+            Kind::Set { name, value, scope } => {
+                if *scope == SetScope::Local && !self.in_block() {
+                    let message = "SET LOCAL can only be used in transaction blocks";
+                    sink.notice(&SqlError::warning(state::NO_ACTIVE_SQL_TRANSACTION, message))?;
+                }
+                self.host.settings.set(name, value.as_deref(), *scope)?;
+                tag("SET")
+            }
+            Kind::SetTransaction { modes, session } => {
+                self.set_transaction(*modes, *session, sink)?;
+                tag("SET")
+            }
+            Kind::Reset(Some(name)) => {
+                self.host.settings.set(name, None, SetScope::Session)?;
+                tag("RESET")
+            }
+            Kind::Reset(None) => {
+                self.host.settings.reset_all()?;
+                tag("RESET")
+            }
+            Kind::Discard(what) => self.discard(what),
+            Kind::Deallocate(Some(name)) => match self.prepared.remove(name) {
+                Some(_) => tag("DEALLOCATE"),
+                None => Err(super::extended::no_statement(name)),
+            },
+            Kind::Deallocate(None) => {
+                self.prepared.clear();
+                tag("DEALLOCATE ALL")
+            }
+            Kind::Query(_) | Kind::Insert(_) | Kind::Copy(_) => {
+                Err(SqlError::new(state::INTERNAL_ERROR, "a query is no utility statement"))
+            }
+        }
+    }
+
+    fn discard(&mut self, what: &'static str) -> Result<CommandTag> {
+        if what == "DISCARD ALL" {
+            if self.in_block() {
+                let message = "DISCARD ALL cannot run inside a transaction block";
+                return Err(SqlError::new(state::ACTIVE_SQL_TRANSACTION, message));
+            }
+            self.portals.clear();
+            self.prepared.clear();
+            self.host.settings.reset_all()?;
+        }
+        tag(what)
+    }
+
+    fn create_table(&mut self, create: &CreateTable, sink: &mut dyn RowSink) -> Result<CommandTag> {
+        self.check_writable("CREATE TABLE")?;
+        let QualifiedName { schema, name, .. } = &create.name;
+        let catalog = schema.as_deref() == Some("pg_catalog");
+        if catalog {
+            let message = format!("permission denied to create \"pg_catalog.{name}\"");
+            let detail = "System catalog modifications are currently disallowed.";
+            return Err(SqlError::new("42501", message).detail(detail));
+        }
+        // Without a schema the new table goes into public, whatever pg_catalog holds.
+        let target = schema.as_deref().unwrap_or("public");
+        if create.if_not_exists && self.host.session()?.table(Some(target), name)?.is_some() {
+            let message = format!("relation \"{name}\" already exists, skipping");
+            sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
+            return tag("CREATE TABLE");
+        }
+        let columns: Vec<ColumnDef> = create
+            .columns
+            .iter()
+            .map(|c| ColumnDef { not_null: c.not_null, ..ColumnDef::new(&c.name, c.ty.oid()) })
+            .collect();
+        self.host.session()?.create_table(schema.as_deref(), name, &columns)?;
+        tag("CREATE TABLE")
+    }
+
+    fn drop_tables(&mut self, drop: &DropTable, sink: &mut dyn RowSink) -> Result<CommandTag> {
+        self.check_writable("DROP TABLE")?;
+        for name in &drop.names {
+            let schema = name.schema.as_deref();
+            let found = self.host.session()?.table(schema, &name.name)?;
+            let Some(found) = found else {
+                let system = schema.is_none_or(|s| s == "pg_catalog");
+                if system && View::by_name(&name.name).is_some() {
+                    let message = format!("\"{}\" is not a table", name.name);
+                    let hint = "Use DROP VIEW to remove a view.";
+                    return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
+                }
+                let message = format!("table \"{}\" does not exist", name.display());
+                if !drop.if_exists {
+                    return Err(SqlError::new(state::UNDEFINED_TABLE, message));
+                }
+                sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, format!("{message}, skipping")))?;
+                continue;
+            };
+            if found.is_catalog() {
+                let message = format!("permission denied: \"{}\" is a system catalog", found.name);
+                return Err(SqlError::new("42501", message));
+            }
+            let table = self.host.session()?.open_table(schema, &name.name, LockMode::AccessExclusive)?;
+            self.host.session()?.drop_table(&table)?;
+        }
+        tag("DROP TABLE")
+    }
+
+    /// The columns of SHOW.
+    pub(super) fn show_columns(&mut self, target: &ShowTarget) -> Result<Vec<ColumnDesc>> {
+        match target {
+            ShowTarget::All => Ok(["name", "setting", "description"].map(text_column).to_vec()),
+            ShowTarget::One(name) => Ok(vec![text_column(&self.host.settings.show(name)?.name)]),
+        }
+    }
+
+    fn show(
+        &mut self,
+        target: &ShowTarget,
+        columns: &[ColumnDesc],
+        formats: &[Format],
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        match target {
+            ShowTarget::One(name) => {
+                let value = Datum::string(self.host.settings.show(name)?.value);
+                sink.row(&RowRef { values: &[value], columns, formats })?;
+            }
+            ShowTarget::All => {
+                for row in self.host.settings.all() {
+                    let values = [row.name, row.shown, row.short_desc].map(Datum::string);
+                    sink.row(&RowRef { values: &values, columns, formats })?;
+                }
+            }
+        }
+        tag("SHOW")
+    }
+}

@@ -1,0 +1,259 @@
+//! COPY FROM in binary format.
+//!
+//! ```text
+//! header:  "PGCOPY\n\377\r\n\0"  flags (4 bytes)  length of extension (4)  extension
+//! row:     number of fields (2)  [ length (4, -1 is NULL)  bytes ]...
+//! trailer: -1 (2)
+//! ```
+
+use super::parser::{CopyShape, TakeRow};
+use super::values::Place;
+use crate::error::{Result, SqlError, state};
+use crate::value::{BinaryDefect, Datum, binary_in};
+use forebay_engine::Datum as Stored;
+
+/// The first bytes.
+pub const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
+/// The flag for rows with OIDs, which PostgreSQL no longer has.
+const WITH_OIDS: u32 = 1 << 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Header,
+    /// Bytes of the header's extension still to be skipped.
+    Extension(u32),
+    Rows,
+    Ended,
+}
+
+/// Parser of the binary format.
+pub struct BinaryParser {
+    shape: CopyShape,
+    buffer: Vec<u8>,
+    stage: Stage,
+    /// Rows begun.
+    line: u64,
+    /// No use in looking again before so many bytes are there.
+    need: usize,
+}
+
+fn bad(message: impl Into<String>) -> SqlError {
+    SqlError::new(state::BAD_COPY_FILE_FORMAT, message)
+}
+
+fn word(data: &[u8], at: usize) -> Option<u32> {
+    let bytes = data.get(at..at + 4)?;
+    Some(bytes.iter().fold(0, |w, b| (w << 8) | u32::from(*b)))
+}
+
+fn short(data: &[u8], at: usize) -> Option<i16> {
+    match data.get(at..at + 2)? {
+        [a, b] => Some(i16::from_be_bytes([*a, *b])),
+        _ => None,
+    }
+}
+
+/// A row's extent.
+enum Extent {
+    Complete(usize),
+    /// So many bytes are needed before it can be known more.
+    Needs(usize),
+}
+
+impl BinaryParser {
+    /// At the start of the data.
+    pub fn new(shape: CopyShape) -> BinaryParser {
+        BinaryParser { shape, buffer: Vec::new(), stage: Stage::Header, line: 0, need: 0 }
+    }
+
+    /// Takes in a chunk.
+    pub fn push(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.extend_from_slice(data);
+        if buffer.len() >= self.need {
+            let used = self.advance(&buffer, take)?;
+            buffer.drain(..used);
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// The data has ended.
+    pub fn finish(&mut self, _take: TakeRow<'_>) -> Result<()> {
+        let place = Place::new(&self.shape.table, self.line + 1);
+        match self.stage {
+            Stage::Header if self.buffer.len() < SIGNATURE.len() => {
+                Err(bad("COPY file signature not recognized"))
+            }
+            Stage::Header if self.buffer.len() < SIGNATURE.len() + 4 => {
+                Err(bad("invalid COPY file header (missing flags)"))
+            }
+            Stage::Header => Err(bad("invalid COPY file header (missing length)")),
+            Stage::Extension(_) => Err(bad("invalid COPY file header (wrong length)")),
+            // A lone byte is no field count: the data is taken to end before it, as PostgreSQL does.
+            Stage::Rows if self.buffer.len() >= 2 => {
+                let column = self.incomplete_column();
+                Err(bad("unexpected EOF in COPY data").context(match column {
+                    Some(column) => place.column_only(&column),
+                    None => place.line_only(),
+                }))
+            }
+            Stage::Rows | Stage::Ended => Ok(()),
+        }
+    }
+
+    /// The column at which the last row breaks off.
+    fn incomplete_column(&self) -> Option<String> {
+        let mut at = 2;
+        for column in &self.shape.columns {
+            let len = word(&self.buffer, at).map(|l| l as i32);
+            at += 4 + len.unwrap_or(0).max(0) as usize;
+            if len.is_none() || at > self.buffer.len() {
+                return Some(column.name.clone());
+            }
+        }
+        None
+    }
+
+    fn advance(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<usize> {
+        let mut used = 0;
+        loop {
+            let rest = data.get(used..).unwrap_or_default();
+            match self.stage {
+                Stage::Header => match self.header(rest)? {
+                    Some(length) => used += length,
+                    None => return Ok(used),
+                },
+                Stage::Extension(left) => {
+                    let skip = rest.len().min(left as usize);
+                    used += skip;
+                    let left = left - skip as u32;
+                    if left > 0 {
+                        self.stage = Stage::Extension(left);
+                        return Ok(used);
+                    }
+                    self.stage = Stage::Rows;
+                }
+                Stage::Rows => match self.extent(rest)? {
+                    Extent::Complete(length) if self.stage == Stage::Rows => {
+                        self.line += 1;
+                        self.row(rest.get(..length).unwrap_or_default(), take)?;
+                        used += length;
+                    }
+                    Extent::Complete(length) => used += length,
+                    Extent::Needs(n) => {
+                        self.need = n;
+                        return Ok(used);
+                    }
+                },
+                Stage::Ended if rest.is_empty() => return Ok(used),
+                Stage::Ended => {
+                    let context = Place::new(&self.shape.table, self.line + 1).line_only();
+                    return Err(bad("received copy data after EOF marker").context(context));
+                }
+            }
+        }
+    }
+
+    /// The header without its extension, if it is all there.
+    fn header(&mut self, data: &[u8]) -> Result<Option<usize>> {
+        let length = SIGNATURE.len();
+        if !SIGNATURE.starts_with(data.get(..length.min(data.len())).unwrap_or_default()) {
+            return Err(bad("COPY file signature not recognized"));
+        }
+        let (Some(flags), Some(extension)) = (word(data, length), word(data, length + 4)) else {
+            return Ok(None);
+        };
+        if flags & WITH_OIDS != 0 {
+            return Err(bad("invalid COPY file header (WITH OIDS)"));
+        }
+        if flags >> 16 != 0 {
+            return Err(bad("unrecognized critical flags in COPY file header"));
+        }
+        if extension > i32::MAX as u32 {
+            return Err(bad("invalid COPY file header (wrong length)"));
+        }
+        self.stage = Stage::Extension(extension);
+        Ok(Some(length + 8))
+    }
+
+    /// How long the row at the start of `data` is; takes note of the trailer.
+    fn extent(&mut self, data: &[u8]) -> Result<Extent> {
+        let Some(count) = short(data, 0) else { return Ok(Extent::Needs(2)) };
+        if count == -1 {
+            self.stage = Stage::Ended;
+            return Ok(Extent::Complete(2));
+        }
+        let line = self.line + 1;
+        let place = Place::new(&self.shape.table, line);
+        let expected = self.shape.columns.len();
+        if usize::try_from(count) != Ok(expected) {
+            let message = format!("row field count is {count}, expected {expected}");
+            return Err(bad(message).context(place.line_only()));
+        }
+        let mut at = 2usize;
+        for column in &self.shape.columns {
+            let Some(length) = word(data, at) else { return Ok(Extent::Needs(at + 4)) };
+            at += 4;
+            match length as i32 {
+                -1 => {}
+                length if length < 0 => {
+                    return Err(bad("invalid field size").context(place.column_only(&column.name)));
+                }
+                length => at += length as usize,
+            }
+        }
+        Ok(if data.len() < at { Extent::Needs(at) } else { Extent::Complete(at) })
+    }
+
+    fn row(&self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
+        let place = Place::new(&self.shape.table, self.line);
+        let mut values: smallvec::SmallVec<[Stored<'_>; 16]> =
+            smallvec::smallvec![Stored::Null; self.shape.width];
+        let mut at = 2;
+        for column in &self.shape.columns {
+            let length = word(data, at).unwrap_or(u32::MAX);
+            at += 4;
+            if length == u32::MAX {
+                continue;
+            }
+            let bytes = data.get(at..at + length as usize).unwrap_or_default();
+            at += length as usize;
+            let value = match binary_in(bytes, column.ty) {
+                Ok(Ok(value)) => value,
+                Ok(Err(BinaryDefect::TooShort)) => {
+                    let error = SqlError::new(state::PROTOCOL_VIOLATION, "insufficient data left in message");
+                    return Err(error.context(place.column_only(&column.name)));
+                }
+                Ok(Err(BinaryDefect::TooLong)) => {
+                    let error =
+                        SqlError::new(state::INVALID_BINARY_REPRESENTATION, "incorrect binary data format");
+                    return Err(error.context(place.column_only(&column.name)));
+                }
+                Err(e) => return Err(e.context(place.column_only(&column.name))),
+            };
+            if let Some(slot) = values.get_mut(column.slot) {
+                *slot = stored(value, bytes);
+            }
+        }
+        take(&values).map_err(|e| if e.context.is_some() { e } else { e.context(place.line_only()) })
+    }
+}
+
+/// A binary value as it is stored; text borrows from its bytes.
+fn stored<'d>(value: Datum<'d>, bytes: &'d [u8]) -> Stored<'d> {
+    match value {
+        Datum::Text(_) => Stored::Text(std::str::from_utf8(bytes).unwrap_or_default()),
+        Datum::Bytes(_) => Stored::Bytes(bytes),
+        Datum::Bool(v) => Stored::Bool(v),
+        Datum::Int2(v) => Stored::Int2(v),
+        Datum::Int4(v) => Stored::Int4(v),
+        Datum::Int8(v) | Datum::Timestamptz(v) => Stored::Int8(v),
+        Datum::Float4(v) => Stored::Float4(v),
+        Datum::Float8(v) => Stored::Float8(v),
+        Datum::Oid(v) => Stored::Oid(v),
+        Datum::Xid(v) => Stored::Xid(v),
+        Datum::Char(v) => Stored::Char(v),
+        Datum::Null | Datum::Numeric(_) => Stored::Null,
+    }
+}

@@ -1,0 +1,230 @@
+//! COPY FROM: bytes pushed in chunks of any size, rows out.
+
+use super::fields::{Field, Fields};
+use super::lines::{Found, LineFinder};
+use super::options::{CopyFormat, CopyOptions, Header};
+use super::values::{Place, read_text};
+use crate::error::{Result, SqlError, state};
+use crate::value::{SqlType, checked_utf8};
+use forebay_engine::Datum as Stored;
+
+/// A column that data arrives for.
+#[derive(Clone, Debug)]
+pub struct CopyColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: SqlType,
+    /// Its place in the row handed out.
+    pub slot: usize,
+}
+
+/// What a COPY reads into.
+#[derive(Clone, Debug)]
+pub struct CopyShape {
+    /// The table's name, for messages.
+    pub table: String,
+    /// Columns in the order of the data.
+    pub columns: Vec<CopyColumn>,
+    /// Values in a row handed out; those no column fills are NULL.
+    pub width: usize,
+}
+
+/// What takes the rows.
+pub type TakeRow<'t> = &'t mut dyn FnMut(&[Stored<'_>]) -> Result<()>;
+
+/// Parser of text or CSV.
+pub struct LineParser {
+    options: CopyOptions,
+    shape: CopyShape,
+    finder: LineFinder,
+    fields: Fields,
+    /// Bytes not yet made rows.
+    buffer: Vec<u8>,
+    line: u64,
+    ended: bool,
+}
+
+impl LineParser {
+    /// At the start of the data.
+    pub fn new(options: CopyOptions, shape: CopyShape) -> LineParser {
+        let finder = LineFinder::new(&options);
+        LineParser {
+            options,
+            shape,
+            finder,
+            fields: Fields::default(),
+            buffer: Vec::new(),
+            line: 0,
+            ended: false,
+        }
+    }
+
+    /// Takes in a chunk.
+    pub fn push(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        if self.buffer.is_empty() {
+            // No rest of a line: rows are read where the chunk is.
+            let used = self.lines(data, false, take)?;
+            self.buffer.extend_from_slice(data.get(used..).unwrap_or_default());
+            return Ok(());
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.extend_from_slice(data);
+        let used = self.lines(&buffer, false, take)?;
+        buffer.drain(..used);
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// The data has ended; a last line may lack its end.
+    pub fn finish(&mut self, take: TakeRow<'_>) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        let buffer = std::mem::take(&mut self.buffer);
+        let used = self.lines(&buffer, true, take)?;
+        if !self.ended && used < buffer.len() {
+            let line = buffer.get(used..).unwrap_or_default();
+            self.line += 1;
+            self.one(line, take)?;
+        }
+        self.ended = true;
+        Ok(())
+    }
+
+    /// Reads all complete lines; the bytes used.
+    fn lines(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
+        let mut used = 0;
+        loop {
+            let rest = data.get(used..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(used);
+            }
+            let found = self.finder.find(rest, last).map_err(|e| {
+                let seen = rest.get(..self.finder.seen()).unwrap_or_default();
+                e.context(Place::new(&self.shape.table, self.line + 1).raw(seen))
+            })?;
+            match found {
+                Found::Line { len, next } => {
+                    self.line += 1;
+                    self.one(rest.get(..len).unwrap_or_default(), take)?;
+                    used += next;
+                }
+                Found::EndMarker => {
+                    self.ended = true;
+                    return Ok(data.len());
+                }
+                Found::More => return Ok(used),
+            }
+        }
+    }
+
+    /// A line.
+    fn one(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
+        self.line += std::mem::take(&mut self.finder.quoted_newlines);
+        let text = checked_utf8(line)
+            .map_err(|e| e.context(Place::new(&self.shape.table, self.line).line_only()))?;
+        if self.line == 1 && self.options.header != Header::No {
+            return self.header(line);
+        }
+        if self.shape.columns.is_empty() && line.is_empty() {
+            return take(&vec![Stored::Null; self.shape.width]);
+        }
+        let split = match self.options.format {
+            CopyFormat::Csv => self.fields.split_csv(line, &self.options),
+            _ => {
+                self.fields.split_text(line, &self.options);
+                Ok(())
+            }
+        };
+        let (fields, shape, number) = (&self.fields, &self.shape, self.line);
+        split.and_then(|()| row(fields, shape, line, number, take)).map_err(|e| {
+            if e.context.is_some() { e } else { e.context(place(number, &shape.table).raw(line)) }
+        })
+    }
+
+    fn header(&mut self, line: &[u8]) -> Result<()> {
+        if self.options.header != Header::Match {
+            return Ok(());
+        }
+        let context = Place::new(&self.shape.table, self.line).raw(line);
+        let split = match self.options.format {
+            CopyFormat::Csv => self.fields.split_csv(line, &self.options),
+            _ => {
+                self.fields.split_text(line, &self.options);
+                Ok(())
+            }
+        };
+        split.and_then(|()| self.check_header(line)).map_err(|e| e.context(context))
+    }
+
+    fn check_header(&self, line: &[u8]) -> Result<()> {
+        let bad = |message: String| Err(SqlError::new(state::BAD_COPY_FILE_FORMAT, message));
+        let (got, want) = (self.fields.list.len(), self.shape.columns.len());
+        if got != want {
+            return bad(format!("wrong number of fields in header line: got {got}, expected {want}"));
+        }
+        for (i, (field, column)) in self.fields.list.iter().zip(&self.shape.columns).enumerate() {
+            let number = i + 1;
+            match self.fields.bytes(line, *field) {
+                None => {
+                    let null = &self.options.null;
+                    return bad(format!(
+                        "column name mismatch in header line field {number}: got null value (\"{null}\"), expected \"{}\"",
+                        column.name
+                    ));
+                }
+                Some(name) if name != column.name.as_bytes() => {
+                    let name = String::from_utf8_lossy(name);
+                    return bad(format!(
+                        "column name mismatch in header line field {number}: got \"{name}\", expected \"{}\"",
+                        column.name
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes a row of a line's fields.
+fn row(fields: &Fields, shape: &CopyShape, line: &str, number: u64, take: TakeRow<'_>) -> Result<()> {
+    let bad = |message: String| SqlError::new(state::BAD_COPY_FILE_FORMAT, message);
+    if fields.list.len() > shape.columns.len() {
+        return Err(bad("extra data after last expected column".to_owned()));
+    }
+    let mut values: smallvec::SmallVec<[Stored<'_>; 16]> = smallvec::smallvec![Stored::Null; shape.width];
+    for (i, column) in shape.columns.iter().enumerate() {
+        let Some(field) = fields.list.get(i) else {
+            return Err(bad(format!("missing data for column \"{}\"", column.name)));
+        };
+        // Only escapes can have made a text invalid: the line was checked.
+        let text = match *field {
+            Field::Null => continue,
+            Field::Line(from, to) => Ok(line.get(from..to).unwrap_or_default()),
+            field @ Field::Scratch(..) => {
+                checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
+            }
+        };
+        let value = text.and_then(|text| read_text(text, column.ty)).map_err(|e| {
+            let shown = String::from_utf8_lossy(fields.bytes(line.as_bytes(), *field).unwrap_or_default());
+            e.context(Place::new(&shape.table, number).column(&column.name, &shown))
+        })?;
+        if let Some(slot) = values.get_mut(column.slot) {
+            *slot = value;
+        }
+    }
+    take(&values)
+}
+
+/// Is data left inside an unfinished quoted field? For the tests.
+#[cfg(test)]
+impl LineParser {
+    pub(super) fn in_quote(&self) -> bool {
+        self.finder.in_quote()
+    }
+}

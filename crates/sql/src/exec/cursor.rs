@@ -1,0 +1,224 @@
+//! A running query: pulls rows from its input, filters, groups, sorts, limits, and can rest at any row.
+
+use super::aggregate::Groups;
+use super::eval::{Row, eval, is_true};
+use super::host::Host;
+use super::input::{Flow, Input, eval_all};
+use crate::error::{Result, SqlError};
+use crate::plan::{Expr, SelectPlan, SortKey};
+use crate::value::{Datum, compare};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// What takes the rows of a result.
+pub type Emit<'v> = &'v mut dyn FnMut(&[Datum<'_>], &mut Host) -> Result<Flow>;
+
+type OwnedRow = Vec<Datum<'static>>;
+
+enum State {
+    Fresh,
+    /// Rows go out as they come in.
+    Streaming(Input),
+    /// All rows were made first.
+    Buffered(std::vec::IntoIter<OwnedRow>),
+    Done,
+}
+
+/// A query being run.
+pub struct Cursor {
+    plan: Arc<SelectPlan>,
+    params: Arc<[Datum<'static>]>,
+    state: State,
+    skip: u64,
+    left: Option<u64>,
+}
+
+impl Cursor {
+    /// A query about to be run.
+    pub fn new(plan: Arc<SelectPlan>, params: Arc<[Datum<'static>]>) -> Cursor {
+        Cursor { plan, params, state: State::Fresh, skip: 0, left: None }
+    }
+
+    /// Gives out rows until `emit` wants a rest, or none are left (then `Flow::Continue`).
+    pub fn run(&mut self, host: &mut Host, emit: Emit<'_>) -> Result<Flow> {
+        let plan = Arc::clone(&self.plan);
+        let params = Arc::clone(&self.params);
+        if matches!(self.state, State::Fresh) {
+            self.limits(&plan, &params, host)?;
+            self.state = State::Done;
+            self.state = if self.left == Some(0) {
+                State::Done
+            } else if plan.grouping.is_some() || !plan.order.is_empty() {
+                State::Buffered(self.buffered(&plan, &params, host)?.into_iter())
+            } else {
+                State::Streaming(Input::open(&plan.source, &params, host)?)
+            };
+        }
+        let (skip, left) = (&mut self.skip, &mut self.left);
+        let width = plan.columns.len();
+        let finished = match &mut self.state {
+            State::Streaming(input) => {
+                let mut ended = false;
+                let flow = input.run(&plan.source, &params, host, &mut |row, host| {
+                    if let Some(filter) = &plan.filter
+                        && !is_true(filter, row, &params, host)?
+                    {
+                        return Ok(Flow::Continue);
+                    }
+                    if *skip > 0 {
+                        *skip -= 1;
+                        return Ok(Flow::Continue);
+                    }
+                    let values = eval_all(&plan.output, row, &params, host)?;
+                    let flow = emit(&values, host)?;
+                    ended = count_down(left);
+                    Ok(if ended { Flow::Rest } else { flow })
+                })?;
+                ended || flow == Flow::Continue
+            }
+            State::Buffered(rows) => loop {
+                let Some(row) = rows.next() else { break true };
+                if *skip > 0 {
+                    *skip -= 1;
+                    continue;
+                }
+                let flow = emit(row.get(..width).unwrap_or(&row), host)?;
+                if count_down(left) {
+                    break true;
+                }
+                if flow == Flow::Rest {
+                    break false;
+                }
+            },
+            State::Fresh | State::Done => true,
+        };
+        if finished {
+            self.state = State::Done;
+            return Ok(Flow::Continue);
+        }
+        Ok(Flow::Rest)
+    }
+
+    fn limits(&mut self, plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Result<()> {
+        let count = |e: &Option<Expr>, what: &str, sqlstate: &'static str, host: &mut Host| match e {
+            None => Ok(None),
+            Some(e) => match eval(e, Row::Values(&[]), params, host)? {
+                Datum::Int8(n) => u64::try_from(n)
+                    .map(Some)
+                    .map_err(|_| SqlError::new(sqlstate, format!("{what} must not be negative"))),
+                _ => Ok(None),
+            },
+        };
+        self.skip = count(&plan.offset, "OFFSET", "2201X", host)?.unwrap_or(0);
+        self.left = count(&plan.limit, "LIMIT", "2201W", host)?;
+        Ok(())
+    }
+
+    /// All rows of the result, grouped and sorted.
+    fn buffered(
+        &self,
+        plan: &SelectPlan,
+        params: &[Datum<'static>],
+        host: &mut Host,
+    ) -> Result<Vec<OwnedRow>> {
+        let keep = self.left.and_then(|n| usize::try_from(n.saturating_add(self.skip)).ok());
+        let mut rows = match &plan.grouping {
+            Some(_) => grouped(plan, params, host)?,
+            None => {
+                let mut rows: Vec<OwnedRow> = Vec::new();
+                let mut input = Input::open(&plan.source, params, host)?;
+                input.run(&plan.source, params, host, &mut |row, host| {
+                    if let Some(filter) = &plan.filter
+                        && !is_true(filter, row, params, host)?
+                    {
+                        return Ok(Flow::Continue);
+                    }
+                    let values = eval_all(&plan.output, row, params, host)?;
+                    rows.push(values.into_iter().map(Datum::into_owned).collect());
+                    // With a limit, what cannot come out is dropped from time to time.
+                    if let Some(keep) = keep
+                        && rows.len() >= keep.saturating_mul(2).saturating_add(1024)
+                    {
+                        sort(&mut rows, &plan.order);
+                        rows.truncate(keep);
+                    }
+                    Ok(Flow::Continue)
+                })?;
+                rows
+            }
+        };
+        sort(&mut rows, &plan.order);
+        Ok(rows)
+    }
+}
+
+/// Counts a row that went out; true when it was the last.
+fn count_down(left: &mut Option<u64>) -> bool {
+    match left {
+        Some(n) => {
+            *n = n.saturating_sub(1);
+            *n == 0
+        }
+        None => false,
+    }
+}
+
+fn grouped(plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Result<Vec<OwnedRow>> {
+    let Some(grouping) = &plan.grouping else { return Ok(Vec::new()) };
+    let groups = match &plan.source {
+        crate::plan::RowSource::Table { table, .. } if plan.counts_only() => {
+            let count = host.session()?.count_rows(table)?;
+            Groups::counted(grouping, count)
+        }
+        _ => {
+            let mut groups = Groups::new(grouping);
+            let mut input = Input::open(&plan.source, params, host)?;
+            input.run(&plan.source, params, host, &mut |row, host| {
+                if let Some(filter) = &plan.filter
+                    && !is_true(filter, row, params, host)?
+                {
+                    return Ok(Flow::Continue);
+                }
+                groups.add(grouping, row, params, host)?;
+                Ok(Flow::Continue)
+            })?;
+            groups
+        }
+    };
+    let mut rows = Vec::new();
+    for group in groups.finish()? {
+        let row = Row::Values(&group);
+        if let Some(having) = &grouping.having
+            && !is_true(having, row, params, host)?
+        {
+            continue;
+        }
+        let values = eval_all(&plan.output, row, params, host)?;
+        rows.push(values.into_iter().map(Datum::into_owned).collect());
+    }
+    Ok(rows)
+}
+
+fn sort(rows: &mut [OwnedRow], keys: &[SortKey]) {
+    if keys.is_empty() {
+        return;
+    }
+    rows.sort_by(|a, b| {
+        for key in keys {
+            let (Some(a), Some(b)) = (a.get(key.column), b.get(key.column)) else { continue };
+            let order = match (a.is_null(), b.is_null()) {
+                (true, true) => Ordering::Equal,
+                (true, false) if key.nulls_first => Ordering::Less,
+                (true, false) => Ordering::Greater,
+                (false, true) if key.nulls_first => Ordering::Greater,
+                (false, true) => Ordering::Less,
+                (false, false) if key.descending => compare(b, a),
+                (false, false) => compare(a, b),
+            };
+            if order != Ordering::Equal {
+                return order;
+            }
+        }
+        Ordering::Equal
+    });
+}

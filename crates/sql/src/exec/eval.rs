@@ -1,0 +1,330 @@
+//! Evaluation of expressions over a row.
+
+use super::cast::{cast, out_of_range};
+use super::host::Host;
+use super::like::like;
+use crate::error::{Result, SqlError, state};
+use crate::plan::{Arithmetic, Comparison, Expr};
+use crate::value::{Datum, SqlType, compare};
+use std::cmp::Ordering;
+
+/// A row as expressions see it.
+#[derive(Clone, Copy)]
+pub enum Row<'a> {
+    /// From a table, as the engine decodes it.
+    Stored(&'a [forebay_engine::Datum<'a>]),
+    /// Computed.
+    Values(&'a [Datum<'a>]),
+}
+
+impl<'a> Row<'a> {
+    /// A column; NULL past the end.
+    pub fn get(self, index: usize) -> Datum<'a> {
+        match self {
+            Row::Stored(row) => row.get(index).map_or(Datum::Null, |v| Datum::from_stored(*v)),
+            Row::Values(row) => row.get(index).map_or(Datum::Null, Datum::reborrow),
+        }
+    }
+}
+
+pub(super) fn float_overflow() -> SqlError {
+    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+pub(super) fn float_underflow() -> SqlError {
+    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
+}
+
+fn division_by_zero() -> SqlError {
+    SqlError::new(state::DIVISION_BY_ZERO, "division by zero")
+}
+
+/// Does a comparison hold for an ordering?
+fn holds(op: Comparison, order: Ordering) -> bool {
+    match op {
+        Comparison::Eq => order == Ordering::Equal,
+        Comparison::Ne => order != Ordering::Equal,
+        Comparison::Lt => order == Ordering::Less,
+        Comparison::Le => order != Ordering::Greater,
+        Comparison::Gt => order == Ordering::Greater,
+        Comparison::Ge => order != Ordering::Less,
+    }
+}
+
+/// Is a condition true (not false, not NULL)?
+pub fn is_true(e: &Expr, row: Row<'_>, params: &[Datum<'static>], host: &mut Host) -> Result<bool> {
+    Ok(matches!(eval(e, row, params, host)?, Datum::Bool(true)))
+}
+
+/// Evaluates an expression.
+pub fn eval<'a>(
+    e: &'a Expr,
+    row: Row<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    match e {
+        Expr::Column(i) => Ok(row.get(*i)),
+        Expr::Const(v) => Ok(v.reborrow()),
+        Expr::Param(i) => Ok(params.get(*i).map_or(Datum::Null, Datum::reborrow)),
+        Expr::Compare(op, pair) => {
+            let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
+            if a.is_null() || b.is_null() {
+                return Ok(Datum::Null);
+            }
+            Ok(Datum::Bool(holds(*op, compare(&a, &b))))
+        }
+        Expr::And(list) => connective(list, false, row, params, host),
+        Expr::Or(list) => connective(list, true, row, params, host),
+        Expr::Not(x) => Ok(match eval(x, row, params, host)? {
+            Datum::Bool(v) => Datum::Bool(!v),
+            _ => Datum::Null,
+        }),
+        Expr::IsNull(x) => Ok(Datum::Bool(eval(x, row, params, host)?.is_null())),
+        Expr::IsNotNull(x) => Ok(Datum::Bool(!eval(x, row, params, host)?.is_null())),
+        Expr::IsBool { expr, value, negated } => {
+            let same = matches!(eval(expr, row, params, host)?, Datum::Bool(v) if v == *value);
+            Ok(Datum::Bool(same != *negated))
+        }
+        Expr::IsDistinct { operands, negated } => {
+            let (a, b) = (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
+            let same = match (a.is_null(), b.is_null()) {
+                (true, true) => true,
+                (false, false) => compare(&a, &b) == Ordering::Equal,
+                _ => false,
+            };
+            Ok(Datum::Bool(same == *negated))
+        }
+        Expr::Arith(op, pair) => {
+            let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
+            arithmetic(*op, a, b)
+        }
+        Expr::Negate(x) => negate(eval(x, row, params, host)?),
+        Expr::Cast { expr, from, to } => {
+            let value = eval(expr, row, params, host)?;
+            if *to == SqlType::Regclass {
+                return to_regclass(value, host);
+            }
+            cast(value, *from, *to)
+        }
+        _ => eval_rare(e, row, params, host),
+    }
+}
+
+/// The expressions that are seldom in an inner loop.
+fn eval_rare<'a>(
+    e: &'a Expr,
+    row: Row<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    match e {
+        Expr::Concat(pair) => {
+            let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
+            match (a, b) {
+                (Datum::Text(a), Datum::Text(b)) => {
+                    let mut joined = a.into_owned();
+                    joined.push_str(&b);
+                    Ok(Datum::string(joined))
+                }
+                _ => Ok(Datum::Null),
+            }
+        }
+        Expr::Like { operands, escape, negated, ignore_case } => {
+            let (a, b) = (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
+            match (&a, &b) {
+                (Datum::Text(text), Datum::Text(pattern)) => {
+                    let matched = if *ignore_case {
+                        like(&text.to_lowercase(), &pattern.to_lowercase(), *escape)?
+                    } else {
+                        like(text, pattern, *escape)?
+                    };
+                    Ok(Datum::Bool(matched != *negated))
+                }
+                _ => Ok(Datum::Null),
+            }
+        }
+        Expr::InList { expr, list, negated } => {
+            let value = eval(expr, row, params, host)?;
+            if value.is_null() {
+                return Ok(Datum::Null);
+            }
+            let mut unknown = false;
+            for item in list {
+                let item = eval(item, row, params, host)?;
+                if item.is_null() {
+                    unknown = true;
+                } else if compare(&value, &item) == Ordering::Equal {
+                    return Ok(Datum::Bool(!*negated));
+                }
+            }
+            Ok(if unknown { Datum::Null } else { Datum::Bool(*negated) })
+        }
+        Expr::Case { whens, otherwise } => {
+            for (when, then) in whens {
+                if is_true(when, row, params, host)? {
+                    return eval(then, row, params, host);
+                }
+            }
+            otherwise.as_ref().map_or(Ok(Datum::Null), |e| eval(e, row, params, host))
+        }
+        Expr::Coalesce(list) => {
+            for item in list {
+                let value = eval(item, row, params, host)?;
+                if !value.is_null() {
+                    return Ok(value);
+                }
+            }
+            Ok(Datum::Null)
+        }
+        Expr::NullIf(pair) => {
+            let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
+            let same = !a.is_null() && !b.is_null() && compare(&a, &b) == Ordering::Equal;
+            Ok(if same { Datum::Null } else { a })
+        }
+        Expr::Extreme { list, greatest } => {
+            let wanted = if *greatest { Ordering::Greater } else { Ordering::Less };
+            let mut best = Datum::Null;
+            for item in list {
+                let value = eval(item, row, params, host)?;
+                if !value.is_null() && (best.is_null() || compare(&value, &best) == wanted) {
+                    best = value;
+                }
+            }
+            Ok(best)
+        }
+        Expr::Call(function, args) => {
+            let mut values: smallvec::SmallVec<[Datum<'a>; 3]> = smallvec::SmallVec::new();
+            for arg in args {
+                let value = eval(arg, row, params, host)?;
+                if value.is_null() {
+                    return Ok(Datum::Null);
+                }
+                values.push(value);
+            }
+            super::functions::call(*function, &values, host)
+        }
+        // The planner has replaced aggregates by columns.
+        _ => Err(SqlError::new(state::INTERNAL_ERROR, "an aggregate was not planned")),
+    }
+}
+
+/// AND (`decisive` false) and OR (`decisive` true) of three-valued logic.
+fn connective<'a>(
+    list: &'a [Expr],
+    decisive: bool,
+    row: Row<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    let mut unknown = false;
+    for item in list {
+        match eval(item, row, params, host)? {
+            Datum::Bool(v) if v == decisive => return Ok(Datum::Bool(decisive)),
+            Datum::Bool(_) => {}
+            _ => unknown = true,
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(!decisive) })
+}
+
+fn to_regclass<'a>(value: Datum<'a>, host: &mut Host) -> Result<Datum<'a>> {
+    match value {
+        Datum::Text(text) => {
+            if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+                return crate::value::text_in(&text, SqlType::Oid).map(Datum::into_owned);
+            }
+            if text == "-" {
+                return Ok(Datum::Oid(0));
+            }
+            Ok(Datum::Oid(host.table_by_text(&text)?.oid))
+        }
+        other => cast(other, SqlType::Oid, SqlType::Regclass),
+    }
+}
+
+macro_rules! integer_arithmetic {
+    ($op:expr, $a:expr, $b:expr, $make:path, $ty:expr) => {{
+        let (a, b) = ($a, $b);
+        let result = match $op {
+            Arithmetic::Add => a.checked_add(b),
+            Arithmetic::Sub => a.checked_sub(b),
+            Arithmetic::Mul => a.checked_mul(b),
+            Arithmetic::Div | Arithmetic::Rem if b == 0 => return Err(division_by_zero()),
+            Arithmetic::Div => a.checked_div(b),
+            Arithmetic::Rem => Some(a.wrapping_rem(b)),
+        };
+        result.map($make).ok_or_else(|| out_of_range($ty))
+    }};
+}
+
+fn arithmetic<'a>(op: Arithmetic, a: Datum<'a>, b: Datum<'a>) -> Result<Datum<'a>> {
+    match (a, b) {
+        (Datum::Int4(a), Datum::Int4(b)) => integer_arithmetic!(op, a, b, Datum::Int4, SqlType::Int4),
+        (Datum::Int8(a), Datum::Int8(b)) => integer_arithmetic!(op, a, b, Datum::Int8, SqlType::Int8),
+        (Datum::Int2(a), Datum::Int2(b)) => integer_arithmetic!(op, a, b, Datum::Int2, SqlType::Int2),
+        (Datum::Float8(a), Datum::Float8(b)) => float_arithmetic(op, a, b).map(Datum::Float8),
+        (Datum::Float4(a), Datum::Float4(b)) => {
+            let result = match op {
+                Arithmetic::Add => a + b,
+                Arithmetic::Sub => a - b,
+                Arithmetic::Mul => a * b,
+                Arithmetic::Div if b == 0.0 && !a.is_nan() => return Err(division_by_zero()),
+                Arithmetic::Div => a / b,
+                Arithmetic::Rem => a % b,
+            };
+            check_float(op, f64::from(a), f64::from(b), f64::from(result))?;
+            Ok(Datum::Float4(result))
+        }
+        (Datum::Numeric(a), Datum::Numeric(b)) => {
+            let result = match op {
+                Arithmetic::Add => a.add(&b),
+                Arithmetic::Sub => a.sub(&b),
+                Arithmetic::Mul => a.mul(&b),
+                Arithmetic::Div => a.div(&b),
+                Arithmetic::Rem => a.rem(&b),
+            };
+            result.map(Datum::numeric)
+        }
+        (Datum::Null, _) | (_, Datum::Null) => Ok(Datum::Null),
+        _ => Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types")),
+    }
+}
+
+fn float_arithmetic(op: Arithmetic, a: f64, b: f64) -> Result<f64> {
+    let result = match op {
+        Arithmetic::Add => a + b,
+        Arithmetic::Sub => a - b,
+        Arithmetic::Mul => a * b,
+        Arithmetic::Div if b == 0.0 && !a.is_nan() => return Err(division_by_zero()),
+        Arithmetic::Div => a / b,
+        Arithmetic::Rem => a % b,
+    };
+    check_float(op, a, b, result)?;
+    Ok(result)
+}
+
+/// Results that finite operands should not give.
+fn check_float(op: Arithmetic, a: f64, b: f64, result: f64) -> Result<()> {
+    if result.is_infinite() && a.is_finite() && b.is_finite() {
+        return Err(float_overflow());
+    }
+    let shrinks = match op {
+        Arithmetic::Mul => a != 0.0 && b != 0.0,
+        Arithmetic::Div => a != 0.0 && !b.is_infinite(),
+        _ => false,
+    };
+    if result == 0.0 && shrinks { Err(float_underflow()) } else { Ok(()) }
+}
+
+fn negate(value: Datum<'_>) -> Result<Datum<'_>> {
+    match value {
+        Datum::Int2(v) => v.checked_neg().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2)),
+        Datum::Int4(v) => v.checked_neg().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4)),
+        Datum::Int8(v) => v.checked_neg().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8)),
+        Datum::Float4(v) => Ok(Datum::Float4(-v)),
+        Datum::Float8(v) => Ok(Datum::Float8(-v)),
+        Datum::Numeric(v) => Ok(Datum::numeric(v.neg())),
+        other => Ok(other),
+    }
+}

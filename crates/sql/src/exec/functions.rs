@@ -1,0 +1,276 @@
+//! Functions. No argument is NULL here.
+
+use super::cast::out_of_range;
+use super::host::Host;
+use crate::error::{Result, SqlError, state};
+use crate::plan::Function;
+use crate::settings::SetScope;
+use crate::value::{Datum, Numeric, SqlType};
+use forebay_engine::PrewarmMode;
+use std::time::{Duration, Instant};
+
+/// The text of an argument.
+fn text<'v>(args: &'v [Datum<'_>], i: usize) -> &'v str {
+    args.get(i).and_then(Datum::as_str).unwrap_or("")
+}
+
+fn int(args: &[Datum<'_>], i: usize) -> i32 {
+    match args.get(i) {
+        Some(Datum::Int4(v)) => *v,
+        _ => 0,
+    }
+}
+
+fn oid(args: &[Datum<'_>], i: usize) -> u32 {
+    match args.get(i) {
+        Some(Datum::Oid(v)) => *v,
+        _ => 0,
+    }
+}
+
+fn count(n: usize) -> Datum<'static> {
+    Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
+}
+
+/// Calls a function.
+pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
+    Ok(match function {
+        Function::CharLength => count(text(args, 0).chars().count()),
+        Function::OctetLength => count(text(args, 0).len()),
+        Function::Lower => Datum::string(text(args, 0).to_ascii_lowercase()),
+        Function::Upper => Datum::string(text(args, 0).to_ascii_uppercase()),
+        Function::Trim => Datum::string(text(args, 0).trim_matches(' ').to_owned()),
+        Function::Replace if text(args, 1).is_empty() => Datum::string(text(args, 0).to_owned()),
+        Function::Replace => Datum::string(text(args, 0).replace(text(args, 1), text(args, 2))),
+        Function::StartsWith => Datum::Bool(text(args, 0).starts_with(text(args, 1))),
+        Function::Strpos => {
+            let (whole, part) = (text(args, 0), text(args, 1));
+            count(whole.find(part).map_or(0, |at| whole.get(..at).unwrap_or("").chars().count() + 1))
+        }
+        Function::Left => left(text(args, 0), int(args, 1)),
+        Function::Right => right(text(args, 0), int(args, 1)),
+        Function::Substr => substr(text(args, 0), int(args, 1), args.get(2).map(|_| int(args, 2)))?,
+        Function::Repeat => repeat(text(args, 0), int(args, 1))?,
+        Function::Abs => abs(args)?,
+        Function::Ceil | Function::Floor | Function::Round | Function::RoundTo | Function::Sqrt => {
+            rounding(function, args)?
+        }
+        Function::Random => Datum::Float8(host.random()),
+        Function::Version => Datum::string(host.identity.version.clone()),
+        Function::CurrentDatabase => Datum::string(host.identity.database.clone()),
+        Function::CurrentUser => Datum::string(host.identity.user.clone()),
+        Function::CurrentSchema => Datum::text("public"),
+        Function::PgBackendPid => Datum::Int4(host.identity.pid),
+        Function::PgIsInRecovery => Datum::Bool(false),
+        Function::CurrentSetting => current_setting(args, host)?,
+        Function::SetConfig => set_config(args, host)?,
+        Function::PgSizePretty => size_pretty(args),
+        Function::PgSleep => sleep(args, host)?,
+        Function::TxidIfAssigned => {
+            let id = host.session_if_any().and_then(|s| s.transaction_id());
+            id.map_or(Datum::Null, |id| Datum::Int8(i64::from(id)))
+        }
+        Function::PgPrewarm => prewarm(args, host)?,
+        Function::PgRelationSize | Function::PgTableSize => relation_size(args, host)?,
+        Function::PgStatResetShared => reset_stats(text(args, 0), host)?,
+        Function::RegclassName => {
+            let oid = oid(args, 0);
+            match host.table_by_oid(oid)? {
+                Some(table) => Datum::string(table.name.clone()),
+                None if oid == 0 => Datum::text("-"),
+                None => Datum::string(oid.to_string()),
+            }
+        }
+    })
+}
+
+fn left<'a>(whole: &str, n: i32) -> Datum<'a> {
+    let length = whole.chars().count();
+    let take = if n >= 0 { n as usize } else { length.saturating_sub(n.unsigned_abs() as usize) };
+    Datum::string(whole.chars().take(take).collect())
+}
+
+fn right<'a>(whole: &str, n: i32) -> Datum<'a> {
+    let length = whole.chars().count();
+    let skip = if n >= 0 { length.saturating_sub(n as usize) } else { n.unsigned_abs() as usize };
+    Datum::string(whole.chars().skip(skip).collect())
+}
+
+fn substr<'a>(whole: &str, start: i32, length: Option<i32>) -> Result<Datum<'a>> {
+    let from = i64::from(start);
+    let end = match length {
+        Some(n) if n < 0 => return Err(SqlError::new("22011", "negative substring length not allowed")),
+        Some(n) => from + i64::from(n),
+        None => i64::MAX,
+    };
+    let skip = (from - 1).max(0);
+    let take = (end - 1 - skip).max(0);
+    Ok(Datum::string(whole.chars().skip(skip as usize).take(take as usize).collect()))
+}
+
+fn repeat<'a>(piece: &str, n: i32) -> Result<Datum<'a>> {
+    const MOST: usize = 1 << 30;
+    let n = n.max(0) as usize;
+    if piece.len().saturating_mul(n) >= MOST {
+        return Err(SqlError::new("54000", "requested length too large"));
+    }
+    Ok(Datum::string(piece.repeat(n)))
+}
+
+fn abs<'a>(args: &[Datum<'a>]) -> Result<Datum<'a>> {
+    match args.first() {
+        Some(Datum::Int2(v)) => v.checked_abs().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2)),
+        Some(Datum::Int4(v)) => v.checked_abs().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4)),
+        Some(Datum::Int8(v)) => v.checked_abs().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8)),
+        Some(Datum::Float4(v)) => Ok(Datum::Float4(v.abs())),
+        Some(Datum::Float8(v)) => Ok(Datum::Float8(v.abs())),
+        Some(Datum::Numeric(v)) => Ok(Datum::numeric(v.abs())),
+        _ => Ok(Datum::Null),
+    }
+}
+
+fn rounding<'a>(function: Function, args: &[Datum<'a>]) -> Result<Datum<'a>> {
+    Ok(match (function, args.first()) {
+        (Function::Ceil, Some(Datum::Float8(v))) => Datum::Float8(v.ceil()),
+        (Function::Floor, Some(Datum::Float8(v))) => Datum::Float8(v.floor()),
+        (Function::Round, Some(Datum::Float8(v))) => Datum::Float8(v.round_ties_even()),
+        (Function::Sqrt, Some(Datum::Float8(v))) if *v < 0.0 => {
+            return Err(SqlError::new("2201F", "cannot take square root of a negative number"));
+        }
+        (Function::Sqrt, Some(Datum::Float8(v))) => Datum::Float8(v.sqrt()),
+        (Function::Round, Some(Datum::Numeric(v))) => Datum::numeric(v.round(0)),
+        (Function::RoundTo, Some(Datum::Numeric(v))) => {
+            let digits = int(args, 1);
+            match u32::try_from(digits) {
+                Ok(digits) => Datum::numeric(v.round(digits.min(16_383))),
+                Err(_) => {
+                    // Rounding before the point: scale down, round, scale up.
+                    let shift =
+                        Numeric::from_int(crate::value::numeric::pow10(digits.unsigned_abs().min(1000)));
+                    let Numeric::Finite { digits: whole, .. } = v.round(0) else {
+                        return Ok(Datum::Numeric(v.clone()));
+                    };
+                    let exact = Numeric::Finite { digits: whole, scale: digits.unsigned_abs().min(1000) };
+                    Datum::numeric(exact.round(0).mul(&shift)?)
+                }
+            }
+        }
+        (Function::Ceil | Function::Floor, Some(Datum::Numeric(v))) => {
+            let Numeric::Finite { .. } = **v else { return Ok(Datum::Numeric(v.clone())) };
+            let nearest = v.round(0);
+            let one = Numeric::from_int(1);
+            Datum::numeric(match function {
+                Function::Ceil if nearest < **v => nearest.add(&one)?,
+                Function::Floor if nearest > **v => nearest.sub(&one)?,
+                _ => nearest,
+            })
+        }
+        _ => Datum::Null,
+    })
+}
+
+fn current_setting<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
+    let missing_ok = matches!(args.get(1), Some(Datum::Bool(true)));
+    match host.settings.show(text(args, 0)) {
+        Ok(shown) => Ok(Datum::string(shown.value)),
+        Err(e) if missing_ok && e.sqlstate == state::UNDEFINED_OBJECT => Ok(Datum::Null),
+        Err(e) => Err(e),
+    }
+}
+
+fn set_config<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    let local = matches!(args.get(2), Some(Datum::Bool(true)));
+    let scope = if local { SetScope::Local } else { SetScope::Session };
+    host.settings.set(text(args, 0), Some(text(args, 1)), scope)?;
+    Ok(Datum::string(host.settings.show(text(args, 0))?.value))
+}
+
+fn size_pretty<'a>(args: &[Datum<'_>]) -> Datum<'a> {
+    let Some(Datum::Int8(bytes)) = args.first() else { return Datum::Null };
+    let mut size = *bytes;
+    let mut half_rounded = false;
+    // PostgreSQL keeps halves until the last division, and moves on at 10 kB, 20 MB (in halves) and so on.
+    for (i, unit) in ["bytes", "kB", "MB", "GB", "TB", "PB"].iter().enumerate() {
+        let limit = if i == 0 { 10 * 1024 } else { 20 * 1024 - 1 };
+        if size.unsigned_abs() < limit || *unit == "PB" {
+            if half_rounded {
+                size = (size + size.signum()) / 2;
+            }
+            return Datum::string(format!("{size} {unit}"));
+        }
+        // The first step leaves halves of kB; later ones keep them.
+        size /= if i == 0 { 512 } else { 1024 };
+        half_rounded = true;
+    }
+    Datum::Null
+}
+
+fn sleep<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
+    const SLICE: Duration = Duration::from_millis(10);
+    let seconds = match args.first() {
+        Some(Datum::Float8(v)) if *v > 0.0 => v.min(1e9),
+        _ => 0.0,
+    };
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    loop {
+        host.check_cancel()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Datum::text(""));
+        }
+        std::thread::sleep(left.min(SLICE));
+    }
+}
+
+fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    let mode = match args.get(1).and_then(Datum::as_str).unwrap_or("buffer") {
+        "prefetch" => PrewarmMode::Prefetch,
+        "read" => PrewarmMode::Read,
+        "buffer" => PrewarmMode::Buffer,
+        _ => {
+            return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, "invalid prewarm type")
+                .hint("Valid prewarm types are \"prefetch\", \"read\", and \"buffer\"."));
+        }
+    };
+    let oid = oid(args, 0);
+    let table = host.table_by_oid(oid)?.ok_or_else(|| {
+        SqlError::new(state::UNDEFINED_TABLE, format!("could not open relation with OID {oid}"))
+    })?;
+    let blocks = host.session()?.prewarm(&table, mode)?;
+    Ok(Datum::Int8(blocks as i64))
+}
+
+fn relation_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    const BLOCK_SIZE: i64 = 8192;
+    match args.get(1).and_then(Datum::as_str).unwrap_or("main") {
+        "main" => {}
+        "fsm" | "vm" | "init" => return Err(SqlError::unsupported("the size of this fork")),
+        _ => {
+            return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, "invalid fork name")
+                .hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\"."));
+        }
+    }
+    match host.table_by_oid(oid(args, 0))? {
+        Some(table) => Ok(Datum::Int8(i64::from(host.session()?.relation_blocks(&table)?) * BLOCK_SIZE)),
+        None => Ok(Datum::Null),
+    }
+}
+
+fn reset_stats<'a>(target: &str, host: &mut Host) -> Result<Datum<'a>> {
+    match target {
+        "io" => {
+            host.session()?.engine().reset_io_stats();
+            Ok(Datum::text(""))
+        }
+        "archiver" | "bgwriter" | "checkpointer" | "recovery_prefetch" | "slru" | "wal" => {
+            Err(SqlError::unsupported(format!("resetting the {target} statistics")))
+        }
+        _ => Err(SqlError::new(
+            state::INVALID_PARAMETER_VALUE,
+            format!("unrecognized reset target: \"{target}\""),
+        )
+        .hint(
+            "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \"recovery_prefetch\", \"slru\", or \"wal\".",
+        )),
+    }
+}

@@ -1,0 +1,146 @@
+//! What running statements reach out to: the engine's session, the settings, who is connected.
+
+use crate::connection::Identity;
+use crate::error::{Result, Severity, SqlError, state};
+use crate::settings::Settings;
+use forebay_engine::{EngineError, Session, Table};
+use std::sync::Arc;
+
+/// The surroundings of a statement. Without a session there are no tables and no transactions: enough for
+/// expressions, and for their tests.
+pub struct Host {
+    session: Option<Session>,
+    /// Settings.
+    pub settings: Box<dyn Settings>,
+    /// Who is connected.
+    pub identity: Identity,
+    random: u64,
+}
+
+impl From<EngineError> for SqlError {
+    fn from(e: EngineError) -> SqlError {
+        let sqlstate = e.sqlstate();
+        let severity = if sqlstate == "57P01" { Severity::Fatal } else { Severity::Error };
+        let mut error = SqlError::report(severity, sqlstate, e.to_string());
+        if let Some(detail) = e.detail() {
+            error = error.detail(detail);
+        }
+        if let Some(hint) = e.hint() {
+            error = error.hint(hint);
+        }
+        error
+    }
+}
+
+impl Host {
+    /// A host over an engine session.
+    pub fn new(session: Option<Session>, settings: Box<dyn Settings>, identity: Identity) -> Host {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let random = (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
+        Host { session, settings, identity, random }
+    }
+
+    /// The session.
+    pub fn session(&mut self) -> Result<&mut Session> {
+        let none = || SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open");
+        self.session.as_mut().ok_or_else(none)
+    }
+
+    /// The session, if there is one.
+    pub fn session_if_any(&mut self) -> Option<&mut Session> {
+        self.session.as_mut()
+    }
+
+    /// The table of that name.
+    pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
+        match &mut self.session {
+            Some(session) => Ok(session.table(schema, name)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The table with that OID.
+    pub fn table_by_oid(&mut self, oid: u32) -> Result<Option<Arc<Table>>> {
+        match &mut self.session {
+            Some(session) => Ok(session.tables()?.into_iter().find(|t| t.oid == oid)),
+            None => Ok(None),
+        }
+    }
+
+    /// The table a text means where a regclass is wanted: a name, perhaps with a schema and quotes.
+    pub fn table_by_text(&mut self, text: &str) -> Result<Arc<Table>> {
+        let mut parts = split_name(text)?.into_iter();
+        let (schema, name) = match (parts.next(), parts.next(), parts.next()) {
+            (Some(name), None, _) => (None, name),
+            (Some(schema), Some(name), None) => (Some(schema), name),
+            _ => {
+                return Err(SqlError::new(
+                    state::SYNTAX_ERROR,
+                    "improper relation name (too many dotted names)",
+                ));
+            }
+        };
+        self.table(schema.as_deref(), &name)?.ok_or_else(|| {
+            let shown = schema.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
+            SqlError::new(state::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
+        })
+    }
+
+    /// Fails if a cancel was asked for.
+    pub fn check_cancel(&self) -> Result<()> {
+        match &self.session {
+            Some(session) => Ok(session.check_cancel()?),
+            None => Ok(()),
+        }
+    }
+
+    /// A number in [0, 1).
+    pub fn random(&mut self) -> f64 {
+        // xorshift64*: plenty for random().
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        let bits = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11;
+        bits as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Splits `a."B".c` at its dots, folding what is not quoted.
+fn split_name(text: &str) -> Result<Vec<String>> {
+    let invalid = || SqlError::new("42602", "invalid name syntax");
+    let mut parts = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let (part, tail) = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let mut part = String::new();
+                let mut tail = quoted;
+                loop {
+                    let (inner, after) = tail.split_once('"').ok_or_else(invalid)?;
+                    part.push_str(inner);
+                    match after.strip_prefix('"') {
+                        Some(more) => {
+                            part.push('"');
+                            tail = more;
+                        }
+                        None => break (part, after),
+                    }
+                }
+            }
+            None => {
+                let end = rest.find('.').unwrap_or(rest.len());
+                let (part, tail) = rest.split_at(end);
+                (crate::parse::cursor::fold(part.trim()), tail)
+            }
+        };
+        if part.is_empty() {
+            return Err(invalid());
+        }
+        parts.push(part);
+        match tail.strip_prefix('.') {
+            Some(next) => rest = next,
+            None if tail.is_empty() => return Ok(parts),
+            None => return Err(invalid()),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Running plans.
+//!
+//! - `cursor.rs`: a query being run: filter, group, sort, limit, rest and resume
+//! - `input.rs`: sources of rows: scans, series, VALUES, views
+//! - `eval.rs`: expressions over a row
+//! - `cast.rs`, `like.rs`, `functions.rs`: parts of that
+//! - `aggregate.rs`: accumulators and groups
+//! - `views.rs`: rows of the computed views
+//! - `host.rs`: the engine's session and the settings, as statements reach them
+
+mod aggregate;
+mod cast;
+mod cursor;
+mod eval;
+mod functions;
+mod host;
+mod input;
+mod like;
+mod views;
+
+pub use cast::cast;
+pub use cursor::Cursor;
+pub use eval::{Row, eval};
+pub use host::Host;
+pub use input::{Flow, eval_all};

@@ -1,0 +1,35 @@
+//! Statements to plans: names looked up, types settled, casts inserted.
+//!
+//! - `select.rs`: SELECT and VALUES
+//! - `from.rs`, `scope.rs`: FROM, and the names it brings
+//! - `names.rs`: names of output columns
+//! - `insert.rs`: INSERT
+//! - `bind.rs`: expressions
+//! - `expr.rs`: typed expressions
+//! - `coerce.rs`: casts, types of literals and parameters
+//! - `resolve.rs`: which operator or function is meant
+//! - `function.rs`, `types.rs`: calls and type names as the parser gives them
+//! - `aggregate.rs`: aggregates and GROUP BY
+//! - `views.rs`: columns of the computed views
+
+mod aggregate;
+pub(crate) mod bind;
+mod coerce;
+mod expr;
+mod from;
+mod function;
+mod insert;
+mod names;
+mod resolve;
+mod scope;
+mod select;
+mod types;
+mod views;
+
+pub use aggregate::{AggregateCall, AggregateKind};
+pub use coerce::ParamTypes;
+pub use expr::{Arithmetic, Comparison, Expr, Function};
+pub use from::Relation;
+pub use insert::{InsertPlan, InsertSource, live_columns, stored_type, target_columns, writable};
+pub use select::{Grouping, Planner, RowSource, SelectPlan, SortKey};
+pub use views::View;
