@@ -141,8 +141,8 @@ impl LineParser {
             }
         };
         let (fields, shape, number) = (&self.fields, &self.shape, self.line);
-        split.and_then(|()| row(fields, shape, line, number, take)).map_err(|e| {
-            if e.context.is_some() { e } else { e.context(place(number, &shape.table).raw(line)) }
+        split.and_then(|()| row(fields, shape, text, number, take)).map_err(|e| {
+            if e.context.is_some() { e } else { e.context(Place::new(&shape.table, number).raw(line)) }
         })
     }
 

@@ -141,7 +141,7 @@ impl Binder<'_> {
         let (value, ty) = match v {
             Value::Null => (Datum::Null, SqlType::Unknown),
             Value::Boolean(b) => (Datum::Bool(*b), SqlType::Bool),
-            Value::Number(text, _) => return number(text, false, position),
+            Value::Number(text, _) => return number(text, position),
             Value::SingleQuotedString(s)
             | Value::EscapedStringLiteral(s)
             | Value::UnicodeStringLiteral(s) => (Datum::string(s.clone()), SqlType::Unknown),
@@ -178,11 +178,10 @@ impl Binder<'_> {
             }
             UnaryOperator::Minus | UnaryOperator::Plus => {
                 let minus = *op == UnaryOperator::Minus;
-                // The span of a unary operator is its operand's; the sign is before it.
-                if let ast::Expr::Value(v) = e
-                    && let Value::Number(text, _) = &v.value
-                {
-                    return number(text, minus, position);
+                // Signs before a number belong to it, as in PostgreSQL's grammar.
+                if minus && let Some(text) = signed_number(e) {
+                    let text = text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned);
+                    return number(&text, position);
                 }
                 let operand = self.bind(e)?;
                 let operand = match operand.ty {
@@ -682,18 +681,33 @@ fn no_aggregate(shown: &str, ambiguous: bool) -> SqlError {
     }
 }
 
-/// A numeric literal: int4 if it fits, then int8, then numeric.
-fn number(text: &str, negative: bool, position: u32) -> Result<Typed> {
-    let signed = if negative { format!("-{text}") } else { text.to_owned() };
-    if text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && let Ok(v) = crate::value::int_in(&signed, SqlType::Int8)
+/// A number with the signs before it; None for anything else.
+fn signed_number(e: &ast::Expr) -> Option<String> {
+    match e {
+        ast::Expr::Nested(inner) => signed_number(inner),
+        ast::Expr::Value(v) => match &v.value {
+            Value::Number(text, _) => Some(text.clone()),
+            _ => None,
+        },
+        ast::Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            let text = signed_number(expr)?;
+            Some(text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned))
+        }
+        _ => None,
+    }
+}
+
+/// A numeric literal, perhaps with a minus: int4 if it fits, then int8, then numeric.
+fn number(text: &str, position: u32) -> Result<Typed> {
+    if text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        && let Ok(v) = crate::value::int_in(text, SqlType::Int8)
     {
         return Ok(match i32::try_from(v) {
             Ok(v) => Typed::new(Expr::Const(Datum::Int4(v)), SqlType::Int4, position),
             Err(_) => Typed::new(Expr::Const(Datum::Int8(v)), SqlType::Int8, position),
         });
     }
-    match Numeric::parse(&signed).map_err(|e| e.at(position))? {
+    match Numeric::parse(text).map_err(|e| e.at(position))? {
         Some(v) => Ok(Typed::new(Expr::Const(Datum::numeric(v)), SqlType::Numeric, position)),
         None => {
             let message = format!("trailing junk after numeric literal at or near \"{text}\"");
