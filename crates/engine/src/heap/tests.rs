@@ -60,7 +60,7 @@ fn a_deleted_row_goes_when_and_for_whom_it_should() {
     bench.load(&mut be, &heap, 0..3);
     let (mut tx, mut other) = (Transaction::new(), Transaction::new());
     let place = ItemPointer::new(0, 2);
-    let mut delete = |be: &mut Backend, tx: &mut Transaction, place| {
+    let delete = |be: &mut Backend, tx: &mut Transaction, place| {
         let author = bench.author(be, tx);
         heap.delete(be, &bench.xacts, author, tx.combos(), place).unwrap()
     };

@@ -112,7 +112,7 @@ impl Clog {
     /// Makes the page of `xid` if `xid` is the first on it; logged.
     pub fn extend(&self, io: &mut aio::Backend, wal: &Wal, xid: Xid) -> Result<(), EngineError> {
         // Behind the ids that are never handed out the first page begins with id 3.
-        if xid % slru::XACTS_PER_PAGE != 0 && xid != FIRST_NORMAL_XID {
+        if !xid.is_multiple_of(slru::XACTS_PER_PAGE) && xid != FIRST_NORMAL_XID {
             return Ok(());
         }
         let page = slru::xact_page(xid);
@@ -136,7 +136,7 @@ impl Clog {
     /// nothing of them reached the WAL. To be called once recovery is over.
     pub fn trim(&self, io: &mut aio::Backend, next: FullXid) -> Result<(), EngineError> {
         let next = next.xid();
-        if next % slru::XACTS_PER_PAGE == 0 {
+        if next.is_multiple_of(slru::XACTS_PER_PAGE) {
             return Ok(());
         }
         let mut cache = self.cache.lock();
@@ -178,6 +178,7 @@ impl Clog {
                 slot.dirty |= result.is_err();
             }
         }
+        make_room(&mut cache);
         result.map(|()| copies.len() as u64)
     }
 
@@ -267,13 +268,16 @@ impl Drop for Prepared<'_> {
     }
 }
 
-/// Pushes out the clean page that was not asked for longest, once there are too many.
+/// Makes room for one more page: pushes out clean ones, those first that were not asked for longest.
 fn make_room(cache: &mut Cache) {
-    if cache.pages.len() < CACHE_PAGES {
+    let excess = (cache.pages.len() + 1).saturating_sub(CACHE_PAGES);
+    if excess == 0 {
         return;
     }
     let clean = cache.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
-    if let Some(page) = clean.min_by_key(|(_, slot)| slot.used).map(|(page, _)| *page) {
+    let mut clean: Vec<(u64, i64)> = clean.map(|(page, slot)| (slot.used, *page)).collect();
+    clean.sort_unstable();
+    for (_, page) in clean.into_iter().take(excess) {
         cache.pages.remove(&page);
     }
 }

@@ -205,7 +205,7 @@ fn a_page_that_an_end_waits_for_stays() {
     let prepared = bench.clog.prepare(&mut be.io, 40_000).unwrap();
     // Everyone else's pages come and go, and the file can not be read any more.
     for page in 2..200 {
-        bench.clog.status(&mut be.io, page * 32_768).unwrap();
+        bench.clog.status(&mut be.io, page * 32_768 + 1).unwrap();
     }
     std::fs::remove_file(bench.dir.path().join("pg_xact/0000")).unwrap();
     prepared.set(Outcome::Committed);
