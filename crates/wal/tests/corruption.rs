@@ -233,3 +233,26 @@ fn random_damage() {
         victim.restore(0, 5 * 8192);
     }
 }
+
+/// A whole record of an earlier life of the page, with another record before it: only its link tells.
+#[test]
+fn a_record_that_links_elsewhere() {
+    let log = |lens: &[usize]| {
+        let mut rig = Rig::new(MethodKind::Sync);
+        let wal = rig.fresh();
+        for &len in lens {
+            insert(&wal, &mut rig.io, &main_for(len, 1));
+        }
+        wal.flush_all(&mut rig.io).expect("flush");
+        rig
+    };
+    let (mut ours, other) = (log(&[104, 104]), log(&[208, 200]));
+    let at = 40 + 208;
+    let stale = std::fs::read(other.segment_path(1)).expect("segment")[at..at + 200].to_vec();
+    ours.patch(BEGIN.add(at as u64), |bytes| bytes[..200].copy_from_slice(&stale));
+    let (records, end) = ours.read_all(BEGIN);
+    assert_eq!((records.len(), end.end), (2, BEGIN.add(at as u64)));
+    assert!(end.reason.to_string().contains("prev-link"), "{}", end.reason);
+    // Without a record before it there is nothing to tell it from a real one.
+    assert_eq!(ours.read_all(end.end).0.len(), 1);
+}
