@@ -45,7 +45,7 @@ mod registry;
 pub mod session;
 pub mod table;
 #[cfg(test)]
-mod test_bench;
+mod tests;
 pub mod types;
 pub mod views;
 pub mod xact;

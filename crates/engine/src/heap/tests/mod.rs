@@ -10,7 +10,7 @@ use forebay_format::{
 use forebay_storage::{Backend, Strategy};
 
 use super::*;
-use crate::test_bench::{Bench, TABLE, batch_of, number_of, sqlstate, tuple_of};
+use crate::tests::bench::{Bench, TABLE, batch_of, number_of, sqlstate, tuple_of};
 use crate::xact::Transaction;
 use crate::{Interrupt, InterruptKind};
 

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::heap::{Heap, TupleBatch};
-use crate::test_bench::{
+use crate::tests::bench::{
     Bench, FIRST_XID, Recovered, TABLE, WAL_START, batch_of, checkpoint, copy_tree, number_of,
 };
 use crate::xact::{Outcome, Transaction, drop_files};
@@ -227,7 +227,7 @@ fn check_checkpoint(bench: &Bench, be: &mut Backend, from: Lsn) -> Lsn {
     let table = std::fs::read(bench.dir.path().join("base/5/16384")).unwrap();
     let (pages, _) = table.as_chunks::<8192>();
     let outcomes = std::fs::read(bench.dir.path().join("pg_xact/0000")).unwrap();
-    let mut reader = crate::test_bench::reader(&bench.aio, bench.dir.path(), from);
+    let mut reader = crate::tests::bench::reader(&bench.aio, bench.dir.path(), from);
     while let Some(record) = reader.next(&mut be.io).unwrap() {
         if record.start >= redo {
             break;

@@ -6,7 +6,7 @@ use forebay_format::{FullXid, Xid};
 use proptest::prelude::*;
 
 use super::*;
-use crate::test_bench::{Bench, FIRST_XID, TABLE, sqlstate};
+use crate::tests::bench::{Bench, FIRST_XID, TABLE, sqlstate};
 
 #[test]
 fn the_gate_waits_for_passes_taken_before() {
@@ -110,7 +110,7 @@ fn a_commit_is_durable_and_a_reader_writes_nothing() {
 
     bench.xacts.assign(&mut be.io, &mut tx).unwrap();
     tx.drop_at_commit(TABLE);
-    tx.drop_at_abort(crate::test_bench::TABLE);
+    tx.drop_at_abort(crate::tests::bench::TABLE);
     let finished = bench.xacts.commit(&mut be.io, &mut tx).unwrap();
     let lsn = finished.lsn.unwrap();
     assert!(bench.wal.flushed_lsn() >= lsn && lsn > before);
