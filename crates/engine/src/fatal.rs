@@ -3,6 +3,7 @@
 //! After a failed sync nobody knows what is on the disk, and asking again would get a false answer: nothing may be
 //! acknowledged any more, and recovery from the log is the cure. So the process stops, without a checkpoint.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::FatalAction;
@@ -31,7 +32,7 @@ impl Fatal {
             None => {
                 tracing::error!("PANIC: {reason}");
                 // The log may go elsewhere, and this must not get lost.
-                eprintln!("PANIC:  {reason}");
+                let _ = writeln!(std::io::stderr(), "PANIC:  {reason}");
                 std::process::abort();
             }
         }

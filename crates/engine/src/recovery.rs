@@ -201,7 +201,7 @@ impl Startup<'_> {
             redo_one(&registry, &record, &mut ctx)?;
             progress.at = record.end;
             progress.records += 1;
-            if progress.records % REPORT_EVERY == 0 {
+            if progress.records.is_multiple_of(REPORT_EVERY) {
                 tracing::info!(
                     "redo in progress, elapsed time: {:.2} s, current LSN: {}",
                     started.elapsed().as_secs_f64(),

@@ -14,8 +14,11 @@ pub(crate) const PUBLIC: Oid = 2200;
 /// The database `postgres`.
 pub(crate) const POSTGRES_DB: Oid = 5;
 
+/// A catalog with its first rows.
+pub(crate) type Contents = (&'static CatalogTable, Vec<Vec<Datum<'static>>>);
+
 /// Every catalog with its first rows.
-pub(crate) fn contents() -> Result<Vec<(&'static CatalogTable, Vec<Vec<Datum<'static>>>)>, EngineError> {
+pub(crate) fn contents() -> Result<Vec<Contents>, EngineError> {
     let first_xid = forebay_format::ids::FIRST_NORMAL_XID;
     let mut attributes = Vec::new();
     for catalog in CATALOGS {

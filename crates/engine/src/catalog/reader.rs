@@ -47,6 +47,9 @@ impl Class {
     }
 }
 
+/// Is shown a row with its place, and says whether to go on.
+type RowSink<'a> = dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, EngineError> + 'a;
+
 /// Reads the catalogs with one snapshot.
 pub(crate) struct Reader<'a> {
     core: &'a Core,
@@ -61,12 +64,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Decodes the first `columns` of every visible row; `row` says whether to go on.
-    fn scan(
-        &mut self,
-        table: &Table,
-        columns: usize,
-        row: &mut dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, EngineError>,
-    ) -> Result<(), EngineError> {
+    fn scan(&mut self, table: &Table, columns: usize, row: &mut RowSink<'_>) -> Result<(), EngineError> {
         let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
         let reprs: Vec<Repr> = table.columns.iter().take(columns).map(|c| c.repr).collect();
         let mut scan = self.core.heap(table).scan(self.snapshot.clone(), ReadAhead::default())?;
@@ -114,7 +112,7 @@ impl<'a> Reader<'a> {
                     kind: class.char(17)?,
                 });
             }
-            Ok(!(one && !found.is_empty()))
+            Ok(!one || found.is_empty())
         })?;
         Ok(found)
     }

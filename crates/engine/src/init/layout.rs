@@ -1,6 +1,6 @@
 //! Directories and files of a new data directory, with an account of what was made, to be undone on failure.
 
-use std::io::Read;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,8 +87,7 @@ impl Made {
         }
         if mode & 0o777 != 0o700 {
             // PostgreSQL refuses to start in a directory that others can read.
-            let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-            std::fs::set_permissions(&self.root, permissions).map_err(|e| {
+            rustix::fs::chmod(&self.root, rustix::fs::Mode::RWXU).map_err(|e| {
                 EngineError::statement(
                     "42501",
                     format!("could not change permissions of directory \"{}\": {e}", self.root.display()),
@@ -178,11 +177,11 @@ fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
     ))
 }
 
-/// Bytes nobody can guess, for the nonce in pg_control.
-pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], EngineError> {
-    let mut bytes = [0; N];
-    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).map_err(
-        |e| EngineError::statement("58000", format!("could not generate secret authorization token: {e}")),
-    )?;
-    Ok(bytes)
+/// Bytes nobody can guess, for the nonce in pg_control: a hash under keys that come from the system.
+pub(super) fn random_bytes() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (number, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {
+        chunk.copy_from_slice(&RandomState::new().hash_one(number).to_le_bytes());
+    }
+    bytes
 }

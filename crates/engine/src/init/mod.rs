@@ -79,7 +79,7 @@ fn write_files(made: &mut Made, disk: &mut Disk<'_>, segments: SegmentSize) -> R
     }
     made.file(disk, &format!("global/{MAP_FILE}"), &map_of(|c| c.shared)?)?;
     made.file(disk, &format!("{database}/{MAP_FILE}"), &map_of(|c| !c.shared)?)?;
-    let (checkpoint, control) = control_file(segments)?;
+    let (checkpoint, control) = control_file(segments);
     let (segment, first_page) = wal::first_segment(segments, control.system_id, &checkpoint)?;
     let segment = format!("pg_wal/{segment}");
     made.file(disk, &segment, &first_page)?;
@@ -98,7 +98,7 @@ fn map_of(wanted: impl Fn(&CatalogTable) -> bool) -> Result<Vec<u8>, EngineError
 }
 
 /// The first checkpoint and the control file that points to it.
-fn control_file(segments: SegmentSize) -> Result<(CheckPoint, ControlFile), EngineError> {
+fn control_file(segments: SegmentSize) -> (CheckPoint, ControlFile) {
     let redo = wal::first_record(segments);
     let checkpoint = CheckPoint {
         redo,
@@ -142,9 +142,9 @@ fn control_file(segments: SegmentSize) -> Result<(CheckPoint, ControlFile), Engi
         segment_size: segments,
         checksum_version: 1,
         char_signed: true,
-        mock_nonce: layout::random_bytes()?,
+        mock_nonce: layout::random_bytes(),
     };
-    Ok((checkpoint, control))
+    (checkpoint, control)
 }
 
 /// Unique enough: seconds in the upper half, microseconds and the process in the lower, as PostgreSQL makes it.

@@ -177,6 +177,7 @@ pub(crate) fn fits(repr: Repr, value: &Datum<'_>) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
     use super::*;
 
