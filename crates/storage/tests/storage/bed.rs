@@ -4,7 +4,7 @@
 use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::handle::Word;
 use forebay_aio::method::Method;
-use forebay_aio::sync::{Condvar, Mutex};
+use forebay_aio::sync::{Condvar, Duration, Mutex};
 use forebay_aio::table::HandleTable;
 use forebay_aio::{
     Aio, AioConfig, BackendType, Errno, HugePages, IoContext, IoObject, IoOp, MethodKind, Namespace, OpKind,
@@ -317,24 +317,40 @@ impl Gate {
         }
     }
 
+    /// Opens when the value is dropped, so that a failed assertion does not leave threads behind the gate.
+    pub fn open_at_end(self: &Arc<Self>) -> OpenAtEnd {
+        OpenAtEnd(Arc::clone(self))
+    }
+
     /// Returns once `n` threads wait for I/O.
     pub fn await_waiters(&self, n: usize) {
-        let mut state = self.state.lock();
-        while state.waiters < n {
-            self.changed.wait(&mut state);
-        }
+        self.await_state(|state| state.waiters >= n);
     }
 
     /// Returns once `n` I/Os are held.
     pub fn await_held(&self, n: usize) {
+        self.await_state(|state| state.held.len() >= n);
+    }
+
+    fn await_state(&self, reached: impl Fn(&GateState) -> bool) {
         let mut state = self.state.lock();
-        while state.held.len() < n {
-            self.changed.wait(&mut state);
+        while !reached(&state) {
+            let timeout = self.changed.wait_for(&mut state, Duration::from_secs(60));
+            assert!(!timeout.timed_out(), "what was waited for at the gate never came");
         }
     }
 
     pub fn held(&self) -> usize {
         self.state.lock().held.len()
+    }
+}
+
+/// See [`Gate::open_at_end`].
+pub struct OpenAtEnd(Arc<Gate>);
+
+impl Drop for OpenAtEnd {
+    fn drop(&mut self) {
+        self.0.open();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Relation files: sizes, segments, syncs.
 
-use crate::bed::{Bed, Faulty, REL, Spec, each};
+use crate::bed::{Bed, Faulty, REL, Spec, each, tag};
 use forebay_aio::{
     AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat, IoOp, Namespace, OpKind,
     OpenOptions, PosixNamespace,
@@ -58,8 +58,8 @@ fn a_missing_file_is_named() {
     assert!(bed.dir().join("base/99/1").exists());
 }
 
-/// Refuses to allocate once its count is used up.
-struct Full(Arc<AtomicUsize>);
+/// Refuses to allocate once its count is used up, with an error of choice.
+struct Full(Arc<AtomicUsize>, Errno);
 
 impl Namespace for Full {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
@@ -97,9 +97,11 @@ impl Namespace for Full {
     }
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
         if self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err() {
-            // A part of it may have been had.
-            PosixNamespace.set_len(file, offset + len / 2)?;
-            return Err(AioError::os("allocate", file.path(), Errno::NOSPC));
+            if self.1 == Errno::NOSPC {
+                // A part of it may have been had.
+                PosixNamespace.set_len(file, offset + len / 2)?;
+            }
+            return Err(AioError::os("allocate", file.path(), self.1));
         }
         PosixNamespace.allocate(file, offset, len)
     }
@@ -121,7 +123,7 @@ impl Namespace for Full {
 fn a_full_disk_leaves_sizes_as_they_were() {
     // The first growth works; of the second, which needs two segments, the latter fails.
     let room = Arc::new(AtomicUsize::new(2));
-    let bed = Bed::with_namespace(SMALL, Arc::new(Full(Arc::clone(&room))));
+    let bed = Bed::with_namespace(SMALL, Arc::new(Full(Arc::clone(&room), Errno::NOSPC)));
     let mut be = bed.backend();
     bed.smgr.create(REL, Fork::Main, false).unwrap();
     assert_eq!(bed.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap().len(), 6);
@@ -139,6 +141,37 @@ fn a_full_disk_leaves_sizes_as_they_were() {
         pins.extend(bed.pool.extend(&mut be, REL, Fork::Main, 8, Strategy::Normal).unwrap());
     }
     assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6 + 128);
+}
+
+#[test]
+fn zeros_are_written_where_files_cannot_be_allocated() {
+    let none = Arc::new(AtomicUsize::new(0));
+    let bed = Bed::with_namespace(SMALL, Arc::new(Full(none, Errno::OPNOTSUPP)));
+    let mut be = bed.backend();
+    bed.fill(&mut be, 20);
+    bed.smgr.extend(&mut be.io, REL, Fork::Main, 300).unwrap();
+    assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 320);
+    let pin = bed.pool.read(&mut be, tag(319), Strategy::Normal).unwrap();
+    assert!(pin.lock_shared().page().is_all_zeros());
+}
+
+#[test]
+fn space_set_aside_is_not_part_of_the_file() {
+    each(Spec { segment_blocks: 1000, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        bed.smgr.create(REL, Fork::Main, false).unwrap();
+        let mut n = 0;
+        while n < 1500 {
+            n += bed.pool.extend(&mut be, REL, Fork::Main, 7, Strategy::BulkWrite).unwrap().len() as u32;
+            let len: u64 = (0..2).filter_map(|s| std::fs::metadata(bed.path(s)).ok()).map(|m| m.len()).sum();
+            assert_eq!(len, u64::from(n) * 8192);
+        }
+        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
+        bed.pool.truncate(&mut be, REL, Fork::Main, 1200).unwrap();
+        assert_eq!(bed.smgr.extend(&mut be.io, REL, Fork::Main, 10).unwrap(), 1200);
+        let pin = bed.pool.read(&mut be, tag(1209), Strategy::Normal).unwrap();
+        assert!(pin.lock_shared().page().is_all_zeros());
+    });
 }
 
 #[test]

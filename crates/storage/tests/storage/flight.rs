@@ -15,6 +15,7 @@ fn a_read_in_flight_is_joined() {
     let pool = bed.fill_cold(&mut bed.backend(), 8);
     gate.shut();
     thread::scope(|scope| {
+        let _open = gate.open_at_end();
         for block in [0, 2, 2, 3] {
             let (mut be, pool, gate) = (bed.backend(), &pool, &gate);
             if block != 0 {
@@ -40,6 +41,7 @@ fn who_joined_a_failed_read_reads_for_himself() {
     let pool = bed.fill_cold(&mut bed.backend(), 8);
     gate.shut();
     thread::scope(|scope| {
+        let _open = gate.open_at_end();
         let mut issuer = bed.backend();
         let mut joiner = bed.backend();
         let (pool, gate) = (&pool, &gate);
@@ -68,6 +70,7 @@ fn pages_do_not_change_while_they_are_written() {
     change(&pin, |page| stamp(page, 1, 1));
     gate.shut();
     thread::scope(|scope| {
+        let _open = gate.open_at_end();
         let (bed, gate) = (&bed, &gate);
         scope.spawn(move || {
             let mut be = bed.backend();
@@ -105,6 +108,7 @@ fn a_drop_waits_for_reads_that_nobody_wants_any_more() {
     let mut stream =
         ReadStream::new(&pool, REL, Fork::Main, || blocks.next(), StreamFlags::FULL, Strategy::Normal, 4, 8);
     thread::scope(|scope| {
+        let _open = gate.open_at_end();
         let (pool_ref, gate_ref, bed_ref) = (&pool, &gate, &bed);
         let reader = scope.spawn(move || {
             let first = stream.next(&mut be).unwrap().unwrap().tag();
@@ -148,6 +152,7 @@ fn a_drop_writes_nothing_but_waits_for_writes() {
     let before = bed.count(IoOp::Write);
     gate.shut();
     thread::scope(|scope| {
+        let _open = gate.open_at_end();
         let (bed, gate) = (&bed, &gate);
         scope.spawn(move || bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
         gate.await_held(2);
@@ -186,6 +191,7 @@ fn a_page_dirtied_behind_the_checkpoint_keeps_its_sync() {
     change(&pin, |page| stamp(page, 1, 1));
     gate.shut();
     thread::scope(|scope| {
+        let _open = gate.open_at_end();
         let (bed, gate) = (&bed, &gate);
         scope.spawn(move || bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
         gate.await_held(1);
