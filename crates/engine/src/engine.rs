@@ -86,9 +86,11 @@ impl Engine {
         let lock = LockFile::take(&mut Disk::new(&mut be.io), &dir, &told)?;
         match start(&dir, config, &aio, &mut be) {
             Ok((core, threads)) => {
-                lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Ready)?;
+                let ready = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Ready);
                 let running = Mutex::new(Some(Running { threads, lock, be }));
-                Ok(Arc::new(Engine { core, running }))
+                // Dropped on failure, the engine stops.
+                let engine = Arc::new(Engine { core, running });
+                ready.map(|()| engine)
             }
             Err(error) => {
                 if let Err(left) = lock.release(aio.namespace().as_ref()) {

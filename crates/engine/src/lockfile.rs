@@ -85,8 +85,16 @@ impl LockFile {
             String::new(),
         ];
         let lock = LockFile { path, lines, _directory: directory };
-        disk.write_new(&lock.path, lock.text(ServerStatus::Starting).as_bytes())?;
-        disk.namespace().sync_dir(dir)?;
+        let text = lock.text(ServerStatus::Starting);
+        let written =
+            disk.write_new(&lock.path, text.as_bytes()).and_then(|()| Ok(disk.namespace().sync_dir(dir)?));
+        if let Err(error) = written {
+            // An empty or half a file would keep everyone out. That it exists already is another's doing.
+            if error.sqlstate() != "58P02" {
+                let _ = disk.namespace().unlink(&lock.path);
+            }
+            return Err(error);
+        }
         Ok(lock)
     }
 

@@ -86,6 +86,33 @@ fn the_log_stays_near_its_size_and_old_segments_go() {
 }
 
 #[test]
+fn checkpoints_come_by_time_and_not_when_nothing_happens() {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    init(&dir);
+    let config = EngineConfig {
+        checkpoint_timeout: std::time::Duration::from_millis(20),
+        ..config(IoMethod::Worker, false)
+    };
+    let engine = open(&dir, &config);
+    let mut session = engine.session().expect("session");
+    create(&mut session, "t");
+    let mut next = 0;
+    while engine.checkpointer_stats().num_done < 3 {
+        insert(&mut session, "t", next..next + 10);
+        next += 10;
+    }
+    let stats = engine.checkpointer_stats();
+    assert!(stats.num_timed >= 3 && stats.num_requested == 0, "{stats:?}");
+    drop(session);
+    engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    drop(engine);
+    let engine = open(&dir, &config);
+    let mut session = engine.session().expect("session");
+    assert_eq!(count(&mut session, "t").expect("count"), u64::try_from(next).expect("rows"));
+}
+
+#[test]
 fn a_crash_right_after_recovery_and_again() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
