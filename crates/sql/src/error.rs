@@ -110,6 +110,13 @@ impl SqlError {
         self
     }
 
+    /// Replaces the position, if the error has one.
+    pub(crate) fn set_position(&mut self, position: u32) {
+        if self.0.position.is_some() && position > 0 {
+            self.0.position = Some(position);
+        }
+    }
+
     /// Adds a context line below those already there.
     pub fn context(mut self, line: impl Into<String>) -> SqlError {
         let line = line.into();

@@ -91,6 +91,8 @@ pub struct Connection {
     portals: HashMap<String, Portal>,
     prepared: HashMap<String, Arc<Prepared>>,
     transaction: Transaction,
+    /// The settings' change count when the engine's session was last told of them.
+    settings_told: Option<u64>,
     host: Host,
 }
 
@@ -110,6 +112,7 @@ impl Connection {
             portals: HashMap::new(),
             prepared: HashMap::new(),
             transaction: Transaction::default(),
+            settings_told: None,
             host,
         }
     }

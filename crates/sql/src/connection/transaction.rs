@@ -84,7 +84,13 @@ impl Connection {
     /// A statement begins: a transaction, and a new snapshot in it.
     pub(super) fn start_statement(&mut self) -> Result<()> {
         self.ensure_transaction()?;
+        let count = self.host.settings.change_count();
+        let changed = self.settings_told.replace(count) != Some(count);
+        let told = changed.then(|| self.host.settings.engine());
         if let Some(session) = self.host.session_if_any() {
+            if let Some(settings) = told {
+                *session.settings_mut() = settings;
+            }
             session.start_command()?;
         }
         Ok(())

@@ -200,9 +200,4 @@ impl LineFinder {
     pub fn seen(&self) -> usize {
         self.at
     }
-
-    /// Is the search within quotes?
-    pub fn in_quote(&self) -> bool {
-        self.in_quote
-    }
 }

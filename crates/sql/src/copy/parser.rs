@@ -220,11 +220,3 @@ fn row(fields: &Fields, shape: &CopyShape, line: &str, number: u64, take: TakeRo
     }
     take(&values)
 }
-
-/// Is data left inside an unfinished quoted field? For the tests.
-#[cfg(test)]
-impl LineParser {
-    pub(super) fn in_quote(&self) -> bool {
-        self.finder.in_quote()
-    }
-}

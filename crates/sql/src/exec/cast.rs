@@ -33,7 +33,13 @@ pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a
             Datum::Int4(v) => Ok(Datum::Xid(v as u32)),
             _ => Err(no_cast(from, to)),
         },
-        T::Float8 => to_float8(&value).map(Datum::Float8).ok_or_else(|| no_cast(from, to)),
+        T::Float8 => {
+            let v = to_float8(&value).ok_or_else(|| no_cast(from, to))?;
+            if let Datum::Numeric(n) = &value {
+                check_finite(n, v.is_infinite(), to)?;
+            }
+            Ok(Datum::Float8(v))
+        }
         T::Float4 => to_float4(&value).ok_or_else(|| no_cast(from, to))?,
         T::Numeric => match value {
             Datum::Int2(v) => Ok(Datum::numeric(Numeric::from_int(v))),
@@ -137,10 +143,25 @@ fn to_float8(value: &Datum<'_>) -> Option<f64> {
     })
 }
 
+/// A numeric too large for a float.
+fn check_finite(n: &Numeric, infinite: bool, to: SqlType) -> Result<()> {
+    if infinite && matches!(n, Numeric::Finite { .. }) {
+        let message = format!("\"{n}\" is out of range for type {}", to.sql_name());
+        return Err(SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, message));
+    }
+    Ok(())
+}
+
 fn to_float4<'a>(value: &Datum<'_>) -> Option<Result<Datum<'a>>> {
     let v = match value {
         Datum::Int8(v) => *v as f32,
-        Datum::Numeric(v) => v.to_f64() as f32,
+        Datum::Numeric(n) => {
+            let v = n.to_f64() as f32;
+            if let Err(e) = check_finite(n, v.is_infinite(), SqlType::Float4) {
+                return Some(Err(e));
+            }
+            v
+        }
         other => {
             let wide = to_float8(other)?;
             let narrow = wide as f32;

@@ -18,7 +18,6 @@ mod input;
 mod like;
 mod views;
 
-pub use cast::cast;
 pub use cursor::Cursor;
 pub use eval::{Row, eval};
 pub use host::Host;

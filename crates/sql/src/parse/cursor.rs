@@ -108,6 +108,11 @@ const RESERVED: &[&str] = &[
     "with",
 ];
 
+/// Is it never a name without quotes?
+pub fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|r| r.eq_ignore_ascii_case(word))
+}
+
 /// Where the parsing of a statement stands.
 pub struct Cursor<'a> {
     tokens: &'a [TokenWithSpan],
@@ -226,7 +231,7 @@ impl<'a> Cursor<'a> {
         match self.peek() {
             Some(Token::Word(w)) if w.quote_style.is_none() => {
                 let folded = fold(&w.value);
-                if RESERVED.contains(&folded.as_str()) {
+                if is_reserved(&folded) {
                     return Err(self.error());
                 }
                 self.next += 1;

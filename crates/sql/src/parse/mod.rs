@@ -18,7 +18,7 @@ mod utility;
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub use source::Source;
-pub use table::{CreateTable, DropTable, NewColumn};
+pub use table::{CreateTable, DropTable};
 pub use utility::{Modes, ShowTarget, TransactionStatement};
 
 use crate::error::{Result, SqlError, state};
@@ -194,7 +194,7 @@ fn with_parser<T>(
     let parsed = parse(&mut parser).map_err(|e| parser_error(&e, tokens, end, source))?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
-        return Err(source.syntax_error(Some(&next)));
+        return Err(syntax_error_at(next.span.start, tokens, end, source));
     }
     Ok(parsed)
 }
@@ -208,10 +208,34 @@ fn parser_error(
     match error {
         ParserError::RecursionLimitExceeded => too_complex(),
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
-            let token = error_location(message).and_then(|at| tokens.iter().find(|t| t.span.start == at));
-            source.syntax_error(token.or(end))
+            let at = error_location(message).unwrap_or(Location { line: 0, column: 0 });
+            syntax_error_at(at, tokens, end, source)
         }
     }
+}
+
+/// A syntax error at the token that starts at a place, or at the end of the statement.
+fn syntax_error_at(
+    at: Location,
+    tokens: &[TokenWithSpan],
+    end: Option<&TokenWithSpan>,
+    source: &Source,
+) -> SqlError {
+    let at = tokens.iter().position(|t| t.span.start == at);
+    // The parser lets `*` have an alias, and so stumbles a token late over `SELECT * form t`.
+    let at = at.map(|at| if follows_star(tokens, at) { at - 1 } else { at });
+    source.syntax_error(at.and_then(|at| tokens.get(at)).or(end))
+}
+
+/// Is the token before this one a word after `*` in a select list?
+fn follows_star(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let token = |back: usize| at.checked_sub(back).and_then(|i| tokens.get(i)).map(|t| &t.token);
+    let list = match token(3) {
+        Some(Token::Comma) => true,
+        Some(Token::Word(w)) => w.value.eq_ignore_ascii_case("select"),
+        _ => false,
+    };
+    list && token(2) == Some(&Token::Mul) && matches!(token(1), Some(Token::Word(_)))
 }
 
 /// sqlparser tells the place only in its message: ` at Line: 1, Column: 8`.

@@ -49,6 +49,13 @@ impl Source {
 
     fn token_error(&self, error: &TokenizerError) -> SqlError {
         let position = self.position(error.location);
+        // The tokenizer tells where a comment should have ended, not where it begins.
+        let position = match self.text.rfind("/*") {
+            Some(at) if error.message.contains("comment") => {
+                self.text.get(..at).unwrap_or_default().chars().count() as u32 + 1
+            }
+            _ => position,
+        };
         let rest: String = self.text.chars().skip(position.saturating_sub(1) as usize).collect();
         let what = if error.message.contains("comment") {
             "unterminated /* comment"
@@ -92,6 +99,23 @@ impl Source {
                 SqlError::new(state::SYNTAX_ERROR, "syntax error at end of input").at(end)
             }
         }
+    }
+
+    /// The position of the last token with this text between two operands: where their operator stands.
+    /// Tokenizes again, so it is for errors only.
+    pub fn operator_between(&self, operator: &str, left_end: Location, right_start: Location) -> u32 {
+        let tokens = self.tokenize().unwrap_or_default();
+        let between = |t: &&TokenWithSpan| t.span.start >= left_end && t.span.start < right_start;
+        let found =
+            tokens.iter().filter(between).rfind(|t| self.token_text(t).eq_ignore_ascii_case(operator));
+        found.map_or_else(|| self.operator_after(left_end), |t| self.position(t.span.start))
+    }
+
+    /// The position of the sign before an operand.
+    pub fn sign_before(&self, operand: Location) -> u32 {
+        let tokens = self.tokenize().unwrap_or_default();
+        let sign = |t: &&TokenWithSpan| t.span.start < operand && t.token != Token::LParen;
+        tokens.iter().rfind(sign).map_or(0, |t| self.position(t.span.start))
     }
 
     /// The position of the first token at or after a place that does not close a parenthesis: where the operator

@@ -133,10 +133,10 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
     let mut columns: Vec<NewColumn> = Vec::new();
     if !c.accept_token(&Token::RParen) {
         loop {
-            let (column, position) = column(c)?;
+            let column = column(c, &name.name)?;
             if columns.iter().any(|other| other.name == column.name) {
                 let message = format!("column \"{}\" specified more than once", column.name);
-                return Err(SqlError::new(state::DUPLICATE_COLUMN, message).at(position));
+                return Err(SqlError::new(state::DUPLICATE_COLUMN, message));
             }
             columns.push(column);
             if c.accept_token(&Token::RParen) {
@@ -170,9 +170,8 @@ fn table_options(c: &mut Cursor<'_>) -> Result<()> {
     Ok(())
 }
 
-fn column(c: &mut Cursor<'_>) -> Result<(NewColumn, u32)> {
+fn column(c: &mut Cursor<'_>, table: &str) -> Result<NewColumn> {
     table_constraint(c)?;
-    let position = c.position();
     let name = c.name()?;
     let ty = column_type(c)?;
     let mut not_null = false;
@@ -188,11 +187,12 @@ fn column(c: &mut Cursor<'_>) -> Result<(NewColumn, u32)> {
             break;
         }
         if not_null && null {
-            let message = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+            let message =
+                format!("conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\"");
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
         }
     }
-    Ok((NewColumn { name, ty, not_null }, position))
+    Ok(NewColumn { name, ty, not_null })
 }
 
 /// Refuses constraints of the table.

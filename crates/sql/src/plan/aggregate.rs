@@ -104,6 +104,8 @@ pub fn choose(name: &str, ty: SqlType) -> std::result::Result<Chosen, bool> {
 pub struct Aggregates {
     /// The calls.
     pub calls: Vec<AggregateCall>,
+    /// Columns named outside of aggregates, and where.
+    pub bare_columns: Vec<(usize, u32)>,
 }
 
 impl Aggregates {
@@ -121,7 +123,7 @@ impl Aggregates {
 
 /// Rewrites an expression over input rows and aggregates into one over group rows: the group's keys, then the
 /// aggregates' results.
-pub fn over_groups(expr: Expr, keys: &[Expr], scope: &Scope) -> Result<Expr> {
+pub fn over_groups(expr: Expr, keys: &[Expr], scope: &Scope, aggregates: &Aggregates) -> Result<Expr> {
     let mut ungrouped = None;
     let rewritten = rewrite(expr, keys, &mut ungrouped);
     match ungrouped {
@@ -133,7 +135,8 @@ pub fn over_groups(expr: Expr, keys: &[Expr], scope: &Scope) -> Result<Expr> {
             let message = format!(
                 "column \"{table}.{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
             );
-            Err(SqlError::new(state::GROUPING_ERROR, message))
+            let place = aggregates.bare_columns.iter().find(|(i, _)| *i == index);
+            Err(SqlError::new(state::GROUPING_ERROR, message).at(place.map_or(0, |(_, p)| *p)))
         }
     }
 }

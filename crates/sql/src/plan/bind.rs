@@ -36,6 +36,13 @@ pub fn ident_name(ident: &ast::Ident) -> String {
 
 const NO_OPERATOR: &str =
     "No operator matches the given name and argument types. You might need to add explicit type casts.";
+const NO_UNARY: &str =
+    "No operator matches the given name and argument type. You might need to add an explicit type cast.";
+const NOT_UNIQUE: &str =
+    "Could not choose a best candidate operator. You might need to add explicit type casts.";
+/// Functions that are called without parentheses.
+const VALUE_FUNCTIONS: &[&str] =
+    &["current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"];
 const NO_FUNCTION: &str =
     "No function matches the given name and argument types. You might need to add explicit type casts.";
 
@@ -49,8 +56,18 @@ impl Binder<'_> {
     pub fn bind(&mut self, e: &ast::Expr) -> Result<Typed> {
         let position = self.position(e);
         match e {
-            ast::Expr::Identifier(ident) => self.scope.column(&ident_name(ident), position),
-            ast::Expr::CompoundIdentifier(parts) => self.compound(parts, position),
+            ast::Expr::Identifier(ident) => {
+                let name = ident_name(ident);
+                if ident.quote_style.is_none() && VALUE_FUNCTIONS.contains(&name.as_str()) {
+                    return self.call_bound(&name, Vec::new(), position);
+                }
+                let column = self.scope.column(&name, position)?;
+                Ok(self.note(column))
+            }
+            ast::Expr::CompoundIdentifier(parts) => {
+                let column = self.compound(parts, position)?;
+                Ok(self.note(column))
+            }
             ast::Expr::Value(v) => self.literal(&v.value, position),
             ast::Expr::Nested(inner) => self.bind(inner),
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right, position),
@@ -109,6 +126,14 @@ impl Binder<'_> {
             ast::Expr::Position { expr, r#in } => self.call("strpos", &[r#in, expr], position),
             other => Err(SqlError::unsupported(expression_name(other)).at(position)),
         }
+    }
+
+    /// Remembers where a column was named outside of an aggregate.
+    fn note(&mut self, column: Typed) -> Typed {
+        if let (Some(aggregates), Expr::Column(index)) = (&mut self.aggregates, &column.expr) {
+            aggregates.bare_columns.push((*index, column.position));
+        }
+        column
     }
 
     /// Binds a condition: it must be boolean.
@@ -184,21 +209,22 @@ impl Binder<'_> {
                     return number(&text, position);
                 }
                 let operand = self.bind(e)?;
-                let operand = match operand.ty {
-                    SqlType::Unknown => {
-                        coerce::coerce(operand, SqlType::Float8, Context::Implicit, self.params)?
-                    }
-                    ty if category(ty).0 == b'N' && !matches!(ty, SqlType::Oid | SqlType::Regclass) => {
-                        Some(operand)
-                    }
-                    ty => {
-                        let sign = if minus { '-' } else { '+' };
-                        let message = format!("operator does not exist: {sign} {}", ty.sql_name());
-                        let error = SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR);
-                        return Err(error.at(position));
-                    }
+                let sign = if minus { '-' } else { '+' };
+                let refuse = |sqlstate, message: String, hint: &str| {
+                    let at = self.source.sign_before(e.span().start);
+                    Err(SqlError::new(sqlstate, message).hint(hint).at(at))
                 };
-                let Some(operand) = operand else { return Err(SqlError::unsupported("this operand")) };
+                match operand.ty {
+                    SqlType::Unknown => {
+                        let message = format!("operator is not unique: {sign} unknown");
+                        return refuse(state::AMBIGUOUS_FUNCTION, message, NOT_UNIQUE);
+                    }
+                    ty if category(ty).0 == b'N' && !matches!(ty, SqlType::Oid | SqlType::Regclass) => {}
+                    ty => {
+                        let message = format!("operator does not exist: {sign} {}", ty.sql_name());
+                        return refuse(state::UNDEFINED_FUNCTION, message, NO_UNARY);
+                    }
+                }
                 let expr = if minus { Expr::Negate(Box::new(operand.expr)) } else { operand.expr };
                 Ok(Typed::new(expr, operand.ty, position))
             }
@@ -227,6 +253,13 @@ impl Binder<'_> {
             BinaryOperator::LtEq => OperatorKind::Compare(Comparison::Le),
             BinaryOperator::Gt => OperatorKind::Compare(Comparison::Gt),
             BinaryOperator::GtEq => OperatorKind::Compare(Comparison::Ge),
+            BinaryOperator::Custom(_) | BinaryOperator::PGCustomBinaryOperator(_) => {
+                let at = self.source.operator_after(left.span().end);
+                let (a, b) = (self.bind(left)?, self.bind(right)?);
+                let message =
+                    format!("operator does not exist: {} {op} {}", a.ty.sql_name(), b.ty.sql_name());
+                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
+            }
             other => {
                 let at = self.source.operator_after(left.span().end);
                 return Err(SqlError::unsupported(format!("operator {other}")).at(at));
@@ -234,8 +267,13 @@ impl Binder<'_> {
         };
         let (a, b) = (self.bind(left)?, self.bind(right)?);
         let name = op.to_string();
-        let name = if name == "!=" { "<>" } else { &name };
-        self.operator(kind, name, a, b, left, position)
+        let mut typed = self.operator(kind, if name == "!=" { "<>" } else { &name }, a, b, left, position);
+        if let Err(e) = &mut typed
+            && matches!(e.sqlstate, state::UNDEFINED_FUNCTION | state::AMBIGUOUS_FUNCTION)
+        {
+            e.set_position(self.source.operator_between(&name, left.span().end, right.span().start));
+        }
+        typed
     }
 
     fn logic(
@@ -279,9 +317,7 @@ impl Binder<'_> {
             Choice::Ambiguous => {
                 let at = self.source.operator_after(left.span().end);
                 let message = format!("operator is not unique: {}", shown());
-                let hint =
-                    "Could not choose a best candidate operator. You might need to add explicit type casts.";
-                return Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(hint).at(at));
+                return Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(NOT_UNIQUE).at(at));
             }
         };
         let pair = Box::new((self.operand(a, found.common)?, self.operand(b, found.common)?));
@@ -585,7 +621,17 @@ impl Binder<'_> {
             "concat" => {
                 let mut parts = Vec::new();
                 for arg in args {
-                    let text = self.operand(arg, SqlType::Text)?;
+                    let text = match arg.ty {
+                        // By the output function, not by the cast.
+                        SqlType::Bool => Expr::Case {
+                            whens: vec![
+                                (arg.expr.clone(), Expr::Const(Datum::text("t"))),
+                                (Expr::Not(Box::new(arg.expr)), Expr::Const(Datum::text("f"))),
+                            ],
+                            otherwise: None,
+                        },
+                        _ => self.operand(arg, SqlType::Text)?,
+                    };
                     parts.push(Expr::Coalesce(vec![text, Expr::Const(Datum::text(""))]));
                 }
                 let all = parts.into_iter().reduce(|a, b| Expr::Concat(Box::new((a, b))));

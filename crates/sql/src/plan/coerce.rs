@@ -112,17 +112,8 @@ pub fn coerce(value: Typed, to: SqlType, context: Context, params: &mut ParamTyp
     if !can_cast(from, to, context) {
         return Ok(None);
     }
-    let expr = if same_representation(from, to) {
-        expr
-    } else {
-        match expr {
-            Expr::Const(v) if to != Regclass => {
-                let constant = crate::exec::cast(v, from, to).map_err(|e| e.at(position))?;
-                Expr::Const(constant.into_owned())
-            }
-            other => Expr::Cast { expr: Box::new(other), from, to },
-        }
-    };
+    let expr =
+        if same_representation(from, to) { expr } else { Expr::Cast { expr: Box::new(expr), from, to } };
     Ok(Some(Typed { expr, ty: to, position }))
 }
 

@@ -10,6 +10,7 @@ use super::views::View;
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use crate::parse::Source;
+use crate::parse::cursor::is_reserved;
 use crate::value::{Datum, SqlType};
 use forebay_engine::Table;
 use sqlparser::ast::{self, Spanned};
@@ -37,6 +38,10 @@ pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<Qualifi
     let mut parts = Vec::new();
     for part in &name.0 {
         match part {
+            ast::ObjectNamePart::Identifier(i) if i.quote_style.is_none() && is_reserved(&i.value) => {
+                let message = format!("syntax error at or near \"{}\"", i.value);
+                return Err(SqlError::new(state::SYNTAX_ERROR, message).at(source.position(i.span.start)));
+            }
             ast::ObjectNamePart::Identifier(i) => parts.push(ident_name(i)),
             ast::ObjectNamePart::Function(_) => return Err(SqlError::unsupported("this name").at(position)),
         }
@@ -107,7 +112,7 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
             let columns = plan.columns.iter().enumerate().map(column).collect();
             let mut scope = Scope { columns, ..Scope::default() };
             let default = "unnamed_subquery".to_owned();
-            apply_alias(&mut scope, default, alias.as_ref(), planner.source)?;
+            apply_alias(&mut scope, default, alias.as_ref())?;
             Ok(FromItem { source: RowSource::Subquery(Arc::new(plan)), scope })
         }
         _ => Err(SqlError::unsupported("this item in FROM")),
@@ -166,16 +171,11 @@ fn relation(
             (RowSource::View(view), Scope { columns, ..Scope::default() })
         }
     };
-    apply_alias(&mut scope, name.name, alias, planner.source)?;
+    apply_alias(&mut scope, name.name, alias)?;
     Ok(FromItem { source, scope })
 }
 
-fn apply_alias(
-    scope: &mut Scope,
-    own: String,
-    alias: Option<&ast::TableAlias>,
-    source: &Source,
-) -> Result<()> {
+fn apply_alias(scope: &mut Scope, own: String, alias: Option<&ast::TableAlias>) -> Result<()> {
     let Some(ast::TableAlias { explicit: _, name, columns, at: None }) = alias else {
         if alias.is_some() {
             return Err(SqlError::unsupported("this form of alias"));
@@ -190,8 +190,7 @@ fn apply_alias(
             "table \"{name_text}\" has {available} columns available but {} columns specified",
             columns.len()
         );
-        let position = source.position(name.span.start);
-        return Err(SqlError::new(state::INVALID_COLUMN_REFERENCE, message).at(position));
+        return Err(SqlError::new(state::INVALID_COLUMN_REFERENCE, message));
     }
     for (column, given) in scope.columns.iter_mut().zip(columns) {
         if given.data_type.is_some() {
@@ -234,7 +233,7 @@ fn function(
     let column = alias.map_or_else(|| call.name.clone(), |a| ident_name(&a.name));
     let mut scope = Scope::default();
     scope.columns.push(ScopeColumn { name: column, ty, typmod: -1, attnum: 0, index: 0 });
-    apply_alias(&mut scope, call.name, alias, planner.source)?;
+    apply_alias(&mut scope, call.name, alias)?;
     Ok(FromItem { source, scope })
 }
 

@@ -131,7 +131,7 @@ impl Planner<'_> {
                 }
             },
         };
-        Ok(InsertPlan { name, table, source })
+        InsertPlan { name, table, source }.fold(self.host)
     }
 
     fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<InsertSource> {

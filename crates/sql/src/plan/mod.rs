@@ -6,6 +6,7 @@
 //! - `insert.rs`: INSERT
 //! - `bind.rs`: expressions
 //! - `expr.rs`: typed expressions
+//! - `fold.rs`: constant expressions
 //! - `coerce.rs`: casts, types of literals and parameters
 //! - `resolve.rs`: which operator or function is meant
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
@@ -16,6 +17,7 @@ mod aggregate;
 pub(crate) mod bind;
 mod coerce;
 mod expr;
+mod fold;
 mod from;
 mod function;
 mod insert;

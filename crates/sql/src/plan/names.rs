@@ -19,10 +19,10 @@ fn figure(e: &ast::Expr) -> Option<(String, bool)> {
         ast::Expr::Function(f) => f.name.0.last().and_then(|p| p.as_ident()).map(|i| (ident_name(i), true)),
         ast::Expr::Ceil { .. } => strong("ceil"),
         ast::Expr::Floor { .. } => strong("floor"),
+        ast::Expr::Substring { shorthand: true, .. } => strong("substr"),
         ast::Expr::Substring { .. } => strong("substring"),
         ast::Expr::Trim { .. } => strong("btrim"),
         ast::Expr::Position { .. } => strong("position"),
-        ast::Expr::Value(v) if matches!(v.value, ast::Value::Boolean(_)) => Some(("bool".to_owned(), false)),
         ast::Expr::Cast { expr, data_type, .. } => match figure(expr) {
             Some((name, true)) => Some((name, true)),
             _ => type_of_ast(data_type, 0).ok().map(|t| (t.typname().to_owned(), false)),

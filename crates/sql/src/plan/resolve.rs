@@ -208,6 +208,8 @@ pub fn operator(kind: OperatorKind, left: SqlType, right: SqlType) -> Choice<&'s
         OPERATORS.iter().filter(|o| o.kind == kind).map(|o| (o, &o.args[..])).collect();
     let exact = |l: SqlType, r: SqlType| candidates.iter().find(|(o, _)| o.args == [l, r]).map(|(o, _)| *o);
     let found = match (left, right) {
+        // PostgreSQL has arithmetic for more types than these, so two literals could be anything.
+        (Unknown, Unknown) if matches!(kind, OperatorKind::Arith(_)) => return Choice::Ambiguous,
         (Unknown, Unknown) => None,
         (Unknown, known) | (known, Unknown) => exact(known, known),
         _ => exact(left, right),

@@ -157,7 +157,7 @@ impl Planner<'_> {
             _ => return Err(SqlError::unsupported("this form of query")),
         };
         self.limits(&mut plan, limit_clause.as_ref(), fetch.as_ref())?;
-        Ok(plan)
+        plan.fold(self.host)
     }
 
     fn limits(
@@ -219,9 +219,9 @@ impl Planner<'_> {
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
         let (visible, output): (Vec<_>, Vec<_>) = items.into_iter().map(|i| (i.column, i.expr)).unzip();
         let (grouping, output) = if grouped {
-            let over = |e: Expr| over_groups(e, &keys, &scope);
-            let output = output.into_iter().map(over).collect::<Result<_>>()?;
-            let having = having.map(|e| over_groups(e, &keys, &scope)).transpose()?;
+            let over = |e: Expr| over_groups(e, &keys, &scope, &aggregates);
+            let output = output.into_iter().map(&over).collect::<Result<_>>()?;
+            let having = having.map(over).transpose()?;
             (Some(Grouping { keys, calls: aggregates.calls, having }), output)
         } else {
             (None, output)

@@ -1,0 +1,111 @@
+//! Constant expressions are computed once, when the plan is made; what they raise is raised then.
+
+use super::expr::{Expr, Function};
+use super::insert::{InsertPlan, InsertSource};
+use super::select::{RowSource, SelectPlan};
+use crate::error::Result;
+use crate::exec::{Host, Row, eval};
+use crate::value::SqlType;
+
+/// Does a function always give the same result for the same arguments?
+fn immutable(function: Function) -> bool {
+    use Function as F;
+    matches!(
+        function,
+        F::Abs
+            | F::Ceil
+            | F::CharLength
+            | F::Floor
+            | F::Left
+            | F::Lower
+            | F::OctetLength
+            | F::PgSizePretty
+            | F::Repeat
+            | F::Replace
+            | F::Right
+            | F::Round
+            | F::RoundTo
+            | F::Sqrt
+            | F::StartsWith
+            | F::Strpos
+            | F::Substr
+            | F::Trim
+            | F::Upper
+    )
+}
+
+fn varies(e: &Expr) -> bool {
+    match e {
+        Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => true,
+        Expr::Call(function, _) => !immutable(*function),
+        Expr::Cast { to, .. } => *to == SqlType::Regclass,
+        _ => false,
+    }
+}
+
+/// Computes what is constant in an expression.
+pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
+    match e {
+        e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => Ok(e),
+        e if !e.any(&varies) => {
+            let value = eval(&e, Row::Values(&[]), &[], host)?.into_owned();
+            Ok(Expr::Const(value))
+        }
+        // What these do not reach must not be computed.
+        e @ (Expr::Case { .. } | Expr::Coalesce(_)) => Ok(e),
+        e => {
+            let mut failed = None;
+            let folded = e.map_children(&mut |child| match &failed {
+                None => fold(child, host).unwrap_or_else(|e| {
+                    failed = Some(e);
+                    Expr::Const(crate::value::Datum::Null)
+                }),
+                Some(_) => child,
+            });
+            failed.map_or(Ok(folded), Err)
+        }
+    }
+}
+
+fn fold_in_place(e: &mut Expr, host: &mut Host) -> Result<()> {
+    let taken = std::mem::replace(e, Expr::Const(crate::value::Datum::Null));
+    *e = fold(taken, host)?;
+    Ok(())
+}
+
+impl SelectPlan {
+    /// Computes what is constant in a query.
+    pub(super) fn fold(mut self, host: &mut Host) -> Result<SelectPlan> {
+        match &mut self.source {
+            RowSource::Series { args, .. } => args.iter_mut().try_for_each(|e| fold_in_place(e, host))?,
+            RowSource::Values(rows) => rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?,
+            RowSource::Function(e) => fold_in_place(e, host)?,
+            RowSource::One | RowSource::Table { .. } | RowSource::View(_) | RowSource::Subquery(_) => {}
+        }
+        if let Some(grouping) = &mut self.grouping {
+            for call in &mut grouping.calls {
+                call.arg.iter_mut().chain(&mut call.filter).try_for_each(|e| fold_in_place(e, host))?;
+            }
+            grouping.keys.iter_mut().chain(&mut grouping.having).try_for_each(|e| fold_in_place(e, host))?;
+        }
+        let rest =
+            self.output.iter_mut().chain(&mut self.filter).chain(&mut self.limit).chain(&mut self.offset);
+        for e in rest {
+            fold_in_place(e, host)?;
+        }
+        Ok(self)
+    }
+}
+
+impl InsertPlan {
+    /// Computes what is constant in an INSERT.
+    pub(super) fn fold(mut self, host: &mut Host) -> Result<InsertPlan> {
+        match &mut self.source {
+            InsertSource::Values(rows) => {
+                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?
+            }
+            InsertSource::Query(_, exprs) => exprs.iter_mut().try_for_each(|e| fold_in_place(e, host))?,
+        }
+        Ok(self)
+    }
+}

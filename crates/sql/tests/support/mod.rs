@@ -1,0 +1,194 @@
+//! What the golden tests share: settings that know little, and a sink that writes down what it gets.
+
+use forebay_sql::{
+    ColumnDesc, Connection, Format, Identity, RowRef, RowSink, SetScope, SettingRow, Settings, Severity,
+    Shown, SqlError, Step, TransactionStatus,
+};
+
+/// Settings that only know `work_mem`.
+pub struct FewSettings(String);
+
+impl FewSettings {
+    /// With the default.
+    pub fn new() -> FewSettings {
+        FewSettings("4MB".into())
+    }
+}
+
+fn unknown(name: &str) -> SqlError {
+    SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))
+}
+
+impl Settings for FewSettings {
+    fn show(&self, name: &str) -> Result<Shown, SqlError> {
+        match name {
+            "work_mem" => Ok(Shown { name: name.into(), value: self.0.clone() }),
+            _ => Err(unknown(name)),
+        }
+    }
+    fn set(&mut self, name: &str, value: Option<&str>, _scope: SetScope) -> Result<(), SqlError> {
+        if name != "work_mem" {
+            return Err(unknown(name));
+        }
+        self.0 = value.unwrap_or("4MB").to_owned();
+        Ok(())
+    }
+    fn reset_all(&mut self) -> Result<(), SqlError> {
+        self.0 = "4MB".into();
+        Ok(())
+    }
+    fn all(&self) -> Vec<SettingRow> {
+        vec![SettingRow {
+            name: "work_mem".into(),
+            setting: "4096".into(),
+            shown: self.0.clone(),
+            ..SettingRow::default()
+        }]
+    }
+    fn change_count(&self) -> u64 {
+        0
+    }
+    fn engine(&self) -> forebay_engine::SessionSettings {
+        forebay_engine::SessionSettings::default()
+    }
+    fn end_transaction(&mut self, _committed: bool) {}
+}
+
+/// A connection without an engine.
+pub fn detached() -> Connection {
+    Connection::detached(Box::new(FewSettings::new()), identity())
+}
+
+/// Who the golden cases were recorded as.
+pub fn identity() -> Identity {
+    Identity { user: "postgres".into(), database: "postgres".into(), pid: 1, version: "PostgreSQL 18".into() }
+}
+
+/// Writes results in the form of the golden files.
+#[derive(Default)]
+pub struct Recorder {
+    /// Lines so far.
+    pub lines: Vec<String>,
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .replace('\\', "\\\\")
+        .replace('\n', "\\n")
+        .replace('\t', "\\t")
+        .replace('\r', "\\r")
+}
+
+impl Recorder {
+    /// A report and its fields.
+    pub fn report(&mut self, e: &SqlError) {
+        let mark = if matches!(e.severity, Severity::Error | Severity::Fatal) { '!' } else { '~' };
+        let message = escaped(e.message.as_bytes());
+        self.lines.push(format!("{mark} {} {} {message}", e.severity.as_str(), e.sqlstate));
+        for (name, value) in [
+            ("detail", e.detail.clone()),
+            ("hint", e.hint.clone()),
+            ("position", e.position.map(|p| p.to_string())),
+            ("context", e.context.clone()),
+        ] {
+            if let Some(value) = value {
+                self.lines.push(format!("  {name}: {}", escaped(value.as_bytes())));
+            }
+        }
+    }
+}
+
+impl RowSink for Recorder {
+    fn columns(&mut self, columns: &[ColumnDesc], _formats: &[Format]) -> Result<(), SqlError> {
+        let columns: Vec<String> = columns.iter().map(|c| format!("{}:{}", c.name, c.type_oid())).collect();
+        self.lines.push(format!("# {}", columns.join(" ")));
+        Ok(())
+    }
+    fn row(&mut self, row: &RowRef<'_>) -> Result<(), SqlError> {
+        let mut bytes = Vec::new();
+        row.encode_data_row(&mut bytes)?;
+        let mut rest = &bytes[2..];
+        let mut values = Vec::new();
+        for _ in 0..u16::from_be_bytes([bytes[0], bytes[1]]) {
+            let length = i32::from_be_bytes(rest[..4].try_into().expect("four bytes"));
+            rest = &rest[4..];
+            if length < 0 {
+                values.push("\\N".to_owned());
+            } else {
+                let (value, tail) = rest.split_at(length as usize);
+                values.push(escaped(value));
+                rest = tail;
+            }
+        }
+        assert!(rest.is_empty());
+        self.lines.push(format!("| {}", values.join("\t")));
+        Ok(())
+    }
+    fn copy_out_start(&mut self, format: Format, columns: usize) -> Result<(), SqlError> {
+        self.lines.push(format!("> {} {columns}", format.code()));
+        Ok(())
+    }
+    fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        self.lines.push(format!("d {}", escaped(data)));
+        Ok(())
+    }
+    fn copy_out_end(&mut self) -> Result<(), SqlError> {
+        Ok(())
+    }
+    fn notice(&mut self, notice: &SqlError) -> Result<(), SqlError> {
+        self.report(notice);
+        Ok(())
+    }
+}
+
+/// Runs a query string; what came of it, up to the transaction status.
+pub fn run(conn: &mut Connection, sql: &str) -> Vec<String> {
+    let mut sink = Recorder::default();
+    let result = run_into(conn, sql, &mut sink);
+    if let Err(e) = result {
+        sink.report(&e);
+    }
+    sink.lines.push(format!("Z {}", char::from(TransactionStatus::as_byte(conn.transaction_status()))));
+    sink.lines
+}
+
+fn run_into(conn: &mut Connection, sql: &str, sink: &mut Recorder) -> Result<(), SqlError> {
+    let mut script = conn.start_script(sql)?;
+    loop {
+        match conn.step(&mut script, sink)? {
+            Step::Completed(tag) => sink.lines.push(format!("= {}", tag.0)),
+            Step::EmptyQuery => sink.lines.push("= (empty)".into()),
+            Step::CopyIn(copy) => {
+                sink.lines.push(format!("< {} {}", copy.format().code(), copy.columns()));
+                let tag = copy.finish(conn)?;
+                sink.lines.push(format!("= {}", tag.0));
+            }
+            Step::Finished => return Ok(()),
+        }
+    }
+}
+
+/// A case of a golden file.
+pub struct Case {
+    /// The query, as its line has it.
+    pub query: String,
+    /// What PostgreSQL 18 answered.
+    pub expected: Vec<String>,
+}
+
+/// Splits a golden file into cases: `Q` starts one, and what follows up to `Z` is the answer. Cases this server
+/// answers differently on purpose have `X` lines with its own answer in place of PostgreSQL's.
+pub fn cases(text: &str) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        if let Some(query) = line.strip_prefix("Q ") {
+            cases.push(Case { query: query.to_owned(), expected: Vec::new() });
+            open = true;
+        } else if open && let Some(case) = cases.last_mut() {
+            case.expected.push(line.to_owned());
+            open = !line.starts_with("Z ");
+        }
+    }
+    cases
+}
