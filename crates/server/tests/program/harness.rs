@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Lines of a server's log as they come, and whether it has ended.
@@ -54,7 +55,7 @@ impl Server {
     }
 
     pub fn client(&self) -> Client {
-        Client::tcp(self.port).expect("connects")
+        self.connect(&[("user", "postgres")]).expect("connects")
     }
 
     pub fn unix_client(&self) -> Client {
@@ -66,8 +67,11 @@ impl Server {
         Client::start(self.socket(), parameters)
     }
 
+    /// A connected socket. A read that gets nothing for a minute fails: better than a test that hangs.
     pub fn socket(&self) -> Stream {
-        Stream::Tcp(TcpStream::connect(("127.0.0.1", self.port)).expect("connects"))
+        let stream = Stream::Tcp(TcpStream::connect(("127.0.0.1", self.port)).expect("connects"));
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("is a socket");
+        stream
     }
 
     /// The single value a query gives, from a session of its own.
