@@ -85,7 +85,7 @@ fn parameters_and_results_in_both_formats() {
 fn portals_are_suspended_and_go_on_until_sync() {
     let server = Server::new();
     let mut client = server.client();
-    parse(&mut client, "", "SELECT generate_series(1, 5)", &[]);
+    parse(&mut client, "", "SELECT * FROM generate_series(1, 5)", &[]);
     bind(&mut client, "p", "", 0, &[], 0);
     execute(&mut client, "p", 2);
     execute(&mut client, "p", 2);
