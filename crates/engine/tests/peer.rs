@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -238,6 +239,35 @@ fn a_directory_made_by_postgresql_is_read() {
     assert_eq!(count(&mut session, "pg_namespace").expect("count"), 4);
     let error = transaction(&mut session, |s| s.create_table(None, "x", &columns())).expect_err("indexes");
     assert_eq!(error.sqlstate(), "0A000");
+
+    // The first rows of our catalogs are PostgreSQL's own, where it has a fixed OID for all they mention.
+    let own = scratch.path().join("own");
+    init(&own);
+    let ours = open(&own, &config(IoMethod::Sync, false));
+    let mut other = ours.session().expect("session");
+    for (catalog, except) in [("pg_attribute", &[][..]), ("pg_type", &["pg_database"][..])] {
+        let theirs = rows(&mut session, catalog);
+        let rows = rows(&mut other, catalog);
+        assert!(rows.len() > 70, "{catalog}: {} rows", rows.len());
+        for (key, row) in rows.iter().filter(|(key, _)| !except.iter().any(|e| key.contains(e))) {
+            assert_eq!(Some(row), theirs.get(key), "{catalog} {key}");
+        }
+    }
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+}
+
+/// The rows of a catalog under the text of their first columns.
+fn rows(session: &mut forebay_engine::Session, catalog: &str) -> BTreeMap<String, String> {
+    transaction(session, |s| {
+        let table = s.open_table(None, catalog, LockMode::AccessShare)?;
+        let mut scan = s.scan(&table)?;
+        let mut rows = BTreeMap::new();
+        while let Some(row) = scan.next(s)? {
+            let values = row.decode()?;
+            rows.insert(format!("{:?}", &values[..2]), format!("{values:?}"));
+        }
+        Ok(rows)
+    })
+    .expect("catalog")
 }
