@@ -130,6 +130,8 @@ impl Session {
 
     /// Starts the statement timeout, if there is one.
     fn start_clock(&mut self) {
+        // One that struck when its statement had just ended concerns no other.
+        self.place.connection.take_timed_out();
         if self.hot.statement_timeout > 0 {
             self.place.set_deadline(Some(Instant::now() + Duration::from_millis(self.hot.statement_timeout)));
             self.clock_runs = true;
