@@ -35,13 +35,14 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
     let file = table_file(&server);
     server.stop();
 
-    let calls = "trace=openat,pread64,preadv,preadv2,pwrite64,pwritev,pwritev2,fdatasync";
+    let calls = "trace=open,openat,pread64,preadv,preadv2,pwrite64,pwritev,pwritev2,fdatasync";
     for limit in [16_u64, 32] {
         let trace = folder.path().join(format!("trace-{limit}"));
-        let strace = ["strace", "-f", "-y", "-s", "0", "-e", calls, "-o", trace.to_str().expect("UTF-8")];
+        let strace = ["strace", "-f", "-y", "-s", "256", "-e", calls, "-o", trace.to_str().expect("UTF-8")];
         let combine = format!("io_combine_limit={limit}");
+        let at_most = format!("io_max_combine_limit={limit}");
         let mut settings = direct.to_vec();
-        settings.push(&combine);
+        settings.extend([combine.as_str(), at_most.as_str()]);
         let server = Forebay::start_under(&strace, &directory, &settings);
         assert_eq!(server.query("SELECT count(*) FROM t"), ROWS.to_string());
         // One transaction of many rows: its log leaves in few, large writes.
@@ -99,7 +100,11 @@ fn cached_bytes(file: &Path) -> u64 {
 fn opens_of<'trace>(trace: &'trace str, file: &str) -> Vec<&'trace str> {
     trace
         .lines()
-        .filter(|line| line.contains("openat(") && line.contains(file) && !line.contains("ENOENT"))
+        .filter(|line| {
+            (line.contains("open(") || line.contains("openat("))
+                && line.contains(file)
+                && !line.contains("ENOENT")
+        })
         .collect()
 }
 
