@@ -9,6 +9,7 @@ const OTHER: LockTag = LockTag { database: 5, relation: 16385 };
 const A: OwnerId = OwnerId(1);
 const B: OwnerId = OwnerId(2);
 const C: OwnerId = OwnerId(3);
+const D: OwnerId = OwnerId(4);
 
 /// PostgreSQL's documented table: rows and columns from AccessShare to AccessExclusive.
 const CONFLICTS: [&str; 8] =
@@ -84,6 +85,26 @@ fn requests_are_granted_in_order_of_arrival() {
     locks.release_all(A);
     assert_eq!(receive.recv().unwrap(), (B, Ok(())));
     assert_eq!(locks.waiters(TABLE), 1);
+    locks.release_all(B);
+    assert_eq!(receive.recv().unwrap(), (C, Ok(())));
+    writer.join().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_release_lets_nobody_overtake() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let calm = Interrupt::new();
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    locks.try_acquire(D, TABLE, LockMode::AccessShare).unwrap();
+    let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);
+    let reader = queue(&locks, C, TABLE, LockMode::AccessShare, &calm, &send);
+    locks.release_all(A);
+    assert!(!locks.holds(C, TABLE, LockMode::AccessShare), "the reader stays behind the writer");
+    assert_eq!(locks.waiters(TABLE), 2);
+    locks.release_all(D);
+    assert_eq!(receive.recv().unwrap(), (B, Ok(())));
     locks.release_all(B);
     assert_eq!(receive.recv().unwrap(), (C, Ok(())));
     writer.join().unwrap();
