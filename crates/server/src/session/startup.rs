@@ -175,12 +175,7 @@ fn open(
         version: shared.version.clone(),
     };
     let conn = Connection::new(session, Box::new(settings.clone()), identity);
-    let reported = settings.reported();
-    backend::authentication_ok(out.buffer());
-    for (name, value) in &reported {
-        backend::parameter_status(out.buffer(), name, value);
-    }
-    backend::backend_key_data(out.buffer(), pid.cast_unsigned(), &key);
+    let reported = greet(&mut out, &settings, pid, &key);
     let reported_at = settings.change_count();
     let mut session = Session {
         shared: Arc::clone(shared),
@@ -200,6 +195,17 @@ fn open(
     // A client that has gone already shows at the first read.
     let _ = session.ready();
     Ok(session)
+}
+
+/// Writes what a client is told before its first ReadyForQuery; returns the settings among it.
+fn greet(out: &mut Output, settings: &SessionSettings, pid: i32, key: &[u8]) -> Vec<(&'static str, String)> {
+    let reported = settings.reported();
+    backend::authentication_ok(out.buffer());
+    for (name, value) in &reported {
+        backend::parameter_status(out.buffer(), name, value);
+    }
+    backend::backend_key_data(out.buffer(), pid.cast_unsigned(), key);
+    reported
 }
 
 fn check_identity(startup: &Startup) -> Result<(), SqlError> {
