@@ -124,7 +124,7 @@ fn after_an_error_everything_is_skipped_to_sync() {
     bind(&mut client, "", "", 0, &[], 0);
     execute(&mut client, "", 0);
     let (kinds, messages) = sync(&mut client);
-    assert!(kinds.starts_with("12C1") && kinds.ends_with("EZ"), "{kinds}");
+    assert!(kinds.starts_with("12C") && kinds.ends_with("EZ") && kinds.matches('C').count() == 1, "{kinds}");
     assert_eq!(error(&messages), "22012");
     // One transaction to the Sync: the first insert is undone as well.
     assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "0");
