@@ -222,9 +222,9 @@ mod tests {
 
     #[test]
     fn a_reload_takes_what_it_may() {
-        let mut s = load("port = 5433\nlog_checkpoints = on\n", &[]).expect("loads");
-        let (changed, refused) = s.reload(load("port = 5555\nlog_checkpoints = off\n", &[]).expect("loads"));
-        assert_eq!((changed, refused), (vec!["log_checkpoints"], vec!["port"]));
-        assert_eq!((s.int("port"), s.bool("log_checkpoints")), (5433, false));
+        let mut s = load("port = 5433\ntrack_io_timing = off\n", &[]).expect("loads");
+        let (changed, refused) = s.reload(load("port = 5555\ntrack_io_timing = on\n", &[]).expect("loads"));
+        assert_eq!((changed, refused), (vec!["track_io_timing"], vec!["port"]));
+        assert_eq!((s.int("port"), s.bool("track_io_timing")), (5433, true));
     }
 }

@@ -299,8 +299,8 @@ mod tests {
         );
         assert_eq!(refused("block_size"), ("55P02", "parameter \"block_size\" cannot be changed".to_owned()));
         assert_eq!(
-            refused("log_checkpoints"),
-            ("55P02", "parameter \"log_checkpoints\" cannot be changed now".to_owned())
+            refused("track_io_timing"),
+            ("55P02", "parameter \"track_io_timing\" cannot be changed now".to_owned())
         );
         assert_eq!(refused("nope"), ("42704", "unrecognized configuration parameter \"nope\"".to_owned()));
         assert_eq!(s.show("timezone").expect("exists").name, "TimeZone");

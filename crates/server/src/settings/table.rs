@@ -199,17 +199,17 @@ const fn int(min: i64, max: i64, unit: Unit) -> Kind {
 use Context::{Internal, Postmaster, Sighup, Superuser, User};
 use Kind::{Bool, Enum, Text};
 
-/// Every setting.
+/// Every setting. What the engine takes when it is opened needs a restart here, also where PostgreSQL needs only a reload.
 #[rustfmt::skip]
 pub static TABLE: &[Setting] = &[
     setting("application_name", User, Text, "", LOGGING, "Sets the application name to be reported in statistics and logs.").reported().checked(checks::name),
-    setting("bgwriter_delay", Sighup, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
-    setting("bgwriter_lru_maxpages", Sighup, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
+    setting("bgwriter_delay", Postmaster, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
+    setting("bgwriter_lru_maxpages", Postmaster, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
     setting("block_size", Internal, int(8192, 8192, Unit::None), "8192", PRESET, "Shows the size of a disk block."),
     setting("bytea_output", User, Enum(&["hex"]), "hex", CLIENT, "Sets the output format for bytea."),
     setting("check_function_bodies", User, Bool, "on", CLIENT, "Check routine bodies during CREATE FUNCTION. There are no routines."),
-    setting("checkpoint_completion_target", Sighup, Kind::Real { min: 0.0, max: 1.0, unit: Unit::None }, "0.9", CHECKPOINTS, "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
-    setting("checkpoint_timeout", Sighup, int(30, 86_400, Unit::Seconds), "5min", CHECKPOINTS, "Sets the maximum time between automatic WAL checkpoints."),
+    setting("checkpoint_completion_target", Postmaster, Kind::Real { min: 0.0, max: 1.0, unit: Unit::None }, "0.9", CHECKPOINTS, "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
+    setting("checkpoint_timeout", Postmaster, int(30, 86_400, Unit::Seconds), "5min", CHECKPOINTS, "Sets the maximum time between automatic WAL checkpoints."),
     setting("client_encoding", User, Text, "UTF8", CLIENT, "Sets the client's character set encoding.").reported().checked(checks::client_encoding),
     setting("client_min_messages", User, Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", CLIENT, "Sets the message levels that are sent to the client."),
     setting("cluster_name", Postmaster, Text, "", LOGGING, "Sets the name of the cluster."),
@@ -226,7 +226,7 @@ pub static TABLE: &[Setting] = &[
     setting("effective_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "Number of simultaneous requests that can be handled efficiently by the disk subsystem."),
     setting("extra_float_digits", User, int(-15, 3, Unit::None), "1", CLIENT, "Sets the number of digits displayed for floating-point values."),
     setting("fsync", Sighup, Bool, "on", WAL, "Forces synchronization of updates to disk. Always on.").checked(checks::fsync),
-    setting("full_page_writes", Sighup, Bool, "on", WAL, "Writes full pages to WAL when first modified after a checkpoint."),
+    setting("full_page_writes", Postmaster, Bool, "on", WAL, "Writes full pages to WAL when first modified after a checkpoint."),
     setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when in a transaction.").checked(checks::disabled),
     setting("idle_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when not in a transaction.").checked(checks::disabled),
     setting("in_hot_standby", Internal, Bool, "off", PRESET, "Shows whether hot standby is currently active.").reported(),
@@ -246,7 +246,7 @@ pub static TABLE: &[Setting] = &[
     setting("lc_time", User, Text, "C", CLIENT, UNUSED),
     setting("listen_addresses", Postmaster, Text, "localhost", CONNECT, "Sets the host name or IP address(es) to listen to. Only loopback addresses."),
     setting("lock_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed duration of any wait for a lock.").checked(checks::disabled),
-    setting("log_checkpoints", Sighup, Bool, "on", LOGGING, "Logs each checkpoint."),
+    setting("log_checkpoints", Sighup, Bool, "on", LOGGING, "Logs each checkpoint. Always on.").checked(checks::always_on),
     setting("log_connections", Superuser, Bool, "off", LOGGING, "Logs each successful connection."),
     setting("log_disconnections", Superuser, Bool, "off", LOGGING, "Logs end of a session."),
     setting("log_min_error_statement", Superuser, Enum(LEVELS), "error", LOGGING, "Causes all statements generating error at or above this level to be logged."),
@@ -256,8 +256,8 @@ pub static TABLE: &[Setting] = &[
     setting("maintenance_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "A variant of effective_io_concurrency that is used for maintenance work."),
     setting("max_connections", Postmaster, int(1, 262_143, Unit::None), "100", CONNECT, "Sets the maximum number of concurrent connections."),
     setting("max_identifier_length", Internal, int(63, 63, Unit::None), "63", PRESET, "Shows the maximum identifier length."),
-    setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS, "Sets the WAL size that triggers a checkpoint."),
-    setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS, "Sets the minimum size to shrink the WAL to."),
+    setting("max_wal_size", Postmaster, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS, "Sets the WAL size that triggers a checkpoint."),
+    setting("min_wal_size", Postmaster, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS, "Sets the minimum size to shrink the WAL to."),
     setting("port", Postmaster, int(1, 65_535, Unit::None), "5432", CONNECT, "Sets the TCP port the server listens on."),
     setting("row_security", User, Bool, "on", CLIENT, "Enables row security. There are no policies."),
     setting("scram_iterations", User, int(1, INT_MAX, Unit::None), "4096", CONNECT, "Sets the iteration count for SCRAM secret generation.").reported(),
@@ -283,7 +283,7 @@ pub static TABLE: &[Setting] = &[
     setting("wal_level", Postmaster, Enum(&["replica"]), "replica", WAL, "Sets the level of information written to the WAL."),
     setting("wal_segment_size", Internal, int(1_048_576, 1_073_741_824, Unit::Bytes), "16MB", PRESET, "Shows the size of write ahead log segments."),
     setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk.").checked(checks::wal_sync_method),
-    setting("wal_writer_delay", Sighup, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
+    setting("wal_writer_delay", Postmaster, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
     setting("xmloption", User, Enum(&["content", "document"]), "content", CLIENT, "Accepted, so that dumps can be read; there is no XML type."),
 ];
 
