@@ -2,11 +2,11 @@
 
 use super::prepared::{Plan, Prepared};
 use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink};
-use crate::error::Result;
+use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Host, Row, eval_all};
 use crate::parse::{Kind, Statement};
-use crate::plan::{Expr, InsertPlan, InsertSource};
-use crate::value::Datum;
+use crate::plan::{Expr, InsertPlan, InsertSource, live_columns};
+use crate::value::{Datum, SqlType, to_text};
 use forebay_engine::{RowBatch, Table};
 use std::sync::Arc;
 
@@ -28,7 +28,39 @@ impl Loader {
 
     /// Adds a row of the table's live columns.
     pub(super) fn push(&mut self, row: &[forebay_engine::Datum<'_>]) -> Result<()> {
-        Ok(self.batch.push(row)?)
+        self.batch.push(row).map_err(|e| {
+            let error = SqlError::from(e);
+            if error.sqlstate != state::NOT_NULL_VIOLATION || error.detail.is_some() {
+                return error;
+            }
+            let detail = self.describe(row);
+            error.detail(detail)
+        })
+    }
+
+    /// `Failing row contains (...)`, each value shortened to 64 bytes.
+    fn describe(&self, row: &[forebay_engine::Datum<'_>]) -> String {
+        const SHOWN_BYTES: usize = 64;
+        let mut shown = Vec::new();
+        for (value, column) in row.iter().zip(live_columns(&self.table)) {
+            let value = Datum::from_stored(*value);
+            if value.is_null() {
+                shown.push("null".to_owned());
+                continue;
+            }
+            let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::Text);
+            let mut text = to_text(&value, ty).unwrap_or_default();
+            if text.len() > SHOWN_BYTES {
+                let mut end = SHOWN_BYTES;
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                text.truncate(end);
+                text.push_str("...");
+            }
+            shown.push(text);
+        }
+        format!("Failing row contains ({}).", shown.join(", "))
     }
 
     /// Is there enough to be inserted?

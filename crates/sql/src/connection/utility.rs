@@ -119,7 +119,7 @@ impl Connection {
                     let hint = "Use DROP VIEW to remove a view.";
                     return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
                 }
-                let message = format!("table \"{}\" does not exist", name.display());
+                let message = format!("table \"{}\" does not exist", name.name);
                 if !drop.if_exists {
                     return Err(SqlError::new(state::UNDEFINED_TABLE, message));
                 }

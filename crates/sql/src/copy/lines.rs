@@ -139,7 +139,8 @@ impl LineFinder {
             }
             self.last_was_escape = false;
             if self.in_quote {
-                if b == if self.newline == Newline::Cr { b'\r' } else { b'\n' } {
+                // Before the first line has ended, PostgreSQL takes CR for the end of lines here.
+                if b == if self.newline == Newline::Lf { b'\n' } else { b'\r' } {
                     self.quoted_newlines += 1;
                 }
                 self.at += 1;
@@ -194,10 +195,5 @@ impl LineFinder {
             let hint = format!("Use \"{escape}\" to represent {what}.");
             bad(&format!("literal {what} found in data"), Some(&hint))
         }
-    }
-
-    /// Bytes of the current line that have been looked at, for an error's context.
-    pub fn seen(&self) -> usize {
-        self.at
     }
 }

@@ -103,10 +103,9 @@ impl LineParser {
             if rest.is_empty() {
                 return Ok(used);
             }
-            let found = self.finder.find(rest, last).map_err(|e| {
-                let seen = rest.get(..self.finder.seen()).unwrap_or_default();
-                e.context(Place::new(&self.shape.table, self.line + 1).raw(seen))
-            })?;
+            let found = self.finder.find(rest, last);
+            let found =
+                found.map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?;
             match found {
                 Found::Line { len, next } => {
                     self.line += 1;
@@ -209,11 +208,9 @@ fn row(fields: &Fields, shape: &CopyShape, line: &str, number: u64, take: TakeRo
             field @ Field::Scratch(..) => {
                 checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
             }
-        };
-        let value = text.and_then(|text| read_text(text, column.ty)).map_err(|e| {
-            let shown = String::from_utf8_lossy(fields.bytes(line.as_bytes(), *field).unwrap_or_default());
-            e.context(Place::new(&shape.table, number).column(&column.name, &shown))
-        })?;
+        }?;
+        let value = read_text(text, column.ty)
+            .map_err(|e| e.context(Place::new(&shape.table, number).column(&column.name, text)))?;
         if let Some(slot) = values.get_mut(column.slot) {
             *slot = value;
         }

@@ -1,1 +1,232 @@
-//! x
+//! Chunk borders must not matter, garbage must not harm, and what is written must read back.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
+use crate::connection::ColumnDesc;
+use crate::error::SqlError;
+use crate::parse::{CopyOption, OptionValue};
+use crate::value::{Datum, SqlType};
+use forebay_engine::Value;
+use proptest::prelude::*;
+
+const TYPES: [SqlType; 4] = [SqlType::Int4, SqlType::Text, SqlType::Float8, SqlType::Bool];
+
+fn options(list: &[(&str, &str)]) -> CopyOptions {
+    let option = |(name, value): &(&str, &str)| CopyOption {
+        name: (*name).to_owned(),
+        value: OptionValue::Text((*value).to_owned()),
+        position: 0,
+    };
+    CopyOptions::new(&list.iter().map(option).collect::<Vec<_>>(), true).unwrap()
+}
+
+fn all_options() -> Vec<CopyOptions> {
+    vec![
+        options(&[]),
+        options(&[("delimiter", ";"), ("null", "<nil>"), ("header", "true")]),
+        options(&[("format", "csv")]),
+        options(&[("format", "csv"), ("escape", "\\"), ("quote", "'"), ("header", "on")]),
+        options(&[("format", "binary")]),
+    ]
+}
+
+fn shape() -> CopyShape {
+    let column = |(i, ty): (usize, &SqlType)| CopyColumn { name: format!("c{i}"), ty: *ty, slot: i };
+    CopyShape {
+        table: "t".into(),
+        columns: TYPES.iter().enumerate().map(column).collect(),
+        width: TYPES.len(),
+    }
+}
+
+fn columns() -> Vec<ColumnDesc> {
+    let column = |(i, ty): (usize, &SqlType)| ColumnDesc {
+        name: format!("c{i}"),
+        table_oid: 0,
+        attnum: 0,
+        ty: *ty,
+        typmod: -1,
+    };
+    TYPES.iter().enumerate().map(column).collect()
+}
+
+/// Parses data cut at the given places.
+fn parse(options: &CopyOptions, data: &[u8], cuts: &[usize]) -> (Vec<Vec<Value>>, Option<SqlError>) {
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    let mut parser = CopyParser::new(options.clone(), shape());
+    let mut take = |row: &[forebay_engine::Datum<'_>]| {
+        rows.push(row.iter().map(forebay_engine::Datum::to_value).collect());
+        Ok(())
+    };
+    let mut from = 0;
+    let mut cuts: Vec<usize> = cuts.iter().map(|c| c % (data.len() + 1)).collect();
+    cuts.sort_unstable();
+    cuts.push(data.len());
+    let mut result = Ok(());
+    for cut in cuts {
+        result = parser.push(&data[from..cut], &mut take);
+        from = cut;
+        if result.is_err() {
+            break;
+        }
+    }
+    let result = result.and_then(|()| parser.finish(&mut take));
+    (rows, result.err())
+}
+
+fn write(options: &CopyOptions, rows: &[Vec<Value>]) -> Vec<u8> {
+    let mut writer = CopyWriter::new(options.clone());
+    let mut out = Vec::new();
+    writer.header(&columns(), &mut out);
+    for row in rows {
+        let values: Vec<Datum<'_>> = row.iter().map(|v| Datum::from_stored(v.as_datum())).collect();
+        writer.row(&values, &columns(), &mut out).unwrap();
+    }
+    writer.finish(&mut out);
+    out
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("\\".to_owned()),
+        Just("\\.".to_owned()),
+        Just("\\N".to_owned()),
+        Just("\n".to_owned()),
+        Just("\r".to_owned()),
+        Just("\r\n".to_owned()),
+        Just("\t".to_owned()),
+        Just("\"".to_owned()),
+        Just("'".to_owned()),
+        Just(",".to_owned()),
+        Just(";".to_owned()),
+        Just("nil".to_owned()),
+        Just("ü€😀".to_owned()),
+        "[a-z ]{0,6}",
+        "[\\x01-\\x1f]",
+    ];
+    prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+fn row() -> impl Strategy<Value = Vec<Value>> {
+    let float = prop_oneof![
+        any::<f64>().prop_filter("NaN is not equal to itself", |f| !f.is_nan()),
+        Just(f64::INFINITY),
+        Just(-0.0)
+    ];
+    (
+        prop::option::of(any::<i32>()),
+        prop::option::of(text()),
+        prop::option::of(float),
+        prop::option::of(any::<bool>()),
+    )
+        .prop_map(|(a, b, c, d)| {
+            vec![
+                a.map_or(Value::Null, Value::Int4),
+                b.map_or(Value::Null, |b| Value::Text(b.into())),
+                c.map_or(Value::Null, Value::Float8),
+                d.map_or(Value::Null, Value::Bool),
+            ]
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back_whatever_the_chunks(
+        rows in prop::collection::vec(row(), 0..8),
+        cuts in prop::collection::vec(any::<usize>(), 0..12),
+    ) {
+        for options in all_options() {
+            let data = write(&options, &rows);
+            let (read, error) = parse(&options, &data, &cuts);
+            prop_assert!(error.is_none(), "{:?}: {:?}", options.format, error);
+            prop_assert_eq!(&read, &rows, "{:?} {:?}", options, String::from_utf8_lossy(&data));
+        }
+    }
+
+    #[test]
+    fn damaged_data_gives_the_same_whatever_the_chunks(
+        rows in prop::collection::vec(row(), 0..6),
+        damage in prop::collection::vec((any::<usize>(), any::<u8>(), any::<bool>()), 1..4),
+        cuts in prop::collection::vec(any::<usize>(), 0..12),
+    ) {
+        for options in all_options() {
+            let mut data = write(&options, &rows);
+            for (at, byte, replace) in &damage {
+                let at = at % (data.len() + 1);
+                if *replace && at < data.len() {
+                    data[at] = *byte;
+                } else {
+                    data.insert(at, *byte);
+                }
+            }
+            let whole = parse(&options, &data, &[]);
+            let cut = parse(&options, &data, &cuts);
+            // By their looks, for the sake of NaN.
+            prop_assert_eq!(format!("{whole:?}"), format!("{cut:?}"));
+        }
+    }
+
+    #[test]
+    fn lines_of_special_bytes_give_the_same_whatever_the_chunks(
+        data in prop::collection::vec(prop::sample::select(b"\\.\n\r\t\",ax1\\".to_vec()), 0..40),
+        cuts in prop::collection::vec(any::<usize>(), 0..12),
+    ) {
+        for options in all_options() {
+            let whole = parse(&options, &data, &[]);
+            let cut = parse(&options, &data, &cuts);
+            prop_assert_eq!(whole, cut);
+        }
+    }
+
+    #[test]
+    fn garbage_never_panics(data in prop::collection::vec(any::<u8>(), 0..200), cuts in prop::collection::vec(any::<usize>(), 0..5)) {
+        for options in all_options() {
+            let _ = parse(&options, &data, &cuts);
+            let binary = [super::binary::SIGNATURE.as_slice(), &[0; 8], &data].concat();
+            let _ = parse(&options, &binary, &cuts);
+        }
+    }
+}
+
+/// Run with `--ignored --nocapture` in a release build for figures.
+#[test]
+#[ignore = "a measurement"]
+fn throughput() {
+    let rows: Vec<Vec<Value>> = (0..200_000)
+        .map(|i| {
+            vec![
+                Value::Int4(i * 7919),
+                Value::Text(format!("some text of row {i}").into()),
+                Value::Float8(f64::from(i) / 8.0),
+                Value::Bool(i % 2 == 0),
+            ]
+        })
+        .collect();
+    for options in all_options() {
+        let started = std::time::Instant::now();
+        let data = write(&options, &rows);
+        let wrote = started.elapsed();
+        let mut parser = CopyParser::new(options.clone(), shape());
+        let mut count = 0u64;
+        let started = std::time::Instant::now();
+        for chunk in data.chunks(8192) {
+            parser
+                .push(chunk, &mut |_| {
+                    count += 1;
+                    Ok(())
+                })
+                .unwrap();
+        }
+        parser.finish(&mut |_| Ok(())).unwrap();
+        let read = started.elapsed();
+        let rate = |t: std::time::Duration| data.len() as f64 / 1e6 / t.as_secs_f64();
+        println!(
+            "{:?}: {count} rows, write {:.0} MB/s, read {:.0} MB/s",
+            options.format,
+            rate(wrote),
+            rate(read)
+        );
+    }
+    assert_eq!(all_options().last().unwrap().format, CopyFormat::Binary);
+}

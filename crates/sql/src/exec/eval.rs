@@ -204,6 +204,9 @@ fn eval_rare<'a>(
             }
             super::functions::call(*function, &values, host)
         }
+        Expr::TableOid { name, position } => {
+            to_regclass(Datum::text(name), host).map_err(|e| e.at(*position))
+        }
         // The planner has replaced aggregates by columns.
         _ => Err(SqlError::new(state::INTERNAL_ERROR, "an aggregate was not planned")),
     }

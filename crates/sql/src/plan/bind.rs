@@ -106,6 +106,7 @@ impl Binder<'_> {
             ast::Expr::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), position)
             }
+            ast::Expr::Collate { expr, collation } => self.collate(expr, collation, position),
             ast::Expr::Function(f) => self.function(f, position),
             ast::Expr::Ceil {
                 expr,
@@ -150,6 +151,22 @@ impl Binder<'_> {
                 let message = format!("argument of {what} must be type boolean, not type {}", ty.sql_name());
                 Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(position))
             }
+        }
+    }
+
+    /// COLLATE: strings compare by bytes here, which some collations of PostgreSQL do too.
+    fn collate(&mut self, e: &ast::Expr, collation: &ast::ObjectName, position: u32) -> Result<Typed> {
+        let value = self.bind(e)?;
+        let value = self.settle(value)?;
+        if category(value.ty).0 != b'S' {
+            let message = format!("collations are not supported by type {}", value.ty.sql_name());
+            let at = self.source.operator_after(e.span().end);
+            return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(at));
+        }
+        let name = collation.0.last().and_then(|p| p.as_ident()).map(ident_name).unwrap_or_default();
+        match name.as_str() {
+            "C" | "POSIX" | "default" | "ucs_basic" => Ok(value),
+            _ => Err(SqlError::unsupported(format!("collation \"{name}\"")).at(position)),
         }
     }
 
@@ -771,7 +788,6 @@ fn expression_name(e: &ast::Expr) -> &'static str {
         ast::Expr::AnyOp { .. } | ast::Expr::AllOp { .. } => "ANY or ALL",
         ast::Expr::SimilarTo { .. } => "SIMILAR TO",
         ast::Expr::Array(_) => "an array",
-        ast::Expr::Collate { .. } => "COLLATE",
         ast::Expr::Extract { .. } => "EXTRACT",
         ast::Expr::AtTimeZone { .. } => "AT TIME ZONE",
         ast::Expr::Interval(_) => "type interval",

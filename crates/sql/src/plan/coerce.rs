@@ -136,8 +136,8 @@ fn coerce_unknown(expr: Expr, to: SqlType, position: u32, params: &mut ParamType
             }
             Expr::Param(i)
         }
-        Expr::Const(v) if matches!(to, Regclass) && !v.is_null() => {
-            Expr::Cast { expr: Box::new(Expr::Const(v)), from: Text, to }
+        Expr::Const(v) if to == Regclass && !v.is_null() => {
+            Expr::TableOid { name: v.as_str().unwrap_or_default().to_owned(), position }
         }
         Expr::Const(v) => match v.as_str() {
             Some(text) => Expr::Const(text_in(text, to).map_err(|e| e.at(position))?.into_owned()),

@@ -123,6 +123,11 @@ pub enum Expr {
         to: SqlType,
     },
     Call(Function, Vec<Expr>),
+    /// A table's name where its OID is wanted; the planner replaces it.
+    TableOid {
+        name: String,
+        position: u32,
+    },
     /// Result of an aggregate, until the planner has given it a column.
     Aggregate(usize),
 }
@@ -149,7 +154,11 @@ impl Expr {
     /// Calls `f` on each direct operand.
     pub fn for_each_child<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
         match self {
-            Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => {}
+            Expr::Const(_)
+            | Expr::Column(_)
+            | Expr::Param(_)
+            | Expr::Aggregate(_)
+            | Expr::TableOid { .. } => {}
             Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => {
                 list.iter().for_each(f)
             }
@@ -190,7 +199,11 @@ impl Expr {
             list.into_iter().map(f).collect()
         }
         match self {
-            e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => e,
+            e @ (Expr::Const(_)
+            | Expr::Column(_)
+            | Expr::Param(_)
+            | Expr::Aggregate(_)
+            | Expr::TableOid { .. }) => e,
             Expr::And(list) => Expr::And(all(list, f)),
             Expr::Or(list) => Expr::Or(all(list, f)),
             Expr::Coalesce(list) => Expr::Coalesce(all(list, f)),

@@ -37,7 +37,10 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<
     match relation {
         Relation::View(_) => {
             let message = format!("cannot {verb} view \"{}\"", name.name);
-            Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+            let detail =
+                "Views that do not select from a single table or view are not automatically updatable.";
+            let hint = "To enable inserting into the view, provide an INSTEAD OF INSERT trigger or an unconditional ON INSERT DO INSTEAD rule.";
+            Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message).detail(detail).hint(hint))
         }
         Relation::Table(table) if table.is_catalog() => {
             let message = format!("permission denied: \"{}\" is a system catalog", table.name);

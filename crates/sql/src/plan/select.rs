@@ -3,7 +3,7 @@
 use super::aggregate::{AggregateCall, Aggregates, over_groups};
 use super::bind::{Binder, ident_name};
 use super::coerce::{self, Context, ParamTypes};
-use super::expr::{Expr, Typed};
+use super::expr::{Expr, Function, Typed};
 use super::from::{FromItem, bind_from};
 use super::names::column_name;
 use super::scope::Scope;
@@ -273,7 +273,10 @@ impl Planner<'_> {
             let mut binder = self.binder(scope, "SELECT");
             binder.aggregates = Some(&mut *aggregates);
             let typed = binder.bind(expr)?;
-            let typed = binder.settle(typed)?;
+            let mut typed = binder.settle(typed)?;
+            if typed.ty == SqlType::Regclass {
+                typed.expr = Expr::Call(Function::RegclassName, vec![typed.expr]);
+            }
             list.push(OutputItem::expression(typed, alias.unwrap_or_else(|| column_name(expr)), scope));
         }
         Ok(list)

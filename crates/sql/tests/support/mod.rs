@@ -1,4 +1,5 @@
 //! What the golden tests share: settings that know little, and a sink that writes down what it gets.
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use forebay_sql::{
     ColumnDesc, Connection, Format, Identity, RowRef, RowSink, SetScope, SettingRow, Settings, Severity,
@@ -72,11 +73,40 @@ pub struct Recorder {
 }
 
 fn escaped(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .replace('\\', "\\\\")
-        .replace('\n', "\\n")
-        .replace('\t', "\\t")
-        .replace('\r', "\\r")
+    let mut out = String::new();
+    for b in bytes {
+        match b {
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\t' => out.push_str("\\t"),
+            b'\r' => out.push_str("\\r"),
+            b' '..=b'~' => out.push(char::from(*b)),
+            _ => out.push_str(&format!("\\x{b:02x}")),
+        }
+    }
+    out
+}
+
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        if b != b'\\' {
+            out.push(b);
+            continue;
+        }
+        out.push(match bytes.next() {
+            Some(b'n') => b'\n',
+            Some(b't') => b'\t',
+            Some(b'r') => b'\r',
+            Some(b'x') => {
+                let digits = [bytes.next(), bytes.next()].map(|d| char::from(d.expect("digit")).to_digit(16));
+                digits.iter().fold(0, |n, d| n * 16 + d.expect("hex") as u8)
+            }
+            other => other.expect("an escape"),
+        });
+    }
+    out
 }
 
 impl Recorder {
@@ -143,8 +173,13 @@ impl RowSink for Recorder {
 
 /// Runs a query string; what came of it, up to the transaction status.
 pub fn run(conn: &mut Connection, sql: &str) -> Vec<String> {
+    run_with_data(conn, sql, &[])
+}
+
+/// Runs a query string that may hold a COPY FROM STDIN with this data.
+pub fn run_with_data(conn: &mut Connection, sql: &str, data: &[String]) -> Vec<String> {
     let mut sink = Recorder::default();
-    let result = run_into(conn, sql, &mut sink);
+    let result = run_into(conn, sql, data, &mut sink);
     if let Err(e) = result {
         sink.report(&e);
     }
@@ -152,14 +187,17 @@ pub fn run(conn: &mut Connection, sql: &str) -> Vec<String> {
     sink.lines
 }
 
-fn run_into(conn: &mut Connection, sql: &str, sink: &mut Recorder) -> Result<(), SqlError> {
+fn run_into(conn: &mut Connection, sql: &str, data: &[String], sink: &mut Recorder) -> Result<(), SqlError> {
     let mut script = conn.start_script(sql)?;
     loop {
         match conn.step(&mut script, sink)? {
             Step::Completed(tag) => sink.lines.push(format!("= {}", tag.0)),
             Step::EmptyQuery => sink.lines.push("= (empty)".into()),
-            Step::CopyIn(copy) => {
+            Step::CopyIn(mut copy) => {
                 sink.lines.push(format!("< {} {}", copy.format().code(), copy.columns()));
+                for chunk in data {
+                    copy.push(conn, &unescaped(chunk))?;
+                }
                 let tag = copy.finish(conn)?;
                 sink.lines.push(format!("= {}", tag.0));
             }
@@ -168,23 +206,42 @@ fn run_into(conn: &mut Connection, sql: &str, sink: &mut Recorder) -> Result<(),
     }
 }
 
+/// Runs all cases of a golden file; what differs, in words.
+pub fn differences(conn: &mut Connection, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for case in cases(text) {
+        let got = run_with_data(conn, &case.query.replace("\\n", "\n"), &case.data);
+        if got != case.expected {
+            wrong.push(format!("Q {}\n  want {:#?}\n  got  {:#?}", case.query, case.expected, got));
+        }
+    }
+    wrong
+}
+
 /// A case of a golden file.
 pub struct Case {
     /// The query, as its line has it.
     pub query: String,
+    /// Data for its COPY.
+    pub data: Vec<String>,
     /// What PostgreSQL 18 answered.
     pub expected: Vec<String>,
 }
 
-/// Splits a golden file into cases: `Q` starts one, and what follows up to `Z` is the answer. Cases this server
-/// answers differently on purpose have `X` lines with its own answer in place of PostgreSQL's.
+/// Splits a golden file into cases: `Q` starts one, `C` lines are its data, and what follows up to `Z` is the
+/// answer.
 pub fn cases(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let mut open = false;
     for line in text.lines() {
         if let Some(query) = line.strip_prefix("Q ") {
-            cases.push(Case { query: query.to_owned(), expected: Vec::new() });
+            cases.push(Case { query: query.to_owned(), data: Vec::new(), expected: Vec::new() });
             open = true;
+        } else if open
+            && let Some(data) = line.strip_prefix("C ")
+            && let Some(case) = cases.last_mut()
+        {
+            case.data.push(data.to_owned());
         } else if open && let Some(case) = cases.last_mut() {
             case.expected.push(line.to_owned());
             open = !line.starts_with("Z ");
