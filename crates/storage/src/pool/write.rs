@@ -7,11 +7,11 @@
 //! A run's further pages are locked only if that needs no waiting: whoever waits for one lock while holding another
 //! could wait forever.
 
-use super::desc::{DIRTY, IoFault, REF_ONE, VALID, WRITING, refcount, usage};
+use super::desc::{DIRTY, REF_ONE, VALID, WRITING, refcount, usage};
 use super::{BufferPool, Ring, table};
 use crate::Backend;
 use crate::error::StorageError;
-use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, WaitRef};
+use forebay_aio::{self as aio, Errno, IoContext, IoMemory, IoObject, IoOp, WaitRef};
 use forebay_format::{BLOCK_SIZE, Lsn, Oid, Page, PageBytes, PageTag, RelFileLocator, checksum};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -74,7 +74,7 @@ impl Run {
     }
 }
 
-/// A write in flight, with pins of the waiter's own so that it can see how it ended.
+/// A write in flight.
 struct InFlight {
     wait: WaitRef,
     run: Run,
@@ -204,16 +204,7 @@ impl BufferPool {
     fn write_in_pass(&self, io: &mut aio::Backend, run: Run, pass: &mut Pass) -> Result<(), StorageError> {
         pass.report.buffers += run.bufs.len() as u64;
         pass.report.writes += 1;
-        for &buf in &run.bufs {
-            self.desc(buf).pin_again();
-        }
-        let wait = match self.start_run(io, &run, pass.context) {
-            Ok(wait) => wait,
-            Err(error) => {
-                self.unpin_run(&run);
-                return Err(error);
-            }
-        };
+        let wait = self.start_run(io, &run, pass.context)?;
         pass.in_flight.push_back(InFlight { wait, run });
         if pass.in_flight.len() >= pass.depth {
             self.finish_oldest(io, pass)?;
@@ -223,11 +214,7 @@ impl BufferPool {
 
     fn finish_oldest(&self, io: &mut aio::Backend, pass: &mut Pass) -> Result<(), StorageError> {
         match pass.in_flight.pop_front() {
-            Some(InFlight { wait, run }) => {
-                let result = self.finish_run(io, wait, &run);
-                self.unpin_run(&run);
-                result
-            }
+            Some(InFlight { wait, run }) => self.finish_run(io, wait, &run),
             None => Ok(()),
         }
     }
@@ -238,12 +225,6 @@ impl BufferPool {
             result = result.and(self.finish_oldest(io, pass));
         }
         result
-    }
-
-    fn unpin_run(&self, run: &Run) {
-        for &buf in &run.bufs {
-            self.core.unpin(buf);
-        }
     }
 
     /// Gives up a run's locks and pins.
@@ -276,12 +257,8 @@ impl BufferPool {
         desc.pin_again();
         io.submit();
         let run = self.gather_run(buf);
-        for &b in &run.bufs {
-            self.desc(b).pin_again();
-        }
-        let result = self.start_run(io, &run, context).and_then(|wait| self.finish_run(io, wait, &run));
-        self.unpin_run(&run);
-        result.map(|()| true)
+        let wait = self.start_run(io, &run, context)?;
+        self.finish_run(io, wait, &run).map(|()| true)
     }
 
     /// The run of dirty pages around a page that the caller has pinned and locked.
@@ -352,8 +329,9 @@ impl BufferPool {
                 continue;
             }
             let run = self.gather_run(buf);
-            if self.start_run(io, &run, context).is_err() {
-                return;
+            match self.start_run(io, &run, context) {
+                Ok(wait) => io.forget(wait),
+                Err(_) => return,
             }
         }
     }
@@ -391,10 +369,11 @@ impl BufferPool {
             desc.start_writing();
             rounds.push(desc.io_round());
         }
-        let write = write
-            .completion(Arc::clone(&self.on_write), run.bufs.clone())
-            .account(IoObject::Relation, context, IoOp::Write)
-            .flags(IoFlags { detached: true, ..IoFlags::default() });
+        let write = write.completion(Arc::clone(&self.on_write), run.bufs.clone()).account(
+            IoObject::Relation,
+            context,
+            IoOp::Write,
+        );
         let wait = io.start(write);
         for (&buf, &round) in run.bufs.iter().zip(&rounds) {
             let desc = self.desc(buf);
@@ -405,19 +384,15 @@ impl BufferPool {
         Ok(wait)
     }
 
-    /// Waits for a run's write. The caller has pins of its own on the pages.
+    /// Waits for a run's write, which this backend has started. What the descriptors say may be of a later write.
     fn finish_run(&self, io: &mut aio::Backend, wait: WaitRef, run: &Run) -> Result<(), StorageError> {
-        io.wait(wait);
-        let failed = run.bufs.iter().find_map(|&buf| self.desc(buf).fault());
-        match failed {
-            Some(IoFault::Transfer(errno)) => Err(StorageError::Write {
-                file: self.smgr.file_name(run.first.rel, run.first.fork, run.first.block),
-                block: run.first.block,
-                count: run.bufs.len() as u32,
-                errno,
-            }),
-            _ => Ok(()),
-        }
+        let Some(error) = io.wait(wait).report().and_then(|report| report.error) else { return Ok(()) };
+        Err(StorageError::Write {
+            file: self.smgr.file_name(run.first.rel, run.first.fork, run.first.block),
+            block: run.first.block,
+            count: run.bufs.len() as u32,
+            errno: error.errno().unwrap_or(Errno::IO),
+        })
     }
 
     /// Makes the log durable up to `lsn`, if there is one and it is not yet.

@@ -321,9 +321,12 @@ impl Smgr {
         end: BlockNumber,
     ) {
         let per_segment = self.config.segment_blocks;
+        // Cutting a file also gives back what was set aside behind its end.
+        entry.set_reserved(0);
         for segment in keep / per_segment..=(end - 1) / per_segment {
             let start = segment * per_segment;
             let undone = if start >= keep && segment > 0 {
+                self.sync.forget_segment(rel, fork, segment);
                 self.open_files.fetch_sub(usize::from(entry.take_file(segment).is_some()), Ordering::Relaxed);
                 self.namespace().unlink(&self.segment_path(rel, fork, segment))
             } else {
@@ -502,15 +505,25 @@ impl Smgr {
         if self.open_files.fetch_add(1, Ordering::Relaxed) >= self.config.max_open_files {
             self.close_some();
         }
-        self.namespace().open(path, options).map_err(|e| {
+        let mut opened = self.namespace().open(path, options);
+        if matches!(&opened, Err(e) if e.errno().is_some_and(is_out_of_descriptors)) {
+            // The process shares its descriptors with others, or may have fewer than max_open_files.
+            self.close_until_below(self.open_files.load(Ordering::Relaxed) / 2);
+            opened = self.namespace().open(path, options);
+        }
+        opened.map_err(|e| {
             self.open_files.fetch_sub(1, Ordering::Relaxed);
             file_error(operation, path, &e)
         })
     }
 
-    /// Closes the files of whole shards until an eighth of the limit is free again.
+    /// Closes files until an eighth of the limit is free again.
     fn close_some(&self) {
-        let goal = self.config.max_open_files - self.config.max_open_files / 8;
+        self.close_until_below(self.config.max_open_files - self.config.max_open_files / 8);
+    }
+
+    /// Closes the files of whole shards until fewer than `goal` are open.
+    fn close_until_below(&self, goal: usize) {
         for shard in &self.forks {
             if self.open_files.load(Ordering::Relaxed) < goal {
                 return;
@@ -519,6 +532,11 @@ impl Smgr {
             self.open_files.fetch_sub(closed, Ordering::Relaxed);
         }
     }
+}
+
+/// The process, or the system, has no descriptor left.
+fn is_out_of_descriptors(errno: Errno) -> bool {
+    matches!(errno.0, libc::EMFILE | libc::ENFILE)
 }
 
 /// Names the operation and the file of an error from below.

@@ -77,6 +77,13 @@ impl SyncQueue {
         state.taken.retain(|&(r, f, _)| (r, f) != (rel, fork));
     }
 
+    /// A segment is removed that a failed growth has made.
+    pub(crate) fn forget_segment(&self, rel: RelFileLocator, fork: Fork, segment: u32) {
+        let mut state = self.state.lock();
+        state.pending.remove(&(rel, fork, segment));
+        state.taken.remove(&(rel, fork, segment));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.lock();
         state.pending.is_empty() && state.directories.is_empty() && state.taken.is_empty()

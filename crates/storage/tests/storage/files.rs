@@ -2,12 +2,12 @@
 
 use crate::bed::{Bed, Faulty, REL, Spec, each, tag};
 use forebay_aio::{
-    AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat, IoOp, Namespace, OpKind,
-    OpenOptions, PosixNamespace,
+    Aio, AioConfig, AioError, BackendType, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat,
+    IoOp, MethodKind, Namespace, OpKind, OpenOptions, PosixNamespace,
 };
 use forebay_format::{Fork, RelFileLocator};
-use forebay_storage::{StorageError, Strategy, SyncReport};
-use std::path::Path;
+use forebay_storage::{Smgr, SmgrConfig, StorageError, Strategy, SyncReport};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -58,42 +58,41 @@ fn a_missing_file_is_named() {
     assert!(bed.dir().join("base/99/1").exists());
 }
 
+/// What the wrapped namespaces below leave to the system.
+macro_rules! as_the_system_does {
+    () => {
+        as_the_system_does! {
+            mkdir(path: &Path) -> Result<(), AioError>;
+            rename(from: &Path, to: &Path) -> Result<(), AioError>;
+            rename_noreplace(from: &Path, to: &Path) -> Result<(), AioError>;
+            unlink(path: &Path) -> Result<(), AioError>;
+            rmdir(path: &Path) -> Result<(), AioError>;
+            link_count(path: &Path) -> Result<u64, AioError>;
+            list(path: &Path) -> Result<Vec<DirEntry>, AioError>;
+            stat(path: &Path) -> Result<Option<FileStat>, AioError>;
+            file_len(file: &File) -> Result<u64, AioError>;
+            set_len(file: &File, len: u64) -> Result<(), AioError>;
+            sync_file(file: &File) -> Result<(), AioError>;
+            sync_dir(path: &Path) -> Result<(), AioError>;
+            try_lock(file: &File) -> Result<bool, AioError>;
+            probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal>;
+        }
+    };
+    ($($name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> $ret {
+            PosixNamespace.$name($($arg),*)
+        })*
+    };
+}
+
 /// Refuses to allocate once its count is used up, with an error of choice.
 struct Full(Arc<AtomicUsize>, Errno);
 
 impl Namespace for Full {
+    as_the_system_does!();
+
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
         PosixNamespace.open(path, options)
-    }
-    fn mkdir(&self, path: &Path) -> Result<(), AioError> {
-        PosixNamespace.mkdir(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), AioError> {
-        PosixNamespace.rename(from, to)
-    }
-    fn rename_noreplace(&self, from: &Path, to: &Path) -> Result<(), AioError> {
-        PosixNamespace.rename_noreplace(from, to)
-    }
-    fn unlink(&self, path: &Path) -> Result<(), AioError> {
-        PosixNamespace.unlink(path)
-    }
-    fn rmdir(&self, path: &Path) -> Result<(), AioError> {
-        PosixNamespace.rmdir(path)
-    }
-    fn link_count(&self, path: &Path) -> Result<u64, AioError> {
-        PosixNamespace.link_count(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<DirEntry>, AioError> {
-        PosixNamespace.list(path)
-    }
-    fn stat(&self, path: &Path) -> Result<Option<FileStat>, AioError> {
-        PosixNamespace.stat(path)
-    }
-    fn file_len(&self, file: &File) -> Result<u64, AioError> {
-        PosixNamespace.file_len(file)
-    }
-    fn set_len(&self, file: &File, len: u64) -> Result<(), AioError> {
-        PosixNamespace.set_len(file, len)
     }
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
         if self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err() {
@@ -104,18 +103,6 @@ impl Namespace for Full {
             return Err(AioError::os("allocate", file.path(), self.1));
         }
         PosixNamespace.allocate(file, offset, len)
-    }
-    fn sync_file(&self, file: &File) -> Result<(), AioError> {
-        PosixNamespace.sync_file(file)
-    }
-    fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
-        PosixNamespace.sync_dir(path)
-    }
-    fn try_lock(&self, file: &File) -> Result<bool, AioError> {
-        PosixNamespace.try_lock(file)
-    }
-    fn probe_direct(&self, dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
-        PosixNamespace.probe_direct(dir)
     }
 }
 
@@ -141,6 +128,20 @@ fn a_full_disk_leaves_sizes_as_they_were() {
         pins.extend(bed.pool.extend(&mut be, REL, Fork::Main, 8, Strategy::Normal).unwrap());
     }
     assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6 + 128);
+}
+
+#[test]
+fn a_growth_taken_back_leaves_no_sync_and_no_space_behind() {
+    // Of three segments the last finds no room: the one before was made and goes again.
+    let room = Arc::new(AtomicUsize::new(3));
+    let bed = Bed::with_namespace(SMALL, Arc::new(Full(Arc::clone(&room), Errno::NOSPC)));
+    let mut be = bed.backend();
+    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    bed.smgr.extend(&mut be.io, REL, Fork::Main, 6).unwrap();
+    bed.smgr.extend(&mut be.io, REL, Fork::Main, 12).unwrap_err();
+    assert!(bed.path(0).exists() && !bed.path(1).exists() && !bed.path(2).exists());
+    assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap(), SyncReport { files: 1, directories: 1 });
+    assert!(bed.smgr.nothing_to_sync());
 }
 
 #[test]
@@ -203,6 +204,52 @@ fn a_failed_sync_is_fatal_and_is_not_tried_again() {
             && error.to_string().contains("base/5/16384")
     );
     assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().files, 0, "a second sync would lie");
+}
+
+/// Has room for a number of descriptors of files, and says so as the system does.
+struct Descriptors(usize, Errno, PathBuf);
+
+impl Descriptors {
+    fn open_now(&self) -> usize {
+        std::fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok())
+            .filter(|target| target.starts_with(&self.2) && !target.is_dir())
+            .count()
+    }
+}
+
+impl Namespace for Descriptors {
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
+        if self.open_now() >= self.0 {
+            return Err(AioError::os("open", path, self.1));
+        }
+        PosixNamespace.open(path, options)
+    }
+    fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
+        PosixNamespace.allocate(file, offset, len)
+    }
+    as_the_system_does!();
+}
+
+#[test]
+fn files_are_closed_when_the_system_has_no_descriptor_left() {
+    const EMFILE: Errno = Errno(24);
+    const ENFILE: Errno = Errno(23);
+    for errno in [EMFILE, ENFILE] {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = Descriptors(20, errno, dir.path().to_path_buf());
+        let aio = Aio::new(Arc::new(namespace), MethodKind::Sync, AioConfig::default()).unwrap();
+        std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
+        let smgr = Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig::default());
+        let mut io = aio.backend(BackendType::Client).unwrap();
+        for n in 0..100 {
+            let rel = RelFileLocator::in_default(5, 30_000 + n);
+            smgr.create(rel, Fork::Main, false).unwrap();
+            smgr.extend(&mut io, rel, Fork::Main, 1).unwrap();
+        }
+        assert_eq!(smgr.sync_pending(&mut io).unwrap().files, 100);
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What others do while an I/O is in flight.
 
 use crate::bed::{Bed, Faulty, REL, Spec, change, stamp, tag, version};
-use forebay_aio::execute::PosixExecutor;
+use forebay_aio::execute::{PosixExecutor, Request};
+use forebay_aio::sync::Mutex;
 use forebay_aio::{Errno, IoOp, OpKind};
 use forebay_format::Fork;
 use forebay_storage::{ReadStream, Strategy, StreamFlags, WriteScope};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -199,4 +201,52 @@ fn a_page_dirtied_behind_the_checkpoint_keeps_its_sync() {
         gate.open();
     });
     assert_eq!(bed.pool.sync_pending(&mut bed.backend()).unwrap().files, 1);
+}
+
+#[test]
+fn a_failed_write_is_reported_although_someone_else_tries_again() {
+    // The first write of the checkpoint fails. Before it looks, someone else has the page in a write that ends only
+    // after the checkpoint: what the checkpoint says must not depend on that.
+    let ((ask, asked), (began, retry_began)) = (mpsc::channel(), mpsc::channel());
+    let (let_end, retry_may_end) = mpsc::channel::<()>();
+    let (retry_began, retry_may_end) = (Mutex::new(retry_began), Mutex::new(retry_may_end));
+    let nth = AtomicUsize::new(0);
+    let rule = move |request: &Request<'_>| {
+        if request.op() != OpKind::Writev {
+            return None;
+        }
+        match nth.fetch_add(1, Ordering::SeqCst) {
+            0 => return Some(Errno::IO),
+            1 => {
+                ask.send(()).unwrap();
+                retry_began.lock().recv().unwrap();
+            }
+            _ => {
+                began.send(()).ok();
+                retry_may_end.lock().recv().ok();
+            }
+        }
+        None
+    };
+    let bed = Bed::with_executor(Spec::plain(), Faulty::new(rule));
+    let (mut be, mut other) = (bed.backend(), bed.backend());
+    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    for block in 0..3 {
+        let pins = bed.pool.extend(&mut be, REL, Fork::Main, 1, Strategy::Normal).unwrap();
+        if block != 1 {
+            change(&pins[0], |page| stamp(page, block, 1)); // two runs
+        }
+    }
+    thread::scope(|scope| {
+        let pool = &bed.pool;
+        scope.spawn(move || {
+            asked.recv().unwrap();
+            pool.write_dirty(&mut other, WriteScope::Relation(REL)).unwrap();
+        });
+        let result = pool.write_dirty(&mut be, WriteScope::All);
+        drop(let_end);
+        let error = result.unwrap_err();
+        assert_eq!(error.to_string(), "could not write block 0 in file \"base/5/16384\": Input/output error");
+    });
+    assert_eq!(version(&bed.on_disk(0), 0), 1);
 }
