@@ -117,6 +117,7 @@ impl BinaryParser {
 
     fn advance(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<usize> {
         let mut used = 0;
+        self.need = 0;
         loop {
             let rest = data.get(used..).unwrap_or_default();
             match self.stage {

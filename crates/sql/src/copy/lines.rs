@@ -73,6 +73,16 @@ impl LineFinder {
         Ok(found)
     }
 
+    /// At the start of a line, may it end with a bare LF?
+    pub fn allows_lf(&self) -> bool {
+        self.at == 0 && matches!(self.newline, Newline::Lf | Newline::Unknown)
+    }
+
+    /// A line has ended with a bare LF: so must all others.
+    pub fn take_lf(&mut self) {
+        self.newline = Newline::Lf;
+    }
+
     fn find_text(&mut self, data: &[u8], last: bool) -> Result<Found> {
         loop {
             let rest = data.get(self.at..).unwrap_or_default();

@@ -43,13 +43,22 @@ pub struct LineParser {
     buffer: Vec<u8>,
     line: u64,
     ended: bool,
+    /// Bytes that end a run of plain ones in text format.
+    special: Box<[bool; 256]>,
 }
 
 impl LineParser {
     /// At the start of the data.
     pub fn new(options: CopyOptions, shape: CopyShape) -> LineParser {
         let finder = LineFinder::new(&options);
+        let mut special = Box::new([false; 256]);
+        for b in [options.delimiter, b'\n', b'\r', b'\\', 0] {
+            if let Some(slot) = special.get_mut(usize::from(b)) {
+                *slot = true;
+            }
+        }
         LineParser {
+            special,
             options,
             shape,
             finder,
@@ -98,7 +107,11 @@ impl LineParser {
     /// Reads all complete lines; the bytes used.
     fn lines(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let mut used = 0;
+        let plain = self.plain_part(data);
         loop {
+            while let Some(length) = self.plain_line(plain.get(used..).unwrap_or_default(), take)? {
+                used += length;
+            }
             let rest = data.get(used..).unwrap_or_default();
             if rest.is_empty() {
                 return Ok(used);
@@ -118,6 +131,73 @@ impl LineParser {
                 }
                 Found::More => return Ok(used),
             }
+        }
+    }
+
+    /// The part of a chunk in which lines may be plain: text format, whole lines, valid.
+    fn plain_part<'d>(&self, data: &'d [u8]) -> &'d str {
+        if self.options.format != CopyFormat::Text {
+            return "";
+        }
+        let end = data.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        std::str::from_utf8(data.get(..end).unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Reads a line without escapes in one pass; its length with its end. None if it is not that plain, or if
+    /// anything is wrong with it: then the thorough way reads it, and says so.
+    fn plain_line(&mut self, text: &str, take: TakeRow<'_>) -> Result<Option<usize>> {
+        let header = self.line == 0 && self.options.header != Header::No;
+        if text.is_empty() || header || self.shape.columns.is_empty() || !self.finder.allows_lf() {
+            return Ok(None);
+        }
+        let mut values: smallvec::SmallVec<[Stored<'_>; 16]> =
+            smallvec::smallvec![Stored::Null; self.shape.width];
+        let mut columns = self.shape.columns.iter();
+        let (mut start, mut end) = (0, 0);
+        while let Some(&b) = text.as_bytes().get(end) {
+            if !self.special.get(usize::from(b)).copied().unwrap_or(true) {
+                end += 1;
+                continue;
+            }
+            let last = b == b'\n';
+            if !last && b != self.options.delimiter {
+                // The usual NULL is the one escape taken here.
+                if b == b'\\' && end == start && self.options.null == "\\N" && self.null_at(text, end) {
+                    end += 2;
+                    continue;
+                }
+                return Ok(None);
+            }
+            let (Some(column), Some(field)) = (columns.next(), text.get(start..end)) else { return Ok(None) };
+            if field != self.options.null {
+                match (read_text(field, column.ty), values.get_mut(column.slot)) {
+                    (Ok(value), Some(slot)) => *slot = value,
+                    _ => return Ok(None),
+                }
+            }
+            end += 1;
+            start = end;
+            if last {
+                if columns.next().is_some() {
+                    return Ok(None);
+                }
+                self.finder.take_lf();
+                self.line += 1;
+                take(&values).map_err(|e| {
+                    let line = text.get(..end - 1).unwrap_or_default();
+                    e.context(Place::new(&self.shape.table, self.line).raw(line.as_bytes()))
+                })?;
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Is there `\N`, and nothing else, up to a delimiter or line end?
+    fn null_at(&self, text: &str, at: usize) -> bool {
+        match text.as_bytes().get(at..at + 3) {
+            Some([b'\\', b'N', after]) => *after == b'\n' || *after == self.options.delimiter,
+            _ => false,
         }
     }
 

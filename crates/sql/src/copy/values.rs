@@ -16,6 +16,8 @@ pub fn read_text(text: &str, ty: SqlType) -> Result<Stored<'_>> {
         SqlType::Float8 => Stored::Float8(float8_in(text)?),
         SqlType::Int2 => Stored::Int2(int_in(text, ty)? as i16),
         SqlType::Float4 => Stored::Float4(float4_in(text)?),
+        SqlType::Bool if text == "t" => Stored::Bool(true),
+        SqlType::Bool if text == "f" => Stored::Bool(false),
         _ => match text_in(text, ty)? {
             crate::value::Datum::Bool(v) => Stored::Bool(v),
             crate::value::Datum::Oid(v) => Stored::Oid(v),

@@ -99,10 +99,10 @@ impl Accumulator {
                 *sum = total;
                 *count += 1;
             }
-            (Accumulator::Best { value, wanted }, input) => {
-                if value.is_null() || compare(&input, value) == *wanted {
-                    *value = input.into_owned();
-                }
+            (Accumulator::Best { value, wanted }, input)
+                if value.is_null() || compare(&input, value) == *wanted =>
+            {
+                *value = input.into_owned();
             }
             (Accumulator::Bool { value, and }, Datum::Bool(v)) => {
                 *value = Some(value.map_or(v, |old| if *and { old && v } else { old || v }));

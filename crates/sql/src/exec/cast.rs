@@ -109,8 +109,8 @@ fn to_integer<'a>(value: Datum<'_>, to: SqlType) -> Result<Datum<'a>> {
 
 fn float_to_integer(v: f64, to: SqlType) -> Result<i64> {
     let rounded = v.round_ties_even();
-    // 2^63 itself is out of range; NaN fails both comparisons.
-    if rounded >= -9_223_372_036_854_775_808.0 && rounded < 9_223_372_036_854_775_808.0 {
+    // 2^63 itself is out of range; NaN is in no range.
+    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
         Ok(rounded as i64)
     } else {
         Err(out_of_range(to))

@@ -10,9 +10,9 @@ type RowOf = Vec<Datum<'static>>;
 /// Computes a view.
 pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
     match view {
-        View::PgAios => Ok(host.session()?.engine().aios().into_iter().map(aio_row).collect()),
-        View::PgStatIo => Ok(host.session()?.engine().io_stats().into_iter().map(stat_row).collect()),
-        View::PgSettings => Ok(host.settings.all().into_iter().map(setting_row).collect()),
+        View::Aios => Ok(host.session()?.engine().aios().into_iter().map(aio_row).collect()),
+        View::StatIo => Ok(host.session()?.engine().io_stats().into_iter().map(stat_row).collect()),
+        View::Settings => Ok(host.settings.all().into_iter().map(setting_row).collect()),
     }
 }
 

@@ -24,11 +24,6 @@ impl Source {
         Source { text: text.into(), line_starts }
     }
 
-    /// The text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
     /// The 1-based character position of a place; 0 if the parser does not know it.
     pub fn position(&self, at: Location) -> u32 {
         if at.line == 0 {

@@ -152,7 +152,7 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
 
 /// What may follow the column list.
 fn table_options(c: &mut Cursor<'_>) -> Result<()> {
-    if c.accept_all(&["using", "heap"]) {}
+    c.accept_all(&["using", "heap"]);
     for (word, what) in [
         ("inherits", "table inheritance"),
         ("partition", "table partitioning"),

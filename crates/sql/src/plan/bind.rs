@@ -1,15 +1,16 @@
 //! sqlparser's expressions to typed ones. What is not known here is refused by name.
 
-use super::aggregate::{AggregateCall, Aggregates};
+use super::aggregate::Aggregates;
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Arithmetic, Comparison, Expr, Typed};
+use super::literal::{number, signed_number};
 use super::resolve::{self, Choice, OperatorKind, category};
 use super::scope::Scope;
 use super::types::type_of_ast;
 use crate::error::{Result, SqlError, state};
 use crate::parse::Source;
 use crate::parse::cursor::fold;
-use crate::value::{Datum, Numeric, SqlType};
+use crate::value::{Datum, SqlType};
 use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator, Value};
 
 /// What binding an expression needs.
@@ -43,8 +44,6 @@ const NOT_UNIQUE: &str =
 /// Functions that are called without parentheses.
 const VALUE_FUNCTIONS: &[&str] =
     &["current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"];
-const NO_FUNCTION: &str =
-    "No function matches the given name and argument types. You might need to add explicit type casts.";
 
 impl Binder<'_> {
     /// The position where an expression starts.
@@ -349,7 +348,7 @@ impl Binder<'_> {
     }
 
     /// An operand cast to the type its operator wants; candidates were chosen so that there is a cast.
-    fn operand(&mut self, value: Typed, to: SqlType) -> Result<Expr> {
+    pub(super) fn operand(&mut self, value: Typed, to: SqlType) -> Result<Expr> {
         let from = value.ty;
         let cast = coerce::coerce(value, to, Context::Explicit, self.params)?;
         cast.map(|v| v.expr).ok_or_else(|| {
@@ -546,236 +545,6 @@ impl Binder<'_> {
         let otherwise = if otherwise.is_some() { exprs.next().map(Box::new) } else { None };
         let whens = whens.into_iter().zip(exprs).collect();
         Ok(Typed::new(Expr::Case { whens, otherwise }, ty, position))
-    }
-
-    /// A call in FROM.
-    pub fn call_by_name(&mut self, call: &super::function::FunctionCall<'_>, position: u32) -> Result<Typed> {
-        self.call(&call.name, &call.args, position)
-    }
-
-    fn call(&mut self, name: &str, args: &[&ast::Expr], position: u32) -> Result<Typed> {
-        let mut bound = Vec::with_capacity(args.len());
-        for arg in args {
-            bound.push(self.bind(arg)?);
-        }
-        self.call_bound(name, bound, position)
-    }
-
-    fn call_bound(&mut self, name: &str, args: Vec<Typed>, position: u32) -> Result<Typed> {
-        let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
-        let shown = || {
-            let types: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
-            format!("{name}({})", types.join(", "))
-        };
-        match resolve::function(name, &types) {
-            Choice::One(found) => {
-                let mut exprs = Vec::with_capacity(args.len());
-                for (arg, to) in args.into_iter().zip(found.args) {
-                    exprs.push(self.operand(arg, *to)?);
-                }
-                Ok(Typed::new(Expr::Call(found.function, exprs), found.result, position))
-            }
-            Choice::None => {
-                let message = format!("function {} does not exist", shown());
-                Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_FUNCTION).at(position))
-            }
-            Choice::Ambiguous => {
-                let message = format!("function {} is not unique", shown());
-                let hint =
-                    "Could not choose a best candidate function. You might need to add explicit type casts.";
-                Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(hint).at(position))
-            }
-        }
-    }
-
-    fn function(&mut self, f: &ast::Function, position: u32) -> Result<Typed> {
-        let call = super::function::FunctionCall::new(f, position)?;
-        let name = call.name.as_str();
-        if super::aggregate::is_aggregate(name) {
-            return self.aggregate(&call, position);
-        }
-        if call.distinct || call.filter.is_some() || call.star {
-            return Err(SqlError::unsupported(format!("this call of {name}")).at(position));
-        }
-        match name {
-            "coalesce" | "greatest" | "least" | "nullif" | "pg_typeof" | "concat" => {
-                let mut args = Vec::with_capacity(call.args.len());
-                for arg in &call.args {
-                    args.push(self.bind(arg)?);
-                }
-                self.special(name, args, position)
-            }
-            "generate_series" => {
-                Err(SqlError::unsupported("a set-returning function outside of FROM").at(position))
-            }
-            _ => self.call(name, &call.args, position),
-        }
-    }
-
-    /// Functions with rules of their own.
-    fn special(&mut self, name: &str, mut args: Vec<Typed>, position: u32) -> Result<Typed> {
-        match name {
-            "nullif" => match (args.pop(), args.pop(), args.is_empty()) {
-                (Some(b), Some(a), true) => {
-                    let (a, b) = if a.ty == SqlType::Unknown && b.ty == SqlType::Unknown {
-                        (self.settle(a)?, self.settle(b)?)
-                    } else {
-                        (a, b)
-                    };
-                    let (exprs, ty) = coerce::coerce_all(vec![a, b], "NULLIF", self.params)?;
-                    let mut exprs = exprs.into_iter();
-                    match (exprs.next(), exprs.next()) {
-                        (Some(a), Some(b)) => Ok(Typed::new(Expr::NullIf(Box::new((a, b))), ty, position)),
-                        _ => Err(SqlError::unsupported("NULLIF without operands")),
-                    }
-                }
-                _ => Err(SqlError::new(state::SYNTAX_ERROR, "NULLIF needs two arguments").at(position)),
-            },
-            "pg_typeof" if args.len() == 1 => {
-                let name = args.first().map_or("unknown", |a| a.ty.sql_name());
-                Ok(Typed::new(Expr::Const(Datum::text(name)), SqlType::Regtype, position))
-            }
-            "concat" => {
-                let mut parts = Vec::new();
-                for arg in args {
-                    let text = match arg.ty {
-                        // By the output function, not by the cast.
-                        SqlType::Bool => Expr::Case {
-                            whens: vec![
-                                (arg.expr.clone(), Expr::Const(Datum::text("t"))),
-                                (Expr::Not(Box::new(arg.expr)), Expr::Const(Datum::text("f"))),
-                            ],
-                            otherwise: None,
-                        },
-                        _ => self.operand(arg, SqlType::Text)?,
-                    };
-                    parts.push(Expr::Coalesce(vec![text, Expr::Const(Datum::text(""))]));
-                }
-                let all = parts.into_iter().reduce(|a, b| Expr::Concat(Box::new((a, b))));
-                let all = all.unwrap_or(Expr::Const(Datum::text("")));
-                Ok(Typed::new(all, SqlType::Text, position))
-            }
-            _ if args.is_empty() => self.call_bound(name, args, position),
-            _ => {
-                let (list, ty) = coerce::coerce_all(args, &name.to_uppercase(), self.params)?;
-                let expr = match name {
-                    "coalesce" => Expr::Coalesce(list),
-                    "greatest" => Expr::Extreme { list, greatest: true },
-                    "least" => Expr::Extreme { list, greatest: false },
-                    _ => return Err(SqlError::unsupported(name).at(position)),
-                };
-                Ok(Typed::new(expr, ty, position))
-            }
-        }
-    }
-
-    fn aggregate(&mut self, call: &super::function::FunctionCall<'_>, position: u32) -> Result<Typed> {
-        // Arguments may not contain aggregates: they are taken away while the arguments are bound.
-        let Some(aggregates) = self.aggregates.take() else {
-            let message = match self.clause {
-                "aggregate" => "aggregate function calls cannot be nested".to_owned(),
-                clause => format!("aggregate functions are not allowed in {clause}"),
-            };
-            return Err(SqlError::new(state::GROUPING_ERROR, message).at(position));
-        };
-        let clause = std::mem::replace(&mut self.clause, "aggregate");
-        let made = self.aggregate_call(call, position);
-        self.clause = clause;
-        let result = made.map(|made| {
-            let ty = made.result;
-            Typed::new(Expr::Aggregate(aggregates.add(made)), ty, position)
-        });
-        self.aggregates = Some(aggregates);
-        result
-    }
-
-    fn aggregate_call(
-        &mut self,
-        call: &super::function::FunctionCall<'_>,
-        position: u32,
-    ) -> Result<AggregateCall> {
-        if call.distinct {
-            return Err(SqlError::unsupported(format!("{}(DISTINCT ...)", call.name)).at(position));
-        }
-        let mut args = Vec::new();
-        for arg in &call.args {
-            args.push(self.bind(arg)?);
-        }
-        let filter = call.filter.map(|f| self.condition(f, "FILTER")).transpose()?;
-        if args.is_empty() && !call.star && call.name == "count" {
-            let message = "count(*) must be used to call a parameterless aggregate function";
-            return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).at(position));
-        }
-        if call.star && call.name != "count" {
-            let message = format!("function {}() does not exist", call.name);
-            return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_FUNCTION).at(position));
-        }
-        let types: Vec<&str> = args.iter().map(|a| a.ty.sql_name()).collect();
-        let shown = format!("{}({})", call.name, types.join(", "));
-        let made = match (args.pop(), args.is_empty()) {
-            (None, _) => AggregateCall::count_star(),
-            (Some(arg), true) => {
-                let arg = if call.name == "count" { self.settle(arg)? } else { arg };
-                match super::aggregate::choose(&call.name, arg.ty) {
-                    Ok(chosen) => {
-                        let expr = self.operand(arg, chosen.argument)?;
-                        AggregateCall {
-                            kind: chosen.kind,
-                            arg: Some(expr),
-                            filter: None,
-                            result: chosen.result,
-                        }
-                    }
-                    Err(ambiguous) => return Err(no_aggregate(&shown, ambiguous).at(position)),
-                }
-            }
-            _ => return Err(no_aggregate(&shown, false).at(position)),
-        };
-        Ok(AggregateCall { filter, ..made })
-    }
-}
-
-fn no_aggregate(shown: &str, ambiguous: bool) -> SqlError {
-    if ambiguous {
-        let hint = "Could not choose a best candidate function. You might need to add explicit type casts.";
-        SqlError::new(state::AMBIGUOUS_FUNCTION, format!("function {shown} is not unique")).hint(hint)
-    } else {
-        SqlError::new(state::UNDEFINED_FUNCTION, format!("function {shown} does not exist")).hint(NO_FUNCTION)
-    }
-}
-
-/// A number with the signs before it; None for anything else.
-fn signed_number(e: &ast::Expr) -> Option<String> {
-    match e {
-        ast::Expr::Nested(inner) => signed_number(inner),
-        ast::Expr::Value(v) => match &v.value {
-            Value::Number(text, _) => Some(text.clone()),
-            _ => None,
-        },
-        ast::Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
-            let text = signed_number(expr)?;
-            Some(text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned))
-        }
-        _ => None,
-    }
-}
-
-/// A numeric literal, perhaps with a minus: int4 if it fits, then int8, then numeric.
-fn number(text: &str, position: u32) -> Result<Typed> {
-    if text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-        && let Ok(v) = crate::value::int_in(text, SqlType::Int8)
-    {
-        return Ok(match i32::try_from(v) {
-            Ok(v) => Typed::new(Expr::Const(Datum::Int4(v)), SqlType::Int4, position),
-            Err(_) => Typed::new(Expr::Const(Datum::Int8(v)), SqlType::Int8, position),
-        });
-    }
-    match Numeric::parse(text).map_err(|e| e.at(position))? {
-        Some(v) => Ok(Typed::new(Expr::Const(Datum::numeric(v)), SqlType::Numeric, position)),
-        None => {
-            let message = format!("trailing junk after numeric literal at or near \"{text}\"");
-            Err(SqlError::new(state::SYNTAX_ERROR, message).at(position))
-        }
     }
 }
 

@@ -191,8 +191,7 @@ impl Expr {
 
     /// Replaces each direct operand by what `f` makes of it.
     pub fn map_children(self, f: &mut dyn FnMut(Expr) -> Expr) -> Expr {
-        fn pair(p: Box<(Expr, Expr)>, f: &mut dyn FnMut(Expr) -> Expr) -> Box<(Expr, Expr)> {
-            let (a, b) = *p;
+        fn pair((a, b): (Expr, Expr), f: &mut dyn FnMut(Expr) -> Expr) -> Box<(Expr, Expr)> {
             Box::new((f(a), f(b)))
         }
         fn all(list: Vec<Expr>, f: &mut dyn FnMut(Expr) -> Expr) -> Vec<Expr> {
@@ -217,15 +216,15 @@ impl Expr {
                 Expr::IsBool { expr: Box::new(f(*expr)), value, negated }
             }
             Expr::Cast { expr, from, to } => Expr::Cast { expr: Box::new(f(*expr)), from, to },
-            Expr::Compare(op, p) => Expr::Compare(op, pair(p, f)),
-            Expr::Arith(op, p) => Expr::Arith(op, pair(p, f)),
-            Expr::Concat(p) => Expr::Concat(pair(p, f)),
-            Expr::NullIf(p) => Expr::NullIf(pair(p, f)),
+            Expr::Compare(op, p) => Expr::Compare(op, pair(*p, f)),
+            Expr::Arith(op, p) => Expr::Arith(op, pair(*p, f)),
+            Expr::Concat(p) => Expr::Concat(pair(*p, f)),
+            Expr::NullIf(p) => Expr::NullIf(pair(*p, f)),
             Expr::IsDistinct { operands, negated } => {
-                Expr::IsDistinct { operands: pair(operands, f), negated }
+                Expr::IsDistinct { operands: pair(*operands, f), negated }
             }
             Expr::Like { operands, escape, negated, ignore_case } => {
-                Expr::Like { operands: pair(operands, f), escape, negated, ignore_case }
+                Expr::Like { operands: pair(*operands, f), escape, negated, ignore_case }
             }
             Expr::InList { expr, list, negated } => {
                 Expr::InList { expr: Box::new(f(*expr)), list: all(list, f), negated }

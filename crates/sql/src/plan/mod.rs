@@ -4,7 +4,7 @@
 //! - `from.rs`, `scope.rs`: FROM, and the names it brings
 //! - `names.rs`: names of output columns
 //! - `insert.rs`: INSERT
-//! - `bind.rs`: expressions
+//! - `bind.rs`, `calls.rs`, `literal.rs`: expressions
 //! - `expr.rs`: typed expressions
 //! - `fold.rs`: constant expressions
 //! - `coerce.rs`: casts, types of literals and parameters
@@ -15,12 +15,14 @@
 
 mod aggregate;
 pub(crate) mod bind;
+mod calls;
 mod coerce;
 mod expr;
 mod fold;
 mod from;
 mod function;
 mod insert;
+mod literal;
 mod names;
 mod resolve;
 mod scope;

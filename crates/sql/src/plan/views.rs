@@ -6,20 +6,20 @@ use crate::value::SqlType::{self, Bool, Float8, Int2, Int4, Int8, Numeric, Text,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// I/O handles in use.
-    PgAios,
+    Aios,
     /// I/O counters.
-    PgStatIo,
+    StatIo,
     /// Settings.
-    PgSettings,
+    Settings,
 }
 
 impl View {
     /// The view of that name.
     pub fn by_name(name: &str) -> Option<View> {
         match name {
-            "pg_aios" => Some(View::PgAios),
-            "pg_stat_io" => Some(View::PgStatIo),
-            "pg_settings" => Some(View::PgSettings),
+            "pg_aios" => Some(View::Aios),
+            "pg_stat_io" => Some(View::StatIo),
+            "pg_settings" => Some(View::Settings),
             _ => None,
         }
     }
@@ -27,7 +27,7 @@ impl View {
     /// Its columns, as PostgreSQL 18 has them.
     pub fn columns(self) -> &'static [(&'static str, SqlType)] {
         match self {
-            View::PgAios => &[
+            View::Aios => &[
                 ("pid", Int4),
                 ("io_id", Int4),
                 ("io_generation", Int8),
@@ -44,7 +44,7 @@ impl View {
                 ("f_localmem", Bool),
                 ("f_buffered", Bool),
             ],
-            View::PgStatIo => &[
+            View::StatIo => &[
                 ("backend_type", Text),
                 ("object", Text),
                 ("context", Text),
@@ -66,7 +66,7 @@ impl View {
                 ("fsync_time", Float8),
                 ("stats_reset", Timestamptz),
             ],
-            View::PgSettings => &[
+            View::Settings => &[
                 ("name", Text),
                 ("setting", Text),
                 ("unit", Text),
