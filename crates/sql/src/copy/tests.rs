@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use super::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
+use super::{CopyColumn, CopyOptions, CopyParser, CopyShape, CopyWriter};
 use crate::connection::ColumnDesc;
 use crate::error::SqlError;
 use crate::parse::{CopyOption, OptionValue};
@@ -187,46 +187,4 @@ proptest! {
             let _ = parse(&options, &binary, &cuts);
         }
     }
-}
-
-/// Run with `--ignored --nocapture` in a release build for figures.
-#[test]
-#[ignore = "a measurement"]
-fn throughput() {
-    let rows: Vec<Vec<Value>> = (0..200_000)
-        .map(|i| {
-            vec![
-                Value::Int4(i * 7919),
-                Value::Text(format!("some text of row {i}").into()),
-                Value::Float8(f64::from(i) / 8.0),
-                Value::Bool(i % 2 == 0),
-            ]
-        })
-        .collect();
-    for options in all_options() {
-        let started = std::time::Instant::now();
-        let data = write(&options, &rows);
-        let wrote = started.elapsed();
-        let mut parser = CopyParser::new(options.clone(), shape());
-        let mut count = 0u64;
-        let started = std::time::Instant::now();
-        for chunk in data.chunks(8192) {
-            parser
-                .push(chunk, &mut |_| {
-                    count += 1;
-                    Ok(())
-                })
-                .unwrap();
-        }
-        parser.finish(&mut |_| Ok(())).unwrap();
-        let read = started.elapsed();
-        let rate = |t: std::time::Duration| data.len() as f64 / 1e6 / t.as_secs_f64();
-        println!(
-            "{:?}: {count} rows, write {:.0} MB/s, read {:.0} MB/s",
-            options.format,
-            rate(wrote),
-            rate(read)
-        );
-    }
-    assert_eq!(all_options().last().unwrap().format, CopyFormat::Binary);
 }

@@ -218,7 +218,7 @@ fn sleep<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
         if left.is_zero() {
             return Ok(Datum::text(""));
         }
-        std::thread::sleep(left.min(SLICE));
+        std::thread::park_timeout(left.min(SLICE));
     }
 }
 
