@@ -117,13 +117,13 @@ pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
 
 /// Refuses what would nest too deeply.
 fn check_size(tokens: &[TokenWithSpan]) -> Result<()> {
-    let (mut operators, mut depth) = (0, 0);
+    let (mut operators, mut depth) = (0usize, 0usize);
     for t in tokens {
         match &t.token {
             Token::Comma if depth <= 1 => operators = 0,
             Token::Comma | Token::Period | Token::Number(..) | Token::SingleQuotedString(_) => {}
             Token::LParen | Token::LBracket => depth += 1,
-            Token::RParen | Token::RBracket => depth -= 1,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
             Token::Word(w) => {
                 let word = w.value.as_str();
                 if ["and", "or", "not", "is", "in", "like", "between", "union", "case", "collate", "at"]

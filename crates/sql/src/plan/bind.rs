@@ -371,7 +371,6 @@ impl Binder<'_> {
 
     fn null_test(&mut self, e: &ast::Expr, position: u32, make: fn(Box<Expr>) -> Expr) -> Result<Typed> {
         let operand = self.bind(e)?;
-        let operand = self.settle(operand)?;
         Ok(Typed::new(make(Box::new(operand.expr)), SqlType::Bool, position))
     }
 

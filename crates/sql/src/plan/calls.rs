@@ -10,7 +10,11 @@ use crate::error::{Result, SqlError, state};
 use crate::value::{Datum, SqlType};
 use sqlparser::ast;
 
-const NO_FUNCTION: &str =
+/// Hint when functions fit equally well.
+pub(super) const NOT_UNIQUE: &str =
+    "Could not choose a best candidate function. You might need to add explicit type casts.";
+/// Hint when no function fits.
+pub(super) const NO_FUNCTION: &str =
     "No function matches the given name and argument types. You might need to add explicit type casts.";
 
 impl Binder<'_> {
@@ -47,9 +51,7 @@ impl Binder<'_> {
             }
             Choice::Ambiguous => {
                 let message = format!("function {} is not unique", shown());
-                let hint =
-                    "Could not choose a best candidate function. You might need to add explicit type casts.";
-                Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(hint).at(position))
+                Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(NOT_UNIQUE).at(position))
             }
         }
     }
@@ -199,8 +201,7 @@ impl Binder<'_> {
 
 fn no_aggregate(shown: &str, ambiguous: bool) -> SqlError {
     if ambiguous {
-        let hint = "Could not choose a best candidate function. You might need to add explicit type casts.";
-        SqlError::new(state::AMBIGUOUS_FUNCTION, format!("function {shown} is not unique")).hint(hint)
+        SqlError::new(state::AMBIGUOUS_FUNCTION, format!("function {shown} is not unique")).hint(NOT_UNIQUE)
     } else {
         SqlError::new(state::UNDEFINED_FUNCTION, format!("function {shown} does not exist")).hint(NO_FUNCTION)
     }

@@ -124,13 +124,9 @@ fn coerce_unknown(expr: Expr, to: SqlType, position: u32, params: &mut ParamType
             match params.get(i) {
                 Unknown => params.set(i, to),
                 known if known != to => {
-                    let told = Typed::new(Expr::Param(i), known, position);
-                    let cast = coerce(told, to, Context::Assignment, params)?;
-                    return cast.ok_or_else(|| {
-                        let message = format!("inconsistent types deduced for parameter ${}", i + 1);
-                        let detail = format!("{} versus {}", known.sql_name(), to.sql_name());
-                        SqlError::new("42P08", message).detail(detail).at(position)
-                    });
+                    let message = format!("inconsistent types deduced for parameter ${}", i + 1);
+                    let detail = format!("{} versus {}", known.sql_name(), to.sql_name());
+                    return Err(SqlError::new("42P08", message).detail(detail).at(position));
                 }
                 _ => {}
             }

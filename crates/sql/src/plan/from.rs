@@ -1,6 +1,7 @@
 //! The FROM clause: one table, view, function or subquery, or nothing.
 
 use super::bind::ident_name;
+use super::calls::{NO_FUNCTION, NOT_UNIQUE};
 use super::coerce::{self, Context};
 use super::expr::{Expr, Typed};
 use super::function::FunctionCall;
@@ -256,7 +257,11 @@ fn series(planner: &mut Planner<'_>, call: &FunctionCall<'_>, position: u32) -> 
             (state::AMBIGUOUS_FUNCTION, "is not unique")
         };
         let message = format!("function generate_series({}) {what}", shown.join(", "));
-        return Err(SqlError::new(state, message).at(position));
+        let error = SqlError::new(state, message).at(position);
+        return Err(match state {
+            state::AMBIGUOUS_FUNCTION => error.hint(NOT_UNIQUE),
+            _ => error.hint(NO_FUNCTION),
+        });
     }
     let wide = types.contains(&SqlType::Int8);
     let ty = if wide { SqlType::Int8 } else { SqlType::Int4 };

@@ -272,12 +272,20 @@ impl Planner<'_> {
             };
             let mut binder = self.binder(scope, "SELECT");
             binder.aggregates = Some(&mut *aggregates);
-            let typed = binder.bind(expr)?;
-            let mut typed = binder.settle(typed)?;
+            let mut typed = binder.bind(expr)?;
             if typed.ty == SqlType::Regclass {
                 typed.expr = Expr::Call(Function::RegclassName, vec![typed.expr]);
             }
             list.push(OutputItem::expression(typed, alias.unwrap_or_else(|| column_name(expr)), scope));
+        }
+        // What is of unknown type when all is known becomes text.
+        for item in list.iter_mut().filter(|i| i.ty == SqlType::Unknown) {
+            let unknown = Typed::new(item.expr.clone(), item.ty, item.position);
+            let settled = self.binder(scope, "SELECT").settle(unknown)?;
+            (item.expr, item.ty) = (settled.expr, settled.ty);
+            if let Some(column) = &mut item.column {
+                column.ty = settled.ty;
+            }
         }
         Ok(list)
     }
@@ -374,7 +382,7 @@ impl Planner<'_> {
                     match items.iter().position(|i| i.expr == typed.expr) {
                         Some(index) => index,
                         None => {
-                            items.push(OutputItem { expr: typed.expr, ty: typed.ty, column: None });
+                            items.push(OutputItem { expr: typed.expr, ty: typed.ty, position, column: None });
                             items.len() - 1
                         }
                     }
@@ -484,6 +492,7 @@ impl SelectPlan {
 struct OutputItem {
     expr: Expr,
     ty: SqlType,
+    position: u32,
     column: Option<ColumnDesc>,
 }
 
@@ -496,7 +505,7 @@ impl OutputItem {
             ty: column.ty,
             typmod: column.typmod,
         };
-        OutputItem { expr: Expr::Column(column.index), ty: column.ty, column: Some(desc) }
+        OutputItem { expr: Expr::Column(column.index), ty: column.ty, position: 0, column: Some(desc) }
     }
 
     fn expression(typed: Typed, name: String, scope: &Scope) -> OutputItem {
@@ -514,7 +523,7 @@ impl OutputItem {
             }
             None => {
                 let desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty: typed.ty, typmod: -1 };
-                OutputItem { expr: typed.expr, ty: typed.ty, column: Some(desc) }
+                OutputItem { expr: typed.expr, ty: typed.ty, position: typed.position, column: Some(desc) }
             }
         }
     }
