@@ -172,6 +172,11 @@ impl Aio {
         &self.stats
     }
 
+    /// Most backends at one time.
+    pub fn max_backends(&self) -> usize {
+        self.config.max_backends
+    }
+
     /// Most I/Os in flight per backend.
     pub fn handles_per_backend(&self) -> usize {
         self.config.handles_per_backend

@@ -79,6 +79,9 @@ impl Default for PoolConfig {
     }
 }
 
+/// Pins that a backend has at one time without looking ahead: a page that it reads, and one that it fills.
+const PINS_OF_A_BACKEND: usize = 2;
+
 /// The part of the pool that completions reach; they may outlive the pool's users.
 pub(crate) struct Core {
     pub(crate) descs: Box<[Descriptor]>,
@@ -137,7 +140,7 @@ impl BufferPool {
             wal: OnceLock::new(),
             on_read: Arc::new(complete::ReadCompletion(Arc::clone(&core))),
             on_write: Arc::new(complete::WriteCompletion(Arc::clone(&core))),
-            spare_pins: AtomicI64::new((config.buffers / 2) as i64),
+            spare_pins: AtomicI64::new(look_ahead_pins(config.buffers, aio.max_backends())),
             core,
             aio,
             smgr,
@@ -216,6 +219,13 @@ impl BufferPool {
     pub(crate) fn desc(&self, buf: u32) -> &Descriptor {
         &self.core.descs[buf as usize]
     }
+}
+
+/// Pins that look-ahead may take in all: half of the buffers, but of a small pool none that the backends need to
+/// get on without. Whoever looks ahead keeps its pins while it waits for a buffer elsewhere (a scan that feeds a
+/// load), so all could wait for each other.
+fn look_ahead_pins(buffers: usize, backends: usize) -> i64 {
+    (buffers / 2).min(buffers.saturating_sub(PINS_OF_A_BACKEND * backends)) as i64
 }
 
 impl Core {

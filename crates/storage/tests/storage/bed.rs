@@ -70,7 +70,7 @@ pub struct Bed {
 }
 
 fn config() -> AioConfig {
-    AioConfig { max_backends: 24, handles_per_backend: 32, ..AioConfig::default() }
+    AioConfig { max_backends: 12, handles_per_backend: 32, ..AioConfig::default() }
 }
 
 impl Bed {

@@ -1,7 +1,7 @@
 //! Many threads at once, against a model.
 
 use crate::bed::{REL, Spec, each, stamp, tag, version};
-use forebay_format::{Fork, Page};
+use forebay_format::{Fork, Page, RelFileLocator};
 use forebay_storage::{Backend, Pinned, ReadStream, Strategy, StreamFlags, WriteScope};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::collections::BTreeSet;
@@ -138,5 +138,47 @@ fn extensions_never_overlap() {
         bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
         (0..n).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 1));
         assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
+    });
+}
+
+/// What INSERT ... SELECT does: holds the page of its scan while it asks for pages to fill.
+#[test]
+fn scans_that_extend_do_not_starve_each_other_in_the_smallest_pool() {
+    const COPY: RelFileLocator = RelFileLocator::in_default(5, 16_385);
+    each(Spec { buffers: 16, segment_blocks: 64, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, PAGES);
+        pool.smgr().create(COPY, Fork::Main, false).unwrap();
+        let (pool, all_have_a_page) = (&pool, &std::sync::Barrier::new(8));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                let mut be = bed.backend();
+                scope.spawn(move || {
+                    let mut blocks = 0..PAGES;
+                    let flags = StreamFlags::FULL;
+                    let next = || blocks.next();
+                    let mut stream =
+                        ReadStream::new(pool, REL, Fork::Main, next, flags, Strategy::Normal, 16, 16);
+                    let mut n = 0;
+                    let mut ready = false;
+                    while let Some(from) = stream.next(&mut be).unwrap() {
+                        if !std::mem::replace(&mut ready, true) {
+                            all_have_a_page.wait();
+                        }
+                        assert_eq!(version(&from.lock_shared(), n), 0);
+                        for to in pool.extend(&mut be, COPY, Fork::Main, 2, Strategy::Normal).unwrap() {
+                            let block = to.tag().block;
+                            let mut page = to.lock_exclusive();
+                            stamp(&mut page, block, 1);
+                            page.mark_dirty();
+                        }
+                        n += 1;
+                    }
+                    assert_eq!(n, PAGES);
+                });
+            }
+        });
+        let n = pool.nblocks(COPY, Fork::Main).unwrap();
+        assert!(n >= 8 * PAGES);
     });
 }
