@@ -205,3 +205,11 @@ fn a_plan_follows_its_table() {
     conn.close();
     scratch.stop();
 }
+
+#[test]
+fn types_are_named_for_clients() {
+    let mut conn = support::detached();
+    let got =
+        support::run(&mut conn, "select format_type(23, -1), format_type(1184, -1), format_type(1, -1)");
+    assert_eq!(got[1], "| integer\ttimestamp with time zone\t???");
+}

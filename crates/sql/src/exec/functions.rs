@@ -55,6 +55,9 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::Ceil | Function::Floor | Function::Round | Function::RoundTo | Function::Sqrt => {
             rounding(function, args)?
         }
+        Function::FormatType => {
+            Datum::text(SqlType::from_oid(oid(args, 0)).map_or("???", |ty| ty.sql_name()))
+        }
         Function::Random => Datum::Float8(host.random()),
         Function::Version => Datum::string(host.identity.version.clone()),
         Function::CurrentDatabase => Datum::string(host.identity.database.clone()),

@@ -39,6 +39,7 @@ pub enum Function {
     CurrentSetting,
     CurrentUser,
     Floor,
+    FormatType,
     Left,
     Lower,
     OctetLength,

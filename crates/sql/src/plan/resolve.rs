@@ -264,6 +264,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("current_user", &[], Name, Function::CurrentUser),
     def("floor", &[Float8], Float8, Function::Floor),
     def("floor", &[Numeric], Numeric, Function::Floor),
+    def("format_type", &[Oid, Int4], Text, Function::FormatType),
     def("left", &[Text, Int4], Text, Function::Left),
     def("length", &[Text], Int4, Function::CharLength),
     def("lower", &[Text], Text, Function::Lower),
