@@ -1,5 +1,5 @@
 //! PostgreSQL 18's own programs on directories that this engine made, and the engine on directories that PostgreSQL
-//! recovered or made. Needs a PostgreSQL 18 tree in FOREBAY_PG18_ROOT, and root to chroot into it.
+//! recovered or made. FOREBAY_PG18_ROOT is a PostgreSQL 18 tree, FOREBAY_PG18_RUN the script that runs programs in it.
 
 mod common;
 
@@ -15,6 +15,7 @@ const BIN: &str = "/usr/lib/postgresql/18/bin";
 
 /// A PostgreSQL 18 tree, with a folder in it for one test.
 struct Peer {
+    runner: PathBuf,
     root: PathBuf,
     /// The folder as seen inside.
     inside: PathBuf,
@@ -24,13 +25,14 @@ struct Peer {
 impl Peer {
     fn find(test: &str) -> Option<Peer> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let Some(root) = std::env::var_os("FOREBAY_PG18_ROOT").map(PathBuf::from) else {
+        let variable = |name| std::env::var_os(name).map(PathBuf::from);
+        let (Some(root), Some(runner)) = (variable("FOREBAY_PG18_ROOT"), variable("FOREBAY_PG18_RUN")) else {
             println!("skipped: {test} needs PostgreSQL 18 (cargo xtask peers)");
             return None;
         };
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let inside = PathBuf::from(format!("/tmp/forebay-engine-{}-{number}", std::process::id()));
-        let peer = Peer { root, inside, server: None };
+        let peer = Peer { runner, root, inside, server: None };
         std::fs::create_dir_all(peer.outside("")).expect("folder in the peer");
         peer.own("");
         Some(peer)
@@ -66,14 +68,14 @@ impl Peer {
         check(Command::new("cp").arg("-r").arg(self.outside(name)).arg(to));
     }
 
-    fn run(&self, program: &str, args: &[&str]) -> Output {
-        let mut command = Command::new("chroot");
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(&self.runner);
+        command.arg("postgres").arg(format!("{BIN}/{program}"));
         command
-            .arg("--userspec=postgres:postgres")
-            .arg(&self.root)
-            .arg(format!("{BIN}/{program}"))
-            .args(args);
-        command.output().expect("chroot")
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> Output {
+        self.command(program).args(args).output().expect("the runner")
     }
 
     /// What a program prints; the test fails if the program does.
@@ -96,10 +98,9 @@ impl Peer {
             format!("-c listen_addresses='' -c unix_socket_directories={} {options}", self.path(""));
         let log = self.path("log");
         // pg_ctl's output would be kept open by the server.
-        let mut command = Command::new("chroot");
-        command.arg("--userspec=postgres:postgres").arg(&self.root).arg(format!("{BIN}/pg_ctl"));
+        let mut command = self.command("pg_ctl");
         command.args(["start", "-w", "-D", &data, "-l", &log, "-o", &options]);
-        let status = command.stdout(std::process::Stdio::null()).status().expect("chroot");
+        let status = command.stdout(std::process::Stdio::null()).status().expect("the runner");
         let log = std::fs::read_to_string(self.outside("log")).unwrap_or_default();
         assert!(status.success(), "{log}");
         self.server = Some(PathBuf::from(data));
