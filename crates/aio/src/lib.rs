@@ -15,6 +15,7 @@
 //! | [`method`] | the [`Method`](method::Method) trait; `sync`, `worker` and `io_uring` |
 //! | [`aio`](mod@crate::aio) | [`Aio`]: namespace + method + handle table + statistics |
 //! | [`backend`] | [`Backend`]: one thread's stage, submit, wait |
+//! | [`owned`] | asynchronous I/O for code without `unsafe`: a buffer that goes and comes back |
 //! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
 //! | [`error`] | [`AioError`], [`Errno`] |
 //!
@@ -32,6 +33,7 @@ pub mod memory;
 pub mod method;
 pub mod namespace;
 pub mod op;
+pub mod owned;
 mod platform;
 pub mod stats;
 pub mod sync;
@@ -48,6 +50,7 @@ pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
 pub use method::{IoUringRefusal, RefusalCause, probe_io_uring};
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
+pub use owned::OwnedIo;
 pub use stats::{BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
 
 /// The example of the README is compiled and run.

@@ -447,3 +447,29 @@ fn memory_is_inside_its_region() {
     let memory = IoMemory::new(region, 0, 2 * IO_ALIGN);
     let _ = s.backend().run(Io::read(s.create("f"), 0, memory, Target::File));
 }
+
+#[test]
+fn owned_buffers_go_and_come_back() {
+    each_case(|s| {
+        let mut be = s.backend();
+        let file = s.create("owned");
+        let mut buf = AlignedBuf::zeroed(3 * IO_ALIGN).unwrap();
+        buf[IO_ALIGN..2 * IO_ALIGN].fill(7);
+        let write = be.start_write(&file, 0, buf, IO_ALIGN..3 * IO_ALIGN, Target::File);
+        let (buf, written) = be.finish_owned(write);
+        assert_eq!(written.unwrap(), 2 * IO_ALIGN);
+        be.begin_batch();
+        let whole = be.start_read(&file, 0, buf, 0..2 * IO_ALIGN, Target::File);
+        let other = AlignedBuf::zeroed(IO_ALIGN).unwrap();
+        let beyond = be.start_read(&file, 4 * IO_ALIGN as u64, other, 0..IO_ALIGN, Target::File);
+        let dropped = AlignedBuf::zeroed(IO_ALIGN).unwrap();
+        drop(be.start_read(&file, 0, dropped, 0..IO_ALIGN, Target::File));
+        be.end_batch();
+        let (mut buf, read) = be.finish_owned(whole);
+        assert_eq!(read.unwrap(), 2 * IO_ALIGN);
+        assert!(buf[..IO_ALIGN].iter().all(|b| *b == 7) && buf[IO_ALIGN..].iter().all(|b| *b == 0));
+        buf[0] = 1;
+        let (_, read) = be.finish_owned(beyond);
+        assert!(matches!(read, Err(AioError::Short { got: 0, .. })), "{read:?}");
+    });
+}

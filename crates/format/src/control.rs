@@ -26,6 +26,10 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod outline;
+
+pub use outline::Outline;
+
 use crate::{
     bytes::{Cursor, put},
     crc,
@@ -339,11 +343,11 @@ fn check_fixed(bytes: &[u8]) -> Option<Result<(), ControlError>> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sample() -> ControlFile {
+    pub(super) fn sample() -> ControlFile {
         ControlFile {
             system_id: 7,
             state: DbState::Production,

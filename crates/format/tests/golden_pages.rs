@@ -2,7 +2,7 @@
 
 use forebay_format::{
     AttrLayout, HeapTuple, HeapTupleMut, Lsn, Page, PageBytes, PageMut,
-    checksum::{page_checksum, set_checksum, verify_page},
+    checksum::{checksum_pages, page_checksum, set_checksum, verify_page},
     control::{CATALOG_VERSION, ControlFile, DbState},
     ids::FullXid,
     relmap::RelMap,
@@ -73,6 +73,10 @@ fn checksums_are_those_of_postgresql() {
         set_checksum(&mut again, block);
         assert_eq!(again, original);
         assert_eq!(page_checksum(&original, block), Page(&original).checksum());
+        let mut sums = [0; 6];
+        checksum_pages(&[original; 6], block, &mut sums);
+        assert_eq!(sums[0], Page(&original).checksum());
+        assert_eq!(sums[5], page_checksum(&original, block + 5));
     }
 }
 

@@ -1,0 +1,176 @@
+//! The control file of any PostgreSQL from 15 to 18, as far as page checksums need it.
+//!
+//! ```text
+//!   8         12       16       216      220       252        288        292
+//!   +---------+--------+--------+--------+---------+----------+----------+-----+
+//!   | version | catalog| state  | block  | segment | checksum | crc of   | crc |
+//!   |         | version|        | size   | blocks  | version  | 15 to 17 | 18  |
+//!   +---------+--------+--------+--------+---------+----------+----------+-----+
+//! ```
+//!
+//! - version: which layout; 1300 has no byte for the signedness of char, so its checksum lies four bytes lower
+//! - catalog version: which PostgreSQL; part of the names of tablespace directories
+//! - state: is it shut down?
+//! - block size, blocks of a segment: how to read the relation files
+//! - checksum version: 1 if the pages carry checksums
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::{CATALOG_VERSION, CONTROL_VERSION, ControlError, DbState, FILE_SIZE};
+use crate::{
+    bytes::{put, u32_at},
+    crc,
+};
+
+const VERSION_AT: usize = 8;
+const CATALOG_AT: usize = 12;
+const STATE_AT: usize = 16;
+const TIME_AT: usize = 24;
+const BLOCK_SIZE_AT: usize = 216;
+const SEGMENT_BLOCKS_AT: usize = 220;
+const CHECKSUM_VERSION_AT: usize = 252;
+
+/// Control file version, and where its checksum lies.
+const LAYOUTS: [(u32, usize); 2] = [(1300, 288), (CONTROL_VERSION, 292)];
+/// Catalog version and PostgreSQL's major version.
+const MAJORS: [(u32, u32); 4] =
+    [(202_209_061, 15), (202_307_071, 16), (202_406_281, 17), (CATALOG_VERSION, 18)];
+
+/// What page checksums need of a control file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    bytes: [u8; FILE_SIZE],
+    crc_at: usize,
+    /// PostgreSQL's major version.
+    pub major: u32,
+    /// The catalogs' version.
+    pub catalog_version: u32,
+    /// What the cluster was doing.
+    pub state: DbState,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks of a relation segment.
+    pub segment_blocks: u32,
+    /// 1 if pages carry checksums, else 0.
+    pub checksum_version: u32,
+}
+
+impl Outline {
+    /// Decodes the beginning of the file; what it does not need of it, it keeps as it is.
+    pub fn decode(bytes: &[u8]) -> Result<Outline, ControlError> {
+        let short = || ControlError::TooShort(bytes.len());
+        let number = |at| u32_at(bytes, at).ok_or_else(short);
+        let incompatible = |what, found, expected| ControlError::Incompatible {
+            what,
+            found: u64::from(found),
+            expected: u64::from(expected),
+        };
+        let version = number(VERSION_AT)?;
+        let (_, crc_at) = LAYOUTS
+            .into_iter()
+            .find(|(known, _)| *known == version)
+            .ok_or_else(|| incompatible("control file version", version, CONTROL_VERSION))?;
+        if number(crc_at)? != crc::crc32c(bytes.get(..crc_at).ok_or_else(short)?) {
+            return Err(ControlError::BadCrc);
+        }
+        let catalog_version = number(CATALOG_AT)?;
+        let (_, major) = MAJORS
+            .into_iter()
+            .find(|(known, major)| {
+                *known == catalog_version && (*major == 18) == (version == CONTROL_VERSION)
+            })
+            .ok_or_else(|| incompatible("catalog version", catalog_version, CATALOG_VERSION))?;
+        let state = number(STATE_AT)?;
+        let impossible = ControlError::Impossible { what: "state", found: u64::from(state) };
+        let state = DbState::from_number(state).ok_or(impossible)?;
+        let mut all = [0; FILE_SIZE];
+        for (to, from) in all.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        Ok(Outline {
+            bytes: all,
+            crc_at,
+            major,
+            catalog_version,
+            state,
+            block_size: number(BLOCK_SIZE_AT)?,
+            segment_blocks: number(SEGMENT_BLOCKS_AT)?,
+            checksum_version: number(CHECKSUM_VERSION_AT)?,
+        })
+    }
+
+    /// The directory below a tablespace's that holds this cluster's files.
+    pub fn tablespace_directory(&self) -> String {
+        format!("PG_{}_{}", self.major, self.catalog_version)
+    }
+
+    /// The whole file with another checksum version, written at this time (seconds of the Unix epoch).
+    pub fn with_checksum_version(&self, checksum_version: u32, time: i64) -> [u8; FILE_SIZE] {
+        let mut out = self.bytes;
+        put(&mut out, TIME_AT, time.to_le_bytes());
+        put(&mut out, CHECKSUM_VERSION_AT, checksum_version.to_le_bytes());
+        let crc = crc::crc32c(out.get(..self.crc_at).unwrap_or(&[]));
+        put(&mut out, self.crc_at, crc.to_le_bytes());
+        out
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::super::{ControlFile, tests::sample};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// As a file of PostgreSQL 15 to 17 would be.
+    fn older(catalog: u32) -> [u8; FILE_SIZE] {
+        let mut bytes = sample().encode();
+        put(&mut bytes, VERSION_AT, 1300_u32.to_le_bytes());
+        put(&mut bytes, CATALOG_AT, catalog.to_le_bytes());
+        put(&mut bytes, 292, [0; 4]);
+        let crc = crc::crc32c(&bytes[..288]);
+        put(&mut bytes, 288, crc.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn another_checksum_version_changes_nothing_else() {
+        let outline = Outline::decode(&sample().encode()).unwrap();
+        assert_eq!((outline.major, outline.block_size, outline.segment_blocks), (18, 8192, 131_072));
+        assert_eq!(outline.tablespace_directory(), "PG_18_202506291");
+        let changed = ControlFile::decode(&outline.with_checksum_version(0, 99)).unwrap();
+        assert_eq!(changed, ControlFile { checksum_version: 0, time: 99, ..sample() });
+    }
+
+    #[test]
+    fn older_files_have_their_checksum_elsewhere() {
+        for (catalog, major) in MAJORS {
+            if major < 18 {
+                let outline = Outline::decode(&older(catalog)).unwrap();
+                assert_eq!((outline.major, outline.checksum_version), (major, 1));
+                let changed = Outline::decode(&outline.with_checksum_version(0, 99)).unwrap();
+                assert_eq!((changed.major, changed.checksum_version), (major, 0));
+            }
+        }
+        assert!(matches!(Outline::decode(&older(CATALOG_VERSION)), Err(ControlError::Incompatible { .. })));
+        let mut damaged = older(202_209_061);
+        damaged[40] ^= 1;
+        assert_eq!(Outline::decode(&damaged), Err(ControlError::BadCrc));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            layout in 0..3_usize,
+        ) {
+            let mut bytes = bytes;
+            if let (Some((version, crc_at)), true) = (LAYOUTS.get(layout), bytes.len() >= 296) {
+                put(&mut bytes, VERSION_AT, version.to_le_bytes());
+                let crc = crc::crc32c(&bytes[..*crc_at]);
+                put(&mut bytes, *crc_at, crc.to_le_bytes());
+            }
+            let _ = Outline::decode(&bytes);
+        }
+    }
+}
