@@ -168,13 +168,15 @@ impl<F: FnMut() -> Option<BlockNumber>> ReadStream<F> {
         }
         self.waited = Some(wait);
         self.reads_in_flight -= 1;
-        if be.io.is_done(wait) {
+        let ended = be.io.is_done(wait);
+        // Even if it has ended: the handle, and with it the file, is given back.
+        be.io.wait(wait);
+        if ended {
             // Fast enough; but reads of single blocks waste the device's time.
             if self.distance < self.combine {
                 self.grow(self.distance.saturating_mul(2).min(self.combine));
             }
         } else {
-            be.io.wait(wait);
             self.grow(self.distance.saturating_mul(2));
         }
     }

@@ -187,9 +187,12 @@ impl BufferPool {
         tag: &PageTag,
         size: BlockNumber,
     ) -> Result<(), StorageError> {
-        let count = tag.block - size + 1;
+        let Some(end) = tag.block.checked_add(1) else {
+            return Err(StorageError::TooManyBlocks { relation: tag.rel.path(tag.fork) });
+        };
+        let count = end - size;
         self.smgr.grow_locked(&mut be.io, entry, tag.rel, tag.fork, size, count)?;
-        entry.set_size(u64::from(tag.block) + 1);
+        entry.set_size(u64::from(end));
         let bytes = u64::from(count) * BLOCK_SIZE as u64;
         let (who, context) = (be.io.backend_type(), Strategy::Normal.context());
         self.aio.stats().count(who, IoObject::Relation, context, IoOp::Extend, 1, bytes);

@@ -96,6 +96,9 @@ impl BufferPool {
         started?;
         pins.into_iter()
             .map(|(pin, state)| {
+                if let SlotState::Own(wait) = state {
+                    be.io.wait(wait);
+                }
                 self.await_slot(&mut be.io, pin.buffer(), state, strategy.context())?;
                 Ok(pin)
             })

@@ -4,7 +4,7 @@ use crate::bed::{Bed, Faulty, REL, Spec, change, each, set_lsn, stamp, tag, vers
 use forebay_aio::sync::Mutex;
 use forebay_aio::{self as aio, IoContext, IoOp, OpKind};
 use forebay_format::{Fork, Lsn, Page, RelFileLocator};
-use forebay_storage::{PrewarmMode, Strategy, WalFlush, WriteScope, kernel_cached_pages};
+use forebay_storage::{PrewarmMode, StorageError, Strategy, WalFlush, WriteScope, kernel_cached_pages};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -277,4 +277,15 @@ fn prewarming() {
             assert!(cached > 0);
         }
     });
+}
+
+#[test]
+fn recovery_refuses_the_block_that_is_none() {
+    let bed = Bed::new(Spec::plain());
+    let mut be = bed.backend();
+    for block in [u32::MAX, u32::MAX - 1] {
+        let error = bed.pool.zero_page(&mut be, tag(block)).unwrap_err();
+        assert!(matches!(error, StorageError::TooManyBlocks { .. }), "{error}");
+        assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 0);
+    }
 }

@@ -1,7 +1,7 @@
 //! Read streams: order, combining, look-ahead.
 
 use crate::bed::{Bed, REL, Spec, each, tag, version};
-use forebay_aio::IoOp;
+use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork};
 use forebay_storage::{Backend, BufferPool, ReadStream, Strategy, StreamFlags};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -133,4 +133,23 @@ fn an_empty_stream_and_one_without_concurrency() {
         ReadStream::new(&pool, REL, Fork::Main, || blocks.next(), StreamFlags::FULL, Strategy::Normal, 0, 1);
     (0..10).for_each(|block| assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block)));
     assert!(stream.next(&mut be).unwrap().is_none());
+}
+
+#[test]
+fn a_scan_that_has_ended_holds_no_handle() {
+    each(Spec { buffers: 512, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 200);
+        let mut blocks = 0..200;
+        let next = || blocks.next();
+        let mut stream =
+            ReadStream::new(&pool, REL, Fork::Main, next, StreamFlags::FULL, Strategy::Normal, 16, 4);
+        while stream.next(&mut be).unwrap().is_some() {
+            // All reads end before their turn.
+            bed.aio.snapshot().iter().for_each(|io| {
+                bed.aio.wait_done(WaitRef { index: io.io_id, generation: io.generation });
+            });
+        }
+        assert_eq!(be.io.in_flight(), 0, "finished I/Os keep their files open");
+    });
 }
