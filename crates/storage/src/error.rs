@@ -2,6 +2,7 @@
 
 use forebay_aio::{AioError, Errno};
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
+use forebay_wal::WalError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ pub enum StorageError {
         /// The system's reason.
         errno: Errno,
     },
-    /// The WAL could not be flushed ahead of a page. What it means is the WAL's to say; it is fatal.
+    /// The WAL could not be flushed ahead of a page, which stays dirty. What it means is the WAL's to say.
     #[error("could not flush write-ahead log ahead of a page: {0}")]
     Wal(WalFailure),
     /// All buffers stayed pinned for too long.
@@ -106,7 +107,12 @@ pub type WalFailure = Arc<dyn std::error::Error + Send + Sync>;
 impl StorageError {
     /// True if the process must stop: something that was promised durable may not be.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, StorageError::Sync { .. } | StorageError::Wal(_))
+        match self {
+            StorageError::Sync { .. } => true,
+            // A page with an impossible LSN, or a full disk, is no reason to stop everyone.
+            StorageError::Wal(failure) => failure.downcast_ref().is_none_or(WalError::is_fatal),
+            _ => false,
+        }
     }
 
     /// PostgreSQL's code for the error.
@@ -123,7 +129,11 @@ impl StorageError {
             | StorageError::File { errno, .. }
             | StorageError::Sync { errno, .. } => sqlstate_of(*errno),
             StorageError::Aio(error) => error.errno().map_or("58030", sqlstate_of),
-            StorageError::Wal(_) => "58030",
+            StorageError::Wal(failure) => match failure.downcast_ref() {
+                Some(WalError::NoSpace { .. }) => "53100",
+                Some(WalError::BeyondEnd { .. }) => "XX001",
+                _ => "58030",
+            },
         }
     }
 }

@@ -4,7 +4,9 @@ use crate::bed::{Bed, Faulty, REL, Spec, change, each, set_lsn, stamp, tag, vers
 use forebay_aio::sync::Mutex;
 use forebay_aio::{self as aio, IoContext, IoOp, OpKind};
 use forebay_format::{Fork, Lsn, Page, RelFileLocator};
+use forebay_storage::error::WalFailure;
 use forebay_storage::{PrewarmMode, StorageError, Strategy, WalFlush, WriteScope, kernel_cached_pages};
+use forebay_wal::WalError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -287,5 +289,35 @@ fn recovery_refuses_the_block_that_is_none() {
         let error = bed.pool.zero_page(&mut be, tag(block)).unwrap_err();
         assert!(matches!(error, StorageError::TooManyBlocks { .. }), "{error}");
         assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 0);
+    }
+}
+
+/// A log that cannot be flushed.
+struct Stuck(fn() -> WalFailure);
+
+impl WalFlush for Stuck {
+    fn flush(&self, _io: &mut aio::Backend, _upto: Lsn) -> Result<(), WalFailure> {
+        Err((self.0)())
+    }
+    fn flushed(&self) -> Lsn {
+        Lsn(0)
+    }
+}
+
+#[test]
+fn the_log_says_whether_its_failure_is_fatal() {
+    let beyond: fn() -> WalFailure =
+        || Arc::new(WalError::BeyondEnd { requested: Lsn(1 << 40), end: Lsn(1 << 30) });
+    let unknown: fn() -> WalFailure = || Arc::new(std::io::Error::other("lost"));
+    for (failure, fatal) in [(beyond, false), (unknown, true)] {
+        let bed = Bed::new(Spec::plain());
+        let mut be = bed.backend();
+        bed.fill(&mut be, 2);
+        bed.pool.attach_wal(Arc::new(Stuck(failure)));
+        let pin = bed.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+        change(&pin, |page| set_lsn(page, 1 << 40));
+        let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+        assert_eq!(error.is_fatal(), fatal, "{error}");
+        assert!(pin.is_dirty() && pin.try_lock_exclusive().is_some());
     }
 }
