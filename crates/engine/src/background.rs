@@ -105,9 +105,10 @@ impl Threads {
     ) -> Result<(), EngineError> {
         let mut be = Backend::new(core.aio.backend(who)?);
         let (core, ticker) = (Arc::clone(core), Arc::clone(&self.ticker));
+        let who = name.to_owned();
         let handle = thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || body(&core, &mut be, &ticker))
+            .spawn(move || core.fatal.watch(&who, || body(&core, &mut be, &ticker)))
             .map_err(|error| EngineError::statement("53000", format!("could not start {name}: {error}")))?;
         self.handles.push(handle);
         Ok(())

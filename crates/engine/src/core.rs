@@ -141,6 +141,7 @@ impl Core {
             wal: Arc::clone(&self.wal),
             clog: Arc::clone(&self.clog),
             space: self.spaces.relation(table.locator),
+            fatal: Arc::clone(&self.fatal),
         }
     }
 }

@@ -30,8 +30,6 @@ use crate::xact::{Clog, XactManager};
 
 /// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer, and some to spare.
 const OTHER_BACKENDS: usize = 8;
-/// How long a stop waits for transactions to be aborted by their owners.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// How an engine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,16 +340,20 @@ fn stop_fast(
     core.enter(Phase::Stopping);
     lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Stopping)?;
     core.sessions.terminate_all();
-    let open = core.sessions.wait_for_transactions(PATIENCE);
-    if open > 0 {
-        tracing::warn!("{open} transactions were not ended by their sessions, and count as aborted");
-    }
+    // Once the calls under way have ended nobody gets in any more, not even to abort: that is done here.
     core.activity.close();
     threads.stop(core);
     if core.fatal.has_stopped() {
         return Err(EngineError::internal("the engine had to stop: no shutdown checkpoint was made"));
     }
-    run::checkpoint(core, be, Causes::SHUTDOWN)?;
+    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error))?;
+    run::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
     core.enter(Phase::Stopped);
+    // Scans may hold pages of these files; nobody writes them any more.
+    for rel in left {
+        if let Err(error) = core.smgr.unlink(rel) {
+            tracing::warn!("{error}");
+        }
+    }
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use forebay_aio::{Aio, FileKind, Namespace, OpenOptions};
+use forebay_aio::{Aio, Errno, FileKind, Namespace, OpenOptions};
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{self, CheckPoint};
@@ -73,7 +73,7 @@ impl Startup<'_> {
         let (record, checkpoint) = self.last_checkpoint(be, &control)?;
         match control.state {
             DbState::ShutDown => {
-                tracing::info!("database system was shut down at {}", control.time);
+                tracing::info!("database system was shut down at {}", at_time(control.time));
                 let resume = Resume {
                     insert_at: record.end,
                     prev: record.start,
@@ -170,6 +170,8 @@ impl Startup<'_> {
                         sync_one(namespace.as_ref(), &path)?;
                         files += 1;
                     }
+                    // pg_wal and tablespaces may lie elsewhere. A file linked here is not one of ours.
+                    FileKind::Symlink if is_directory(namespace.as_ref(), &path)? => left.push(path),
                     FileKind::Symlink | FileKind::Other => {}
                 }
             }
@@ -252,10 +254,52 @@ fn redo_one(registry: &Registry, record: &WalRecord, ctx: &mut RedoContext<'_>) 
     Ok(registry.redo(&redo, ctx)?)
 }
 
+fn is_directory(namespace: &dyn Namespace, path: &Path) -> Result<bool, EngineError> {
+    Ok(namespace.stat(path)?.is_some_and(|stat| stat.kind == FileKind::Directory))
+}
+
+/// Syncs a file. One that may only be read, or not even that, was not written by this server.
 fn sync_one(namespace: &dyn Namespace, path: &Path) -> Result<(), EngineError> {
-    match namespace.open(path, &OpenOptions::READ_WRITE) {
+    const DENIED: Errno = Errno(13);
+    let opened = match namespace.open(path, &OpenOptions::READ_WRITE) {
+        Err(error) if error.errno() == Some(DENIED) => namespace.open(path, &OpenOptions::READ),
+        opened => opened,
+    };
+    match opened {
         Ok(file) => Ok(namespace.sync_file(&file)?),
         Err(error) if error.is_not_found() => Ok(()),
+        Err(error) if error.errno() == Some(DENIED) => {
+            tracing::info!("could not sync: {error}");
+            Ok(())
+        }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// A time as the log shows it: "2026-11-21 01:21:39 UTC".
+fn at_time(seconds: i64) -> String {
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Eras of 400 years that begin on the first of March, so that leap days come last.
+    let z = days + 719_468;
+    let (era, in_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
+    let in_year = in_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * in_year + 2) / 153;
+    let day = in_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_as_postgresql_shows_them() {
+        assert_eq!(at_time(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(at_time(951_868_799), "2000-02-29 23:59:59 UTC");
+        assert_eq!(at_time(1_795_224_099), "2026-11-21 01:21:39 UTC");
     }
 }

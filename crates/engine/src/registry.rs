@@ -1,23 +1,16 @@
 //! The sessions of an engine: how many there may be, and how to reach them.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
-use forebay_aio::sync::{Condvar, Mutex};
+use forebay_aio::sync::Mutex;
 
 use crate::error::EngineError;
 use crate::locks::{Interrupt, InterruptKind};
 
 #[derive(Debug)]
 struct State {
-    sessions: HashMap<u32, Entry>,
+    sessions: HashMap<u32, Interrupt>,
     last: u32,
-}
-
-#[derive(Debug)]
-struct Entry {
-    interrupt: Interrupt,
-    in_transaction: bool,
 }
 
 /// The sessions.
@@ -25,15 +18,13 @@ struct Entry {
 pub(crate) struct Registry {
     max: usize,
     state: Mutex<State>,
-    /// Told when a session or a transaction ends.
-    fewer: Condvar,
 }
 
 impl Registry {
     /// At most `max` sessions.
     pub(crate) fn new(max: usize) -> Registry {
         let state = State { sessions: HashMap::new(), last: 0 };
-        Registry { max, state: Mutex::new(state), fewer: Condvar::new() }
+        Registry { max, state: Mutex::new(state) }
     }
 
     /// Enters a session; its number. 53300 if there are too many.
@@ -51,53 +42,30 @@ impl Registry {
             }
         }
         state.last = id;
-        state.sessions.insert(id, Entry { interrupt: interrupt.clone(), in_transaction: false });
+        state.sessions.insert(id, interrupt.clone());
         Ok(id)
     }
 
     /// A session is gone.
     pub(crate) fn leave(&self, id: u32) {
         self.state.lock().sessions.remove(&id);
-        self.fewer.notify_all();
-    }
-
-    /// A session's transaction begins or ends.
-    pub(crate) fn set_in_transaction(&self, id: u32, in_transaction: bool) {
-        if let Some(entry) = self.state.lock().sessions.get_mut(&id) {
-            entry.in_transaction = in_transaction;
-        }
-        if !in_transaction {
-            self.fewer.notify_all();
-        }
     }
 
     /// Asks every session to end.
     pub(crate) fn terminate_all(&self) {
-        for entry in self.state.lock().sessions.values() {
-            entry.interrupt.request(InterruptKind::Terminate);
+        for interrupt in self.state.lock().sessions.values() {
+            interrupt.request(InterruptKind::Terminate);
         }
     }
 
     /// Asks one session for something; false if there is none of this number.
     pub(crate) fn interrupt(&self, id: u32, kind: InterruptKind) -> bool {
         let state = self.state.lock();
-        let entry = state.sessions.get(&id);
-        if let Some(entry) = entry {
-            entry.interrupt.request(kind);
+        let interrupt = state.sessions.get(&id);
+        if let Some(interrupt) = interrupt {
+            interrupt.request(kind);
         }
-        entry.is_some()
-    }
-
-    /// Waits until no session is in a transaction, at most so long; how many still are.
-    pub(crate) fn wait_for_transactions(&self, at_most: Duration) -> usize {
-        let deadline = Instant::now() + at_most;
-        let mut state = self.state.lock();
-        loop {
-            let open = state.sessions.values().filter(|entry| entry.in_transaction).count();
-            if open == 0 || self.fewer.wait_until(&mut state, deadline).timed_out() {
-                return open;
-            }
-        }
+        interrupt.is_some()
     }
 }
 
@@ -118,9 +86,5 @@ mod tests {
         assert!(registry.interrupt(first, InterruptKind::Cancel));
         assert_eq!(interrupt.pending(), Some(InterruptKind::Cancel));
         assert!(!registry.interrupt(second, InterruptKind::Cancel));
-        registry.set_in_transaction(first, true);
-        assert_eq!(registry.wait_for_transactions(Duration::ZERO), 1);
-        registry.leave(first);
-        assert_eq!(registry.wait_for_transactions(Duration::ZERO), 0);
     }
 }

@@ -355,3 +355,67 @@ fn a_checkpoint_that_cannot_note_itself_stops_the_engine() {
     let mut session = engine.session().expect("session");
     assert_eq!(count(&mut session, "t").expect("count"), 100);
 }
+
+#[test]
+fn a_fast_stop_rolls_back_what_idle_sessions_left_open() {
+    for (way, config) in ways() {
+        let scratch = scratch();
+        let dir = scratch.path().join("data");
+        init(&dir);
+        let engine = open(&dir, &config);
+        let mut session = engine.session().expect("session");
+        create(&mut session, "kept");
+        session.begin().expect("begin");
+        session.start_command().expect("command");
+        session.create_table(None, "t", &columns()).expect("create");
+        session.start_command().expect("command");
+        let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
+        insert_open(&mut session, &table, 0..5_000).expect("insert");
+        session.start_command().expect("command");
+        // The scan keeps a page of the new table.
+        let mut scan = session.scan(&table).expect("scan");
+        assert!(scan.next(&mut session).expect("next").is_some());
+        let file = dir.join("base/5").join(table.oid.to_string());
+        assert!(file.exists(), "{way}");
+        engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+        assert!(!file.exists(), "{way}: the file of a table that never was");
+        assert_eq!(session.commit().expect_err("stopped").sqlstate(), "57P01");
+        drop((scan, session, engine));
+        assert!(!file.exists(), "{way}");
+        let engine = open(&dir, &config);
+        let mut session = engine.session().expect("session");
+        assert_eq!(count(&mut session, "t").expect_err("rolled back").sqlstate(), "42P01", "{way}");
+        insert(&mut session, "kept", 0..10);
+        assert_eq!(count(&mut session, "kept").expect("count"), 10);
+    }
+}
+
+#[test]
+fn files_of_an_aborted_creation_go_only_once_the_log_says_so() {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    init(&dir);
+    // Without images redo needs the pages, or a record that explains why they are gone.
+    let config = EngineConfig { full_page_writes: false, ..config(IoMethod::Sync, false) };
+    let engine = open(&dir, &config);
+    let mut other = engine.session().expect("session");
+    create(&mut other, "kept");
+    let mut session = engine.session().expect("session");
+    session.begin().expect("begin");
+    session.start_command().expect("command");
+    session.create_table(None, "t", &columns()).expect("create");
+    session.start_command().expect("command");
+    let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
+    insert_open(&mut session, &table, 0..10).expect("insert");
+    other.checkpoint().expect("checkpoint");
+    insert_open(&mut session, &table, 10..20).expect("insert");
+    insert(&mut other, "kept", 0..10);
+    session.abort().expect("abort");
+    assert!(!dir.join("base/5").join(table.oid.to_string()).exists());
+    engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    drop((session, other, engine));
+    let engine = open(&dir, &config);
+    let mut session = engine.session().expect("session");
+    assert_eq!(count(&mut session, "kept").expect("count"), 10);
+    assert_eq!(count(&mut session, "t").expect_err("aborted").sqlstate(), "42P01");
+}

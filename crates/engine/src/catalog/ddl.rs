@@ -92,7 +92,7 @@ pub(crate) fn create_table(
     let author = Author { xid, command: tx.use_command() };
     let locator = free_file(core, be)?;
     let oid = locator.rel;
-    tx.drop_at_abort(locator);
+    core.xacts.drop_at_abort(tx, locator);
     core.smgr.create(locator, Fork::Main, false)?;
     let main = SmgrCreate { rel: locator, fork: Fork::Main }.encode();
     let record =

@@ -3,10 +3,10 @@
 use forebay_aio as aio;
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
-    ItemPointer, Xid, tuple as ht,
+    CommandId, ItemPointer, Xid, tuple as ht,
     tuple::{HeapTuple, HeapTupleMut},
 };
-use forebay_storage::{Backend, Strategy};
+use forebay_storage::{Backend, PageWriteGuard, Strategy};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
 use super::insert::{Author, RECORD_ROOM};
@@ -27,6 +27,19 @@ pub enum DeleteOutcome {
     BeingDeleted(Xid),
     /// Another transaction has deleted or updated it, and committed.
     Gone,
+}
+
+/// What a deletion writes.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    author: Author,
+    tid: ItemPointer,
+    infobits: u8,
+    cid: CommandId,
+    /// The bit that says that `cid` stands for two.
+    combo: u16,
+    /// Everyone could see all of the page.
+    visible: bool,
 }
 
 impl Heap {
@@ -62,6 +75,14 @@ impl Heap {
             vm::clear(&self.pool, be, self.locator, tid.block)?;
         }
 
+        let mark = Mark { author, tid, infobits, cid, combo, visible };
+        self.fatal.critical("could not delete from a page", || self.mark(be, &mut guard, mark))?;
+        Ok(DeleteOutcome::Deleted)
+    }
+
+    /// The change itself, with its record.
+    fn mark(&self, be: &mut Backend, guard: &mut PageWriteGuard<'_>, mark: Mark) -> Result<(), EngineError> {
+        let Mark { author, tid, infobits, cid, combo, visible } = mark;
         guard.mark_dirty();
         let mut page = guard.page_mut();
         page.note_prunable(author.xid);
@@ -79,12 +100,12 @@ impl Heap {
         let flags = if visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
         let main = heap::HeapDelete { xmax: author.xid, offset: tid.offset, infobits, flags }.encode();
         let block =
-            BlockRef { id: 0, tag: guard.tag(), page: Some(&guard), flags: BlockFlags::STANDARD, data: &[] };
+            BlockRef { id: 0, tag: guard.tag(), page: Some(guard), flags: BlockFlags::STANDARD, data: &[] };
         let record =
             Record { rmgr: Rmgr::HEAP, info: heap::DELETE, xid: author.xid, main: &main, blocks: &[block] };
         let inserted = self.wal.insert(&mut be.io, &record)?;
         guard.set_lsn(inserted.end);
-        Ok(DeleteOutcome::Deleted)
+        Ok(())
     }
 
     /// Whether `author` may delete a tuple now; `Deleted` stands for yes.

@@ -147,9 +147,25 @@ impl Heap {
         if room_on(&guard) < aligned(tuple.len()) {
             return Ok(None);
         }
-        let opened = self.open_page(be, &mut guard)?;
+        let opened = self.look_at_page(be, &guard)?;
+        let place = self.fatal.critical("could not insert into a page", || {
+            self.insert_opened(be, &mut guard, opened, author, tuple)
+        })?;
+        Ok(Some(place))
+    }
+
+    /// The change itself, with its record.
+    fn insert_opened(
+        &self,
+        be: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        opened: Opened,
+        author: Author,
+        tuple: &[u8],
+    ) -> Result<ItemPointer, EngineError> {
+        open_page(guard, opened);
         let block = guard.tag().block;
-        let Some(offset) = place(&mut guard, block, author, tuple) else {
+        let Some(offset) = place(guard, block, author, tuple) else {
             return Err(EngineError::corrupt(format!("{} takes no tuple", guard.tag())));
         };
         let mut data = Vec::with_capacity(tuple.len());
@@ -160,8 +176,8 @@ impl Heap {
         }
         let main = heap::HeapInsert { offset, flags: opened.flags }.encode();
         let change = Change { rmgr: Rmgr::HEAP, info: heap::INSERT, main: &main, data: &data };
-        self.log_change(be, &mut guard, author.xid, opened, change)?;
-        Ok(Some(ItemPointer::new(block, offset)))
+        self.log_change(be, guard, author.xid, opened, change)?;
+        Ok(ItemPointer::new(block, offset))
     }
 
     /// Puts as many tuples of a batch on a page as fit, from index `from` on.
@@ -180,7 +196,25 @@ impl Heap {
         if free < aligned(batch.get(from).len()) {
             return Ok(Filled { tuples: 0, free });
         }
-        let opened = self.open_page(be, &mut guard)?;
+        let opened = self.look_at_page(be, &guard)?;
+        self.fatal.critical("could not insert into a page", || {
+            self.fill_opened(be, &mut guard, opened, author, batch, from, scratch)
+        })
+    }
+
+    /// The change itself, with its record.
+    #[expect(clippy::too_many_arguments, reason = "one step of `fill`, which has them all at hand")]
+    fn fill_opened(
+        &self,
+        be: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        opened: Opened,
+        author: Author,
+        batch: &TupleBatch,
+        from: usize,
+        scratch: &mut Scratch,
+    ) -> Result<Filled, EngineError> {
+        open_page(guard, opened);
         let block = guard.tag().block;
         let Scratch { main, offsets, data } = scratch;
         main.clear();
@@ -192,7 +226,7 @@ impl Heap {
             if guard.page().heap_free_space() < aligned(tuple.len()) {
                 break;
             }
-            let Some(offset) = place(&mut guard, block, author, tuple) else { break };
+            let Some(offset) = place(guard, block, author, tuple) else { break };
             if let Some(item) = guard.page().item(offset) {
                 heap::HeapMultiInsert::push_tuple(HeapTuple::new(item)?, data);
             }
@@ -200,6 +234,10 @@ impl Heap {
                 offsets.push(offset);
             }
             count += 1;
+        }
+        if count == 0 {
+            // It had said that it has room: else this would be tried for ever.
+            return Err(EngineError::corrupt(format!("{} takes no tuple", guard.tag())));
         }
         let last = if from + count == batch.len() { heap::INSERT_LAST_IN_MULTI } else { 0 };
         let head = heap::HeapMultiInsert {
@@ -210,24 +248,18 @@ impl Heap {
         head.encode(main);
         *offsets = head.offsets;
         let change = Change { rmgr: Rmgr::HEAP2, info: heap::MULTI_INSERT, main, data };
-        self.log_change(be, &mut guard, author.xid, opened, change)?;
+        self.log_change(be, guard, author.xid, opened, change)?;
         Ok(Filled { tuples: count, free: guard.page().heap_free_space() })
     }
 
-    /// Begins the change of a page: marks it dirty, initialises it if it is empty, and takes back the promise that
-    /// everyone sees all of it. From here to the record nothing fails but the log itself.
-    fn open_page(&self, be: &mut Backend, guard: &mut PageWriteGuard<'_>) -> Result<Opened, EngineError> {
+    /// What the change of a page has to see to, and all of it that can fail: the map's promise that everyone sees the
+    /// whole page is taken back.
+    fn look_at_page(&self, be: &mut Backend, guard: &PageWriteGuard<'_>) -> Result<Opened, EngineError> {
         let page = guard.page();
         let empty = page.is_new() || page.item_count() == 0;
         let visible = !page.is_new() && page.is_all_visible();
         if visible {
             vm::clear(&self.pool, be, self.locator, guard.tag().block)?;
-        }
-        guard.mark_dirty();
-        if empty {
-            guard.page_mut().init(0);
-        } else if visible {
-            guard.page_mut().set_all_visible(false);
         }
         Ok(Opened { empty, flags: if visible { heap::INSERT_ALL_VISIBLE_CLEARED } else { 0 } })
     }
@@ -261,10 +293,20 @@ impl Heap {
 /// How a page was found when its change began.
 #[derive(Debug, Clone, Copy)]
 struct Opened {
-    /// It had no tuples, and was initialised.
+    /// It has no tuples, and is to be initialised.
     empty: bool,
     /// Flags for the record: whether everyone could see all of it.
     flags: u8,
+}
+
+/// Begins the change of a page: marks it dirty, and initialises it if it is empty.
+fn open_page(guard: &mut PageWriteGuard<'_>, opened: Opened) {
+    guard.mark_dirty();
+    if opened.empty {
+        guard.page_mut().init(0);
+    } else if opened.flags & heap::INSERT_ALL_VISIBLE_CLEARED != 0 {
+        guard.page_mut().set_all_visible(false);
+    }
 }
 
 /// Room for one more tuple; a page never used counts as empty.

@@ -13,6 +13,7 @@
 //! A [`Heap`] is a table's physical identity with what is needed to work on it. Every change follows one order:
 //! content lock taken exclusively, buffer marked dirty, page changed, record inserted, page LSN set, lock released.
 //! The buffer is dirty before its record exists, so a checkpoint whose redo pointer lies behind the record finds it.
+//! From the first changed byte to the page's LSN nothing may fail: an error or a panic there stops the engine.
 
 mod batch;
 mod delete;
@@ -38,6 +39,7 @@ use forebay_format::RelFileLocator;
 use forebay_storage::BufferPool;
 use forebay_wal::Wal;
 
+use crate::fatal::Fatal;
 use crate::xact::Clog;
 
 /// A table's main fork and what is needed to work on it. Cheap to clone.
@@ -53,4 +55,6 @@ pub struct Heap {
     pub clog: Arc<Clog>,
     /// Where there is room.
     pub space: Arc<RelationSpace>,
+    /// Stops the engine if a page was changed and the change could not be logged.
+    pub(crate) fatal: Arc<Fatal>,
 }

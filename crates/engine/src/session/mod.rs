@@ -132,7 +132,6 @@ impl Session {
         let tx = Transaction::new();
         let snapshot = self.core.xacts.snapshot(&tx);
         self.open = Some(Open { tx, snapshot, changed_catalogs: false, own_tables: HashMap::new() });
-        self.core.sessions.set_in_transaction(self.id, true);
         Ok(())
     }
 
@@ -162,7 +161,8 @@ impl Session {
         };
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
-        match core.xacts.commit(&mut self.be.io, &mut open.tx) {
+        let committed = core.fatal.watch("commit", || core.xacts.commit(&mut self.be.io, &mut open.tx));
+        match committed {
             Ok(finished) => {
                 self.remove_files(&finished);
                 drop(change);
@@ -194,7 +194,7 @@ impl Session {
             return Ok(());
         }
         let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
-        let result = core.xacts.abort(&mut self.be.io, &mut open.tx);
+        let result = core.fatal.watch("abort", || core.xacts.abort(&mut self.be.io, &mut open.tx));
         if let Ok(finished) = &result {
             self.remove_files(finished);
         }
@@ -215,7 +215,6 @@ impl Session {
 
     fn end(&mut self) {
         self.core.locks.release_all(OwnerId(self.id));
-        self.core.sessions.set_in_transaction(self.id, false);
     }
 
     /// Whether a transaction is running.

@@ -12,6 +12,8 @@ use forebay_wal::{ReaderConfig, Resume, SyncMethod, Wal, WalConfig, WalReader};
 use tempfile::TempDir;
 
 use crate::EngineError;
+use crate::config::FatalAction;
+use crate::fatal::Fatal;
 use crate::heap::{Author, Heap, ReadAhead, SpaceMap, TupleBatch};
 use crate::redo::{RedoContext, RedoError, RedoRecord, Registry};
 use crate::xact::{Clog, Transaction, XactManager};
@@ -29,6 +31,7 @@ pub(crate) struct Bench {
     pub(crate) clog: Arc<Clog>,
     pub(crate) xacts: Arc<XactManager>,
     pub(crate) space: SpaceMap,
+    pub(crate) fatal: Arc<Fatal>,
     pub(crate) dir: Arc<TempDir>,
 }
 
@@ -82,7 +85,9 @@ impl Bench {
         clog.flush(&mut io).unwrap();
         let xacts =
             Arc::new(XactManager::new(clog.clone(), wal.clone(), FullXid::new(0, FIRST_XID), FIRST_XID));
-        Bench { aio, pool, wal, clog, xacts, space: SpaceMap::new(), dir }
+        // Nothing here may abort the test program; who expects a stop asks `has_stopped`.
+        let fatal = Arc::new(Fatal::new(Some(FatalAction(Arc::new(|_| {})))));
+        Bench { aio, pool, wal, clog, xacts, space: SpaceMap::new(), fatal, dir }
     }
 
     pub(crate) fn backend(&self) -> Backend {
@@ -98,6 +103,7 @@ impl Bench {
             wal: self.wal.clone(),
             clog: self.clog.clone(),
             space: self.space.relation(locator),
+            fatal: self.fatal.clone(),
         }
     }
 

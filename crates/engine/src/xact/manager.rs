@@ -1,5 +1,6 @@
 //! Assigning transaction ids; commit and abort.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,6 +37,8 @@ pub struct XactManager {
     gate: CommitGate,
     /// The next id. Held while one is handed out.
     next: Mutex<FullXid>,
+    /// Files that go should their transaction abort: a stop rolls back for those who did not get round to it.
+    created: Mutex<HashMap<FullXid, Vec<RelFileLocator>>>,
     /// From this id on none is handed out.
     stop_at: Xid,
 }
@@ -50,6 +53,7 @@ impl XactManager {
             procs: ProcArray::new(next),
             gate: CommitGate::new(),
             next: Mutex::new(next),
+            created: Mutex::default(),
             stop_at,
         }
     }
@@ -105,6 +109,33 @@ impl XactManager {
         Ok(xid.xid())
     }
 
+    /// A file is about to be made that goes again if the transaction, which has an id, aborts.
+    pub fn drop_at_abort(&self, tx: &mut Transaction, rel: RelFileLocator) {
+        tx.drop_at_abort(rel);
+        if let Some(xid) = tx.xid {
+            self.created.lock().entry(xid).or_default().push(rel);
+        }
+    }
+
+    /// Aborts every transaction that runs, in place of its owner, who must not be able to do anything any more. The
+    /// files that are to go: pages of them may be in use still.
+    pub fn abort_all(&self, io: &mut aio::Backend) -> Result<Vec<RelFileLocator>, EngineError> {
+        let mut files = Vec::new();
+        for xid in self.procs.all() {
+            let drop = self.created.lock().remove(&xid).unwrap_or_default();
+            self.log_end(io, xact::ABORT, xid.xid(), &drop)?;
+            self.clog.set(io, xid.xid(), Outcome::Aborted)?;
+            self.leave(xid);
+            files.extend(drop);
+        }
+        Ok(files)
+    }
+
+    fn leave(&self, xid: FullXid) {
+        self.created.lock().remove(&xid);
+        self.procs.leave(xid);
+    }
+
     /// Commits: on return the transaction is durable and everyone sees it. A transaction without id writes nothing.
     ///
     /// After an error that left the transaction alive it must be aborted. If the commit record was inserted but
@@ -123,11 +154,12 @@ impl XactManager {
         self.wal.flush(io, inserted.end)?;
         outcome.set(Outcome::Committed);
         std::mem::drop(pass);
-        self.procs.leave(xid);
+        self.leave(xid);
         Ok(Finished { lsn: Some(inserted.end), drop })
     }
 
-    /// Aborts. The record is not waited for: a transaction without a commit record is aborted anyway.
+    /// Aborts. The record is not waited for, as a transaction without a commit record is aborted anyway; unless files
+    /// go: redo of what was done to them needs to know why they are gone.
     pub fn abort(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, EngineError> {
         let drop = tx.drops_at(false);
         let xid = tx.xid;
@@ -137,9 +169,12 @@ impl XactManager {
             let logged = self.log_end(io, xact::ABORT, xid.xid(), &drop);
             let marked = self.clog.set(io, xid.xid(), Outcome::Aborted);
             std::mem::drop(pass);
-            self.procs.leave(xid);
-            logged?;
+            self.leave(xid);
+            let logged = logged?;
             marked?;
+            if !drop.is_empty() {
+                self.wal.flush(io, logged.end)?;
+            }
         }
         Ok(Finished { lsn: None, drop })
     }

@@ -468,3 +468,24 @@ fn relations_do_not_share_blocks_with_room() {
     assert_eq!(bench.numbers(&mut be, &one, &Transaction::new()), [0, 1, 2, 3, 4]);
     assert_eq!(bench.numbers(&mut be, &two, &Transaction::new()), [5, 6, 7, 8]);
 }
+
+#[test]
+fn a_page_changed_without_a_record_stops_everything() {
+    for batch in [false, true] {
+        let bench = Bench::new();
+        let (mut be, heap) = (bench.backend(), bench.heap(TABLE));
+        bench.load(&mut be, &heap, 0..3);
+        // Memory gone bad under a page: it says that it has room, and has none.
+        let pin = bench.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
+        pin.lock_exclusive()[14..16].copy_from_slice(&9000u16.to_le_bytes());
+        drop(pin);
+        let mut tx = Transaction::new();
+        let author = bench.author(&mut be, &mut tx);
+        let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match batch {
+            false => heap.insert(&mut be, author, &tuple_of(7)).map(drop),
+            true => heap.insert_batch(&mut be, author, &batch_of(7..9), Strategy::Normal),
+        }));
+        assert!(!matches!(inserted, Ok(Ok(()))), "inserted");
+        assert!(bench.fatal.has_stopped(), "batch: {batch}");
+    }
+}
