@@ -12,7 +12,7 @@ use forebay_format::{Lsn, wal::Rmgr};
 pub struct FatalError {
     /// The segment file, or the directory of a failed directory sync.
     pub file: PathBuf,
-    /// "write" or "sync".
+    /// "write", "sync", or "insert into".
     pub operation: &'static str,
     /// Offset in the file; 0 for a sync.
     pub offset: u64,

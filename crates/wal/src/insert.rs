@@ -4,7 +4,10 @@
 //! into the ring piece by piece; at each page boundary the next page's header goes first. The end that
 //! everything before is final (`copied`) is published at each page boundary and at the record's end.
 
-use forebay_aio::{Backend, sync::atomic::Ordering};
+use forebay_aio::{
+    AioError, Backend, Errno,
+    sync::{Arc, atomic::Ordering},
+};
 use forebay_format::{
     Lsn,
     wal::{
@@ -16,7 +19,7 @@ use forebay_format::{
 };
 
 use crate::{
-    error::WalError,
+    error::{FatalError, WalError},
     position::{WAL_BLOCK, align_record},
     record::{Assembled, ImagePolicy, Inserted, Record, assemble},
     ring::InsertEnd,
@@ -44,6 +47,18 @@ struct Reserved {
     start: Lsn,
     end: Lsn,
     end_pos: u64,
+}
+
+/// Dropped while a record is in the ring in part only: by an error, which has ended the log already, or by a panic.
+struct Halfway<'a>(&'a Wal);
+
+impl Drop for Halfway<'_> {
+    fn drop(&mut self) {
+        let file = self.0.config.dir.clone();
+        let source = Arc::new(AioError::os("finish a record in", &file, Errno::IO));
+        let fatal = FatalError { file, operation: "insert into", offset: 0, len: 0, source };
+        self.0.poison_with(Arc::new(fatal));
+    }
 }
 
 impl Wal {
@@ -89,12 +104,14 @@ impl Wal {
         // No segment, no record: so want of room is found out before anything is inserted.
         self.ensure_segment(io, self.config.segment_size.number_before(place.end))?;
         assembled.encoded.seal(state.prev);
+        let halfway = Halfway(self);
         self.copy(io, state, place.start, len, assembled.encoded.parts())?;
         state.pos = place.end_pos;
         state.prev = place.start;
         state.end.publish(place.end);
         self.insert_pos.store(state.pos, Ordering::Release);
         self.last_record.store(state.prev.0, Ordering::Release);
+        std::mem::forget(halfway);
         WalCounters::add(&self.counters.records, 1);
         WalCounters::add(&self.counters.bytes, len);
         WalCounters::add(&self.counters.full_page_images, assembled.images);

@@ -8,7 +8,7 @@
 //! directory that fails is final, like any failed sync.
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::{Arc, Mutex};
@@ -189,7 +189,7 @@ impl Segments {
     pub fn remove_before(&self, before: u64, upto: u64) -> Result<OldSegments, WalError> {
         let _names = self.names.lock();
         let mut old: Vec<(u64, String)> = Vec::new();
-        let mut taken = std::collections::BTreeSet::new();
+        let mut taken = BTreeSet::new();
         for name in self.list()? {
             let Some((timeline, number)) = self.size.parse_file_name(&name) else { continue };
             if number < before {
@@ -200,6 +200,23 @@ impl Segments {
         }
         old.sort_unstable();
         let mut done = OldSegments::default();
+        let result = self.remove_each(old, before, upto, taken, &mut done);
+        // Also after an error: a segment that got a new name may be written under it any time from now on.
+        if done != OldSegments::default() {
+            self.sync_dir()?;
+        }
+        result.map(|()| done)
+    }
+
+    /// Recycles or removes each of `old`; counts in `done` what was done, also when it fails halfway.
+    fn remove_each(
+        &self,
+        old: Vec<(u64, String)>,
+        before: u64,
+        upto: u64,
+        mut taken: BTreeSet<u64>,
+        done: &mut OldSegments,
+    ) -> Result<(), WalError> {
         let mut future = self.ready().max(before);
         for (_, name) in old {
             while taken.contains(&future) {
@@ -214,10 +231,7 @@ impl Segments {
                 done.removed += 1;
             }
         }
-        if done != OldSegments::default() {
-            self.sync_dir()?;
-        }
-        Ok(done)
+        Ok(())
     }
 
     /// Gives an old segment a future name. False if it is not fit for that.

@@ -125,3 +125,30 @@ fn all_who_wait_hear_of_a_failure() {
     let durable = rig.read_all(BEGIN).0.iter().filter(|record| record.end <= flushed).count();
     assert!(acknowledged <= durable, "{acknowledged} acknowledged, {durable} durable");
 }
+
+#[test]
+fn a_panic_in_the_middle_of_a_record_is_the_end() {
+    let (aio, faults) = faulty_aio();
+    let mut rig = Rig::with(aio);
+    rig.config.buffers = 4;
+    let wal = rig.fresh();
+    let a = insert(&wal, &mut rig.io, &[1; 100]);
+    wal.flush(&mut rig.io, a.end).expect("flush");
+    faults.panics.store(true, std::sync::atomic::Ordering::SeqCst);
+    faults.fail_writes(2, EIO);
+    // The backend that panicked is in an unknown state, and lost.
+    let mut io = std::mem::ManuallyDrop::new(rig.backend());
+    let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        wal.insert(&mut io, &plain(&vec![2; 200_000])).map(drop)
+    }));
+    assert!(inserted.is_err(), "{inserted:?}");
+    faults.mend();
+    for result in [
+        wal.insert(&mut rig.io, &plain(&[3])).map(drop),
+        wal.flush(&mut rig.io, a.end),
+        wal.flush_all(&mut rig.io).map(drop),
+    ] {
+        let error = result.expect_err("the log has ended");
+        assert!(error.is_fatal(), "{error}");
+    }
+}

@@ -21,6 +21,8 @@ pub struct Faults {
     writes_left: AtomicU64,
     /// Only segments under construction are concerned.
     only_temporary: AtomicBool,
+    /// A write that would fail panics instead.
+    pub panics: AtomicBool,
     pub syncs: AtomicU64,
     pub writes: AtomicU64,
 }
@@ -59,7 +61,9 @@ impl Faults {
             .writes_left
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
             .is_ok();
-        (errno != 0 && !spare).then_some(Errno(errno))
+        let fails = errno != 0 && !spare;
+        assert!(!(fails && self.panics.load(Ordering::SeqCst)), "a panic on purpose");
+        fails.then_some(Errno(errno))
     }
 
     fn sync_fault(&self) -> Option<Errno> {
