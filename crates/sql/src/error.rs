@@ -47,6 +47,19 @@ pub struct Report {
     pub position: Option<u32>,
     /// Field W.
     pub context: Option<String>,
+    /// Fields s, t and c.
+    pub column: Option<ColumnName>,
+}
+
+/// The column that an error is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnName {
+    /// Its table's schema.
+    pub schema: String,
+    /// Its table.
+    pub table: String,
+    /// Its name.
+    pub column: String,
 }
 
 /// An error, or (with a lesser severity) a notice. Boxed: results that carry it stay small.
@@ -67,6 +80,7 @@ impl SqlError {
             hint: None,
             position: None,
             context: None,
+            column: None,
         }))
     }
 
@@ -124,6 +138,12 @@ impl SqlError {
             Some(inner) => format!("{inner}\n{line}"),
             None => line,
         });
+        self
+    }
+
+    /// Sets the column that it is about.
+    pub fn column(mut self, column: ColumnName) -> SqlError {
+        self.0.column = Some(column);
         self
     }
 

@@ -20,6 +20,6 @@ pub use connection::{
     ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink, Script, Step,
     TransactionStatus,
 };
-pub use error::{Report, Severity, SqlError};
+pub use error::{ColumnName, Report, Severity, SqlError};
 pub use settings::{SetScope, SettingRow, Settings, Shown};
 pub use value::{Datum, SqlType};

@@ -243,7 +243,7 @@ pub(crate) fn namespace_datums(oid: Oid, name: &str, owner: Oid) -> Vec<Datum<'_
     vec![Datum::Oid(oid), Datum::Name(name), Datum::Oid(owner), Datum::Null]
 }
 
-/// A database's row: UTF8, C.UTF-8 by the C library, in pg_default.
+/// A database's row: UTF8, locale C (texts compare by their bytes, only ASCII has cases), in pg_default.
 pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datum<'_>> {
     const UTF8: i32 = 6;
     const PG_DEFAULT: Oid = 1663;
@@ -260,8 +260,8 @@ pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datu
         Datum::Xid(frozen_xid),
         Datum::Xid(1), // datminmxid
         Datum::Oid(PG_DEFAULT),
-        Datum::Text("C.UTF-8"),
-        Datum::Text("C.UTF-8"),
+        Datum::Text("C"),
+        Datum::Text("C"),
         Datum::Null, // datlocale
         Datum::Null, // daticurules
         Datum::Null, // datcollversion

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
-use forebay_aio::sync::{Condvar, Mutex};
+use forebay_aio::sync::{Condvar, Instant, Mutex};
 
 /// What a backend was asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +97,19 @@ impl Interrupt {
                 return Err(kind);
             }
             self.inner.wake.wait(&mut gate);
+        }
+    }
+
+    /// Sleeps until then, or until something is requested.
+    pub fn sleep_until(&self, end: Instant) -> Result<(), InterruptKind> {
+        let mut gate = self.inner.gate.lock();
+        loop {
+            if let Some(kind) = self.pending() {
+                return Err(kind);
+            }
+            if self.inner.wake.wait_until(&mut gate, end).timed_out() {
+                return self.pending().map_or(Ok(()), Err);
+            }
         }
     }
 }

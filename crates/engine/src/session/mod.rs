@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_aio::BackendType;
+use forebay_aio::sync::Instant;
 use forebay_storage::Backend;
 
 pub use rows::RowBatch;
@@ -121,6 +122,12 @@ impl Session {
             Some(kind) => Err(LockError::Interrupted(kind).into()),
             None => Ok(()),
         }
+    }
+
+    /// Sleeps until then, or fails as `check_cancel` does as soon as it would.
+    pub fn sleep_until(&self, end: Instant) -> Result<(), EngineError> {
+        self.core.check_running()?;
+        self.interrupt.sleep_until(end).map_err(|kind| LockError::Interrupted(kind).into())
     }
 
     /// Starts a transaction. An error if one is running.

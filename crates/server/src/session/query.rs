@@ -54,7 +54,9 @@ impl Session {
             Err(e) => {
                 let statement = (raw.kind == b'P').then(|| self.parse_text(raw));
                 self.skipping = true;
-                self.statement_failed(&e, statement.as_deref())
+                self.statement_failed(&e, statement.as_deref())?;
+                // At once: the client may read on before it sends a Sync, and a Flush is skipped as well.
+                self.flush()
             }
         }
     }

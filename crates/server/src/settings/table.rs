@@ -224,7 +224,7 @@ pub static TABLE: &[Setting] = &[
     setting("default_transaction_read_only", User, Bool, "off", CLIENT, "Sets the default read-only status of new transactions.").reported().checked(checks::always_off),
     setting("dynamic_shared_memory_type", Postmaster, Text, "posix", MEMORY, UNUSED),
     setting("effective_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "Number of simultaneous requests that can be handled efficiently by the disk subsystem."),
-    setting("extra_float_digits", User, int(-15, 3, Unit::None), "1", CLIENT, "Sets the number of digits displayed for floating-point values."),
+    setting("extra_float_digits", User, int(1, 3, Unit::None), "1", CLIENT, "Sets the number of digits displayed for floating-point values."),
     setting("fsync", Sighup, Bool, "on", WAL, "Forces synchronization of updates to disk. Always on.").checked(checks::fsync),
     setting("full_page_writes", Postmaster, Bool, "on", WAL, "Writes full pages to WAL when first modified after a checkpoint."),
     setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when in a transaction.").checked(checks::disabled),

@@ -86,6 +86,11 @@ pub fn report(out: &mut Vec<u8>, report: &SqlError) {
         if let Some(context) = &report.context {
             field(b'W', context);
         }
+        if let Some(column) = &report.column {
+            field(b's', &column.schema);
+            field(b't', &column.table);
+            field(b'c', &column.column);
+        }
         b.push(0);
     });
 }

@@ -54,6 +54,32 @@ fn sync(client: &mut Client) -> (String, Vec<(u8, Vec<u8>)>) {
     }
 }
 
+/// Types of the messages up to one of this type, with no Sync sent.
+fn receive_until(client: &mut Client, kind: u8) -> String {
+    let mut got = String::new();
+    while !got.ends_with(char::from(kind)) {
+        got.push(char::from(client.receive().expect("receives").0));
+    }
+    got
+}
+
+#[test]
+fn an_error_is_sent_before_the_client_says_sync() {
+    let server = Server::new();
+    let mut client = server.client();
+    // As asyncpg does: it reads the error first, and then sends its Sync.
+    parse(&mut client, "", "SELECT nothing", &[]);
+    describe(&mut client, b'S', "");
+    client.send(b'H', &[]).expect("sends");
+    assert_eq!(receive_until(&mut client, b'E'), "E");
+    assert_eq!(sync(&mut client).0, "Z");
+    parse(&mut client, "", "SELECT 1/0", &[]);
+    bind(&mut client, "", "", 0, &[], 0);
+    execute(&mut client, "", 0);
+    assert_eq!(receive_until(&mut client, b'E').chars().next_back(), Some('E'));
+    assert_eq!(sync(&mut client).0, "Z");
+}
+
 fn error(messages: &[(u8, Vec<u8>)]) -> String {
     Fields::read(&messages.iter().find(|m| m.0 == b'E').expect("an error").1).get(b'C').to_owned()
 }

@@ -7,12 +7,14 @@
 //! - [`copy`]:      COPY both ways
 //! - [`cancel`]:    cancel requests and timeouts
 //! - [`demo`]:      the demonstration, small
+//! - [`disk`]:      damaged pages, a full disk
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 
 mod cancel;
 mod copy;
 mod demo;
+mod disk;
 mod extended;
 mod harness;
 mod hostile;

@@ -40,6 +40,29 @@ fn errors_have_positions_and_states() {
 }
 
 #[test]
+fn an_error_of_a_column_names_it() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.query("CREATE TABLE t (a int4, b int4 NOT NULL)").expect("runs");
+    match client.query("INSERT INTO t VALUES (1, NULL)") {
+        Err(ClientError::Server(f)) => {
+            assert_eq!((f.get(b'C'), f.get(b'D')), ("23502", "Failing row contains (1, null)."));
+            assert_eq!((f.get(b's'), f.get(b't'), f.get(b'c')), ("public", "t", "b"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn floats_are_exact_or_the_setting_is_refused() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.query("SET extra_float_digits = 3").expect("as drivers do");
+    assert_eq!(value(&mut client, "SELECT 0.1::float8 + 0.2::float8"), "0.30000000000000004");
+    assert_eq!(failure(&mut client, "SET extra_float_digits = 0").0, "22023");
+}
+
+#[test]
 fn blocks_and_their_status() {
     let server = Server::new();
     let mut client = server.client();

@@ -2,7 +2,7 @@
 
 use super::prepared::{Plan, Prepared};
 use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink};
-use crate::error::{Result, SqlError, state};
+use crate::error::{ColumnName, Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Host, Row, eval_all};
 use crate::parse::{Kind, Statement};
 use crate::plan::{Expr, InsertPlan, InsertSource, live_columns};
@@ -33,8 +33,16 @@ impl Loader {
             if error.sqlstate != state::NOT_NULL_VIOLATION || error.detail.is_some() {
                 return error;
             }
-            let detail = self.describe(row);
-            error.detail(detail)
+            let error = error.detail(self.describe(row));
+            let mut columns = row.iter().zip(live_columns(&self.table));
+            match columns.find(|(value, column)| value.is_null() && column.not_null) {
+                None => error,
+                Some((_, column)) => error.column(ColumnName {
+                    schema: self.table.schema.clone(),
+                    table: self.table.name.clone(),
+                    column: column.name.clone(),
+                }),
+            }
         })
     }
 

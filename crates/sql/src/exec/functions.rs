@@ -7,7 +7,7 @@ use crate::plan::Function;
 use crate::settings::SetScope;
 use crate::value::{Datum, Numeric, SqlType};
 use forebay_engine::PrewarmMode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The text of an argument.
 fn text<'v>(args: &'v [Datum<'_>], i: usize) -> &'v str {
@@ -209,20 +209,12 @@ fn size_pretty<'a>(args: &[Datum<'_>]) -> Datum<'a> {
 }
 
 fn sleep<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
-    const SLICE: Duration = Duration::from_millis(10);
     let seconds = match args.first() {
         Some(Datum::Float8(v)) if *v > 0.0 => v.min(1e9),
         _ => 0.0,
     };
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
-    loop {
-        host.check_cancel()?;
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(Datum::text(""));
-        }
-        std::thread::park_timeout(left.min(SLICE));
-    }
+    host.sleep(Duration::from_secs_f64(seconds))?;
+    Ok(Datum::text(""))
 }
 
 fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {

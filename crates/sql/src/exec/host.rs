@@ -3,8 +3,9 @@
 use crate::connection::Identity;
 use crate::error::{Result, Severity, SqlError, state};
 use crate::settings::Settings;
-use forebay_engine::{EngineError, Session, Table};
+use forebay_engine::{EngineError, Interrupt, Session, Table};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The surroundings of a statement. Without a session there are no tables and no transactions: enough for
 /// expressions, and for their tests.
@@ -91,6 +92,19 @@ impl Host {
         match &self.session {
             Some(session) => Ok(session.check_cancel()?),
             None => Ok(()),
+        }
+    }
+
+    /// Sleeps; a cancel ends it with an error.
+    pub fn sleep(&self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        match &self.session {
+            Some(session) => Ok(session.sleep_until(end)?),
+            None => {
+                // Nobody knows of this latch: the full time passes.
+                let _ = Interrupt::new().sleep_until(end);
+                Ok(())
+            }
         }
     }
 

@@ -5,6 +5,17 @@ use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerError};
 use std::sync::Arc;
 
+fn is_string(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::UnicodeStringLiteral(_)
+            | Token::NationalStringLiteral(_)
+            | Token::DollarQuotedString(_)
+    )
+}
+
 /// A query string with what turns the parser's lines and columns into PostgreSQL's character positions.
 #[derive(Debug)]
 pub struct Source {
@@ -39,7 +50,33 @@ impl Source {
         let tokens = Tokenizer::new(&dialect, &self.text).tokenize_with_location();
         let mut tokens = tokens.map_err(|e| self.token_error(&e))?;
         tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
-        Ok(tokens)
+        self.join_strings(tokens)
+    }
+
+    /// A string on a line below another is the rest of it, as the SQL standard wants it; on the same line it is an error.
+    fn join_strings(&self, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, SqlError> {
+        let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+        for next in tokens {
+            let Some(last) =
+                joined.last_mut().filter(|last| is_string(&last.token) && is_string(&next.token))
+            else {
+                joined.push(next);
+                continue;
+            };
+            match (&mut last.token, &next.token) {
+                _ if next.span.start.line == last.span.end.line => return Err(self.syntax_error(Some(&next))),
+                (Token::SingleQuotedString(text), Token::SingleQuotedString(rest)) => text.push_str(rest),
+                (Token::DollarQuotedString(_), _) => return Err(self.syntax_error(Some(&next))),
+                _ => {
+                    let place = self.position(next.span.start);
+                    return Err(
+                        SqlError::unsupported("a string constant of this kind on several lines").at(place)
+                    );
+                }
+            }
+            last.span.end = next.span.end;
+        }
+        Ok(joined)
     }
 
     fn token_error(&self, error: &TokenizerError) -> SqlError {

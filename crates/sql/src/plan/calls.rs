@@ -177,7 +177,7 @@ impl Binder<'_> {
         let types: Vec<&str> = args.iter().map(|a| a.ty.sql_name()).collect();
         let shown = format!("{}({})", call.name, types.join(", "));
         let made = match (args.pop(), args.is_empty()) {
-            (None, _) => AggregateCall::count_star(),
+            (None, _) if call.star => AggregateCall::count_star(),
             (Some(arg), true) => {
                 let arg = if call.name == "count" { self.settle(arg)? } else { arg };
                 match choose(&call.name, arg.ty) {

@@ -382,6 +382,9 @@ impl Smgr {
             self.shard(rel).write().remove(&(rel, fork));
             for segment in 0.. {
                 let path = self.segment_path(rel, fork, segment);
+                // An I/O handle that has not been used again keeps its last file open: emptied, the file takes no space
+                // however long that lasts. Should it fail, the space comes back later.
+                let _ = self.namespace().open(&path, &OpenOptions::READ_WRITE.truncate());
                 match self.namespace().unlink(&path) {
                     Ok(()) => {}
                     Err(e) if e.is_not_found() => break,

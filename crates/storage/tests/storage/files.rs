@@ -45,6 +45,18 @@ fn sizes_cross_segments_and_survive_reopening() {
 }
 
 #[test]
+fn a_removed_file_takes_no_space_even_if_it_is_open_somewhere() {
+    let bed = Bed::new(SMALL);
+    let mut be = bed.backend();
+    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    bed.smgr.extend(&mut be.io, REL, Fork::Main, 20).unwrap();
+    let open: Vec<_> = (0..3).map(|s| std::fs::File::open(bed.path(s)).unwrap()).collect();
+    assert_eq!(open[2].metadata().unwrap().len(), 4 * 8192);
+    bed.smgr.unlink(REL).unwrap();
+    assert!(open.iter().all(|file| file.metadata().unwrap().len() == 0));
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let bed = Bed::new(SMALL);
     let error = bed.smgr.nblocks(REL, Fork::Vm).unwrap_err();

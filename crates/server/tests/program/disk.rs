@@ -1,0 +1,133 @@
+//! A disk that returns other bytes than were written, and one that is full.
+
+use super::harness::{Server, failure, value};
+use forebay_server::client::{Client, ClientError};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const BLOCK: u64 = 8192;
+
+fn load(client: &mut Client, table: &str, rows: usize) -> Result<Vec<String>, ClientError> {
+    const ROW: &str =
+        "7\tsome text, long enough that a megabyte of it does not take forever to load and to log\n";
+    let chunk = ROW.repeat(1000);
+    client.start_copy(&format!("COPY {table} FROM STDIN"))?;
+    for _ in 0..rows / 1000 {
+        client.copy_data(chunk.as_bytes())?;
+    }
+    Ok(client.finish_copy()?.tags)
+}
+
+#[test]
+fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
+    let server = Server::new();
+    let mut client = server.client();
+    for table in ["hurt", "well"] {
+        client.query(&format!("CREATE TABLE {table} (i int4, s text)")).expect("creates");
+        assert_eq!(load(&mut client, table, 1000).expect("loads"), ["COPY 1000"]);
+    }
+    let file = value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 'hurt'");
+    drop(client);
+    let folder = server.stop();
+    let path = folder.path().join("data/base/5").join(&file);
+    let disk = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("the table's file");
+    let mut bytes = [0; 8];
+    disk.read_exact_at(&mut bytes, 3 * BLOCK + 6000).expect("reads");
+    disk.write_all_at(&bytes.map(|b| !b), 3 * BLOCK + 6000).expect("writes");
+
+    for settings in [&["io_method=sync"][..], &["io_method=worker"]] {
+        let server = Server::on(Arc::clone(&folder), settings);
+        let mut client = server.client();
+        for _ in 0..2 {
+            let (state, message) = failure(&mut client, "SELECT count(*) FROM hurt");
+            assert_eq!(state, "XX001");
+            assert!(message.contains(&format!("block 3 of relation \"base/5/{file}\"")), "{message}");
+        }
+        assert_eq!(failure(&mut client, "COPY hurt TO STDOUT").0, "XX001");
+        assert_eq!(value(&mut client, "SELECT count(*) FROM well"), "1000");
+        // What lies before the damage is still to be had, and the table can be dropped in the end.
+        assert_eq!(value(&mut client, "SELECT i FROM hurt LIMIT 1"), "7");
+        client.query("CREATE TABLE more (i int4); DROP TABLE more").expect("goes on");
+        drop(client);
+        server.stop();
+    }
+    let server = Server::on(folder, &[]);
+    server.client().query("DROP TABLE hurt; CHECKPOINT").expect("drops");
+    assert_eq!(server.value("SELECT count(*) FROM well"), "1000");
+}
+
+/// A small file system of its own under a data directory.
+struct SmallDisk {
+    folder: Arc<TempDir>,
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    /// None without the right to mount.
+    fn new(megabytes: u32) -> Option<SmallDisk> {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        let path = folder.path().join("data");
+        std::fs::create_dir(&path).expect("made");
+        let options = format!("size={megabytes}m");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).output();
+        mount.is_ok_and(|m| m.status.success()).then_some(SmallDisk { folder, path })
+    }
+
+    /// Fills it to the last block.
+    fn fill(&self) -> PathBuf {
+        let path = self.path.join("ballast");
+        let mut ballast = std::fs::File::create(&path).expect("made");
+        for size in [1 << 20, 4096] {
+            while ballast.write_all(&vec![1; size]).is_ok() {}
+        }
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}
+
+/// The SQLSTATE with which loading fails.
+fn load_fails(client: &mut Client, table: &str, rows: usize) -> String {
+    match load(client, table, rows) {
+        Err(ClientError::Server(fields)) => fields.get(b'C').to_owned(),
+        other => panic!("the disk is too small for that: {other:?}"),
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_statement_until_there_is_room() {
+    let Some(disk) = SmallDisk::new(96) else {
+        println!("skipped: a_full_disk_fails_the_statement_until_there_is_room needs root");
+        return;
+    };
+    let server = Server::on(Arc::clone(&disk.folder), &["max_wal_size=32MB", "min_wal_size=32MB"]);
+    let mut client = server.client();
+    for table in ["small", "large"] {
+        client.query(&format!("CREATE TABLE {table} (i int4, s text)")).expect("creates");
+    }
+    client.query("INSERT INTO small VALUES (1, 'x')").expect("inserts");
+
+    let ballast = disk.fill();
+    assert_eq!(load_fails(&mut client, "large", 100_000), "53100");
+    assert_eq!(value(&mut client, "SELECT count(*) FROM small"), "1");
+    assert_eq!(value(&mut client, "SELECT count(*) FROM large"), "0");
+    std::fs::remove_file(ballast).expect("removed");
+    assert_eq!(load(&mut client, "large", 10_000).expect("there is room"), ["COPY 10000"]);
+
+    assert_eq!(load_fails(&mut client, "large", 2_000_000), "53100");
+    assert_eq!(value(&mut client, "SELECT count(*) FROM large"), "10000");
+    client.query("DROP TABLE large; CREATE TABLE next (i int4, s text)").expect("makes room");
+    client.query("CHECKPOINT").expect("makes room");
+    assert_eq!(load(&mut client, "next", 10_000).expect("there is room"), ["COPY 10000"]);
+    assert_eq!(server.value("SELECT count(*) FROM small"), "1");
+    let folder = server.kill();
+    assert_eq!(Server::on(folder, &[]).value("SELECT count(*) FROM next"), "10000");
+}
