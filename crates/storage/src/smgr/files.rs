@@ -18,7 +18,14 @@ pub(crate) struct RelFork {
     size: AtomicU64,
     /// Space is set aside for blocks below this number; only under the extension lock.
     reserved: AtomicU64,
-    files: RwLock<Vec<Option<File>>>,
+    files: RwLock<Files>,
+}
+
+#[derive(Default)]
+struct Files {
+    open: Vec<Option<File>>,
+    /// The fork was removed: whoever still has this entry keeps no file in it.
+    removed: bool,
 }
 
 impl Default for RelFork {
@@ -27,7 +34,7 @@ impl Default for RelFork {
             extending: Mutex::new(()),
             size: AtomicU64::new(UNKNOWN_SIZE),
             reserved: AtomicU64::new(0),
-            files: RwLock::new(Vec::new()),
+            files: RwLock::default(),
         }
     }
 }
@@ -54,25 +61,35 @@ impl RelFork {
     }
 
     pub(crate) fn file(&self, segment: u32) -> Option<File> {
-        self.files.read().get(segment as usize)?.clone()
+        self.files.read().open.get(segment as usize)?.clone()
     }
 
-    /// Keeps an open file, and returns how many it took the place of.
+    /// Keeps an open file, and returns how many were closed for that: the one in its place, or the file itself.
     pub(crate) fn set_file(&self, segment: u32, file: File) -> usize {
         let mut files = self.files.write();
-        let at = segment as usize;
-        if files.len() <= at {
-            files.resize(at + 1, None);
+        if files.removed {
+            return 1;
         }
-        usize::from(files[at].replace(file).is_some())
+        let at = segment as usize;
+        if files.open.len() <= at {
+            files.open.resize(at + 1, None);
+        }
+        usize::from(files.open[at].replace(file).is_some())
     }
 
     pub(crate) fn take_file(&self, segment: u32) -> Option<File> {
-        self.files.write().get_mut(segment as usize)?.take()
+        self.files.write().open.get_mut(segment as usize)?.take()
     }
 
     /// Forgets all open files, and returns how many there were.
     pub(crate) fn close(&self) -> usize {
-        self.files.write().drain(..).flatten().count()
+        self.files.write().open.drain(..).flatten().count()
+    }
+
+    /// Forgets all open files for good, and returns how many there were.
+    pub(crate) fn remove(&self) -> usize {
+        let mut files = self.files.write();
+        files.removed = true;
+        files.open.drain(..).flatten().count()
     }
 }

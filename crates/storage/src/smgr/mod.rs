@@ -377,7 +377,7 @@ impl Smgr {
             let _lock = entry.extending.lock();
             self.sync.forget(rel, fork);
             entry.set_size(UNKNOWN_SIZE);
-            let closed = entry.close();
+            let closed = entry.remove();
             self.open_files.fetch_sub(closed, Ordering::Relaxed);
             self.shard(rel).write().remove(&(rel, fork));
             for segment in 0.. {

@@ -8,8 +8,8 @@ use forebay_aio::{
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{Smgr, SmgrConfig, StorageError, Strategy, SyncReport};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const SMALL: Spec = Spec { segment_blocks: 8, ..Spec::plain() };
 
@@ -262,6 +262,54 @@ fn files_are_closed_when_the_system_has_no_descriptor_left() {
         }
         assert_eq!(smgr.sync_pending(&mut io).unwrap().files, 100);
     }
+}
+
+/// Drops each relation in the moment after one of its files was opened.
+#[derive(Default)]
+struct DropAfterOpen(OnceLock<Arc<Smgr>>, AtomicUsize);
+
+impl Namespace for DropAfterOpen {
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
+        let file = PosixNamespace.open(path, options)?;
+        let number = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        if let (Some(smgr), Some(number), false) = (self.0.get(), number, options.create_new) {
+            smgr.unlink(RelFileLocator::in_default(5, number)).unwrap();
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(file)
+    }
+    fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
+        PosixNamespace.allocate(file, offset, len)
+    }
+    as_the_system_does!();
+}
+
+#[test]
+fn a_file_opened_while_its_relation_is_dropped_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = Arc::new(DropAfterOpen::default());
+    let namespace = Arc::clone(&names);
+    let aio = Aio::new(namespace, MethodKind::Sync, AioConfig::default()).unwrap();
+    std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
+    let smgr =
+        Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig { max_open_files: 40, ..Default::default() });
+    let mut io = aio.backend(BackendType::Checkpointer).unwrap();
+    names.0.set(Arc::clone(&smgr)).ok().unwrap();
+    for number in 0..100 {
+        smgr.create(RelFileLocator::in_default(5, 30_000 + number), Fork::Main, false).unwrap();
+        smgr.close_files();
+        smgr.sync_pending(&mut io).unwrap();
+    }
+    assert_eq!(names.1.load(Ordering::SeqCst), 100);
+    // All room is there again.
+    for number in 0..30 {
+        smgr.create(RelFileLocator::in_default(5, 40_000 + number), Fork::Main, false).unwrap();
+    }
+    let open = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok())
+        .filter(|target| target.starts_with(dir.path()) && !target.is_dir());
+    assert_eq!(open.count(), 30);
 }
 
 #[test]
