@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Mutex;
-use forebay_aio::{AlignedBuf, Backend, File, OpenOptions};
+use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions};
 use forebay_format::Lsn;
-use forebay_format::control::{ControlError, ControlFile, DbState, PATH};
+use forebay_format::control::{ControlError, ControlFile, DbState, FILE_SIZE, PATH};
 use forebay_format::wal::xlog::CheckPoint;
 
 use crate::checkpoint::run::unix_seconds;
@@ -99,10 +99,7 @@ impl Control {
         let mut next = current.clone();
         change(&mut next);
         next.time = unix_seconds();
-        let written = AlignedBuf::copy_of(&next.encode())
-            .and_then(|bytes| io.write_all_at(&self.file, 0, &bytes))
-            .and_then(|()| io.fsync(&self.file));
-        match written {
+        match overwrite(io, &self.file, &next.encode()) {
             Ok(()) => {
                 *current = next;
                 Ok(())
@@ -113,6 +110,12 @@ impl Control {
             }
         }
     }
+}
+
+/// Writes the whole file in place, in one write, and syncs it.
+pub(crate) fn overwrite(io: &mut Backend, file: &File, bytes: &[u8; FILE_SIZE]) -> Result<(), AioError> {
+    io.write_all_at(file, 0, &AlignedBuf::copy_of(bytes)?)?;
+    io.fsync(file)
 }
 
 fn unusable(path: &Path, error: &ControlError) -> EngineError {

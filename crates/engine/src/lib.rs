@@ -4,6 +4,7 @@
 //!
 //! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing tables.
 //! - `checkpoint`: making everything durable, so that old WAL can go.
+//! - `checksums`: checking, enabling and disabling the page checksums of a cluster at rest.
 //! - `config`: what an engine is opened with.
 //! - `control`: pg_control.
 //! - `init`: making a data directory.
@@ -27,6 +28,7 @@ mod activity;
 mod background;
 mod catalog;
 mod checkpoint;
+pub mod checksums;
 pub mod config;
 mod control;
 mod core;

@@ -117,6 +117,22 @@ impl LockFile {
     }
 }
 
+/// Locks a data directory without leaving a file in it, for work on a cluster at rest, or says who has it. PostgreSQL heeds no
+/// such lock, Forebay does.
+pub(crate) fn hold_still(disk: &mut Disk<'_>, dir: &Path) -> Result<File, EngineError> {
+    let path = dir.join(NAME);
+    let directory = disk.namespace().open(dir, &OpenOptions::READ)?;
+    let held = disk.namespace().try_lock(&directory)?;
+    let text = disk.read(&path)?;
+    if !held {
+        return Err(taken(dir, text.and_then(|text| parse_pid(&text))));
+    }
+    if let Some(text) = text {
+        refuse_if_alive(dir, &text)?;
+    }
+    Ok(directory)
+}
+
 fn parse_pid(text: &[u8]) -> Option<i32> {
     let line = text.split(|b| *b == b'\n').next()?;
     let pid: i32 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;

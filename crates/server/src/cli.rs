@@ -1,5 +1,7 @@
 //! The command line.
 
+mod checksums;
+
 use crate::demo::{self, DemoOptions};
 use crate::log;
 use crate::serve::{self, ServeOptions};
@@ -28,6 +30,8 @@ enum Command {
     Serve(ServeArgs),
     /// Show what the server does: load, cold scans by every I/O method, kill -9, recovery
     Demo(DemoArgs),
+    /// Check, enable or disable the page checksums of a cluster that is shut down
+    Checksums(checksums::ChecksumsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -80,6 +84,7 @@ pub fn run() -> ExitCode {
     log::install();
     ExitCode::from(match command {
         Command::Init(args) => init(&args),
+        Command::Checksums(args) => checksums::run(&args),
         Command::Serve(args) => {
             let mut settings = args.settings;
             settings.extend(args.port.map(|port| ("port".to_owned(), port)));

@@ -3,6 +3,7 @@
 //! - [`exchange`]: millions of rows in and out, byte for byte what PostgreSQL gives
 //! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent
 //! - [`tools`]: PostgreSQL's own programs read the directory, and PostgreSQL recovers a crashed copy
+//! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
 //! - [`io`]: what the kernel sees: direct opens, combined reads, gathered log writes, an empty page cache
 //!
 //! - [`forebay`]: starts, stops and kills the server
@@ -10,6 +11,7 @@
 //!
 //! They are `#[ignore]`d so that a plain `cargo test` stays quick.
 
+mod checksums;
 mod exchange;
 mod forebay;
 mod io;

@@ -6,12 +6,14 @@
 //! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]:      COPY both ways
 //! - [`cancel`]:    cancel requests and timeouts
+//! - [`checksums`]: page checksums of a directory at rest
 //! - [`demo`]:      the demonstration, small
 //! - [`disk`]:      damaged pages, a full disk
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 
 mod cancel;
+mod checksums;
 mod copy;
 mod demo;
 mod disk;

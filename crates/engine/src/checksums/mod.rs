@@ -1,0 +1,236 @@
+//! Page checksums of a cluster at rest: check, enable, disable, as PostgreSQL's pg_checksums does.
+//!
+//! - `walk`: which files there are
+//! - `scan`: reads their pages, and writes those that change
+//!
+//! PostgreSQL 15 to 18 and Forebay keep pages alike, so clusters of all of them are served. Until pg_control says that the pages
+//! carry checksums, nobody looks at them: when enabling is interrupted, the cluster starts as it did before. Only the two bytes of
+//! the checksum change in a page, so that a torn write does no harm either. Enabling first makes sure that every file can be opened
+//! for writing and has whole pages; then it writes; then it syncs every file, also those it did not have to write (an interrupted
+//! run may have written them without syncing); only then is pg_control updated.
+
+mod scan;
+mod walk;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_aio::{
+    Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, MethodKind, Namespace, OpenOptions,
+    PosixNamespace,
+};
+use forebay_format::control::{self, ControlError, DbState, Outline};
+use forebay_format::ids::BLOCK_SIZE;
+
+use crate::checkpoint::run::unix_seconds;
+use crate::config::{EngineConfig, IoMethod};
+use crate::disk::Disk;
+use crate::error::EngineError;
+use crate::lockfile;
+
+/// What to do with the checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumMode {
+    /// Compare those of all pages.
+    Check,
+    /// Set them in all pages, and say so in pg_control.
+    Enable,
+    /// Say in pg_control that there are none.
+    Disable,
+}
+
+/// How to do it.
+#[derive(Clone, Debug)]
+pub struct ChecksumOptions {
+    /// What to do.
+    pub mode: ChecksumMode,
+    /// Only the files of this number; for [`ChecksumMode::Check`].
+    pub filenode: Option<String>,
+    /// How I/O is executed.
+    pub io_method: IoMethod,
+    /// Bypass the kernel's page cache.
+    pub direct: bool,
+    /// Blocks in one read, 1 to [`ChecksumOptions::MAX_COMBINE`].
+    pub io_combine_limit: u32,
+    /// Wait until the changes are on disk.
+    pub sync: bool,
+}
+
+impl ChecksumOptions {
+    /// Most blocks in one read.
+    pub const MAX_COMBINE: u32 = 128;
+
+    /// This, by PostgreSQL's defaults.
+    pub fn new(mode: ChecksumMode) -> ChecksumOptions {
+        let config = EngineConfig::default();
+        ChecksumOptions {
+            mode,
+            filenode: None,
+            io_method: config.io_method,
+            direct: config.io_direct.data,
+            io_combine_limit: 16,
+            sync: true,
+        }
+    }
+}
+
+/// A page whose checksum is not that of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadBlock {
+    /// The file.
+    pub path: PathBuf,
+    /// The block's number within the file.
+    pub block: u32,
+    /// The checksum of the bytes.
+    pub calculated: u16,
+    /// The checksum in the page.
+    pub found: u16,
+}
+
+/// Is told how it goes. Every method may do nothing.
+pub trait ChecksumObserver {
+    /// A page is damaged.
+    fn bad_block(&mut self, _block: &BadBlock) {}
+    /// All pages of a file were read.
+    fn file_done(&mut self, _path: &Path) {}
+    /// So many bytes of so many were read.
+    fn progress(&mut self, _done: u64, _total: u64) {}
+    /// The scan is over; the next step begins: "syncing data directory".
+    fn step(&mut self, _what: &str) {}
+    /// The files were read; nothing was synced yet.
+    fn scanned(&mut self, _counts: &ChecksumCounts) {}
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChecksumCounts {
+    /// Files read.
+    pub files_scanned: u64,
+    /// Blocks read.
+    pub blocks_scanned: u64,
+    /// Pages with a wrong checksum.
+    pub bad_blocks: u64,
+    /// Files in which pages changed.
+    pub files_written: u64,
+    /// Pages that changed.
+    pub blocks_written: u64,
+    /// The data checksum version in pg_control, afterwards.
+    pub checksum_version: u32,
+}
+
+/// Checks, enables or disables the checksums of a cluster that nothing runs on. That pages are damaged is no error: it is counted.
+pub fn checksums(
+    dir: &Path,
+    options: &ChecksumOptions,
+    observer: &mut dyn ChecksumObserver,
+) -> Result<ChecksumCounts, EngineError> {
+    let method = match options.io_method {
+        IoMethod::Sync => MethodKind::Sync,
+        IoMethod::Worker => MethodKind::Worker { workers: EngineConfig::default().io_workers },
+        IoMethod::IoUring => MethodKind::IoUring,
+    };
+    let config = AioConfig { max_backends: 1, ..AioConfig::default() };
+    let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
+    let aio = Aio::new(Arc::clone(&namespace), method, config)?;
+    let mut io = aio.backend(BackendType::Standalone)?;
+
+    let path = dir.join(control::PATH);
+    let outline = read_outline(&mut io, &path)?;
+    check_outline(&outline, options.mode)?;
+    let _still = lockfile::hold_still(&mut Disk::new(&mut io), dir)
+        .map_err(|error| not_shut_down(error.hint().or_else(|| Some(error.to_string()))))?;
+
+    let mut counts =
+        ChecksumCounts { checksum_version: outline.checksum_version, ..ChecksumCounts::default() };
+    if options.mode != ChecksumMode::Disable {
+        let tree = walk::Tree::find(&*namespace, dir, &outline, options.filenode.as_deref())?;
+        if options.mode == ChecksumMode::Enable {
+            tree.check_writable(&*namespace, options.direct)?;
+            namespace.open(&path, &OpenOptions::READ_WRITE)?;
+        }
+        scan::Scan::new(&mut io, &tree, options, observer, &mut counts).run()?;
+        observer.scanned(&counts);
+        if options.mode == ChecksumMode::Enable && options.sync {
+            observer.step("syncing data directory");
+            tree.sync(&mut io)?;
+        }
+    }
+    if options.mode != ChecksumMode::Check {
+        observer.step("updating control file");
+        counts.checksum_version = u32::from(options.mode == ChecksumMode::Enable);
+        let bytes = outline.with_checksum_version(counts.checksum_version, unix_seconds());
+        let file = namespace.open(&path, &OpenOptions::READ_WRITE)?;
+        crate::control::overwrite(&mut io, &file, &bytes)?;
+    }
+    Ok(counts)
+}
+
+/// Reads no more than the file should have, whatever it has.
+fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, EngineError> {
+    let unreadable = |error: AioError| match error.errno() {
+        Some(errno) => EngineError::statement(
+            "58P01",
+            format!("could not open file \"{}\" for reading: {errno}", path.display()),
+        ),
+        None => error.into(),
+    };
+    let names = Arc::clone(io.aio().namespace());
+    let file = names.open(path, &OpenOptions::READ).map_err(unreadable)?;
+    let mut buf = AlignedBuf::zeroed(control::FILE_SIZE)?;
+    let got = io.read_at(&file, 0, &mut buf).map_err(|error| match error.errno() {
+        Some(errno) => {
+            EngineError::statement("58030", format!("could not read file \"{}\": {errno}", path.display()))
+        }
+        None => error.into(),
+    })?;
+    Outline::decode(buf.get(..got).unwrap_or_default()).map_err(|error| {
+        let detail = format!("The file is \"{}\".", path.display());
+        match error {
+            ControlError::TooShort(got) => EngineError::corrupt(format!(
+                "could not read file \"{}\": read {got} of {}",
+                path.display(),
+                control::STRUCT_SIZE
+            )),
+            ControlError::BadCrc => {
+                EngineError::corrupt("pg_control CRC value is incorrect").with_detail(detail)
+            }
+            ControlError::Incompatible { what, found, .. } => EngineError::statement(
+                "F0001",
+                "cluster is not compatible with this version of forebay checksums",
+            )
+            .with_detail(format!("It has {what} {found}, and PostgreSQL 15 to 18 are known. {detail}")),
+            other @ ControlError::Impossible { .. } => {
+                EngineError::corrupt(other.to_string()).with_detail(detail)
+            }
+        }
+    })
+}
+
+/// Refuses in pg_checksums' order and words.
+fn check_outline(outline: &Outline, mode: ChecksumMode) -> Result<(), EngineError> {
+    let refuse = |message: &str| Err(EngineError::statement("F0001", message));
+    if outline.block_size as usize != BLOCK_SIZE {
+        return Err(EngineError::statement("F0001", "database cluster is not compatible").with_detail(format!(
+            "The database cluster was initialized with block size {}, but forebay checksums was compiled with block size {BLOCK_SIZE}.",
+            outline.block_size
+        )));
+    }
+    if !matches!(outline.state, DbState::ShutDown | DbState::ShutDownInRecovery) {
+        return Err(not_shut_down(Some(format!("Its state is \"{}\".", outline.state.name()))));
+    }
+    match (outline.checksum_version, mode) {
+        (0, ChecksumMode::Check) => refuse("data checksums are not enabled in cluster"),
+        (0, ChecksumMode::Disable) => refuse("data checksums are already disabled in cluster"),
+        (0, ChecksumMode::Enable) | (1, ChecksumMode::Check | ChecksumMode::Disable) => Ok(()),
+        (1, ChecksumMode::Enable) => refuse("data checksums are already enabled in cluster"),
+        (other, _) => refuse(&format!("data checksum version {other} is not supported")),
+    }
+}
+
+fn not_shut_down(detail: Option<String>) -> EngineError {
+    let error = EngineError::statement("F0001", "cluster must be shut down");
+    match detail {
+        Some(text) => error.with_detail(text),
+        None => error,
+    }
+}

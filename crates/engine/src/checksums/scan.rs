@@ -1,0 +1,208 @@
+//! Reads all pages, many in one read and many reads at a time, and looks at them in the order of the files.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions, OwnedIo, Target};
+use forebay_format::checksum::page_checksum;
+use forebay_format::ids::BLOCK_SIZE;
+use forebay_format::page::{Page, PageMut};
+
+use super::walk::{PageFile, Tree};
+use super::{BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions};
+use crate::error::EngineError;
+
+/// Reads and writes under way at a time.
+const DEPTH: usize = 32;
+
+/// Neighbouring blocks of a file.
+struct Chunk<'t> {
+    of: &'t PageFile,
+    index: usize,
+    file: File,
+    /// Within the file.
+    first: u32,
+    blocks: u32,
+}
+
+impl Chunk<'_> {
+    fn offset(&self, block: u32) -> u64 {
+        u64::from(self.first + block) * BLOCK_SIZE as u64
+    }
+
+    fn target(&self) -> Target {
+        Target::Other(format!("block {} in file \"{}\"", self.first, self.of.path.display()).into())
+    }
+
+    /// As pg_checksums words it.
+    fn describe(&self, error: AioError) -> EngineError {
+        match error {
+            AioError::Short { got, .. } => EngineError::corrupt(format!(
+                "could not read block {} in file \"{}\": read {} of {BLOCK_SIZE}",
+                self.first as usize + got / BLOCK_SIZE,
+                self.of.path.display(),
+                got % BLOCK_SIZE
+            )),
+            other => other.into(),
+        }
+    }
+}
+
+enum Flight<'t> {
+    Read(Chunk<'t>, OwnedIo),
+    Write(OwnedIo),
+}
+
+pub(super) struct Scan<'a, 't> {
+    io: &'a mut Backend,
+    options: &'a ChecksumOptions,
+    observer: &'a mut dyn ChecksumObserver,
+    counts: &'a mut ChecksumCounts,
+    files: std::iter::Enumerate<std::slice::Iter<'t, PageFile>>,
+    /// The rest of the file whose reads are being started.
+    rest: Option<Chunk<'t>>,
+    flights: VecDeque<Flight<'t>>,
+    spare: Vec<AlignedBuf>,
+    last_written: Option<usize>,
+    total: u64,
+}
+
+impl<'a, 't> Scan<'a, 't> {
+    pub(super) fn new(
+        io: &'a mut Backend,
+        tree: &'t Tree,
+        options: &'a ChecksumOptions,
+        observer: &'a mut dyn ChecksumObserver,
+        counts: &'a mut ChecksumCounts,
+    ) -> Scan<'a, 't> {
+        Scan {
+            io,
+            options,
+            observer,
+            counts,
+            files: tree.files.iter().enumerate(),
+            rest: None,
+            flights: VecDeque::with_capacity(DEPTH),
+            spare: Vec::new(),
+            last_written: None,
+            total: tree.bytes(),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<(), EngineError> {
+        loop {
+            if self.flights.len() <= DEPTH / 2 {
+                self.io.begin_batch();
+                let started = self.start_reads();
+                self.io.end_batch();
+                started?;
+            }
+            match self.flights.pop_front() {
+                Some(Flight::Read(chunk, io)) => {
+                    let (buf, result) = self.io.finish_owned(io);
+                    result.map_err(|error| chunk.describe(error))?;
+                    self.look_at(chunk, buf);
+                }
+                Some(Flight::Write(io)) => {
+                    let (buf, result) = self.io.finish_owned(io);
+                    result?;
+                    self.spare.push(buf);
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn start_reads(&mut self) -> Result<(), EngineError> {
+        while self.flights.len() < DEPTH {
+            let Some(chunk) = self.next_chunk()? else { break };
+            let buf = match self.spare.pop() {
+                Some(buf) => buf,
+                None => AlignedBuf::zeroed(self.options.io_combine_limit as usize * BLOCK_SIZE)?,
+            };
+            let part = 0..chunk.blocks as usize * BLOCK_SIZE;
+            let read = self.io.start_read(&chunk.file, chunk.offset(0), buf, part, chunk.target());
+            self.flights.push_back(Flight::Read(chunk, read));
+        }
+        Ok(())
+    }
+
+    fn next_chunk(&mut self) -> Result<Option<Chunk<'t>>, EngineError> {
+        let mut rest = match self.rest.take() {
+            Some(rest) => rest,
+            None => match self.next_file()? {
+                Some(rest) => rest,
+                None => return Ok(None),
+            },
+        };
+        let blocks = rest.blocks.min(self.options.io_combine_limit);
+        let chunk = Chunk { blocks, file: rest.file.clone(), ..rest };
+        rest.first += blocks;
+        rest.blocks -= blocks;
+        self.rest = (rest.blocks > 0).then_some(rest);
+        Ok(Some(chunk))
+    }
+
+    /// Opens the next file that has pages.
+    fn next_file(&mut self) -> Result<Option<Chunk<'t>>, EngineError> {
+        let options = match self.options.mode {
+            ChecksumMode::Enable => OpenOptions::READ_WRITE,
+            ChecksumMode::Check | ChecksumMode::Disable => OpenOptions::READ,
+        };
+        let names = Arc::clone(self.io.aio().namespace());
+        for (index, of) in self.files.by_ref() {
+            let file = names.open(&of.path, &options.direct(self.options.direct))?;
+            self.counts.files_scanned += 1;
+            if of.blocks > 0 {
+                return Ok(Some(Chunk { of, index, file, first: 0, blocks: of.blocks }));
+            }
+            self.observer.file_done(&of.path);
+        }
+        Ok(None)
+    }
+
+    fn look_at(&mut self, chunk: Chunk<'t>, mut buf: AlignedBuf) {
+        let first = chunk.of.first_block + chunk.first;
+        let (pages, _) = buf.as_chunks_mut::<BLOCK_SIZE>();
+        let mut changed: Option<(u32, u32)> = None;
+        for (n, page) in (0..chunk.blocks).zip(pages) {
+            if Page(page).is_new() {
+                continue;
+            }
+            // From memory, one page at a time is as fast as several.
+            let (calculated, found) = (page_checksum(page, first + n), Page(page).checksum());
+            if calculated == found {
+                continue;
+            }
+            if self.options.mode == ChecksumMode::Enable {
+                PageMut(page).set_checksum(calculated);
+                self.counts.blocks_written += 1;
+                changed = Some((changed.map_or(n, |(from, _)| from), n + 1));
+            } else {
+                self.counts.bad_blocks += 1;
+                let path = chunk.of.path.clone();
+                self.observer.bad_block(&BadBlock { path, block: chunk.first + n, calculated, found });
+            }
+        }
+        self.counts.blocks_scanned += u64::from(chunk.blocks);
+        self.observer.progress(self.counts.blocks_scanned * BLOCK_SIZE as u64, self.total);
+        if chunk.first + chunk.blocks == chunk.of.blocks {
+            self.observer.file_done(&chunk.of.path);
+        }
+        match changed {
+            Some(blocks) => self.write(&chunk, buf, blocks),
+            None => self.spare.push(buf),
+        }
+    }
+
+    /// Writes from the first page that changed to the last. Those between them that did not change are written as they were.
+    fn write(&mut self, chunk: &Chunk<'t>, buf: AlignedBuf, (from, to): (u32, u32)) {
+        if self.last_written != Some(chunk.index) {
+            self.last_written = Some(chunk.index);
+            self.counts.files_written += 1;
+        }
+        let part = from as usize * BLOCK_SIZE..to as usize * BLOCK_SIZE;
+        let write = self.io.start_write(&chunk.file, chunk.offset(from), buf, part, chunk.target());
+        self.flights.push_back(Flight::Write(write));
+    }
+}

@@ -1,0 +1,85 @@
+//! `forebay checksums` beside pg_checksums, on a cluster of PostgreSQL 18.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::peer::Peer;
+
+fn forebay(data: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.arg("checksums").arg("-D").arg(data).args(arguments).output().expect("forebay runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What each names as damaged, from "base/" or "global/" on.
+fn named(errors: &str) -> BTreeSet<String> {
+    let of_pages = errors.lines().filter(|line| line.contains("checksum verification failed"));
+    of_pages.map(|line| line.split_once("/pg/").expect("a path of the cluster").1.to_owned()).collect()
+}
+
+#[test]
+#[ignore = "run by cargo xtask test"]
+fn pg_checksums_and_forebay_agree() {
+    let Some(peer) = Peer::find("pg_checksums_and_forebay_agree") else { return };
+    peer.init("pg");
+    let (outside, inside) = (peer.outside("pg"), peer.inside("pg"));
+    let server = peer.start("pg", "");
+    let port = server.port.to_string();
+    peer.run(
+        "pgbench",
+        &["-i", "-q", "-s", "3", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "postgres"],
+    );
+    let refused = forebay(&outside, &["--check"]);
+    assert!(text(&refused.stderr).contains("cluster must be shut down"));
+    drop(server);
+
+    let ways = [
+        &["--io-method", "sync"][..],
+        &["--io-method", "worker", "--io-direct", "data"],
+        &["--io-method", "io_uring", "--io-direct", "data", "--io-combine-limit", "128"],
+    ];
+    let expected = peer.run("pg_checksums", &["--check", "-D", &inside]);
+    for way in ways {
+        assert_eq!(text(&forebay(&outside, way).stdout), expected, "{way:?}");
+    }
+
+    // Without checksums PostgreSQL leaves pages without them; each program enables what the other finds right.
+    peer.run("pg_checksums", &["--disable", "-D", &inside]);
+    let server = peer.start("pg", "");
+    let sql = "UPDATE pgbench_accounts SET abalance = 7 WHERE aid % 3 = 0; CHECKPOINT";
+    assert!(peer.psql(server.port).args(["-c", sql]).status().expect("psql runs").success());
+    drop(server);
+    let enabled = forebay(&outside, &["--enable", "--io-direct", "data"]);
+    assert!(enabled.status.success(), "{}", text(&enabled.stderr));
+    assert!(!text(&enabled.stdout).contains("Blocks written: 0\n"), "{}", text(&enabled.stdout));
+    let checked = peer.run("pg_checksums", &["--check", "-D", &inside]);
+    assert!(checked.contains("Bad checksums:  0\n"), "{checked}");
+    let server = peer.start("pg", "");
+    let sum = peer.psql(server.port).args(["-c", "SELECT sum(abalance) FROM pgbench_accounts"]).output();
+    assert_eq!(text(&sum.expect("psql runs").stdout), "700000\n");
+    drop(server);
+
+    let mut pages = 0;
+    for entry in fs::read_dir(outside.join("base/5")).expect("listed") {
+        let path = entry.expect("an entry").path();
+        let mut bytes = fs::read(&path).expect("readable");
+        if bytes.len() >= 3 * 8192 && bytes[2 * 8192..].iter().any(|byte| *byte != 0) && pages < 9 {
+            bytes[2 * 8192 + 100 + pages] ^= 1 << (pages % 8);
+            fs::write(&path, bytes).expect("writable");
+            pages += 1;
+        }
+    }
+    let theirs = peer.command("pg_checksums").args(["--check", "-D", &inside]).output().expect("runs");
+    let bad = named(&text(&theirs.stderr));
+    assert!(bad.len() > 3, "{bad:?}");
+    for way in ways {
+        let ours = forebay(&outside, way);
+        assert_eq!(ours.status.code(), Some(1));
+        assert_eq!((text(&ours.stdout), named(&text(&ours.stderr))), (text(&theirs.stdout), bad.clone()));
+    }
+}

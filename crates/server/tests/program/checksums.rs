@@ -1,0 +1,84 @@
+//! `forebay checksums` on a directory that a server left.
+
+use crate::harness::Server;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(data: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let output: Output = command.arg("checksums").arg("-D").arg(data).args(arguments).output().expect("runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().expect("exits"), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn damage_is_named_and_checksums_come_and_go() {
+    let server = Server::new();
+    let data = server.data_dir();
+    let sql = "CREATE TABLE t (a int8); INSERT INTO t SELECT g FROM generate_series(1, 20000) AS g";
+    server.client().query(sql).expect("a table is made");
+    let (code, _, errors) = run(&data, &["--check"]);
+    assert_eq!(code, 1);
+    assert!(errors.starts_with("forebay checksums: error: cluster must be shut down\n"), "{errors}");
+    let folder = server.stop();
+
+    let (code, said, errors) = run(&data, &["--check", "--progress"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "Checksum operation completed");
+    assert!(lines[1].starts_with("Files scanned:   ") && lines[2].starts_with("Blocks scanned:  "), "{said}");
+    assert_eq!(lines[3..], ["Bad checksums:  0", "Data checksum version: 1"]);
+    assert_eq!(
+        run(&data, &["--enable"]).2,
+        "forebay checksums: error: data checksums are already enabled in cluster\n"
+    );
+
+    let steps = "forebay checksums: updating control file\n";
+    assert_eq!(run(&data, &["--disable"]), (0, "Checksums disabled in cluster\n".into(), steps.into()));
+    let mut largest: Vec<_> =
+        data.join("base/5").read_dir().expect("listed").map(|entry| entry.expect("an entry")).collect();
+    largest.sort_by_key(|entry| entry.metadata().expect("there").len());
+    let file = largest.pop().expect("files are there").path();
+    let mut bytes = std::fs::read(&file).expect("readable");
+    bytes[3 * 8192 + 8000] ^= 1;
+    std::fs::write(&file, &bytes).expect("writable");
+    let (code, said, errors) = run(&data, &["--enable", "--io-method", "sync", "--io-direct", "data"]);
+    assert_eq!((code, errors.lines().count()), (0, 2), "{errors}");
+    assert!(
+        said.contains("Blocks written: 1\n") && said.ends_with("Checksums enabled in cluster\n"),
+        "{said}"
+    );
+
+    bytes = std::fs::read(&file).expect("readable");
+    bytes[2 * 8192 + 8000] ^= 1;
+    std::fs::write(&file, &bytes).expect("writable");
+    let (code, said, errors) = run(&data, &["--check"]);
+    assert!(code == 1 && said.contains("Bad checksums:  1\n"), "{said}");
+    let start = format!(
+        "forebay checksums: error: checksum verification failed in file \"{}\", block 2: calculated checksum ",
+        file.display()
+    );
+    assert!(errors.starts_with(&start), "{errors}");
+    bytes[2 * 8192 + 8000] ^= 1;
+    bytes[3 * 8192 + 8000] ^= 1;
+    std::fs::write(&file, &bytes).expect("writable");
+    drop(folder);
+}
+
+#[test]
+fn bad_options_are_one_line() {
+    let nowhere = Path::new("/nowhere");
+    for (arguments, expected) in [
+        (&["-f", "x"][..], "invalid value \"x\" for option -f/--filenode"),
+        (&["-f", "99999999999"], "-f/--filenode must be in range 0..4294967295"),
+        (&["-e", "-f", "1"], "option -f/--filenode can only be used with --check"),
+        (&["--io-combine-limit", "0"], "--io-combine-limit must be in range 1..128"),
+        (&["--io-method", "magic"], "invalid value \"magic\" for option --io-method"),
+        (&["--io-direct", "wal"], "invalid value \"wal\" for option --io-direct"),
+        (&[], "could not open file \"/nowhere/global/pg_control\" for reading: No such file or directory"),
+    ] {
+        let (code, said, errors) = run(nowhere, arguments);
+        assert_eq!((code, said.as_str()), (1, ""), "{arguments:?}");
+        assert_eq!(errors, format!("forebay checksums: error: {expected}\n"));
+    }
+}
