@@ -129,8 +129,7 @@ impl Engine {
             }
         };
         core.enter(Phase::Stopped);
-        lock.release(core.aio.namespace().as_ref())?;
-        result
+        result.and(lock.release(core.aio.namespace().as_ref()))
     }
 
     /// The settings it runs with.
@@ -338,7 +337,10 @@ fn stop_fast(
     be: &mut Backend,
 ) -> Result<(), EngineError> {
     core.enter(Phase::Stopping);
-    lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Stopping)?;
+    // Only for those who look on: no reason to leave threads running and the log without its checkpoint.
+    if let Err(error) = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Stopping) {
+        tracing::warn!("{error}");
+    }
     core.sessions.terminate_all();
     // Once the calls under way have ended nobody gets in any more, not even to abort: that is done here.
     core.activity.close();

@@ -103,9 +103,12 @@ impl LockFile {
         disk.overwrite(&self.path, self.text(status).as_bytes())
     }
 
-    /// Removes the file, and gives the directory free.
+    /// Removes the file if it is still there, and gives the directory free.
     pub(crate) fn release(self, namespace: &dyn Namespace) -> Result<(), EngineError> {
-        Ok(namespace.unlink(&self.path)?)
+        match namespace.unlink(&self.path) {
+            Err(error) if error.is_not_found() => Ok(()),
+            removed => Ok(removed?),
+        }
     }
 
     fn text(&self, status: ServerStatus) -> String {

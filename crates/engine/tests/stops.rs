@@ -10,7 +10,7 @@ use std::thread;
 use common::*;
 use forebay_engine::{
     Engine, EngineConfig, EngineError, FatalAction, InitOptions, InterruptKind, IoMethod, LockMode,
-    ShutdownMode,
+    RecoveryReport, ShutdownMode,
 };
 
 fn refusal(dir: &Path) -> EngineError {
@@ -418,4 +418,27 @@ fn files_of_an_aborted_creation_go_only_once_the_log_says_so() {
     let mut session = engine.session().expect("session");
     assert_eq!(count(&mut session, "kept").expect("count"), 10);
     assert_eq!(count(&mut session, "t").expect_err("aborted").sqlstate(), "42P01");
+}
+
+#[test]
+fn a_stop_goes_through_without_its_lock_file() {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    init(&dir);
+    let engine = open(&dir, &config(IoMethod::Worker, false));
+    let mut session = engine.session().expect("session");
+    create(&mut session, "t");
+    insert(&mut session, "t", 0..100);
+    // Somebody tidied up; the server cannot tell there that it is stopping.
+    std::fs::remove_file(dir.join("postmaster.pid")).expect("remove");
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+    drop((session, engine));
+    let recovered = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&recovered);
+    let report = RecoveryReport(Arc::new(move |_| seen.store(true, Ordering::SeqCst)));
+    let config = EngineConfig { on_recovery: Some(report), ..config(IoMethod::Sync, false) };
+    let engine = open(&dir, &config);
+    assert!(!recovered.load(Ordering::SeqCst), "it was shut down");
+    let mut session = engine.session().expect("session");
+    assert_eq!(count(&mut session, "t").expect("count"), 100);
 }
