@@ -7,8 +7,9 @@
 //! | a standby's states | refused |
 //!
 //! Crash recovery: every file that may have been written without a sync is synced, so that what redo finds on the
-//! pages stays there; the log is replayed from the checkpoint's redo pointer to its end; pg_xact is cleared of what
-//! never reached the log. The caller then writes everything and makes an end-of-recovery checkpoint.
+//! pages stays there; the log is read past the kernel's cache where that can be done, and replayed from the
+//! checkpoint's redo pointer to its end; pg_xact is cleared of what never reached the log. The caller then writes
+//! everything and makes an end-of-recovery checkpoint.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,9 +120,16 @@ impl Startup<'_> {
             segment_size: control.segment_size,
             timeline: control.checkpoint_copy.timeline,
             system_id: Some(control.system_id),
-            direct: self.config.io_direct.wal,
+            direct: self.config.io_direct.wal || self.reads_direct(control),
         };
         WalReader::new(Arc::clone(self.aio), config, start)
+    }
+
+    /// Whether the log is read past the kernel's cache although its setting does not ask for that: after a failed sync
+    /// the cache holds, as clean pages, what never reached the disk. Only where the file system can.
+    fn reads_direct(&self, control: &ControlFile) -> bool {
+        control.state != DbState::ShutDown
+            && self.aio.namespace().probe_direct(&self.dir.join("pg_wal")).is_ok()
     }
 
     /// The record that pg_control points to.

@@ -16,6 +16,8 @@ use forebay_engine::{Engine, IoMethod, ShutdownMode};
 #[derive(Default)]
 struct Recording {
     synced: Mutex<Vec<PathBuf>>,
+    /// Files opened for reading only, past the kernel's cache.
+    read_direct: Mutex<Vec<PathBuf>>,
     read_only: Option<PathBuf>,
 }
 
@@ -33,6 +35,9 @@ impl Namespace for Recording {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
         if self.read_only.as_deref() == Some(path) && *options != OpenOptions::READ {
             return Err(AioError::os("open file", path, Errno(13)));
+        }
+        if options.direct && !options.write {
+            self.read_direct.lock().expect("direct").push(path.to_path_buf());
         }
         PosixNamespace.open(path, options)
     }
@@ -117,6 +122,9 @@ fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
         assert!(recording.has_synced(&path), "{name}");
     }
     assert!(recording.has_synced(&foreign));
+    // After a failed sync the kernel's cache holds what the disk does not: it is not asked what the log says.
+    let segment = dir.join("pg_wal/000000010000000000000001");
+    assert!(recording.read_direct.lock().expect("direct").contains(&segment));
     let mut session = engine.session().expect("session");
     assert_eq!(count(&mut session, "t").expect("count"), 100);
 }
