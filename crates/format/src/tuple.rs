@@ -20,7 +20,9 @@
 
 mod values;
 
-pub use values::{Align, AttrLayout, Deform, MAX_ATTRIBUTES, deform, form_tuple, form_tuple_into};
+pub use values::{
+    Align, AttrLayout, Deform, MAX_ATTRIBUTES, TupleBuilder, deform, form_tuple, form_tuple_into,
+};
 
 use crate::{
     bytes::{array_at, put, u16_at, u32_at},

@@ -23,7 +23,7 @@ use crate::error::EngineError;
 use crate::heap::{Author, DeleteOutcome};
 use crate::locks::LockTag;
 use crate::table::{ColumnDef, Table};
-use crate::types::codec::Scratch;
+use crate::types::codec::form_row;
 use crate::types::{Datum, Oid, type_info};
 use crate::xact::Transaction;
 
@@ -137,8 +137,8 @@ fn insert_row(
     catalog: &Table,
     row: &[Datum<'_>],
 ) -> Result<(), EngineError> {
-    let tuple = Scratch::default()
-        .with_bytes(row, |values| forebay_format::tuple::form_tuple(&catalog.layouts, values))?;
+    let mut tuple = Vec::new();
+    form_row(&catalog.layouts, row, &mut tuple)?;
     core.heap(catalog).insert(be, author, &tuple)?;
     Ok(())
 }

@@ -5,17 +5,16 @@ use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids}
 
 use crate::catalog::schema::CatalogTable;
 use crate::error::EngineError;
-use crate::types::codec::Scratch;
+use crate::types::codec::form_row;
 use crate::types::{Datum, layout_of};
 
 /// The bytes of a catalog's file: whole pages with checksums.
 pub(super) fn heap_file(catalog: &CatalogTable, rows: &[Vec<Datum<'_>>]) -> Result<Vec<u8>, EngineError> {
     let layouts = catalog.columns.iter().map(|c| layout_of(c.type_oid)).collect::<Result<Vec<_>, _>>()?;
-    let mut scratch = Scratch::default();
     let mut pages: Vec<Box<PageBytes>> = vec![new_page()];
     for row in rows {
-        let mut tuple =
-            scratch.with_bytes(row, |values| forebay_format::tuple::form_tuple(&layouts, values))?;
+        let mut tuple = Vec::new();
+        form_row(&layouts, row, &mut tuple)?;
         stamp(&mut tuple)?;
         if !place(&mut pages, &mut tuple)? {
             pages.push(new_page());

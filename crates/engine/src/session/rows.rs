@@ -8,7 +8,7 @@ use super::Session;
 use crate::error::EngineError;
 use crate::heap::{Author, TupleBatch};
 use crate::table::Table;
-use crate::types::codec::{Scratch, fits};
+use crate::types::codec::{fits, form_row};
 use crate::types::{Datum, type_info};
 
 /// A batch of so many bytes goes through a ring of buffers of its own.
@@ -19,7 +19,6 @@ const BULK_BYTES: usize = 64 << 10;
 pub struct RowBatch {
     table: Arc<Table>,
     tuples: TupleBatch,
-    scratch: Scratch,
     /// Whether a column was dropped, so that values and columns differ in number.
     has_dropped: bool,
 }
@@ -30,7 +29,6 @@ impl RowBatch {
         RowBatch {
             table: Arc::clone(table),
             tuples: TupleBatch::new(),
-            scratch: Scratch::default(),
             has_dropped: table.columns.iter().any(|c| c.dropped),
         }
     }
@@ -75,12 +73,9 @@ impl RowBatch {
                 ));
             }
         }
-        let tuples = &mut self.tuples;
-        self.scratch.with_bytes(values, |bytes| {
-            tuples.push_with(|out| {
-                forebay_format::tuple::form_tuple_into(&table.layouts, bytes, out)?;
-                Ok::<(), EngineError>(())
-            })
+        self.tuples.push_with(|out| {
+            form_row(&table.layouts, values, out)?;
+            Ok::<(), EngineError>(())
         })
     }
 

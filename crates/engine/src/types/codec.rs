@@ -3,6 +3,9 @@
 //! The bytes are those after a varlena's length word, or the fixed-length image; `format` lays them out in a tuple.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use forebay_format::AttrLayout;
+use forebay_format::tuple::{TupleBuilder, TupleError};
+
 use super::{Datum, Oid, oids};
 use crate::error::EngineError;
 
@@ -84,75 +87,49 @@ fn utf8(bytes: &[u8]) -> Result<&str, EngineError> {
     })
 }
 
-/// Room for the bytes of values that a [`Datum`] does not hold in their stored form.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    fixed: Vec<[u8; 8]>,
-    names: Vec<[u8; NAME_LEN]>,
-}
-
-/// Where a value's stored bytes are.
-enum Place<'a> {
-    Null,
-    Fixed(usize, usize),
-    Name(usize),
-    Borrowed(&'a [u8]),
-}
-
-impl Scratch {
-    /// Gives the stored bytes of `values` to `take`, NULL as None.
-    pub(crate) fn with_bytes<R>(
-        &mut self,
-        values: &[Datum<'_>],
-        take: impl FnOnce(&[Option<&[u8]>]) -> R,
-    ) -> R {
-        self.fixed.clear();
-        self.names.clear();
-        let mut places: smallvec::SmallVec<[Place<'_>; 16]> = smallvec::SmallVec::with_capacity(values.len());
-        for value in values {
-            let place = self.place(value);
-            places.push(place);
-        }
-        let bytes: smallvec::SmallVec<[Option<&[u8]>; 16]> = places
-            .iter()
-            .map(|place| match place {
-                Place::Null => None,
-                Place::Fixed(index, len) => self.fixed.get(*index).and_then(|b| b.get(..*len)),
-                Place::Name(index) => self.names.get(*index).map(|b| b.as_slice()),
-                Place::Borrowed(b) => Some(*b),
-            })
-            .collect();
-        take(&bytes)
+/// Appends the tuple of a row to `out`; its length. After an error `out` is as it was.
+pub(crate) fn form_row(
+    layouts: &[AttrLayout],
+    values: &[Datum<'_>],
+    out: &mut Vec<u8>,
+) -> Result<usize, TupleError> {
+    if layouts.len() != values.len() {
+        return Err(TupleError::WrongCount { values: values.len(), layouts: layouts.len() });
     }
-
-    fn place<'a>(&mut self, value: &Datum<'a>) -> Place<'a> {
-        match *value {
-            Datum::Null => Place::Null,
-            Datum::Bool(v) => self.fixed([u8::from(v)]),
-            Datum::Int2(v) => self.fixed(v.to_le_bytes()),
-            Datum::Int4(v) => self.fixed(v.to_le_bytes()),
-            Datum::Int8(v) => self.fixed(v.to_le_bytes()),
-            Datum::Float4(v) => self.fixed(v.to_le_bytes()),
-            Datum::Float8(v) => self.fixed(v.to_le_bytes()),
-            Datum::Oid(v) | Datum::Xid(v) => self.fixed(v.to_le_bytes()),
-            Datum::Char(v) => self.fixed([v]),
-            Datum::Name(v) => {
-                let mut padded = [0; NAME_LEN];
-                let room = padded.iter_mut().take(NAME_LEN - 1);
-                room.zip(v.bytes()).for_each(|(to, from)| *to = from);
-                self.names.push(padded);
-                Place::Name(self.names.len() - 1)
-            }
-            Datum::Text(v) => Place::Borrowed(v.as_bytes()),
-            Datum::Bytes(v) => Place::Borrowed(v),
+    let start = out.len();
+    let mut tuple = TupleBuilder::new(values.len(), values.iter().any(Datum::is_null), out)?;
+    for (layout, value) in layouts.iter().zip(values) {
+        if let Err(error) = append(&mut tuple, *layout, value) {
+            out.truncate(start);
+            return Err(error);
         }
     }
+    tuple.finish()
+}
 
-    fn fixed<'a, const N: usize>(&mut self, bytes: [u8; N]) -> Place<'a> {
-        let mut slot = [0; 8];
-        slot.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-        self.fixed.push(slot);
-        Place::Fixed(self.fixed.len() - 1, N)
+#[inline]
+fn append(tuple: &mut TupleBuilder<'_>, layout: AttrLayout, value: &Datum<'_>) -> Result<(), TupleError> {
+    match *value {
+        Datum::Null => {
+            tuple.null();
+            Ok(())
+        }
+        Datum::Bool(v) => tuple.fixed(layout, [u8::from(v)]),
+        Datum::Int2(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Int4(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Int8(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Float4(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Float8(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Oid(v) | Datum::Xid(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Char(v) => tuple.fixed(layout, [v]),
+        Datum::Name(v) => {
+            let mut padded = [0; NAME_LEN];
+            let room = padded.iter_mut().take(NAME_LEN - 1);
+            room.zip(v.bytes()).for_each(|(to, from)| *to = from);
+            tuple.fixed(layout, padded)
+        }
+        Datum::Text(v) => tuple.value(layout, v.as_bytes()),
+        Datum::Bytes(v) => tuple.value(layout, v),
     }
 }
 
@@ -180,6 +157,8 @@ pub(crate) fn fits(repr: Repr, value: &Datum<'_>) -> bool {
 #[allow(clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
     use super::*;
+    use crate::types::layout_of;
+    use forebay_format::tuple::HeapTuple;
 
     #[test]
     fn values_survive_their_stored_form() {
@@ -199,14 +178,54 @@ mod tests {
             (oids::TEXT, Datum::Null),
         ];
         let datums: Vec<Datum<'_>> = values.iter().map(|v| v.1).collect();
-        Scratch::default().with_bytes(&datums, |bytes| {
-            for ((oid, datum), stored) in values.iter().zip(bytes) {
-                let repr = Repr::of(*oid);
-                assert!(fits(repr, datum));
-                let back = stored.map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("decode");
-                assert_eq!(back, *datum);
+        for ((oid, datum), stored) in values.iter().zip(stored(&values.map(|v| v.0), &datums)) {
+            let repr = Repr::of(*oid);
+            assert!(fits(repr, datum));
+            let back = stored.as_deref().map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("decode");
+            assert_eq!(back, *datum);
+        }
+    }
+
+    /// The values' bytes in a tuple of these types.
+    fn stored(types: &[Oid], values: &[Datum<'_>]) -> Vec<Option<Vec<u8>>> {
+        let layouts: Vec<AttrLayout> = types.iter().map(|t| layout_of(*t).expect("a type")).collect();
+        let mut tuple = Vec::new();
+        form_row(&layouts, values, &mut tuple).expect("a row");
+        let mut bytes = vec![None; values.len()];
+        let tuple = HeapTuple::new(&tuple).expect("a tuple");
+        forebay_format::tuple::deform(tuple, &layouts, &mut bytes).expect("its values");
+        bytes.into_iter().map(|b| b.map(<[u8]>::to_vec)).collect()
+    }
+
+    #[test]
+    fn a_row_is_what_the_bytes_of_its_values_make() {
+        let layouts = [AttrLayout::BYTE, AttrLayout::INT8, AttrLayout::VARLENA, AttrLayout::INT2];
+        for null in [None, Some(1), Some(2)] {
+            let mut values = [Datum::Bool(true), Datum::Int8(-5), Datum::Text("abc"), Datum::Int2(300)];
+            let mut bytes: [Option<Vec<u8>>; 4] = [
+                Some(vec![1]),
+                Some((-5i64).to_le_bytes().to_vec()),
+                Some(b"abc".to_vec()),
+                Some(300i16.to_le_bytes().to_vec()),
+            ];
+            if let Some(n) = null {
+                values[n] = Datum::Null;
+                bytes[n] = None;
             }
-        });
+            let bytes: Vec<Option<&[u8]>> = bytes.iter().map(Option::as_deref).collect();
+            let mut row = b"before".to_vec();
+            let len = form_row(&layouts, &values, &mut row).expect("a row");
+            let want = forebay_format::tuple::form_tuple(&layouts, &bytes).expect("a tuple");
+            assert_eq!((&row[6..], len), (want.as_slice(), want.len()));
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_length_leaves_nothing() {
+        let mut out = b"before".to_vec();
+        let layouts = [AttrLayout::INT4, AttrLayout::INT8];
+        form_row(&layouts, &[Datum::Int4(1), Datum::Int4(1)], &mut out).expect_err("4 bytes for 8");
+        assert_eq!(out, b"before");
     }
 
     #[test]
@@ -220,8 +239,8 @@ mod tests {
     #[test]
     fn a_long_name_is_cut_at_63_bytes() {
         let long = "x".repeat(80);
-        Scratch::default().with_bytes(&[Datum::Name(&long)], |bytes| {
-            assert_eq!(Repr::Name.decode(bytes[0].expect("bytes")).expect("name"), Datum::Name(&long[..63]));
-        });
+        let bytes = stored(&[oids::NAME], &[Datum::Name(&long)]);
+        let name = Repr::Name.decode(bytes[0].as_deref().expect("bytes")).expect("name");
+        assert_eq!(name, Datum::Name(&long[..63]));
     }
 }

@@ -116,97 +116,145 @@ pub fn form_tuple_into(
     values: &[Option<&[u8]>],
     out: &mut Vec<u8>,
 ) -> Result<usize, TupleError> {
-    if attrs.len() != values.len() || values.len() > MAX_ATTRIBUTES {
+    if attrs.len() != values.len() {
         return Err(TupleError::WrongCount { values: values.len(), layouts: attrs.len() });
     }
     let start = out.len();
     let has_null = values.iter().any(Option::is_none);
-    let bitmap = if has_null { values.len().div_ceil(8) } else { 0 };
-    let hoff = max_align(HEADER_SIZE + bitmap);
-    let mut infomask = if has_null { HEAP_HASNULL } else { 0 };
-    let mut len = hoff;
-    for (n, (attr, value)) in attrs.iter().zip(values).enumerate() {
-        if let Some(value) = value {
-            let place = Place::of(*attr, value, len);
-            len = place.ok_or(TupleError::WrongLength { attr: n, len: value.len() })?.end;
-            infomask |= if attr.len < 0 { HEAP_HASVARWIDTH } else { 0 };
+    let mut tuple = TupleBuilder::new(values.len(), has_null, out)?;
+    for (attr, value) in attrs.iter().zip(values) {
+        let Some(value) = value else {
+            tuple.null();
+            continue;
+        };
+        if let Err(error) = tuple.value(*attr, value) {
+            out.truncate(start);
+            return Err(error);
         }
     }
-    if len >= varlena::MAX_PAYLOAD {
-        return Err(TupleError::TooLarge { len });
+    tuple.finish()
+}
+
+/// Makes a tuple at the end of a buffer, value by value in the order of the columns.
+///
+/// A caller whose values are not bytes yet gives them by [`fixed`](Self::fixed), and they are written where they stay.
+#[derive(Debug)]
+pub struct TupleBuilder<'o> {
+    out: &'o mut Vec<u8>,
+    /// Where the tuple begins in `out`.
+    start: usize,
+    has_null: bool,
+    infomask: u16,
+    /// Index of the next value.
+    attr: usize,
+}
+
+impl<'o> TupleBuilder<'o> {
+    /// Begins a tuple of this many values; `has_null` must tell whether any of them will be NULL.
+    #[inline]
+    pub fn new(values: usize, has_null: bool, out: &'o mut Vec<u8>) -> Result<Self, TupleError> {
+        if values > MAX_ATTRIBUTES {
+            return Err(TupleError::WrongCount { values, layouts: values });
+        }
+        let start = out.len();
+        let bitmap = if has_null { values.div_ceil(8) } else { 0 };
+        let hoff = max_align(HEADER_SIZE + bitmap);
+        let mut header = [0; max_align(HEADER_SIZE)];
+        put(&mut header, super::CTID_AT, crate::ids::ItemPointer::INVALID.encode());
+        put(&mut header, INFOMASK2_AT, (values as u16).to_le_bytes());
+        put(&mut header, HOFF_AT, [hoff as u8]);
+        out.extend_from_slice(&header);
+        if hoff > header.len() {
+            out.resize(start + hoff, 0);
+        }
+        let infomask = if has_null { HEAP_HASNULL } else { 0 };
+        Ok(Self { out, start, has_null, infomask, attr: 0 })
     }
-    out.resize(start + len, 0);
-    let tuple = out.get_mut(start..).unwrap_or_default();
-    let mut offset = hoff;
-    for (n, (attr, value)) in attrs.iter().zip(values).enumerate() {
-        let Some(value) = value else { continue };
-        if has_null && let Some(byte) = tuple.get_mut(HEADER_SIZE + n / 8) {
+
+    /// The next value is NULL.
+    #[inline]
+    pub fn null(&mut self) {
+        debug_assert!(self.has_null, "a NULL in a tuple begun without");
+        self.attr += 1;
+    }
+
+    /// The next value, of a type of fixed length. After an error the tuple is of no use.
+    #[inline]
+    pub fn fixed<const N: usize>(&mut self, attr: AttrLayout, value: [u8; N]) -> Result<(), TupleError> {
+        if usize::try_from(attr.len) != Ok(N) {
+            return Err(TupleError::WrongLength { attr: self.attr, len: N });
+        }
+        self.present();
+        self.pad(attr.align);
+        self.out.extend_from_slice(&value);
+        Ok(())
+    }
+
+    /// The next value, as [`form_tuple_into`] takes it. After an error the tuple is of no use.
+    #[inline]
+    pub fn value(&mut self, attr: AttrLayout, value: &[u8]) -> Result<(), TupleError> {
+        let len = value.len();
+        let fits = match attr.len {
+            -1 => len <= varlena::MAX_PAYLOAD,
+            -2 => !value.contains(&0),
+            fixed => usize::try_from(fixed) == Ok(len),
+        };
+        if !fits {
+            return Err(TupleError::WrongLength { attr: self.attr, len });
+        }
+        self.present();
+        if attr.len < 0 {
+            self.infomask |= HEAP_HASVARWIDTH;
+        }
+        if attr.len == -1 && !attr.plain && len <= varlena::MAX_SHORT_PAYLOAD {
+            self.out.push(varlena::short_header(len));
+        } else {
+            self.pad(attr.align);
+            if attr.len == -1 {
+                self.out.extend_from_slice(&varlena::long_header(len));
+            }
+        }
+        self.out.extend_from_slice(value);
+        if attr.len == -2 {
+            self.out.push(0);
+        }
+        Ok(())
+    }
+
+    /// Ends the tuple; its length.
+    #[inline]
+    pub fn finish(self) -> Result<usize, TupleError> {
+        let len = self.out.len() - self.start;
+        if len >= varlena::MAX_PAYLOAD {
+            self.out.truncate(self.start);
+            return Err(TupleError::TooLarge { len });
+        }
+        let tuple = self.out.get_mut(self.start..).unwrap_or_default();
+        put(tuple, INFOMASK_AT, self.infomask.to_le_bytes());
+        Ok(len)
+    }
+
+    /// Takes note that the next value is not NULL.
+    #[inline]
+    fn present(&mut self) {
+        let n = self.attr;
+        if self.has_null
+            && let Some(byte) = self.out.get_mut(self.start + HEADER_SIZE + n / 8)
+        {
             *byte |= 1 << (n % 8);
         }
-        if let Some(place) = Place::of(*attr, value, offset) {
-            place.write(value, tuple);
-            offset = place.end;
-        }
-    }
-    put(tuple, super::CTID_AT, crate::ids::ItemPointer::INVALID.encode());
-    put(tuple, INFOMASK2_AT, (values.len() as u16).to_le_bytes());
-    put(tuple, INFOMASK_AT, infomask.to_le_bytes());
-    put(tuple, HOFF_AT, [hoff as u8]);
-    Ok(len)
-}
-
-/// Where a value goes in a tuple.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    /// Where its header is, if it has one, else its bytes.
-    start: usize,
-    /// Bytes of the header: 0, 1 or 4.
-    header: usize,
-    /// Where the next value may begin.
-    end: usize,
-}
-
-impl Place {
-    /// The place of a value behind those that end at `offset`; `None` if its type does not allow the value.
-    #[inline]
-    fn of(attr: AttrLayout, value: &[u8], offset: usize) -> Option<Self> {
-        let len = value.len();
-        if attr.len == -1 && !attr.plain && len <= varlena::MAX_SHORT_PAYLOAD {
-            let header = varlena::SHORT_HEADER_SIZE;
-            return Some(Self { start: offset, header, end: offset + header + len });
-        }
-        let start = attr.align.up(offset);
-        match attr.len {
-            -1 => {
-                let header = varlena::HEADER_SIZE;
-                (len <= varlena::MAX_PAYLOAD).then_some(Self { start, header, end: start + header + len })
-            }
-            -2 => (!value.contains(&0)).then_some(Self { start, header: 0, end: start + len + 1 }),
-            fixed => {
-                (usize::try_from(fixed) == Ok(len)).then_some(Self { start, header: 0, end: start + len })
-            }
-        }
+        self.attr += 1;
     }
 
-    /// Writes header and value; the room is zeros, as are padding and the end of a cstring.
+    /// Zeros up to where a value of this alignment may begin.
     #[inline]
-    fn write(&self, value: &[u8], tuple: &mut [u8]) {
-        let Some(room) = tuple.get_mut(self.start..self.end) else { return };
-        match self.header {
-            0 => {}
-            varlena::SHORT_HEADER_SIZE => put(room, 0, [varlena::short_header(value.len())]),
-            _ => put(room, 0, varlena::long_header(value.len())),
-        }
-        let Some(room) = room.get_mut(self.header..) else { return };
-        match (value, room) {
-            ([byte], [to, ..]) => *to = *byte,
-            (&[a, b, c, d], room) => put(room, 0, [a, b, c, d]),
-            (&[a, b, c, d, e, f, g, h], room) => put(room, 0, [a, b, c, d, e, f, g, h]),
-            (value, room) => {
-                if let Some(room) = room.get_mut(..value.len()) {
-                    room.copy_from_slice(value);
-                }
-            }
+    fn pad(&mut self, align: Align) {
+        let len = self.out.len();
+        let end = self.start + align.up(len - self.start);
+        if end > len {
+            // A fixed number of bytes, of which some are taken back, costs less than a variable one.
+            self.out.extend_from_slice(&[0; 8]);
+            self.out.truncate(end);
         }
     }
 }

@@ -42,8 +42,7 @@ fn bad(message: impl Into<String>) -> SqlError {
 }
 
 fn word(data: &[u8], at: usize) -> Option<u32> {
-    let bytes = data.get(at..at + 4)?;
-    Some(bytes.iter().fold(0, |w, b| (w << 8) | u32::from(*b)))
+    data.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 fn short(data: &[u8], at: usize) -> Option<i16> {

@@ -106,7 +106,7 @@ impl Fields {
 }
 
 /// From the first quote of a field to its delimiter; where that is.
-fn unquote(line: &[u8], mut at: usize, options: &CopyOptions, out: &mut Vec<u8>) -> Result<usize> {
+pub(super) fn unquote(line: &[u8], mut at: usize, options: &CopyOptions, out: &mut Vec<u8>) -> Result<usize> {
     let mut in_quote = false;
     while let Some(&b) = line.get(at) {
         if in_quote {
@@ -137,7 +137,7 @@ fn unquote(line: &[u8], mut at: usize, options: &CopyOptions, out: &mut Vec<u8>)
 }
 
 /// Undoes the escapes of text format.
-fn unescape(raw: &[u8], out: &mut Vec<u8>) {
+pub(super) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&b) = raw.get(at) {
         at += 1;

@@ -61,6 +61,16 @@ impl LineFinder {
         }
     }
 
+    /// At the start of a line, may it end with a bare LF?
+    pub fn allows_lf(&self) -> bool {
+        self.at == 0 && !self.in_quote && matches!(self.newline, Newline::Unknown | Newline::Lf)
+    }
+
+    /// A line has ended with a bare LF: so must all others.
+    pub fn take_lf(&mut self) {
+        self.newline = Newline::Lf;
+    }
+
     /// Looks for the end of the line that starts `data`, going on where the last search stopped. `last`: there
     /// is no more data than this.
     pub fn find(&mut self, data: &[u8], last: bool) -> Result<Found> {
@@ -71,16 +81,6 @@ impl LineFinder {
             self.last_was_escape = false;
         }
         Ok(found)
-    }
-
-    /// At the start of a line, may it end with a bare LF?
-    pub fn allows_lf(&self) -> bool {
-        self.at == 0 && matches!(self.newline, Newline::Lf | Newline::Unknown)
-    }
-
-    /// A line has ended with a bare LF: so must all others.
-    pub fn take_lf(&mut self) {
-        self.newline = Newline::Lf;
     }
 
     fn find_text(&mut self, data: &[u8], last: bool) -> Result<Found> {

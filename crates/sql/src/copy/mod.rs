@@ -2,8 +2,10 @@
 //!
 //! - `options.rs`: options, checked
 //! - `parser.rs`: text and CSV to rows, from chunks cut anywhere
-//! - `lines.rs`: ends of lines
-//! - `fields.rs`: a line to fields
+//! - `scan.rs`: the bytes that mean something
+//! - `simple.rs`: lines and their fields in one pass, as long as nothing is unusual
+//! - `lines.rs`: ends of lines, whatever they hold
+//! - `fields.rs`: such a line to fields
 //! - `values.rs`: fields to values, contexts of errors
 //! - `binary.rs`: the binary format to rows
 //! - `writer.rs`: rows to all formats
@@ -15,6 +17,8 @@ mod fields;
 mod lines;
 mod options;
 mod parser;
+mod scan;
+mod simple;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -3,6 +3,7 @@
 use super::fields::{Field, Fields};
 use super::lines::{Found, LineFinder};
 use super::options::{CopyFormat, CopyOptions, Header};
+use super::simple::{SimpleLines, Step};
 use super::values::{Place, read_text};
 use crate::error::{Result, SqlError, state};
 use crate::value::{SqlType, checked_utf8};
@@ -43,22 +44,13 @@ pub struct LineParser {
     buffer: Vec<u8>,
     line: u64,
     ended: bool,
-    /// Bytes that end a run of plain ones in text format.
-    special: Box<[bool; 256]>,
 }
 
 impl LineParser {
     /// At the start of the data.
     pub fn new(options: CopyOptions, shape: CopyShape) -> LineParser {
         let finder = LineFinder::new(&options);
-        let mut special = Box::new([false; 256]);
-        for b in [options.delimiter, b'\n', b'\r', b'\\', 0] {
-            if let Some(slot) = special.get_mut(usize::from(b)) {
-                *slot = true;
-            }
-        }
         LineParser {
-            special,
             options,
             shape,
             finder,
@@ -74,18 +66,54 @@ impl LineParser {
         if self.ended {
             return Ok(());
         }
-        if self.buffer.is_empty() {
-            // No rest of a line: rows are read where the chunk is.
-            let used = self.lines(data, false, take)?;
-            self.buffer.extend_from_slice(data.get(used..).unwrap_or_default());
-            return Ok(());
-        }
+        let mut data = data;
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.extend_from_slice(data);
-        let used = self.lines(&buffer, false, take)?;
-        buffer.drain(..used);
+        // The line that the last chunk began is finished where it is kept; the others are read where the chunk is.
+        while !buffer.is_empty() && !data.is_empty() && !self.ended {
+            let end = data.iter().position(|b| *b == b'\n').map_or(data.len(), |at| at + 1);
+            let (head, tail) = data.split_at(end);
+            buffer.extend_from_slice(head);
+            data = tail;
+            let used = self.lines(&buffer, false, take)?;
+            buffer.drain(..used);
+        }
+        if !data.is_empty() && !self.ended {
+            let used = self.chunk(data, take)?;
+            buffer.extend_from_slice(data.get(used..).unwrap_or_default());
+        }
         self.buffer = buffer;
         Ok(())
+    }
+
+    /// Reads all complete lines of a chunk that begins with a line; the bytes used.
+    fn chunk(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<usize> {
+        let valid = valid_start(data);
+        let mut simple = SimpleLines::new(valid.as_bytes(), &self.options);
+        let mut used = 0;
+        loop {
+            let step = if self.finder.allows_lf() && (self.line > 0 || self.options.header == Header::No) {
+                simple.split(used, &self.options, &mut self.fields)
+            } else {
+                Step::Unusual
+            };
+            if let Step::Line(end) = step {
+                self.finder.take_lf();
+                self.line += 1;
+                self.row(valid.get(used..end).unwrap_or_default(), take)?;
+                used = end + 1;
+                continue;
+            }
+            let rest = data.get(used..).unwrap_or_default();
+            if step == Step::More && valid.len() == data.len() || rest.is_empty() {
+                return Ok(used);
+            }
+            let next = self.line(rest, false, take)?;
+            if next == 0 || self.ended {
+                return Ok(if self.ended { data.len() } else { used });
+            }
+            used += next;
+            simple.seek(used);
+        }
     }
 
     /// The data has ended; a last line may lack its end.
@@ -104,104 +132,36 @@ impl LineParser {
         Ok(())
     }
 
-    /// Reads all complete lines; the bytes used.
+    /// Reads all complete lines, whatever they hold; the bytes used.
     fn lines(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let mut used = 0;
-        let plain = self.plain_part(data);
-        loop {
-            while let Some(length) = self.plain_line(plain.get(used..).unwrap_or_default(), take)? {
-                used += length;
-            }
-            let rest = data.get(used..).unwrap_or_default();
-            if rest.is_empty() {
-                return Ok(used);
-            }
-            let found = self.finder.find(rest, last);
-            let found =
-                found.map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?;
-            match found {
-                Found::Line { len, next } => {
-                    self.line += 1;
-                    self.one(rest.get(..len).unwrap_or_default(), take)?;
-                    used += next;
-                }
-                Found::EndMarker => {
-                    self.ended = true;
-                    return Ok(data.len());
-                }
-                Found::More => return Ok(used),
+        while !self.ended && used < data.len() {
+            match self.line(data.get(used..).unwrap_or_default(), last, take)? {
+                0 => break,
+                next => used += next,
             }
         }
+        Ok(if self.ended { data.len() } else { used })
     }
 
-    /// The part of a chunk in which lines may be plain: text format, whole lines, valid.
-    fn plain_part<'d>(&self, data: &'d [u8]) -> &'d str {
-        if self.options.format != CopyFormat::Text {
-            return "";
-        }
-        let end = data.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        std::str::from_utf8(data.get(..end).unwrap_or_default()).unwrap_or_default()
-    }
-
-    /// Reads a line without escapes in one pass; its length with its end. None if it is not that plain, or if
-    /// anything is wrong with it: then the thorough way reads it, and says so.
-    fn plain_line(&mut self, text: &str, take: TakeRow<'_>) -> Result<Option<usize>> {
-        let header = self.line == 0 && self.options.header != Header::No;
-        if text.is_empty() || header || self.shape.columns.is_empty() || !self.finder.allows_lf() {
-            return Ok(None);
-        }
-        let mut values: smallvec::SmallVec<[Stored<'_>; 16]> =
-            smallvec::smallvec![Stored::Null; self.shape.width];
-        let mut columns = self.shape.columns.iter();
-        let (mut start, mut end) = (0, 0);
-        while let Some(&b) = text.as_bytes().get(end) {
-            if !self.special.get(usize::from(b)).copied().unwrap_or(true) {
-                end += 1;
-                continue;
-            }
-            let last = b == b'\n';
-            if !last && b != self.options.delimiter {
-                // The usual NULL is the one escape taken here.
-                if b == b'\\' && end == start && self.options.null == "\\N" && self.null_at(text, end) {
-                    end += 2;
-                    continue;
-                }
-                return Ok(None);
-            }
-            let (Some(column), Some(field)) = (columns.next(), text.get(start..end)) else { return Ok(None) };
-            if field != self.options.null {
-                match (read_text(field, column.ty), values.get_mut(column.slot)) {
-                    (Ok(value), Some(slot)) => *slot = value,
-                    _ => return Ok(None),
-                }
-            }
-            end += 1;
-            start = end;
-            if last {
-                if columns.next().is_some() {
-                    return Ok(None);
-                }
-                self.finder.take_lf();
+    /// Reads a line, whatever it holds: how many bytes it takes with its end, 0 if that has not arrived.
+    fn line(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
+        let found = self.finder.find(data, last);
+        match found.map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))? {
+            Found::Line { len, next } => {
                 self.line += 1;
-                take(&values).map_err(|e| {
-                    let line = text.get(..end - 1).unwrap_or_default();
-                    e.context(Place::new(&self.shape.table, self.line).raw(line.as_bytes()))
-                })?;
-                return Ok(Some(end));
+                self.one(data.get(..len).unwrap_or_default(), take)?;
+                Ok(next)
             }
-        }
-        Ok(None)
-    }
-
-    /// Is there `\N`, and nothing else, up to a delimiter or line end?
-    fn null_at(&self, text: &str, at: usize) -> bool {
-        match text.as_bytes().get(at..at + 3) {
-            Some([b'\\', b'N', after]) => *after == b'\n' || *after == self.options.delimiter,
-            _ => false,
+            Found::EndMarker => {
+                self.ended = true;
+                Ok(0)
+            }
+            Found::More => Ok(0),
         }
     }
 
-    /// A line.
+    /// A line that is not split yet.
     fn one(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
         self.line += std::mem::take(&mut self.finder.quoted_newlines);
         let text = checked_utf8(line)
@@ -209,19 +169,29 @@ impl LineParser {
         if self.line == 1 && self.options.header != Header::No {
             return self.header(line);
         }
-        if self.shape.columns.is_empty() && line.is_empty() {
-            return take(&vec![Stored::Null; self.shape.width]);
-        }
-        let split = match self.options.format {
-            CopyFormat::Csv => self.fields.split_csv(line, &self.options),
-            _ => {
-                self.fields.split_text(line, &self.options);
-                Ok(())
+        match self.options.format {
+            CopyFormat::Csv => {
+                if let Err(e) = self.fields.split_csv(line, &self.options) {
+                    return Err(e.context(Place::new(&self.shape.table, self.line).raw(line)));
+                }
             }
-        };
+            _ => self.fields.split_text(line, &self.options),
+        }
+        self.row(text, take)
+    }
+
+    /// A line that is split.
+    fn row(&mut self, line: &str, take: TakeRow<'_>) -> Result<()> {
         let (fields, shape, number) = (&self.fields, &self.shape, self.line);
-        split.and_then(|()| row(fields, shape, text, number, take)).map_err(|e| {
-            if e.context.is_some() { e } else { e.context(Place::new(&shape.table, number).raw(line)) }
+        if shape.columns.is_empty() && line.is_empty() {
+            return take(&vec![Stored::Null; shape.width]);
+        }
+        row(fields, shape, line, number, take).map_err(|e| {
+            if e.context.is_some() {
+                e
+            } else {
+                e.context(Place::new(&shape.table, number).raw(line.as_bytes()))
+            }
         })
     }
 
@@ -268,6 +238,15 @@ impl LineParser {
         }
         Ok(())
     }
+}
+
+/// As much of the data as is text at first sight. What comes before a bad byte is good; behind it may be no more than a
+/// character that the chunk's end cuts.
+fn valid_start(data: &[u8]) -> &str {
+    let clean = if data.contains(&0) { data.split(|b| *b == 0).next().unwrap_or_default() } else { data };
+    std::str::from_utf8(clean).unwrap_or_else(|e| {
+        clean.get(..e.valid_up_to()).and_then(|good| std::str::from_utf8(good).ok()).unwrap_or_default()
+    })
 }
 
 /// Makes a row of a line's fields.

@@ -12,12 +12,17 @@ pub struct CopyWriter {
     scratch: Vec<u8>,
     /// The binary header goes out with the first row.
     started: bool,
+    /// Numbers and booleans never need escapes or quotes.
+    plain_numbers: bool,
 }
 
 impl CopyWriter {
     /// For a COPY with these options.
     pub fn new(options: CopyOptions) -> CopyWriter {
-        CopyWriter { options, scratch: Vec::new(), started: false }
+        let rare = |b: u8| matches!(b, b'\t' | b',' | b';' | b'|' | b'"' | b'\'');
+        let quoted = options.force_quote || !options.null.is_empty() || !rare(options.quote);
+        let plain_numbers = rare(options.delimiter) && !(options.format == CopyFormat::Csv && quoted);
+        CopyWriter { options, scratch: Vec::new(), started: false, plain_numbers }
     }
 
     /// Appends the header line, if there is one.
@@ -56,6 +61,17 @@ impl CopyWriter {
             self.scratch.clear();
             let text: &[u8] = match value {
                 Datum::Text(text) => text.as_bytes(),
+                Datum::Bool(_)
+                | Datum::Int2(_)
+                | Datum::Int4(_)
+                | Datum::Int8(_)
+                | Datum::Float4(_)
+                | Datum::Float8(_)
+                    if self.plain_numbers =>
+                {
+                    text_out(value, column.ty, out)?;
+                    continue;
+                }
                 other => {
                     text_out(other, column.ty, &mut self.scratch)?;
                     &self.scratch

@@ -54,7 +54,13 @@ pub fn binary_in<'a>(bytes: &'a [u8], ty: SqlType) -> Result<std::result::Result
             std::cmp::Ordering::Equal => {}
         }
     }
-    let word = |n: usize| bytes.iter().take(n).fold(0u64, |w, b| (w << 8) | u64::from(*b));
+    let word = |n: usize| match bytes {
+        [a] => u64::from(*a),
+        [a, b] => u64::from(u16::from_be_bytes([*a, *b])),
+        [a, b, c, d] => u64::from(u32::from_be_bytes([*a, *b, *c, *d])),
+        [a, b, c, d, e, f, g, h] => u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
+        _ => bytes.iter().take(n).fold(0u64, |w, b| (w << 8) | u64::from(*b)),
+    };
     Ok(Ok(match ty {
         SqlType::Bool => Datum::Bool(word(1) != 0),
         SqlType::Int2 => Datum::Int2(word(2) as i16),

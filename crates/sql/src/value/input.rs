@@ -45,6 +45,12 @@ fn is_space(b: u8) -> bool {
 }
 
 fn trim(text: &str) -> &str {
+    if let [first, .., last] = text.as_bytes()
+        && !is_space(*first)
+        && !is_space(*last)
+    {
+        return text;
+    }
     text.trim_matches(|c: char| c.is_ascii() && is_space(c as u8))
 }
 
@@ -144,6 +150,11 @@ pub(super) fn parse_exponent(text: &str) -> Option<i64> {
 }
 
 fn bool_in(text: &str) -> Result<bool> {
+    match text {
+        "t" => return Ok(true),
+        "f" => return Ok(false),
+        _ => {}
+    }
     let word = trim(text);
     let is = |full: &str, least: usize| {
         word.len() >= least && full.get(..word.len()).is_some_and(|f| f.eq_ignore_ascii_case(word))
@@ -186,6 +197,13 @@ fn float_out_of_range(text: &str, ty: SqlType) -> SqlError {
 
 /// Reads a float8.
 pub fn float8_in(text: &str) -> Result<f64> {
+    // Most are plain numbers; what is special, zero or too large gets a closer look.
+    if let Ok(v) = text.parse::<f64>()
+        && v.is_finite()
+        && v != 0.0
+    {
+        return Ok(v);
+    }
     let body = float_text(text, SqlType::Float8)?;
     let v: f64 = body.parse().map_err(|_| invalid_input(SqlType::Float8, text))?;
     if !float_range(body, v.is_infinite(), v == 0.0) {
@@ -196,6 +214,13 @@ pub fn float8_in(text: &str) -> Result<f64> {
 
 /// Reads a float4.
 pub fn float4_in(text: &str) -> Result<f32> {
+    // Most are plain numbers; what is special, zero or too large gets a closer look.
+    if let Ok(v) = text.parse::<f32>()
+        && v.is_finite()
+        && v != 0.0
+    {
+        return Ok(v);
+    }
     let body = float_text(text, SqlType::Float4)?;
     let v: f32 = body.parse().map_err(|_| invalid_input(SqlType::Float4, text))?;
     if !float_range(body, v.is_infinite(), v == 0.0) {
