@@ -85,6 +85,12 @@ pub trait Namespace: Send + Sync {
     }
     /// Makes a file's data and metadata durable.
     fn sync_file(&self, file: &File) -> Result<(), AioError>;
+    /// Lets the kernel forget what it caches of a file. After a failed sync, pages stay there as clean that never
+    /// reached the disk; what is read after this comes from the disk. Call it on synced files.
+    fn forget_cached(&self, file: &File) -> Result<(), AioError> {
+        let _ = file;
+        Ok(())
+    }
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<(), AioError>;
     /// Takes an exclusive advisory lock, held until the file closes. False: someone else has it.

@@ -145,3 +145,25 @@ fn a_refusal_of_direct_io_names_file_system_and_reason() {
     let e = probe_direct(Path::new("/nowhere/at/all")).unwrap_err();
     assert!(e.reason.contains("No such file or directory"), "{e}");
 }
+
+#[test]
+fn a_forgotten_file_is_read_from_the_disk() {
+    // Not on a temporary file system, which has no disk to read from.
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, [7; 4096]).unwrap();
+    let ns = PosixNamespace::new();
+    let file = ns.open(&path, &OpenOptions::READ_WRITE).unwrap();
+    let cached = || {
+        let mut byte = [0];
+        let file = std::fs::File::open(&path).unwrap();
+        let buffers = &mut [rustix::io::IoSliceMut::new(&mut byte)];
+        // Without waiting, only what is in memory can be read.
+        rustix::io::preadv2(&file, buffers, 0, rustix::io::ReadWriteFlags::NOWAIT) == Ok(1)
+    };
+    ns.sync_file(&file).unwrap();
+    assert!(cached());
+    ns.forget_cached(&file).unwrap();
+    assert!(!cached());
+    assert_eq!(std::fs::read(&path).unwrap(), [7; 4096]);
+}

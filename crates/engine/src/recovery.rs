@@ -266,7 +266,9 @@ fn is_directory(namespace: &dyn Namespace, path: &Path) -> Result<bool, EngineEr
     Ok(namespace.stat(path)?.is_some_and(|stat| stat.kind == FileKind::Directory))
 }
 
-/// Syncs a file. One that may only be read, or not even that, was not written by this server.
+/// Syncs a file, and makes redo read it from the disk: if the dead process stopped because a sync failed, the kernel
+/// still holds, as clean, pages that are not there. One that may only be read, or not even that, was not written by
+/// this server.
 fn sync_one(namespace: &dyn Namespace, path: &Path) -> Result<(), EngineError> {
     const DENIED: Errno = Errno(13);
     let opened = match namespace.open(path, &OpenOptions::READ_WRITE) {
@@ -274,7 +276,10 @@ fn sync_one(namespace: &dyn Namespace, path: &Path) -> Result<(), EngineError> {
         opened => opened,
     };
     match opened {
-        Ok(file) => Ok(namespace.sync_file(&file)?),
+        Ok(file) => {
+            namespace.sync_file(&file)?;
+            Ok(namespace.forget_cached(&file)?)
+        }
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) if error.errno() == Some(DENIED) => {
             tracing::info!("could not sync: {error}");

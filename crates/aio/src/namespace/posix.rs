@@ -185,6 +185,12 @@ impl Namespace for PosixNamespace {
         platform::sync(descriptor(file).map_err(fail)?, false).map_err(fail)
     }
 
+    fn forget_cached(&self, file: &File) -> Result<(), AioError> {
+        let fail = |e: Errno| AioError::os("drop the cached pages of file", file.path(), e);
+        let fd = descriptor(file).map_err(fail)?;
+        retry(|| fs::fadvise(fd, 0, None, fs::Advice::DontNeed)).map_err(|e| fail(e.into()))
+    }
+
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
         let fd =
             retry(|| fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
