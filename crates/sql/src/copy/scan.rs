@@ -87,7 +87,8 @@ mod tests {
                 all.push(at);
             }
             prop_assert_eq!(scanner.next(), None);
-            let want: Vec<usize> = (0..data.len()).filter(|i| wanted.contains(&data[*i])).collect();
+            let want: Vec<usize> =
+                data.iter().enumerate().filter(|(_, byte)| wanted.contains(byte)).map(|(i, _)| i).collect();
             prop_assert_eq!(&all, &want);
             scanner.seek(from);
             prop_assert_eq!(scanner.next(), want.into_iter().find(|at| *at >= from));
