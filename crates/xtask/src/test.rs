@@ -43,6 +43,7 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     packages::ensure(&[
         Needed { program: "psql", package: "postgresql-client" },
         Needed { program: "strace", package: "strace" },
+        Needed { program: "kill", package: "procps" },
     ])?;
     if !options.only_tests {
         checks(root)?;
