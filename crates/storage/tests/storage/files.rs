@@ -272,7 +272,9 @@ impl Namespace for DropAfterOpen {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
         let file = PosixNamespace.open(path, options)?;
         let number = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
-        if let (Some(smgr), Some(number), false) = (self.0.get(), number, options.create_new) {
+        // Dropping opens files too, to empty them.
+        let for_use = !options.create_new && !options.truncate;
+        if let (Some(smgr), Some(number), true) = (self.0.get(), number, for_use) {
             smgr.unlink(RelFileLocator::in_default(5, number)).unwrap();
             self.1.fetch_add(1, Ordering::SeqCst);
         }
