@@ -17,7 +17,7 @@ use crate::error::EngineError;
 pub type Oid = u32;
 
 /// Object identifiers of the types the engine knows.
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the types")]
 pub mod oids {
     pub const BOOL: u32 = 16;
     pub const BYTEA: u32 = 17;
