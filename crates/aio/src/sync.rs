@@ -1,7 +1,25 @@
-//! Locks, atomics, condition variables, threads and clocks, through one module, so that a simulated build can replace them all.
+//! Locks, atomics, condition variables, threads and clocks, through one module, so that a checked build can replace them all.
+//!
+//! - usually: parking_lot and the standard library
+//! - with `--cfg shuttle`: `checked`, the same types over shuttle's, whose scheduler chooses every interleaving from a seed
+//!
+//! The checked build is for `tests/interleavings.rs` alone: outside of a shuttle execution its types panic. Clocks stay the
+//! system's there; nothing that is checked may depend on them.
 
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(shuttle)]
+mod checked;
+
+#[cfg(shuttle)]
+pub use checked::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult, atomic, thread,
+};
+#[cfg(not(shuttle))]
+pub use parking_lot::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
+};
 pub use std::sync::Arc;
+#[cfg(not(shuttle))]
 pub use std::sync::atomic;
+#[cfg(not(shuttle))]
 pub use std::thread;
 pub use std::time::{Duration, Instant};

@@ -1,0 +1,152 @@
+//! Shuttle's locks and condition variables in parking_lot's shape: no poisoning, and a condition variable that borrows the guard.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+
+use shuttle::sync as inner;
+
+use super::{Duration, Instant};
+
+pub use shuttle::sync::atomic;
+pub use shuttle::thread;
+
+/// A mutual exclusion lock.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(inner::Mutex<T>);
+
+/// What [`Mutex::lock`] yields. Empty only while its condition variable has it.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T>(Option<inner::MutexGuard<'a, T>>);
+
+impl<T> Mutex<T> {
+    /// A lock around `value`.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(inner::Mutex::new(value))
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Takes the lock if nobody has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(MutexGuard(Some(guard))),
+            Err(inner::TryLockError::Poisoned(e)) => Some(MutexGuard(Some(e.into_inner()))),
+            Err(inner::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The value, by way of the only reference.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const BORROWED: &str = "a guard is empty only inside of Condvar::wait";
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.as_deref().expect(BORROWED)
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_deref_mut().expect(BORROWED)
+    }
+}
+
+/// A condition variable.
+#[derive(Debug)]
+pub struct Condvar(inner::Condvar);
+
+/// Did a timed wait end by its time? Never, in a checked build: there is no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(());
+
+impl WaitTimeoutResult {
+    /// By its time, not by a notification.
+    pub fn timed_out(&self) -> bool {
+        false
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Condvar {
+        Condvar::new()
+    }
+}
+
+impl Condvar {
+    /// A condition variable.
+    pub const fn new() -> Condvar {
+        Condvar(inner::Condvar::new())
+    }
+
+    /// Gives up the lock, waits for a notification, takes the lock again.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let held = guard.0.take().expect(BORROWED);
+        guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// As [`Condvar::wait`].
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _time: Duration) -> WaitTimeoutResult {
+        self.wait(guard);
+        WaitTimeoutResult(())
+    }
+
+    /// As [`Condvar::wait`].
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _until: Instant) -> WaitTimeoutResult {
+        self.wait(guard);
+        WaitTimeoutResult(())
+    }
+
+    /// Wakes one.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A lock for many readers or one writer.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(inner::RwLock<T>);
+
+/// What [`RwLock::read`] yields.
+pub type RwLockReadGuard<'a, T> = inner::RwLockReadGuard<'a, T>;
+/// What [`RwLock::write`] yields.
+pub type RwLockWriteGuard<'a, T> = inner::RwLockWriteGuard<'a, T>;
+
+impl<T> RwLock<T> {
+    /// A lock around `value`.
+    pub const fn new(value: T) -> RwLock<T> {
+        RwLock(inner::RwLock::new(value))
+    }
+
+    /// Waits until there is no writer.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is nobody.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value, by way of the only reference.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
