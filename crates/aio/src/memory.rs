@@ -3,12 +3,12 @@
 //! [`Region`] is shared, raw memory (buffer pools, WAL buffers): an I/O in flight holds an `Arc` of it, so it can't vanish under
 //! the kernel. [`AlignedBuf`] is owned and safe to use, for the small synchronous I/Os.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
-use crate::error::AioError;
+use crate::error::{AioError, Errno};
 use crate::sync::Arc;
 
 /// Alignment of all I/O memory, and of offset and length of direct I/O.
@@ -142,13 +142,29 @@ impl IoMemory {
 #[derive(Debug)]
 pub struct AlignedBuf {
     region: Arc<Region>,
+    /// Where it begins in the region.
+    at: usize,
     len: usize,
+    /// The rest of the region belongs to other buffers.
+    one_of_several: bool,
 }
 
 impl AlignedBuf {
     /// `len` zeros; the memory behind is rounded up to [`IO_ALIGN`].
     pub fn zeroed(len: usize) -> Result<AlignedBuf, AioError> {
-        Ok(AlignedBuf { region: Region::new(len)?, len })
+        Ok(AlignedBuf { region: Region::new(len)?, at: 0, len, one_of_several: false })
+    }
+
+    /// `count` buffers of `len` zeros each, side by side in one region, which can be registered as one.
+    pub fn several(count: usize, len: usize, huge: HugePages) -> Result<Vec<AlignedBuf>, AioError> {
+        let step = len.max(1).next_multiple_of(IO_ALIGN);
+        let all = step.checked_mul(count).ok_or_else(|| AioError::Resource {
+            action: format!("map {count} buffers of {len} bytes"),
+            errno: Errno(libc::ENOMEM),
+        })?;
+        let region = Region::with_huge_pages(all, huge)?;
+        let part = |n| AlignedBuf { region: Arc::clone(&region), at: n * step, len, one_of_several: true };
+        Ok((0..count).map(part).collect())
     }
 
     /// A copy of `bytes`.
@@ -160,12 +176,19 @@ impl AlignedBuf {
 
     /// The memory as an I/O wants it.
     pub(crate) fn io_memory(&self) -> IoMemory {
-        IoMemory::new(Arc::clone(&self.region), 0, self.len)
+        self.io_memory_of(0..self.len)
     }
 
-    /// No I/O uses the memory, so the slices handed out are the only access to it.
+    /// A part of it as an I/O wants it.
+    pub(crate) fn io_memory_of(&self, part: Range<usize>) -> IoMemory {
+        assert!(part.start <= part.end && part.end <= self.len, "{part:?} of a buffer of {} bytes", self.len);
+        IoMemory::new(Arc::clone(&self.region), self.at + part.start, part.len())
+    }
+
+    /// No I/O uses the memory, so the slices handed out are the only access to it. (Of a region of several buffers this can't be
+    /// told by the count of its users.)
     fn is_exclusive(&self) -> bool {
-        Arc::strong_count(&self.region) == 1
+        self.one_of_several || Arc::strong_count(&self.region) == 1
     }
 }
 
@@ -173,9 +196,10 @@ impl Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         debug_assert!(self.is_exclusive());
-        // SAFETY: the region is mapped for at least `len` bytes and initialised (zeroed by the system); it is private to this
-        // value: only the synchronous conveniences do I/O on it, while they hold a borrow of this value.
-        unsafe { std::slice::from_raw_parts(self.region.ptr(0), self.len) }
+        // SAFETY: the region is mapped for at least `at + len` bytes and initialised (zeroed by the system); this part of it is
+        // private to this value: buffers of one region don't overlap, and I/O on it is done only by the synchronous conveniences,
+        // while they hold a borrow of this value, and by an `OwnedIo`, which holds the value itself.
+        unsafe { std::slice::from_raw_parts(self.region.ptr(self.at), self.len) }
     }
 }
 
@@ -183,6 +207,6 @@ impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         debug_assert!(self.is_exclusive());
         // SAFETY: as in `deref`, and `&mut self` excludes other references.
-        unsafe { std::slice::from_raw_parts_mut(self.region.ptr(0), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.region.ptr(self.at), self.len) }
     }
 }

@@ -62,9 +62,6 @@ impl Backend {
 }
 
 fn memory_of(buf: &AlignedBuf, part: &Range<usize>) -> IoMemory {
-    assert!(part.start < part.end && part.end <= buf.len(), "{part:?} of a buffer of {} bytes", buf.len());
-    let mut memory = buf.io_memory();
-    memory.slices.clear();
-    memory.push(part.start, part.len());
-    memory
+    assert!(part.start < part.end, "{part:?} is nothing to transfer");
+    buf.io_memory_of(part.clone())
 }

@@ -68,6 +68,29 @@ proptest! {
     }
 }
 
+/// Buffers of one region: aligned, apart, and a part that is read goes where it belongs.
+#[test]
+fn several_buffers_share_a_region() {
+    let dir = tempfile::tempdir().unwrap();
+    let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+    let mut be = aio.backend(BackendType::Client).unwrap();
+    let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
+    be.write_all_at(&file, 0, &AlignedBuf::copy_of(&[7; 2 * IO_ALIGN]).unwrap()).unwrap();
+    let mut bufs = AlignedBuf::several(3, 2 * IO_ALIGN + 100, HugePages::Off).unwrap();
+    let last = bufs.pop().unwrap();
+    let read = be.start_read(&file, 0, last, IO_ALIGN..2 * IO_ALIGN, Target::File);
+    bufs[1].fill(9);
+    let (last, result) = be.finish_owned(read);
+    assert_eq!(result.unwrap(), IO_ALIGN);
+    for (buf, parts) in [(&bufs[0], [0, 0, 0]), (&bufs[1], [9, 9, 9]), (&last, [0, 7, 0])] {
+        assert!(buf.as_ptr().addr().is_multiple_of(IO_ALIGN) && buf.len() == 2 * IO_ALIGN + 100);
+        for (part, byte) in buf.chunks(IO_ALIGN).zip(parts) {
+            assert!(part.iter().all(|b| *b == byte), "{byte}");
+        }
+    }
+    assert!(AlignedBuf::several(usize::MAX / 2, 4096, HugePages::Off).is_err());
+}
+
 #[test]
 #[should_panic(expected = "outside of a region")]
 fn an_address_outside_is_refused() {
