@@ -92,11 +92,12 @@ impl Backend {
     /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged. Where no handle is idle, waits for the
     /// oldest I/O. That an I/O failed is told by its report, not here.
     pub fn start(&mut self, io: Io) -> WaitRef {
-        let inline = io.flags.synchronous || self.aio.method().synchronous();
+        let method = self.aio.method();
+        let inline = io.flags.synchronous || method.synchronous() || !method.executes(io.op.kind());
         let account = io.account;
         let body = Body::new(io);
         if let Some(a) = account {
-            let bytes = body.expected() as u64;
+            let bytes = body.length();
             self.counters.add_owned(a.object, a.context, a.op, Counts { count: 1, bytes, time_ns: 0 });
         }
         let index = self.acquire();
@@ -301,6 +302,16 @@ impl Backend {
     /// Makes data durable.
     pub fn fdatasync(&mut self, file: &File) -> Result<(), AioError> {
         self.run(Io::new(file.clone(), Op::Fdatasync, Target::File)).map(drop)
+    }
+
+    /// Lets the system begin to write out a range; 0 bytes: up to the end of the file. Not durable.
+    pub fn sync_file_range(&mut self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
+        self.run(Io::new(file.clone(), Op::SyncFileRange { offset, len }, Target::File)).map(drop)
+    }
+
+    /// Allocates the blocks of a range; the file grows to hold it.
+    pub fn allocate(&mut self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
+        self.run(Io::new(file.clone(), Op::Allocate { offset, len }, Target::File)).map(drop)
     }
 
     /// A whole small file.

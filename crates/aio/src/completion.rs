@@ -63,7 +63,7 @@ impl Outcome {
 
 /// A finished transfer, as the shared completion sees it.
 pub struct Completed<'a> {
-    /// Bytes transferred (short only at the end of the file), or the error. 0 for syncs.
+    /// Bytes transferred (short only at the end of the file), or the error. 0 for all but transfers.
     pub result: Result<usize, Errno>,
     /// Bytes asked for.
     pub expected: usize,

@@ -84,8 +84,8 @@ pub enum AioError {
         path: PathBuf,
         /// First byte.
         offset: u64,
-        /// Bytes asked for.
-        len: usize,
+        /// Bytes concerned.
+        len: u64,
         /// The system's reason.
         errno: Errno,
     },

@@ -46,17 +46,24 @@ impl Vector {
 /// Most vectors stored without allocation.
 pub(crate) type Vectors = SmallVec<[Vector; 16]>;
 
-/// One attempt at a transfer or a sync. Only this crate makes them, from a handle whose region is alive and at its disposal.
+/// One attempt at an operation. Only this crate makes them, from a handle whose region is alive and at its disposal.
 pub struct Request<'a> {
     file: &'a File,
     op: OpKind,
     offset: u64,
+    length: u64,
     vectors: &'a [Vector],
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn new(file: &'a File, op: OpKind, offset: u64, vectors: &'a [Vector]) -> Request<'a> {
-        Request { file, op, offset, vectors }
+    pub(crate) fn new(
+        file: &'a File,
+        op: OpKind,
+        offset: u64,
+        length: u64,
+        vectors: &'a [Vector],
+    ) -> Request<'a> {
+        Request { file, op, offset, length, vectors }
     }
 
     /// The same attempt on fewer bytes. Asserts that `vectors` lie within those of this request, so that what it describes stays
@@ -67,7 +74,7 @@ impl<'a> Request<'a> {
             let within = |w: &Vector| w.ptr() as usize <= from && to <= w.ptr() as usize + w.len();
             assert!(self.vectors.iter().any(within), "memory outside of the request");
         }
-        Request { vectors, ..*self }
+        Request { length: vectors.iter().map(|v| v.len() as u64).sum(), vectors, ..*self }
     }
 
     /// The file.
@@ -82,7 +89,11 @@ impl<'a> Request<'a> {
     pub fn offset(&self) -> u64 {
         self.offset
     }
-    /// The memory, valid until the attempt returns. Empty for syncs.
+    /// Bytes of the file concerned: of the memory for a transfer, of the range for a range; 0 for syncs.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+    /// The memory, valid until the attempt returns. Empty for all but transfers.
     pub fn vectors(&self) -> &[Vector] {
         self.vectors
     }
@@ -90,7 +101,7 @@ impl<'a> Request<'a> {
 
 /// Executes one attempt, blocking in the calling thread; it may be short.
 pub trait Executor: Send + Sync {
-    /// Bytes transferred (0 for a sync), or the error.
+    /// Bytes transferred (0 for all but transfers), or the error.
     fn execute(&self, request: &Request<'_>) -> Result<usize, Errno>;
 }
 
@@ -113,6 +124,8 @@ impl Executor for PosixExecutor {
             }
             OpKind::Fsync => platform::sync(fd, false).map(|()| 0),
             OpKind::Fdatasync => platform::sync(fd, true).map(|()| 0),
+            OpKind::SyncFileRange => platform::sync_file_range(fd, r.offset, r.length).map(|()| 0),
+            OpKind::Allocate => Ok(platform::allocate(fd, r.offset, r.length, false).map(|()| 0)?),
             OpKind::Invalid => Err(Errno::INVAL),
         }
     }
@@ -142,7 +155,7 @@ pub(crate) fn carry_out(
             Some(Err(Errno::AGAIN)) => thread::yield_now(),
             Some(Err(e)) if repeatable(e) => {}
             Some(Err(e)) => return Err(e),
-            Some(Ok(_)) if matches!(whole.op, OpKind::Fsync | OpKind::Fdatasync) => return Ok(0),
+            Some(Ok(_)) if !whole.op.is_transfer() => return Ok(0),
             Some(Ok(n)) => {
                 let before = done;
                 done += n;
@@ -167,8 +180,9 @@ pub(crate) fn carry_out(
         last = Some(if done == 0 {
             executor.execute(whole)
         } else {
-            let rest = after(whole.vectors, done);
-            executor.execute(&Request { offset: whole.offset + done as u64, vectors: &rest, ..*whole })
+            let (vectors, by) = (after(whole.vectors, done), done as u64);
+            let (offset, length) = (whole.offset + by, whole.length - by);
+            executor.execute(&Request { offset, length, vectors: &vectors, ..*whole })
         });
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::error::AioError;
 use crate::handle::Word;
+use crate::op::OpKind;
 use crate::table::HandleTable;
 
 mod immediate;
@@ -41,6 +42,12 @@ pub trait Method: Send + Sync {
     /// Nothing is to be staged: the issuer executes each I/O when it starts it.
     fn synchronous(&self) -> bool {
         false
+    }
+
+    /// Can it execute such an operation? Those it can't are never staged: the issuer executes them when it starts them.
+    fn executes(&self, op: OpKind) -> bool {
+        let _ = op;
+        true
     }
 
     /// Submits the staged handles of `slot`: calls [`HandleTable::begin`] for each, then sees to its execution. `in_flight` I/Os of

@@ -31,6 +31,22 @@ pub enum Op {
     Fsync,
     /// Make data durable, and the metadata needed to find it.
     Fdatasync,
+    /// Let the system begin to write out what it holds of a range. Says nothing about durability: a sync must follow. EOPNOTSUPP
+    /// where the system lacks it. A write-out that fails later is told by the sync, not by this.
+    SyncFileRange {
+        /// First byte in the file.
+        offset: u64,
+        /// Bytes; 0: up to the end of the file.
+        len: u64,
+    },
+    /// Allocate the blocks of a range; the file grows to hold it, and what is new reads as zeros. EOPNOTSUPP where the system or the
+    /// file system lacks it: who wants the space then writes zeros.
+    Allocate {
+        /// First byte in the file.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
 }
 
 impl Op {
@@ -41,6 +57,8 @@ impl Op {
             Op::Writev { .. } => OpKind::Writev,
             Op::Fsync => OpKind::Fsync,
             Op::Fdatasync => OpKind::Fdatasync,
+            Op::SyncFileRange { .. } => OpKind::SyncFileRange,
+            Op::Allocate { .. } => OpKind::Allocate,
         }
     }
 }
@@ -59,6 +77,10 @@ pub enum OpKind {
     Fsync,
     /// Sync of data.
     Fdatasync,
+    /// Start of the write-out of a range.
+    SyncFileRange,
+    /// Allocation of a range.
+    Allocate,
 }
 
 impl OpKind {
@@ -70,7 +92,24 @@ impl OpKind {
             OpKind::Writev => "writev",
             OpKind::Fsync => "fsync",
             OpKind::Fdatasync => "fdatasync",
+            OpKind::SyncFileRange => "sync_file_range",
+            OpKind::Allocate => "fallocate",
         }
+    }
+
+    /// It moves bytes between a file and memory, and may do so in part.
+    pub fn is_transfer(self) -> bool {
+        matches!(self, OpKind::Readv | OpKind::Writev)
+    }
+
+    /// It makes data durable. One that failed is final.
+    pub fn is_sync(self) -> bool {
+        matches!(self, OpKind::Fsync | OpKind::Fdatasync)
+    }
+
+    /// It is about a range of the file, not the whole.
+    pub fn has_range(self) -> bool {
+        self.is_transfer() || matches!(self, OpKind::SyncFileRange | OpKind::Allocate)
     }
 
     /// For messages: "could not VERB".
@@ -81,6 +120,8 @@ impl OpKind {
             OpKind::Writev => "write",
             OpKind::Fsync => "fsync",
             OpKind::Fdatasync => "fdatasync",
+            OpKind::SyncFileRange => "flush",
+            OpKind::Allocate => "allocate space for",
         }
     }
 

@@ -62,6 +62,25 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len: u64, keep_len: bool
     }
 }
 
+/// Starts the write-out of a range (0: up to the file's end), and waits for nothing. So it takes no error of an earlier write-out
+/// with it that the next sync is to tell.
+pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        let to_i64 = |n: u64| libc::off64_t::try_from(n).map_err(|_| Errno::INVAL);
+        let (offset, len) = (to_i64(offset)?, to_i64(len)?);
+        // SAFETY: the call takes no memory.
+        let rc = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+        if rc == 0 { Ok(()) } else { Err(Errno::last()) }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (fd, offset, len);
+        Err(Errno::OPNOTSUPP)
+    }
+}
+
 /// Syncs a file, once.
 pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Result<(), Errno> {
     #[cfg(not(any(target_os = "macos", target_os = "ios")))]

@@ -31,6 +31,9 @@ pub(crate) struct Body {
     file: File,
     op: OpKind,
     offset: u64,
+    /// Bytes of the file concerned: those of the memory, or of the range; 0 for syncs.
+    length: u64,
+    /// Bytes to transfer; 0 for all but transfers.
     expected: usize,
     vectors: Vectors,
     /// Keeps the memory behind the vectors.
@@ -188,7 +191,7 @@ impl HandleTable {
         // A read lock, although this may take long: nobody writes the body of a handle that is not completed.
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a submitted handle has a body");
-        let whole = Request::new(&body.file, body.op, body.offset, &body.vectors);
+        let whole = Request::new(&body.file, body.op, body.offset, body.length, &body.vectors);
         carry_out(&*self.executor, &whole, body.expected, first)
     }
 
@@ -255,7 +258,8 @@ impl HandleTable {
     pub(crate) fn with_kernel_view<R>(&self, index: u32, f: impl FnOnce(KernelView<'_>) -> R) -> R {
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a staged handle has a body");
-        f(KernelView { file: &body.file, op: body.op, offset: body.offset, vectors: &body.vectors })
+        let Body { file, op, offset, length, vectors, .. } = body;
+        f(KernelView { file, op: *op, offset: *offset, length: *length, vectors })
     }
 
     /// pg_aios.
@@ -294,6 +298,9 @@ pub(crate) struct KernelView<'a> {
     pub(crate) file: &'a File,
     pub(crate) op: OpKind,
     pub(crate) offset: u64,
+    /// Bytes of the file concerned; the operations on a range have no vectors.
+    #[allow(dead_code, reason = "rings don't execute the operations on a range yet")]
+    pub(crate) length: u64,
     pub(crate) vectors: &'a [Vector],
 }
 
@@ -308,15 +315,19 @@ impl Body {
     /// An I/O in the form in which it is executed. This is the one place that checks alignment.
     pub(crate) fn new(io: Io) -> Body {
         let op = io.op.kind();
-        let (offset, memory) = match io.op {
-            Op::Readv { offset, memory } | Op::Writev { offset, memory } => (offset, Some(memory)),
-            Op::Fsync | Op::Fdatasync => (0, None),
+        let (offset, range, memory) = match io.op {
+            Op::Readv { offset, memory } | Op::Writev { offset, memory } => (offset, 0, Some(memory)),
+            Op::SyncFileRange { offset, len } | Op::Allocate { offset, len } => (offset, len, None),
+            Op::Fsync | Op::Fdatasync => (0, 0, None),
         };
         let mut vectors = Vectors::new();
         let mut expected = 0;
-        let direct = io.file.is_direct();
-        assert!(!direct || offset.is_multiple_of(IO_ALIGN as u64), "direct I/O at unaligned offset {offset}");
         if let Some(m) = &memory {
+            let direct = io.file.is_direct();
+            assert!(
+                !direct || offset.is_multiple_of(IO_ALIGN as u64),
+                "direct I/O at unaligned offset {offset}"
+            );
             assert!(!m.slices.is_empty(), "a transfer has memory");
             for s in &m.slices {
                 let inside = s.offset.checked_add(s.len).is_some_and(|end| end <= m.region.len());
@@ -336,6 +347,7 @@ impl Body {
             file: io.file,
             op,
             offset,
+            length: range + expected as u64,
             expected,
             vectors,
             _region: memory.map(|m| m.region),
@@ -347,9 +359,9 @@ impl Body {
         }
     }
 
-    /// Bytes asked for.
-    pub(crate) fn expected(&self) -> usize {
-        self.expected
+    /// Bytes of the file concerned.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
     }
 
     fn complete(&self, result: Result<usize, Errno>, issuer: u32) -> Outcome {
@@ -387,7 +399,7 @@ impl Body {
         };
         let (op, offset, expected) = (self.op, self.offset, self.expected);
         match result {
-            Err(errno) => AioError::Io { op, target, path, offset, len: expected, errno },
+            Err(errno) => AioError::Io { op, target, path, offset, len: self.length, errno },
             Ok(got) if got < expected => AioError::Short { op, target, path, offset, got, expected },
             Ok(_) => AioError::Rejected { op, target, path, detail: outcome.detail },
         }
@@ -395,9 +407,9 @@ impl Body {
 
     fn describe(&self, info: &mut HandleInfo) {
         info.operation = self.op;
-        if matches!(self.op, OpKind::Readv | OpKind::Writev) {
+        if self.op.has_range() {
             info.offset = Some(self.offset);
-            info.length = Some(self.expected as u64);
+            info.length = Some(self.length);
         }
         info.target = Some(self.target.name());
         info.target_desc = Some(match &self.target {

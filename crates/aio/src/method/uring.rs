@@ -197,7 +197,9 @@ fn describe(view: &KernelView<'_>, user_data: u64, force_async: bool) -> squeue:
         (OpKind::Readv, _) => opcode::Readv::new(fd, iov, count).offset(view.offset).build(),
         (OpKind::Writev, _) => opcode::Writev::new(fd, iov, count).offset(view.offset).build(),
         (OpKind::Fdatasync, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-        (OpKind::Fsync | OpKind::Invalid, _) => opcode::Fsync::new(fd).build(),
+        (OpKind::Fsync | OpKind::SyncFileRange | OpKind::Allocate | OpKind::Invalid, _) => {
+            opcode::Fsync::new(fd).build()
+        }
     };
     let flags = if force_async { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
     entry.flags(flags).user_data(user_data)
@@ -206,6 +208,10 @@ fn describe(view: &KernelView<'_>, user_data: u64, force_async: bool) -> squeue:
 impl Method for Uring {
     fn name(&self) -> &'static str {
         "io_uring"
+    }
+
+    fn executes(&self, op: OpKind) -> bool {
+        !matches!(op, OpKind::SyncFileRange | OpKind::Allocate)
     }
 
     fn attach(&self, slot: u32) -> Result<(), AioError> {
