@@ -8,7 +8,7 @@ use forebay_aio::*;
 fn main() {
     let rounds = if std::env::args().any(|a| a == "--bench") { 100_000 } else { 500 };
     let region = Region::new(32 * 8192).expect("memory");
-    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 2 }];
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2))];
     if probe_io_uring().is_ok() {
         methods.push(MethodKind::IoUring);
     }

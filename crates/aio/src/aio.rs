@@ -6,7 +6,7 @@ use crate::execute::{Executor, PosixExecutor};
 use crate::handle::{HandleInfo, HandleState, WaitRef};
 #[cfg(target_os = "linux")]
 use crate::method::Uring;
-use crate::method::{Immediate, Method, Workers};
+use crate::method::{Immediate, Method, WorkerLimits, Workers};
 use crate::namespace::Namespace;
 use crate::stats::{BackendType, IoStats};
 use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -19,12 +19,11 @@ pub enum MethodKind {
     /// The issuer, at once.
     Sync,
     /// Worker threads.
-    Worker {
-        /// How many (1 to 32).
-        workers: usize,
-    },
+    Worker(WorkerLimits),
     /// The kernel: one ring per backend.
     IoUring,
+    /// The system's POSIX AIO.
+    PosixAio,
 }
 
 impl MethodKind {
@@ -32,8 +31,9 @@ impl MethodKind {
     pub fn name(self) -> &'static str {
         match self {
             MethodKind::Sync => "sync",
-            MethodKind::Worker { .. } => "worker",
+            MethodKind::Worker(_) => "worker",
             MethodKind::IoUring => "io_uring",
+            MethodKind::PosixAio => "posix_aio",
         }
     }
 }
@@ -81,9 +81,10 @@ impl Aio {
         let (slots, per_backend) = (config.max_backends, config.handles_per_backend);
         Aio::with_method(namespace, Arc::new(PosixExecutor), config, |table| match method {
             MethodKind::Sync => Ok(Box::new(Immediate)),
-            MethodKind::Worker { workers } => Ok(Box::new(Workers::new(table, workers)?)),
+            MethodKind::Worker(limits) => Ok(Box::new(Workers::new(table, limits)?)),
             #[cfg(target_os = "linux")]
             MethodKind::IoUring => Ok(Box::new(Uring::new(slots, per_backend)?)),
+            MethodKind::PosixAio => Err(AioError::Config("this build has no posix_aio".to_owned())),
             #[cfg(not(target_os = "linux"))]
             MethodKind::IoUring => {
                 let _ = (slots, per_backend);
@@ -130,7 +131,7 @@ impl Aio {
         namespace: Arc<dyn Namespace>,
         executor: Arc<dyn Executor>,
         config: AioConfig,
-        workers: usize,
+        workers: WorkerLimits,
     ) -> Result<Arc<Aio>, AioError> {
         Aio::with_method(namespace, executor, config, |table| Ok(Box::new(Workers::new(table, workers)?)))
     }
@@ -192,9 +193,9 @@ impl Aio {
         self.track_io_timing.store(on, Relaxed);
     }
 
-    /// Changes the number of workers (1 to 32). Without effect under other methods.
-    pub fn set_workers(&self, workers: usize) -> Result<(), AioError> {
-        self.method.set_workers(workers)
+    /// Changes how many workers there may be, and when they come and go. Without effect under other methods.
+    pub fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {
+        self.method.set_worker_limits(limits)
     }
 
     /// Has this I/O finished? Any thread may ask; never blocks.

@@ -47,7 +47,7 @@ pub use error::{AioError, Errno};
 pub use file::{File, FileFlags, OpenOptions};
 pub use handle::{HandleInfo, HandleState, WaitRef};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
-pub use method::{IoUringRefusal, RefusalCause, probe_io_uring};
+pub use method::{IoUringRefusal, RefusalCause, WorkerLimits, probe_io_uring};
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
 pub use owned::OwnedIo;

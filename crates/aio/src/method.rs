@@ -24,6 +24,7 @@ pub(crate) use probe::setup_refusal;
 pub use probe::{IoUringRefusal, RefusalCause, probe_io_uring};
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;
+pub use worker::WorkerLimits;
 pub(crate) use worker::Workers;
 
 /// The half of the door that executes.
@@ -62,9 +63,9 @@ pub trait Method: Send + Sync {
         let _ = (table, index);
     }
 
-    /// Changes the number of workers, where there are any.
-    fn set_workers(&self, workers: usize) -> Result<(), AioError> {
-        let _ = workers;
+    /// Changes how many workers there may be, where there are any.
+    fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {
+        let _ = limits;
         Ok(())
     }
 }

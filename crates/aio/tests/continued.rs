@@ -66,7 +66,8 @@ const LEN: usize = BLOCKS * IO_ALIGN;
 
 fn fixture(direct: bool) -> Fixture {
     let script = Arc::new(Scripted::default());
-    let aio = Aio::with_workers(Arc::new(PosixNamespace), script.clone(), config(), 1).unwrap();
+    let aio = Aio::with_workers(Arc::new(PosixNamespace), script.clone(), config(), WorkerLimits::fixed(1))
+        .unwrap();
     let dir = TempDir::new().unwrap();
     let file = aio
         .namespace()

@@ -12,7 +12,7 @@ mod common;
 use common::{Case, Setup, config};
 
 fn setup(workers: usize) -> Setup {
-    let case = Case { method: MethodKind::Worker { workers }, direct: false };
+    let case = Case { method: MethodKind::Worker(WorkerLimits::fixed(workers)), direct: false };
     Setup::new(case, AioConfig { handles_per_backend: 200, ..config() })
 }
 
@@ -129,7 +129,7 @@ fn pg_aios_shows_what_is_in_use() {
 fn the_number_of_workers_changes() {
     let s = setup(1);
     for bad in [0, 33] {
-        let e = s.aio.set_workers(bad).unwrap_err().to_string();
+        let e = s.aio.set_worker_limits(WorkerLimits::fixed(bad)).unwrap_err().to_string();
         assert_eq!(e, format!("{bad} is outside the valid range for io_workers (1 .. 32)"));
     }
     let file = s.create("data");
@@ -137,7 +137,7 @@ fn the_number_of_workers_changes() {
     let region = Region::new(100 * IO_ALIGN).unwrap();
     let mut be = s.backend();
     for workers in [32, 1, 7, 2, 3, 1, 32] {
-        s.aio.set_workers(workers).unwrap();
+        s.aio.set_worker_limits(WorkerLimits::fixed(workers)).unwrap();
         be.begin_batch();
         let refs: Vec<_> = (0..100).map(|n| be.start(read(&file, &region, n))).collect();
         be.end_batch();
@@ -180,7 +180,8 @@ fn a_worker_that_panics_does_not_hang_anyone() {
         }
     }
     let executor = Arc::new(Bursting(AtomicBool::new(false)));
-    let aio = Aio::with_workers(Arc::new(PosixNamespace), executor.clone(), config(), 1).unwrap();
+    let aio = Aio::with_workers(Arc::new(PosixNamespace), executor.clone(), config(), WorkerLimits::fixed(1))
+        .unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
     aio.namespace().set_len(&file, IO_ALIGN as u64).unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace, WorkerLimits};
 use forebay_format::control::DbState;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig};
 use forebay_wal::{SyncMethod, Wal, WalConfig};
@@ -204,7 +204,7 @@ impl Drop for Engine {
 fn open_aio(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
     let method = match config.io_method {
         IoMethod::Sync => MethodKind::Sync,
-        IoMethod::Worker => MethodKind::Worker { workers: config.io_workers },
+        IoMethod::Worker => MethodKind::Worker(WorkerLimits::fixed(config.io_workers)),
         IoMethod::IoUring => MethodKind::IoUring,
     };
     let max_backends = config.max_connections + OTHER_BACKENDS;

@@ -90,7 +90,13 @@ fn recording() -> (EngineConfig, Reasons) {
 fn open_on(dir: &Path, disk: &Arc<Disk>, config: &EngineConfig) -> Result<Arc<Engine>, EngineError> {
     let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let executor = Arc::new(Faulty(Arc::clone(disk)));
-    let aio = Aio::with_workers(Arc::new(PosixNamespace::new()), executor, sizes, 2).expect("aio");
+    let aio = Aio::with_workers(
+        Arc::new(PosixNamespace::new()),
+        executor,
+        sizes,
+        forebay_aio::WorkerLimits::fixed(2),
+    )
+    .expect("aio");
     Engine::open_on(dir, config.clone(), aio)
 }
 

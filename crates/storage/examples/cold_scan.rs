@@ -2,7 +2,7 @@
 //!
 //! `cold_scan DIR METHOD direct|buffered MEGABYTES CONCURRENCY COMBINE`
 
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace, WorkerLimits};
 use forebay_format::{Fork, PageMut, RelFileLocator};
 use forebay_storage::{
     Backend, BufferPool, PoolConfig, PrewarmMode, ReadStream, Smgr, SmgrConfig, Strategy, StreamFlags,
@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let method = match method.as_str() {
         "sync" => MethodKind::Sync,
-        "worker" => MethodKind::Worker { workers: 3 },
+        "worker" => MethodKind::Worker(WorkerLimits::fixed(3)),
         _ => MethodKind::IoUring,
     };
     std::fs::create_dir_all(Path::new(dir).join("base/5"))?;

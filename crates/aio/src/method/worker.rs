@@ -8,17 +8,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use smallvec::SmallVec;
 
+mod limits;
+
 use super::Method;
 use crate::error::{AioError, Errno};
 use crate::handle::{HandleState, Word};
 use crate::sync::{Arc, Condvar, Mutex, thread};
 use crate::table::HandleTable;
+pub use limits::WorkerLimits;
 
 /// Most I/Os waiting for a worker.
 const QUEUE_SIZE: usize = 64;
-
-/// Most workers.
-pub(crate) const MAX_WORKERS: usize = 32;
 
 struct Queue {
     /// Submitted handles, oldest first.
@@ -28,7 +28,7 @@ struct Queue {
     /// Workers wanted; those with a higher number leave.
     wanted: usize,
     /// Which workers run, by number.
-    running: [bool; MAX_WORKERS],
+    running: [bool; WorkerLimits::MOST],
 }
 
 struct Shared {
@@ -44,13 +44,13 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts `workers` threads.
-    pub(crate) fn new(table: Arc<HandleTable>, workers: usize) -> Result<Workers, AioError> {
+    /// Starts the workers.
+    pub(crate) fn new(table: Arc<HandleTable>, limits: WorkerLimits) -> Result<Workers, AioError> {
         let entries = VecDeque::with_capacity(QUEUE_SIZE);
-        let queue = Mutex::new(Queue { entries, idle: 0, wanted: 0, running: [false; MAX_WORKERS] });
+        let queue = Mutex::new(Queue { entries, idle: 0, wanted: 0, running: [false; WorkerLimits::MOST] });
         let shared = Arc::new(Shared { queue, work: Condvar::new(), table });
         let method = Workers { shared, threads: Mutex::new(Vec::new()) };
-        method.set_workers(workers)?;
+        method.set_worker_limits(limits)?;
         Ok(method)
     }
 
@@ -155,13 +155,9 @@ impl Method for Workers {
         }
     }
 
-    fn set_workers(&self, workers: usize) -> Result<(), AioError> {
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(AioError::Config(format!(
-                "{workers} is outside the valid range for io_workers (1 .. {MAX_WORKERS})"
-            )));
-        }
-        self.shared.queue.lock().wanted = workers;
+    fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {
+        limits.check()?;
+        self.shared.queue.lock().wanted = limits.max;
         self.shared.work.notify_all();
         self.spawn_missing()
     }

@@ -23,7 +23,7 @@ pub struct Setup {
 }
 
 pub fn cases() -> Vec<Case> {
-    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 3 }];
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(3))];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(e) => eprintln!("without io_uring: {e}"),

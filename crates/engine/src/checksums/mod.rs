@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use forebay_aio::{
     Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, MethodKind, Namespace, OpenOptions,
-    PosixNamespace,
+    PosixNamespace, WorkerLimits,
 };
 use forebay_format::control::{self, ControlError, DbState, Outline};
 use forebay_format::ids::BLOCK_SIZE;
@@ -126,7 +126,7 @@ pub fn checksums(
 ) -> Result<ChecksumCounts, EngineError> {
     let method = match options.io_method {
         IoMethod::Sync => MethodKind::Sync,
-        IoMethod::Worker => MethodKind::Worker { workers: EngineConfig::default().io_workers },
+        IoMethod::Worker => MethodKind::Worker(WorkerLimits::fixed(EngineConfig::default().io_workers)),
         IoMethod::IoUring => MethodKind::IoUring,
     };
     let config = AioConfig { max_backends: 1, ..AioConfig::default() };

@@ -8,7 +8,7 @@ use forebay_aio::sync::{Condvar, Duration, Mutex};
 use forebay_aio::table::HandleTable;
 use forebay_aio::{
     Aio, AioConfig, BackendType, Errno, HugePages, IoContext, IoObject, IoOp, MethodKind, Namespace, OpKind,
-    PosixNamespace, probe_io_uring,
+    PosixNamespace, WorkerLimits, probe_io_uring,
 };
 use forebay_format::{BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{Backend, BufferPool, Pinned, PoolConfig, Smgr, SmgrConfig, Strategy};
@@ -43,7 +43,7 @@ impl Spec {
 
 /// Runs a test over every method, buffered and direct.
 pub fn each(base: Spec, test: impl Fn(&Bed)) {
-    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 2 }];
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2))];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(why) => eprintln!("io_uring is left out: {why}"),

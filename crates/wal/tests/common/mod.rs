@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{
-    Aio, AioConfig, Backend, BackendType, MethodKind, Namespace, PosixNamespace, probe_direct, probe_io_uring,
+    Aio, AioConfig, Backend, BackendType, MethodKind, Namespace, PosixNamespace, WorkerLimits, probe_direct,
+    probe_io_uring,
 };
 use forebay_format::{Lsn, SegmentSize, wal::Rmgr};
 use forebay_wal::position::Positions;
@@ -167,7 +168,7 @@ pub fn mains(records: &[WalRecord]) -> Vec<Vec<u8>> {
 
 /// All methods that can be had here.
 pub fn methods() -> Vec<MethodKind> {
-    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 2 }];
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2))];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(refusal) => println!("skipped: io_uring needs a kernel that allows it ({refusal})"),

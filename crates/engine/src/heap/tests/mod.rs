@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use forebay_aio::MethodKind;
+use forebay_aio::{MethodKind, WorkerLimits};
 use forebay_format::{
     Fork, HeapTuple, HeapTupleMut, ItemPointer, PageTag, RelFileLocator, tuple as ht, tuple::AttrLayout,
     tuple::form_tuple,
@@ -264,7 +264,7 @@ fn after_a_start_the_relation_s_end_is_filled_first() {
 }
 
 fn on_every_method(test: impl Fn(Bench)) {
-    let mut methods = vec![MethodKind::Sync, MethodKind::Worker { workers: 2 }];
+    let mut methods = vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2))];
     if forebay_aio::probe_io_uring().is_ok() {
         methods.push(MethodKind::IoUring);
     }
