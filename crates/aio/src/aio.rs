@@ -1,6 +1,7 @@
 //! [`Aio`]: a namespace, a method, the table of handles and the statistics, together.
 
 use crate::backend::Backend;
+use crate::counters::BackendStatsRow;
 use crate::error::AioError;
 use crate::execute::{Executor, PosixExecutor};
 use crate::handle::{HandleInfo, HandleState, WaitRef};
@@ -150,6 +151,7 @@ impl Aio {
             return Err(e);
         }
         self.table.set_owner(slot, id);
+        self.table.counters().enter(slot, id, who);
         Ok(Backend::new(Arc::clone(self), slot, id, who))
     }
 
@@ -171,6 +173,16 @@ impl Aio {
     /// pg_stat_io.
     pub fn stats(&self) -> &IoStats {
         &self.stats
+    }
+
+    /// pg_stat_aio_backends: a row for each living backend, in the order of their slots.
+    pub fn backend_stats(&self) -> Vec<BackendStatsRow> {
+        self.table.counters().rows(self.method_name())
+    }
+
+    /// Starts counting for pg_stat_aio_backends from zero.
+    pub fn reset_backend_stats(&self) {
+        self.table.counters().reset();
     }
 
     /// Most backends at one time.
@@ -223,6 +235,7 @@ impl Aio {
     }
 
     pub(crate) fn release_slot(&self, slot: u32) {
+        self.table.counters().leave(slot);
         self.free_slots.lock().push(slot);
     }
 }

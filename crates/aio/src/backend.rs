@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::aio::Aio;
 use crate::completion::{IoReport, IoResult, Status};
+use crate::counters::Own;
 use crate::error::AioError;
 use crate::file::{File, OpenOptions};
 use crate::handle::{HandleState, WaitRef};
@@ -96,6 +97,7 @@ impl Backend {
         let inline = io.flags.synchronous || method.synchronous() || !method.executes(io.op.kind());
         let account = io.account;
         let body = Body::new(io);
+        self.aio.table().counters().count_operation(self.slot, body.op(), body.length());
         if let Some(a) = account {
             let bytes = body.length();
             self.counters.add_owned(a.object, a.context, a.op, Counts { count: 1, bytes, time_ns: 0 });
@@ -108,10 +110,13 @@ impl Backend {
         self.in_use.push_back(index);
         if inline {
             let clock = self.clock(account);
+            self.tally(Own::Immediate, 1);
+            self.submitting(&[index]);
             self.aio.table().begin(index);
             self.aio.table().execute(index);
             self.charge(clock);
         } else {
+            self.tally(Own::Staged, 1);
             self.staged.push(index);
             if !self.in_batch || self.staged.len() == Backend::MAX_STAGED {
                 let clock = self.clock(account);
@@ -147,6 +152,9 @@ impl Backend {
         }
         let staged = std::mem::take(&mut self.staged);
         let before = self.in_use.len() - staged.len();
+        self.tally(Own::Submissions, 1);
+        self.tally(Own::Issued, staged.len() as u64);
+        self.submitting(&staged);
         self.aio.method().submit(self.aio.table(), self.slot, &staged, before);
     }
 
@@ -154,7 +162,7 @@ impl Backend {
     pub fn wait(&mut self, r: WaitRef) -> IoResult {
         if !self.owns(r) {
             self.submit();
-            self.aio.wait_done(r);
+            self.wait_counted(r);
             return IoResult::Finished;
         }
         if self.aio.table().word(r.index).generation() != r.generation {
@@ -201,6 +209,7 @@ impl Backend {
 
     /// A handle of one's own.
     fn acquire(&mut self) -> u32 {
+        self.tally(Own::Acquired, 1);
         if self.idle.is_empty() {
             self.reclaim_some();
         }
@@ -216,6 +225,7 @@ impl Backend {
         let finished: SmallVec<[WaitRef; 64]> =
             self.in_use.iter().map(|&i| table.wait_ref(i)).filter(|&r| table.is_done(r)).collect();
         if finished.is_empty() {
+            self.tally(Own::AcquireWaits, 1);
             let oldest = table.wait_ref(*self.in_use.front().expect("handles are idle or in use"));
             self.reclaim(oldest);
         }
@@ -239,7 +249,7 @@ impl Backend {
         let table = self.aio.table();
         if !table.is_done(r) {
             let clock = self.clock(table.account(r.index));
-            self.aio.wait_done(r);
+            self.wait_counted(r);
             self.charge(clock);
         }
         let (report, flags) = self.aio.table().collect(r.index);
@@ -247,6 +257,28 @@ impl Backend {
         self.in_use.remove(at);
         self.idle.push(r.index);
         (report, flags.detached)
+    }
+
+    /// Waits, and counts how long.
+    fn wait_counted(&self, r: WaitRef) {
+        if self.aio.table().is_done(r) {
+            return;
+        }
+        let begun = self.aio.table().counters().now();
+        self.aio.wait_done(r);
+        self.tally(Own::Waits, 1);
+        self.tally(Own::WaitTime, self.aio.table().counters().now() - begun);
+    }
+
+    fn tally(&self, what: Own, by: u64) {
+        self.aio.table().counters().add(self.slot, what, by);
+    }
+
+    /// These are about to be given to the method, or executed.
+    fn submitting(&self, ios: &[u32]) {
+        let table = self.aio.table();
+        let now = table.counters().submitting(self.slot, ios.len() as u64);
+        ios.iter().for_each(|&index| table.stamp(index, now));
     }
 
     fn clock(&self, account: Option<Account>) -> Option<(Account, Instant)> {

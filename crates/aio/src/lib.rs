@@ -17,6 +17,7 @@
 //! | [`backend`] | [`Backend`]: one thread's stage, submit, wait |
 //! | [`owned`] | asynchronous I/O for code without `unsafe`: a buffer that goes and comes back |
 //! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
+//! | [`counters`] | [`BackendStatsRow`]: what each backend's I/O does, with latencies: pg_stat_aio_backends |
 //! | [`error`] | [`AioError`], [`Errno`] |
 //!
 //! Nothing here is global: two [`Aio`] with two methods live in one process.
@@ -24,6 +25,7 @@
 pub mod aio;
 pub mod backend;
 pub mod completion;
+pub mod counters;
 pub mod direct;
 pub mod error;
 pub mod execute;
@@ -42,6 +44,7 @@ pub mod table;
 pub use aio::{Aio, AioConfig, MethodKind};
 pub use backend::Backend;
 pub use completion::{Completed, IoReport, IoResult, Outcome, SharedCompletion, Status};
+pub use counters::{BackendStatsRow, LATENCY_CLASSES};
 pub use direct::{DirectAlignment, DirectRefusal, probe_direct};
 pub use error::{AioError, Errno};
 pub use file::{File, FileFlags, OpenOptions};

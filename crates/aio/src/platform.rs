@@ -164,3 +164,9 @@ pub(crate) unsafe fn transfer(
 
 /// Vectors one call takes (IOV_MAX); more are continued.
 pub(crate) const MAX_VECTORS: usize = 1024;
+
+/// A number that tells the living threads apart, for statistics; much cheaper than `thread::current().id()`.
+pub(crate) fn thread_token() -> usize {
+    // SAFETY: no precondition.
+    unsafe { libc::pthread_self() as usize }
+}

@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use smallvec::SmallVec;
 
 use crate::completion::{Completed, IoReport, Outcome, SharedCompletion, Status};
+use crate::counters::{Counters, CountingExecutor};
 use crate::error::{AioError, Errno};
 use crate::execute::{Executor, Request, Vector, Vectors, carry_out};
 use crate::file::File;
@@ -56,6 +57,8 @@ struct Handle {
     /// Of the outcome. Valid from COMPLETED_SHARED on.
     status: AtomicU64,
     detail: AtomicU64,
+    /// When it was submitted, for its latency; 0: not measured.
+    since: AtomicU64,
     body: RwLock<Option<Body>>,
 }
 
@@ -65,6 +68,7 @@ pub struct HandleTable {
     owners: Box<[AtomicI32]>,
     per_backend: usize,
     executor: Arc<dyn Executor>,
+    counters: Counters,
 }
 
 fn encode(r: Result<usize, Errno>) -> i64 {
@@ -87,6 +91,7 @@ impl HandleTable {
             raw: AtomicI64::new(0),
             status: AtomicU64::new(0),
             detail: AtomicU64::new(0),
+            since: AtomicU64::new(0),
             body: RwLock::new(None),
         };
         HandleTable {
@@ -94,11 +99,22 @@ impl HandleTable {
             owners: (0..backends).map(|_| AtomicI32::new(0)).collect(),
             per_backend,
             executor,
+            counters: Counters::new(backends),
         }
     }
 
     fn handle(&self, index: u32) -> &Handle {
         &self.handles[index as usize]
+    }
+
+    /// Counters of pg_stat_aio_backends.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// A staged handle is about to be submitted, at this time.
+    pub(crate) fn stamp(&self, index: u32, now: u64) {
+        self.handle(index).since.store(now, Relaxed);
     }
 
     /// Handles per backend.
@@ -192,7 +208,11 @@ impl HandleTable {
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a submitted handle has a body");
         let whole = Request::new(&body.file, body.op, body.offset, body.length, &body.vectors);
-        carry_out(&*self.executor, &whole, body.expected, first)
+        let counting = CountingExecutor::new(&*self.executor);
+        let result = carry_out(&counting, &whole, body.expected, first);
+        let beyond_first = counting.attempts() - u64::from(first.is_none());
+        self.counters.retried(self.slot_of(index), beyond_first);
+        result
     }
 
     fn complete_shared(&self, index: u32, result: Result<usize, Errno>) {
@@ -202,6 +222,9 @@ impl HandleTable {
             let body = handle.body.read();
             body.as_ref().expect("an executed handle has a body").complete(result, self.slot_of(index))
         };
+        let slot = self.slot_of(index);
+        self.counters.completed(slot, 1, handle.since.load(Relaxed));
+        self.counters.outcome(slot, outcome.status);
         handle.status.store(outcome.status as u64, Relaxed);
         handle.detail.store(outcome.detail, Relaxed);
         handle.state.advance(HandleState::CompletedIo, HandleState::CompletedShared);
@@ -357,6 +380,11 @@ impl Body {
             flags: io.flags,
             account: io.account,
         }
+    }
+
+    /// What to do.
+    pub(crate) fn op(&self) -> OpKind {
+        self.op
     }
 
     /// Bytes of the file concerned.
