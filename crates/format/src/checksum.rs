@@ -4,9 +4,25 @@
 //! rows of zeros are mixed in behind, the 32 results are XORed together and with the block number, and the sum is folded to 1
 //! .. 65535. The checksum's own field counts as zero.
 //!
-//! There are three implementations, which a test compares; the best is chosen at run time: plain code; AVX2, where the 32 columns
-//! are four registers; AVX-512, where they are two. The multiplication is long, so independent chains hide each other's latency:
-//! each takes several pages side by side.
+//! There are several implementations, which tests compare; [`Variant`] lists them, and [`Variant::best`] is the choice at run time.
+//! The multiplication takes long, so independent chains hide each other's latency: the wide ones take several pages side by side,
+//! and fetch the next ones meanwhile.
+//!
+//! - `variant`: the list, the choice
+//! - `scalar`, `sse2`, `avx2`, `avx512`, `neon`: one each
+//! - `touch`: reading alone, to compare with
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod sse2;
+mod touch;
+mod variant;
 
 use std::fmt;
 
@@ -14,6 +30,9 @@ use crate::{
     ids::{BLOCK_SIZE, BlockNumber},
     page::{Page, PageBytes, PageMut},
 };
+
+pub use touch::{TOUCH_STREAMS, touch};
+pub use variant::Variant;
 
 const LANES: usize = 32;
 const PRIME: u32 = 16_777_619;
@@ -89,27 +108,21 @@ impl std::error::Error for PageDefect {}
 
 /// The checksum that a page should carry at this block, counted across segments.
 pub fn page_checksum(page: &PageBytes, block: BlockNumber) -> u16 {
-    let [sum] = hash([page]);
+    let [sum] = Variant::best().hash([page], [page]);
     folded(sum, block)
 }
 
-/// The checksums of pages at consecutive blocks, into `sums`, which has one place a page. Pages are taken four at a time, so that
-/// the long multiplications of one fill the gaps of the others: worth it for pages that are in the processor's cache.
+/// The checksums of pages at consecutive blocks, into `sums`, which has one place a page. Several pages are taken side by side,
+/// which is faster than one after the other, in the processor's cache and from memory.
 pub fn checksum_pages(pages: &[PageBytes], first: BlockNumber, sums: &mut [u16]) {
-    assert_eq!(pages.len(), sums.len(), "one place a page");
-    let (fours, rest) = pages.as_chunks::<4>();
-    let (four_sums, rest_sums) = sums.as_chunks_mut::<4>();
-    let mut block = first;
-    for (four, out) in fours.iter().zip(four_sums) {
-        for (sum, place) in hash(four.each_ref()).into_iter().zip(out) {
-            *place = folded(sum, block);
-            block = block.wrapping_add(1);
-        }
-    }
-    for (page, place) in rest.iter().zip(rest_sums) {
-        *place = page_checksum(page, block);
-        block = block.wrapping_add(1);
-    }
+    let best = Variant::best();
+    best.each(pages.len(), |n| &pages[n], first, sums, best.preferred());
+}
+
+/// As [`checksum_pages`], for pages that are at several places in memory.
+pub fn checksum_scattered(pages: &[&PageBytes], first: BlockNumber, sums: &mut [u16]) {
+    let best = Variant::best();
+    best.each(pages.len(), |n| pages[n], first, sums, best.preferred());
 }
 
 fn folded(sum: u32, block: BlockNumber) -> u16 {
@@ -144,212 +157,6 @@ pub fn verify_header(page: &PageBytes) -> Result<(), PageDefect> {
     if good { Ok(()) } else { Err(PageDefect::BadHeader) }
 }
 
-/// The hashes of `N` pages, by the widest registers the processor has.
-fn hash<const N: usize>(pages: [&PageBytes; N]) -> [u32; N] {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if std::arch::is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has AVX-512F, as just found.
-            return unsafe { avx512::hash(pages) };
-        }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2, as just found.
-            return unsafe { avx2::hash(pages) };
-        }
-    }
-    scalar::hash(pages)
-}
-
-mod scalar {
-    use super::{CHECKSUM_WORD, LANES, PRIME, PageBytes, ROW_BYTES, START};
-
-    fn round(sums: &mut [u32; LANES], row: &[u32; LANES]) {
-        for (sum, word) in sums.iter_mut().zip(row) {
-            let mixed = *sum ^ word;
-            *sum = mixed.wrapping_mul(PRIME) ^ (mixed >> 17);
-        }
-    }
-
-    pub(super) fn hash<const N: usize>(pages: [&PageBytes; N]) -> [u32; N] {
-        pages.map(hash_one)
-    }
-
-    fn hash_one(page: &PageBytes) -> u32 {
-        let mut sums = START;
-        let (rows, _) = page.as_chunks::<ROW_BYTES>();
-        for (n, row) in rows.iter().enumerate() {
-            let (words, _) = row.as_chunks::<4>();
-            let mut values = [0; LANES];
-            for (value, word) in values.iter_mut().zip(words) {
-                *value = u32::from_le_bytes(*word);
-            }
-            if n == 0 {
-                values[CHECKSUM_WORD] &= 0xffff_0000;
-            }
-            round(&mut sums, &values);
-        }
-        round(&mut sums, &[0; LANES]);
-        round(&mut sums, &[0; LANES]);
-        sums.into_iter().fold(0, |all, sum| all ^ sum)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use std::arch::x86_64::{
-        __m256i, _mm256_and_si256, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32,
-        _mm256_setr_epi32, _mm256_setzero_si256, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_xor_si256,
-    };
-
-    use super::{LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};
-
-    const REGISTERS: usize = 4;
-    const REGISTER_BYTES: usize = 32;
-    const _: () = assert!(REGISTERS * REGISTER_BYTES == ROW_BYTES && LANES == REGISTERS * 8);
-
-    #[target_feature(enable = "avx2")]
-    fn mix(sum: __m256i, words: __m256i) -> __m256i {
-        let mixed = _mm256_xor_si256(sum, words);
-        let product = _mm256_mullo_epi32(mixed, _mm256_set1_epi32(PRIME as i32));
-        _mm256_xor_si256(product, _mm256_srli_epi32::<17>(mixed))
-    }
-
-    /// The eight words at `at`, a multiple of 32 below the page's size.
-    #[target_feature(enable = "avx2")]
-    fn load(page: &PageBytes, at: usize) -> __m256i {
-        let bytes: &[u8] = &page[at..at + REGISTER_BYTES];
-        // SAFETY: 32 bytes are there, as the slice was just taken; the load needs no alignment.
-        unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
-    }
-
-    #[target_feature(enable = "avx2")]
-    fn start() -> [__m256i; REGISTERS] {
-        let mut sums = [_mm256_setzero_si256(); REGISTERS];
-        for (n, sum) in sums.iter_mut().enumerate() {
-            let start: &[u32] = &START[n * 8..n * 8 + 8];
-            // SAFETY: eight words are there, as the slice was just taken; the load needs no alignment.
-            *sum = unsafe { _mm256_loadu_si256(start.as_ptr().cast()) };
-        }
-        sums
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn hash<const N: usize>(pages: [&PageBytes; N]) -> [u32; N] {
-        let mut sums = [start(); N];
-        let keep = _mm256_setr_epi32(-1, -1, 0xffff_0000_u32 as i32, -1, -1, -1, -1, -1);
-        for (page, sums) in pages.iter().zip(&mut sums) {
-            sums[0] = mix(sums[0], _mm256_and_si256(load(page, 0), keep));
-            for (n, sum) in sums.iter_mut().enumerate().skip(1) {
-                *sum = mix(*sum, load(page, n * REGISTER_BYTES));
-            }
-        }
-        for row in 1..ROWS {
-            for (page, sums) in pages.iter().zip(&mut sums) {
-                for (n, sum) in sums.iter_mut().enumerate() {
-                    *sum = mix(*sum, load(page, row * ROW_BYTES + n * REGISTER_BYTES));
-                }
-            }
-        }
-        let mut out = [0; N];
-        for (sums, out) in sums.into_iter().zip(&mut out) {
-            *out = end(sums);
-        }
-        out
-    }
-
-    /// The two rounds of zeros, and all columns as one.
-    #[target_feature(enable = "avx2")]
-    fn end(sums: [__m256i; REGISTERS]) -> u32 {
-        let zero = _mm256_setzero_si256();
-        let mut all = zero;
-        for sum in sums {
-            all = _mm256_xor_si256(all, mix(mix(sum, zero), zero));
-        }
-        let mut lanes = [0_u32; 8];
-        // SAFETY: the array has room for the 32 bytes; the store needs no alignment.
-        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), all) };
-        lanes.into_iter().fold(0, |all, sum| all ^ sum)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use std::arch::x86_64::{
-        __m512i, _mm512_loadu_si512, _mm512_mask_and_epi32, _mm512_mullo_epi32, _mm512_set1_epi32,
-        _mm512_setzero_si512, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_xor_si512,
-    };
-
-    use super::{CHECKSUM_WORD, LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};
-
-    const REGISTERS: usize = 2;
-    const REGISTER_BYTES: usize = 64;
-    const _: () = assert!(REGISTERS * REGISTER_BYTES == ROW_BYTES && LANES == REGISTERS * 16);
-
-    #[target_feature(enable = "avx512f")]
-    fn mix(sum: __m512i, words: __m512i) -> __m512i {
-        let mixed = _mm512_xor_si512(sum, words);
-        let product = _mm512_mullo_epi32(mixed, _mm512_set1_epi32(PRIME as i32));
-        _mm512_xor_si512(product, _mm512_srli_epi32::<17>(mixed))
-    }
-
-    /// The sixteen words at `at`, a multiple of 64 below the page's size.
-    #[target_feature(enable = "avx512f")]
-    fn load(page: &PageBytes, at: usize) -> __m512i {
-        let bytes: &[u8] = &page[at..at + REGISTER_BYTES];
-        // SAFETY: 64 bytes are there, as the slice was just taken; the load needs no alignment.
-        unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
-    }
-
-    #[target_feature(enable = "avx512f")]
-    fn start() -> [__m512i; REGISTERS] {
-        let mut sums = [_mm512_setzero_si512(); REGISTERS];
-        for (n, sum) in sums.iter_mut().enumerate() {
-            let start: &[u32] = &START[n * 16..n * 16 + 16];
-            // SAFETY: sixteen words are there, as the slice was just taken; the load needs no alignment.
-            *sum = unsafe { _mm512_loadu_si512(start.as_ptr().cast()) };
-        }
-        sums
-    }
-
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn hash<const N: usize>(pages: [&PageBytes; N]) -> [u32; N] {
-        let mut sums = [start(); N];
-        for (page, sums) in pages.iter().zip(&mut sums) {
-            let (first, flags) = (load(page, 0), _mm512_set1_epi32(0xffff_0000_u32 as i32));
-            sums[0] = mix(sums[0], _mm512_mask_and_epi32(first, 1 << CHECKSUM_WORD, first, flags));
-            for (n, sum) in sums.iter_mut().enumerate().skip(1) {
-                *sum = mix(*sum, load(page, n * REGISTER_BYTES));
-            }
-        }
-        for row in 1..ROWS {
-            for (page, sums) in pages.iter().zip(&mut sums) {
-                for (n, sum) in sums.iter_mut().enumerate() {
-                    *sum = mix(*sum, load(page, row * ROW_BYTES + n * REGISTER_BYTES));
-                }
-            }
-        }
-        let mut out = [0; N];
-        for (sums, out) in sums.into_iter().zip(&mut out) {
-            *out = end(sums);
-        }
-        out
-    }
-
-    /// The two rounds of zeros, and all columns as one.
-    #[target_feature(enable = "avx512f")]
-    fn end(sums: [__m512i; REGISTERS]) -> u32 {
-        let zero = _mm512_setzero_si512();
-        let mut all = zero;
-        for sum in sums {
-            all = _mm512_xor_si512(all, mix(mix(sum, zero), zero));
-        }
-        let mut lanes = [0_u32; 16];
-        // SAFETY: the array has room for the 64 bytes; the store needs no alignment.
-        unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), all) };
-        lanes.into_iter().fold(0, |all, sum| all ^ sum)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,20 +170,47 @@ mod tests {
         bytes
     }
 
-    /// Every implementation that this processor can run gives what plain code gives.
-    fn agree<const N: usize>(pages: [&PageBytes; N]) {
-        let expected = scalar::hash(pages);
-        assert_eq!(hash(pages), expected);
-        #[cfg(target_arch = "x86_64")]
-        {
-            if std::arch::is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has AVX2, as just found.
-                assert_eq!(unsafe { avx2::hash(pages) }, expected);
+    /// Every implementation that this processor can run gives what plain code gives, however many pages it takes at a time.
+    fn agree(pages: &[PageBytes], first: BlockNumber) {
+        let plain: Vec<u16> = pages
+            .iter()
+            .enumerate()
+            .map(|(n, page)| Variant::Scalar.page_checksum(page, first.wrapping_add(n as u32)))
+            .collect();
+        let mut sums = vec![0; pages.len()];
+        for variant in Variant::available() {
+            for side_by_side in Variant::SIDE_BY_SIDE {
+                sums.fill(0);
+                variant.checksum_pages(pages, first, &mut sums, side_by_side);
+                assert_eq!(sums, plain, "{}, {side_by_side} side by side", variant.name());
             }
-            if std::arch::is_x86_feature_detected!("avx512f") {
-                // SAFETY: the processor has AVX-512F, as just found.
-                assert_eq!(unsafe { avx512::hash(pages) }, expected);
+            for (n, page) in pages.iter().enumerate() {
+                let sum = variant.page_checksum(page, first.wrapping_add(n as u32));
+                assert_eq!(sum, plain[n], "{}, page {n}", variant.name());
             }
+        }
+        sums.fill(0);
+        checksum_pages(pages, first, &mut sums);
+        assert_eq!(sums, plain);
+        sums.fill(0);
+        let scattered: Vec<&PageBytes> = pages.iter().collect();
+        checksum_scattered(&scattered, first, &mut sums);
+        assert_eq!(sums, plain);
+    }
+
+    #[test]
+    fn the_best_variant_is_there_and_its_preference_is_possible() {
+        assert!(Variant::best().is_available());
+        assert!(Variant::available().any(|variant| variant == Variant::Scalar));
+        for variant in Variant::ALL {
+            assert!(Variant::SIDE_BY_SIDE.contains(&variant.preferred()), "{}", variant.name());
+        }
+    }
+
+    #[test]
+    fn a_variant_that_the_processor_lacks_is_refused() {
+        for variant in Variant::ALL.into_iter().filter(|variant| !variant.is_available()) {
+            assert!(std::panic::catch_unwind(|| variant.page_checksum(&page(b""), 0)).is_err());
         }
     }
 
@@ -436,18 +270,15 @@ mod tests {
             for (n, page) in pages.iter_mut().enumerate() {
                 page[(at + n * 1001) % BLOCK_SIZE] = value.wrapping_add(n as u8);
             }
-            for page in &pages {
-                agree([page]);
-            }
-            agree([&pages[0], &pages[1]]);
-            agree([&pages[3], &pages[4], &pages[5], &pages[6]]);
             for count in 0..=pages.len() {
-                let mut sums = vec![0; count];
-                checksum_pages(&pages[..count], first, &mut sums);
-                for (n, sum) in sums.into_iter().enumerate() {
-                    prop_assert_eq!(sum, page_checksum(&pages[n], first.wrapping_add(n as u32)));
-                }
+                agree(&pages[..count], first);
             }
+        }
+
+        #[test]
+        fn all_implementations_agree_on_noise(bytes in proptest::collection::vec(any::<u8>(), 5 * BLOCK_SIZE), first: u32) {
+            let (pages, _) = bytes.as_chunks::<BLOCK_SIZE>();
+            agree(pages, first);
         }
 
         #[test]

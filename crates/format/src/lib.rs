@@ -6,7 +6,7 @@
 //! - [`ids`]: object, transaction and block numbers, relation files, page tags
 //! - [`lsn`]: WAL positions, segments and their names
 //! - [`page`]: the 8 kB page: header, line pointers, items
-//! - [`checksum`]: page checksums (scalar and AVX2)
+//! - [`checksum`]: page checksums, by whatever vectors the processor has
 //! - [`tuple`](mod@tuple): heap tuple headers, forming and deforming; [`varlena`]: variable-length values
 //! - [`wal`]: WAL pages, records and the payloads of the resource managers
 //! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
