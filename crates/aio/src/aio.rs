@@ -7,7 +7,7 @@ use crate::execute::{Executor, PosixExecutor};
 use crate::handle::{HandleInfo, HandleState, WaitRef};
 #[cfg(target_os = "linux")]
 use crate::method::Uring;
-use crate::method::{Immediate, Method, WorkerLimits, Workers};
+use crate::method::{Immediate, IoUringRefusal, Method, WorkerLimits, Workers};
 use crate::namespace::Namespace;
 use crate::stats::{BackendType, IoStats};
 use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -35,6 +35,14 @@ impl MethodKind {
             MethodKind::Worker(_) => "worker",
             MethodKind::IoUring => "io_uring",
             MethodKind::PosixAio => "posix_aio",
+        }
+    }
+
+    /// For who names no method: io_uring where it can be had for `max_backends` backends, else `fallback`, and why.
+    pub fn choose(max_backends: usize, fallback: MethodKind) -> (MethodKind, Option<IoUringRefusal>) {
+        match crate::method::probe_io_uring_for(max_backends) {
+            Ok(()) => (MethodKind::IoUring, None),
+            Err(refusal) => (fallback, Some(refusal)),
         }
     }
 }

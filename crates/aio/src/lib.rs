@@ -18,6 +18,7 @@
 //! | [`owned`] | asynchronous I/O for code without `unsafe`: a buffer that goes and comes back |
 //! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
 //! | [`counters`] | [`BackendStatsRow`]: what each backend's I/O does, with latencies: pg_stat_aio_backends |
+//! | [`limits`] | descriptors and locked memory: the limits, what is in use, raising the soft one |
 //! | [`error`] | [`AioError`], [`Errno`] |
 //!
 //! Nothing here is global: two [`Aio`] with two methods live in one process.
@@ -31,6 +32,7 @@ pub mod error;
 pub mod execute;
 pub mod file;
 pub mod handle;
+pub mod limits;
 pub mod memory;
 pub mod method;
 pub mod namespace;
@@ -49,6 +51,7 @@ pub use direct::{DirectAlignment, DirectRefusal, probe_direct};
 pub use error::{AioError, Errno};
 pub use file::{File, FileFlags, OpenOptions};
 pub use handle::{HandleInfo, HandleState, WaitRef};
+pub use limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
 pub use method::{IoUringRefusal, RefusalCause, WorkerLimits, probe_io_uring};
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};

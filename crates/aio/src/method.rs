@@ -19,6 +19,7 @@ mod uring;
 mod worker;
 
 pub(crate) use immediate::Immediate;
+pub(crate) use probe::probe_io_uring_for;
 #[cfg(target_os = "linux")]
 pub(crate) use probe::setup_refusal;
 pub use probe::{IoUringRefusal, RefusalCause, probe_io_uring};

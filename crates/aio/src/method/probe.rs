@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+#[cfg(target_os = "linux")]
+use crate::limits::{Limits, descriptors_in_use};
+
 /// What stands in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCause {
@@ -18,6 +21,15 @@ pub enum RefusalCause {
     Memlock(u64),
     /// The process has no descriptor left; RLIMIT_NOFILE.
     ProcessDescriptors(u64),
+    /// The process could not open as many descriptors as there may be rings.
+    TooFewDescriptors {
+        /// Descriptors that the rings need.
+        needed: u64,
+        /// RLIMIT_NOFILE.
+        limit: u64,
+        /// Descriptors open already.
+        in_use: u64,
+    },
     /// The system has no descriptor left.
     SystemDescriptors,
     /// The kernel lacks io_uring.
@@ -63,6 +75,11 @@ impl fmt::Display for IoUringRefusal {
                     "this process has used up its descriptors (RLIMIT_NOFILE, {n}); each backend's ring needs one"
                 )
             }
+            RefusalCause::TooFewDescriptors { needed, limit, in_use } => write!(
+                f,
+                "{needed} descriptors are needed, one for each backend's ring, and the limit (RLIMIT_NOFILE, {limit}, of which \
+                 {in_use} are in use) does not leave them"
+            ),
             RefusalCause::SystemDescriptors => f.write_str("the system has used up its file descriptors"),
             RefusalCause::NotInKernel => f.write_str("this kernel does not have it"),
             RefusalCause::NotLinux => f.write_str("this operating system does not have it"),
@@ -90,7 +107,7 @@ impl IoUringRefusal {
             RefusalCause::Memlock(_) => {
                 "Raise the limit (ulimit -l, LimitMEMLOCK=), lower max_connections or io_max_concurrency, or use io_method = worker."
             }
-            RefusalCause::ProcessDescriptors(_) => {
+            RefusalCause::ProcessDescriptors(_) | RefusalCause::TooFewDescriptors { .. } => {
                 "Raise the limit (ulimit -n, LimitNOFILE=), lower max_connections, or use io_method = worker."
             }
             RefusalCause::SystemDescriptors => {
@@ -110,8 +127,8 @@ struct Surroundings {
     disabled: Option<u32>,
     /// A seccomp filter is in force.
     seccomp: bool,
-    /// RLIMIT_MEMLOCK.
-    memlock: u64,
+    /// RLIMIT_MEMLOCK, where it holds.
+    memlock: Option<u64>,
     /// RLIMIT_NOFILE.
     descriptors: u64,
 }
@@ -126,7 +143,8 @@ fn cause(errno: i32, s: Surroundings) -> RefusalCause {
         // Some filters pretend that the call does not exist; the setting's presence gives them away.
         libc::ENOSYS if s.seccomp && s.disabled.is_some() => RefusalCause::Seccomp,
         libc::ENOSYS => RefusalCause::NotInKernel,
-        libc::ENOMEM => RefusalCause::Memlock(s.memlock),
+        // Without a limit, memory itself was short.
+        libc::ENOMEM => s.memlock.map_or(RefusalCause::Other(errno), RefusalCause::Memlock),
         libc::EMFILE => RefusalCause::ProcessDescriptors(s.descriptors),
         libc::ENFILE => RefusalCause::SystemDescriptors,
         e => RefusalCause::Other(e),
@@ -136,16 +154,15 @@ fn cause(errno: i32, s: Surroundings) -> RefusalCause {
 /// The refusal behind a failed set-up.
 #[cfg(target_os = "linux")]
 pub(crate) fn setup_refusal(errno: i32) -> IoUringRefusal {
-    use rustix::process::{Resource, getrlimit};
-    let limit = |r| getrlimit(r).current.unwrap_or(u64::MAX);
+    let limits = Limits::now();
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let status = read("/proc/self/status");
     let mode = status.lines().find_map(|l| l.strip_prefix("Seccomp:")).map_or("0", str::trim);
     let surroundings = Surroundings {
         disabled: read("/proc/sys/kernel/io_uring_disabled").trim().parse().ok(),
         seccomp: mode != "0",
-        memlock: limit(Resource::Memlock),
-        descriptors: limit(Resource::Nofile),
+        memlock: limits.locked_memory,
+        descriptors: limits.descriptors,
     };
     IoUringRefusal { cause: cause(errno, surroundings) }
 }
@@ -166,6 +183,25 @@ pub fn probe_io_uring() -> Result<(), IoUringRefusal> {
     }
 }
 
+/// Can io_uring be had, with a ring for each of `backends`?
+#[cfg(target_os = "linux")]
+pub(crate) fn probe_io_uring_for(backends: usize) -> Result<(), IoUringRefusal> {
+    probe_io_uring()?;
+    let needed = backends as u64 + 1; // one more holds the registered buffers
+    let limit = Limits::now().descriptors;
+    let in_use = descriptors_in_use().unwrap_or(0);
+    if limit.saturating_sub(in_use) < needed {
+        return Err(IoUringRefusal { cause: RefusalCause::TooFewDescriptors { needed, limit, in_use } });
+    }
+    Ok(())
+}
+
+/// Not Linux: no.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn probe_io_uring_for(_backends: usize) -> Result<(), IoUringRefusal> {
+    probe_io_uring()
+}
+
 /// Not Linux: no.
 #[cfg(not(target_os = "linux"))]
 pub fn probe_io_uring() -> Result<(), IoUringRefusal> {
@@ -179,7 +215,8 @@ mod tests {
 
     #[test]
     fn the_cause_is_told_by_the_surroundings() {
-        let plain = Surroundings { disabled: Some(0), seccomp: false, memlock: 65536, descriptors: 1024 };
+        let plain =
+            Surroundings { disabled: Some(0), seccomp: false, memlock: Some(65536), descriptors: 1024 };
         let filtered = Surroundings { seccomp: true, ..plain };
         let cases = [
             (libc::EPERM, Surroundings { disabled: Some(2), ..plain }, RefusalCause::Sysctl(2)),
@@ -191,6 +228,7 @@ mod tests {
             (libc::ENOSYS, Surroundings { disabled: None, ..filtered }, RefusalCause::NotInKernel),
             (libc::ENOSYS, plain, RefusalCause::NotInKernel),
             (libc::ENOMEM, plain, RefusalCause::Memlock(65536)),
+            (libc::ENOMEM, Surroundings { memlock: None, ..plain }, RefusalCause::Other(libc::ENOMEM)),
             (libc::EMFILE, plain, RefusalCause::ProcessDescriptors(1024)),
             (libc::ENFILE, plain, RefusalCause::SystemDescriptors),
             (libc::EINVAL, plain, RefusalCause::Other(libc::EINVAL)),

@@ -54,7 +54,7 @@ pub(crate) struct Uring {
 impl Uring {
     /// Rings for `slots` backends of `per_backend` handles, set up when first needed.
     pub(crate) fn new(slots: usize, per_backend: usize) -> Result<Uring, AioError> {
-        super::probe_io_uring()?;
+        super::probe_io_uring_for(slots)?;
         // Twice as many completions fit; so neither queue overflows.
         let entries = (per_backend as u32).next_power_of_two();
         Ok(Uring { rings: (0..slots).map(|_| OnceLock::new()).collect(), entries })
