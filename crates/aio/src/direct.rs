@@ -1,9 +1,116 @@
-//! May a directory's files do direct I/O, at which alignment, and if not, why?
+//! Which files are to bypass the kernel's page cache (io_direct), and whether a directory's files can: at which alignment, and
+//! if not, why.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Errno;
 use crate::memory::IO_ALIGN;
+
+/// What bypasses the kernel's page cache: the io_direct list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct IoDirect {
+    /// Relation files.
+    pub data: bool,
+    /// WAL segments.
+    pub wal: bool,
+    /// The first filling of WAL segments with zeros.
+    pub wal_init: bool,
+}
+
+impl IoDirect {
+    /// Nothing is direct.
+    pub const NONE: IoDirect = IoDirect { data: false, wal: false, wal_init: false };
+    /// Everything is.
+    pub const ALL: IoDirect = IoDirect { data: true, wal: true, wal_init: true };
+    /// Whether this operating system has direct I/O that is used here.
+    const SUPPORTED: bool = cfg!(target_os = "linux");
+
+    /// Reads a list of names between commas, by the rules of PostgreSQL's lists of names: blanks around a name don't count, it
+    /// may stand in double quotes, upper and lower case are the same, and a name that is missing is an error.
+    pub fn parse(list: &str) -> Result<IoDirect, BadIoDirect> {
+        let direct = split_list(list)?.iter().try_fold(IoDirect::NONE, |mut direct, name| {
+            match name.to_ascii_lowercase().as_str() {
+                "data" => direct.data = true,
+                "wal" => direct.wal = true,
+                "wal_init" => direct.wal_init = true,
+                _ => return Err(BadIoDirect::Option(name.clone())),
+            }
+            Ok(direct)
+        })?;
+        if direct != IoDirect::NONE && !IoDirect::SUPPORTED {
+            return Err(BadIoDirect::Unsupported);
+        }
+        Ok(direct)
+    }
+}
+
+/// The list, as SHOW prints it.
+impl fmt::Display for IoDirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [(self.data, "data"), (self.wal, "wal"), (self.wal_init, "wal_init")];
+        let names: Vec<&str> = names.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+/// Why a text is no io_direct list. It is shown as PostgreSQL's check of debug_io_direct says it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadIoDirect {
+    /// Not names between commas.
+    #[error("Invalid list syntax in parameter \"io_direct\".")]
+    Syntax,
+    /// Not a name of the list.
+    #[error("Invalid option \"{0}\".")]
+    Option(String),
+    /// The operating system has none.
+    #[error("\"io_direct\" is not supported on this platform.")]
+    Unsupported,
+}
+
+/// The names of a list, without quotes.
+fn split_list(list: &str) -> Result<Vec<String>, BadIoDirect> {
+    let mut names = Vec::new();
+    let mut rest = list.trim_start();
+    if rest.is_empty() {
+        return Ok(names);
+    }
+    loop {
+        let (name, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted_name(quoted)?,
+            None => {
+                let end = rest.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(rest.len());
+                let (name, after) = rest.split_at(end);
+                (name.to_owned(), after)
+            }
+        };
+        if name.is_empty() && !rest.starts_with('"') {
+            return Err(BadIoDirect::Syntax);
+        }
+        names.push(name);
+        let after = after.trim_start();
+        if after.is_empty() {
+            return Ok(names);
+        }
+        rest = after.strip_prefix(',').ok_or(BadIoDirect::Syntax)?.trim_start();
+    }
+}
+
+/// A name up to its closing quote (doubled, it stands for itself), and what follows.
+fn quoted_name(mut rest: &str) -> Result<(String, &str), BadIoDirect> {
+    let mut name = String::new();
+    loop {
+        let (part, after) = rest.split_once('"').ok_or(BadIoDirect::Syntax)?;
+        name.push_str(part);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                name.push('"');
+                rest = more;
+            }
+            None => return Ok((name, after)),
+        }
+    }
+}
 
 /// What direct I/O wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,5 +248,44 @@ pub fn filesystem_name(path: &Path) -> String {
     {
         let _ = path;
         "unknown".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_as_postgresql_reads_them() {
+        for (list, shown) in [
+            ("", ""),
+            ("  ", ""),
+            ("data", "data"),
+            ("wal_init,DATA", "data, wal_init"),
+            (" data ,\twal, \"Wal_Init\" ", "data, wal, wal_init"),
+            ("data,data", "data"),
+        ] {
+            let direct = IoDirect::parse(list).unwrap_or_else(|e| panic!("{list:?}: {e}"));
+            assert_eq!(direct.to_string(), shown, "{list:?}");
+            assert_eq!(IoDirect::parse(shown), Ok(direct));
+        }
+        assert_eq!(IoDirect::parse("data, wal, wal_init"), Ok(IoDirect::ALL));
+        let syntax = "Invalid list syntax in parameter \"io_direct\".";
+        for (list, message) in [
+            ("data wal", syntax),
+            ("data,", syntax),
+            (",data", syntax),
+            ("data,,wal", syntax),
+            (",", syntax),
+            ("\"data", syntax),
+            ("\"data\"wal", syntax),
+            ("data, Wall", "Invalid option \"Wall\"."),
+            ("\"\"", "Invalid option \"\"."),
+            ("on", "Invalid option \"on\"."),
+            ("\"da\"\"ta\"", "Invalid option \"da\"ta\"."),
+        ] {
+            let e = IoDirect::parse(list).expect_err(list);
+            assert_eq!(e.to_string(), message, "{list:?}");
+        }
     }
 }

@@ -5,8 +5,9 @@
 //! | [`sync`] | where locks, atomics, condition variables, threads and clocks come from |
 //! | [`memory`] | [`Region`] and [`AlignedBuf`]: memory that any file can do I/O on |
 //! | [`file`](mod@file) | [`File`], [`OpenOptions`] |
+//! | [`files`] | [`FileCache`], [`VirtualFile`]: files that are opened when wanted; how many stay open is bounded |
 //! | [`namespace`] | the [`Namespace`] trait: open, rename, list, sync of files and directories; [`PosixNamespace`] |
-//! | [`direct`] | may this directory do direct I/O, and if not, why |
+//! | [`direct`] | [`IoDirect`]: the io_direct list; may this directory do direct I/O, and if not, why |
 //! | [`op`] | [`Io`]: what one asynchronous I/O is: file, operation, memory, target, completion |
 //! | [`completion`] | [`SharedCompletion`], [`Outcome`], [`IoResult`] |
 //! | [`handle`] | the states of a handle, its generation, [`WaitRef`] |
@@ -31,6 +32,7 @@ pub mod direct;
 pub mod error;
 pub mod execute;
 pub mod file;
+pub mod files;
 pub mod handle;
 pub mod limits;
 pub mod memory;
@@ -47,9 +49,10 @@ pub use aio::{Aio, AioConfig, MethodKind};
 pub use backend::Backend;
 pub use completion::{Completed, IoReport, IoResult, Outcome, SharedCompletion, Status};
 pub use counters::{BackendStatsRow, LATENCY_CLASSES};
-pub use direct::{DirectAlignment, DirectRefusal, probe_direct};
+pub use direct::{BadIoDirect, DirectAlignment, DirectRefusal, IoDirect, probe_direct};
 pub use error::{AioError, Errno};
 pub use file::{File, FileFlags, OpenOptions};
+pub use files::{FileCache, VirtualFile};
 pub use handle::{HandleInfo, HandleState, WaitRef};
 pub use limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};

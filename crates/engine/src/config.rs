@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use forebay_aio::{BadIoDirect, IoDirect};
+
 /// How I/O is executed: PostgreSQL's io_method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoMethod {
@@ -12,17 +14,6 @@ pub enum IoMethod {
     Worker,
     /// By the kernel, with a ring for each backend.
     IoUring,
-}
-
-/// What bypasses the kernel's page cache: the io_direct list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct IoDirect {
-    /// Relation files.
-    pub data: bool,
-    /// WAL segments.
-    pub wal: bool,
-    /// The first filling of WAL segments with zeros.
-    pub wal_init: bool,
 }
 
 /// How WAL is made durable: the values of wal_sync_method that are supported.

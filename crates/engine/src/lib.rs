@@ -53,7 +53,7 @@ pub mod views;
 pub mod xact;
 
 pub use config::{
-    EngineConfig, FatalAction, InitOptions, IoDirect, IoMethod, RecoveryReport, SessionSettings,
+    BadIoDirect, EngineConfig, FatalAction, InitOptions, IoDirect, IoMethod, RecoveryReport, SessionSettings,
     WalSyncMethod,
 };
 pub use engine::{Engine, ShutdownMode};

@@ -4,7 +4,7 @@ use clap::Args;
 use forebay_engine::checksums::{
     BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, checksums,
 };
-use forebay_engine::{EngineError, IoMethod};
+use forebay_engine::{EngineError, IoDirect, IoMethod};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -65,11 +65,10 @@ impl ChecksumsArgs {
             "io_uring" => IoMethod::IoUring,
             other => return Err(format!("invalid value \"{other}\" for option --io-method")),
         };
-        let direct = match self.io_direct.as_str() {
-            "" => false,
-            "data" => true,
-            other => return Err(format!("invalid value \"{other}\" for option --io-direct")),
-        };
+        let direct = IoDirect::parse(&self.io_direct)
+            .map_err(|e| e.to_string())
+            .and_then(|d| if d.wal || d.wal_init { Err("Only \"data\" is read.".to_owned()) } else { Ok(d) })
+            .map_err(|e| format!("invalid value \"{}\" for option --io-direct: {e}", self.io_direct))?;
         let most = ChecksumOptions::MAX_COMBINE;
         let io_combine_limit = number(&self.io_combine_limit, "--io-combine-limit", 1, most)?;
         let sync = !self.no_sync;
@@ -77,7 +76,7 @@ impl ChecksumsArgs {
             mode,
             filenode: self.filenode.clone(),
             io_method,
-            direct,
+            direct: direct.data,
             io_combine_limit,
             sync,
         })

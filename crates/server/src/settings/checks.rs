@@ -2,6 +2,7 @@
 //! value to keep, or the DETAIL of the refusal.
 
 use super::value::Value;
+use forebay_engine::IoDirect;
 
 /// A check of a parsed value.
 pub type Check = fn(Value) -> Result<Value, String>;
@@ -88,7 +89,8 @@ fn list(value: Value, known: &[&str]) -> Result<Vec<String>, String> {
 
 /// io_direct: data, wal, wal_init.
 pub fn io_direct(value: Value) -> Result<Value, String> {
-    list(value, &["data", "wal", "wal_init"]).map(|w| Value::Text(w.join(", ")))
+    let direct = IoDirect::parse(&text(value)).map_err(|e| e.to_string())?;
+    Ok(Value::Text(direct.to_string()))
 }
 
 /// DateStyle: ISO, with any order of day and month.

@@ -12,7 +12,6 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     let bytes = |name: &str| u64::try_from(s.int(name)).unwrap_or(0) << 20;
     let automatic = |name: &str| usize::try_from(s.int(name)).ok();
     let millis = |name: &str| Duration::from_millis(u64::try_from(s.int(name)).unwrap_or(0));
-    let direct: Vec<&str> = s.text("io_direct").split(", ").collect();
     EngineConfig {
         shared_buffers: count("shared_buffers"),
         io_method: match s.text("io_method") {
@@ -20,11 +19,8 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
             "io_uring" => IoMethod::IoUring,
             _ => IoMethod::Worker,
         },
-        io_direct: IoDirect {
-            data: direct.contains(&"data"),
-            wal: direct.contains(&"wal"),
-            wal_init: direct.contains(&"wal_init"),
-        },
+        // Checked when it was set.
+        io_direct: IoDirect::parse(s.text("io_direct")).unwrap_or(IoDirect::NONE),
         io_workers: count("io_workers"),
         io_max_concurrency: automatic("io_max_concurrency"),
         io_max_combine_limit: count("io_max_combine_limit"),

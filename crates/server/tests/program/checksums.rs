@@ -74,7 +74,8 @@ fn bad_options_are_one_line() {
         (&["-e", "-f", "1"], "option -f/--filenode can only be used with --check"),
         (&["--io-combine-limit", "0"], "--io-combine-limit must be in range 1..128"),
         (&["--io-method", "magic"], "invalid value \"magic\" for option --io-method"),
-        (&["--io-direct", "wal"], "invalid value \"wal\" for option --io-direct"),
+        (&["--io-direct", "wal"], "invalid value \"wal\" for option --io-direct: Only \"data\" is read."),
+        (&["--io-direct", "tape"], "invalid value \"tape\" for option --io-direct: Invalid option \"tape\"."),
         (&[], "could not open file \"/nowhere/global/pg_control\" for reading: No such file or directory"),
     ] {
         let (code, said, errors) = run(nowhere, arguments);

@@ -88,6 +88,9 @@ fn wrong_settings_are_refused_with_their_place() {
     );
     let (_, log) = refused(&data, free_port(), &["io_direct=tape"]);
     assert!(log.contains("invalid value for parameter \"io_direct\": \"tape\""), "{log}");
+    assert!(log.contains("DETAIL:  Invalid option \"tape\"."), "{log}");
+    let (_, log) = refused(&data, free_port(), &["debug_io_direct=data wal"]);
+    assert!(log.contains("DETAIL:  Invalid list syntax in parameter \"io_direct\"."), "{log}");
     let conf = data.join("postgresql.conf");
     let sample = std::fs::read_to_string(&conf).expect("a new directory has a file of settings");
     std::fs::write(&conf, sample + "no_such = 1\n").expect("written");

@@ -1,7 +1,7 @@
-//! One fork of a relation: its size, its extension lock, its open segment files.
+//! One fork of a relation: its size, its extension lock, its segment files.
 
-use forebay_aio::File;
-use forebay_aio::sync::{Mutex, RwLock};
+use forebay_aio::sync::{Arc, Mutex, RwLock};
+use forebay_aio::{File, VirtualFile};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,8 +23,8 @@ pub(crate) struct RelFork {
 
 #[derive(Default)]
 struct Files {
-    open: Vec<Option<File>>,
-    /// The fork was removed: whoever still has this entry keeps no file in it.
+    segments: Vec<Option<Arc<VirtualFile>>>,
+    /// The fork was removed: whoever still has this entry opens no file by it.
     removed: bool,
 }
 
@@ -60,36 +60,47 @@ impl RelFork {
         self.reserved.store(blocks, Ordering::Relaxed);
     }
 
+    /// A segment's file, if it is open.
     pub(crate) fn file(&self, segment: u32) -> Option<File> {
-        self.files.read().open.get(segment as usize)?.clone()
+        self.files.read().segments.get(segment as usize)?.as_ref()?.get()
     }
 
-    /// Keeps an open file, and returns how many were closed for that: the one in its place, or the file itself.
-    pub(crate) fn set_file(&self, segment: u32, file: File) -> usize {
+    /// A segment's entry; `make` makes it when first asked for. None: the fork was removed.
+    pub(crate) fn segment(
+        &self,
+        segment: u32,
+        make: impl FnOnce() -> VirtualFile,
+    ) -> Option<Arc<VirtualFile>> {
+        let at = segment as usize;
+        let known = |files: &Files| files.segments.get(at).cloned().flatten();
+        if let Some(entry) = known(&self.files.read()) {
+            return Some(entry);
+        }
         let mut files = self.files.write();
         if files.removed {
-            return 1;
+            return None;
         }
-        let at = segment as usize;
-        if files.open.len() <= at {
-            files.open.resize(at + 1, None);
+        if files.segments.len() <= at {
+            files.segments.resize(at + 1, None);
         }
-        usize::from(files.open[at].replace(file).is_some())
+        Some(Arc::clone(files.segments[at].get_or_insert_with(|| Arc::new(make()))))
     }
 
-    pub(crate) fn take_file(&self, segment: u32) -> Option<File> {
-        self.files.write().open.get_mut(segment as usize)?.take()
+    /// Forgets a segment that is about to be unlinked.
+    pub(crate) fn forget(&self, segment: u32) {
+        let entry = self.files.write().segments.get_mut(segment as usize).and_then(Option::take);
+        if let Some(entry) = entry {
+            entry.forget();
+        }
     }
 
-    /// Forgets all open files, and returns how many there were.
-    pub(crate) fn close(&self) -> usize {
-        self.files.write().open.drain(..).flatten().count()
-    }
-
-    /// Forgets all open files for good, and returns how many there were.
-    pub(crate) fn remove(&self) -> usize {
-        let mut files = self.files.write();
-        files.removed = true;
-        files.open.drain(..).flatten().count()
+    /// Forgets all segments: the fork's files are about to be unlinked.
+    pub(crate) fn remove(&self) {
+        let segments = {
+            let mut files = self.files.write();
+            files.removed = true;
+            std::mem::take(&mut files.segments)
+        };
+        segments.iter().flatten().for_each(|entry| entry.forget());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `files` | [`RelFork`]: one fork's size, extension lock and open segment files |
+//! | `files` | [`RelFork`]: one fork's size, extension lock and segment files |
 //! | `sync` | [`SyncQueue`]: which files and directories must be synced before the next checkpoint is done |
 //!
 //! A fork's size is read from the file system once and then kept: all changes go through here. Segments before the
@@ -18,12 +18,15 @@ pub use sync::SyncReport;
 use crate::error::StorageError;
 use files::{ForkKey, UNKNOWN_SIZE};
 use forebay_aio::sync::RwLock;
-use forebay_aio::{self as aio, Aio, AioError, Errno, File, Io, IoMemory, Namespace, OpenOptions, Target};
+use forebay_aio::{
+    self as aio, Aio, AioError, Errno, File, FileCache, Io, IoMemory, Namespace, OpenOptions, Target,
+    VirtualFile,
+};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RELSEG_BLOCKS, RelFileLocator};
 use hashbrown::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const SHARDS: usize = 32;
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -56,7 +59,7 @@ pub struct Smgr {
     dir: PathBuf,
     config: SmgrConfig,
     forks: Vec<RwLock<HashMap<ForkKey, Arc<RelFork>>>>,
-    open_files: AtomicUsize,
+    files: Arc<FileCache>,
     sync: Arc<SyncQueue>,
     /// Cleared when the file system turns out not to allocate; then zeros are written.
     allocates: AtomicBool,
@@ -66,12 +69,13 @@ impl Smgr {
     /// For the data directory `dir`.
     pub fn new(aio: Arc<Aio>, dir: &Path, config: SmgrConfig) -> Arc<Self> {
         let sync = Arc::new(SyncQueue::new(config.segment_blocks));
+        let files = FileCache::new(Arc::clone(aio.namespace()), config.max_open_files);
         Arc::new(Smgr {
             aio,
+            files,
             dir: dir.to_path_buf(),
             config,
             forks: (0..SHARDS).map(|_| RwLock::new(HashMap::new())).collect(),
-            open_files: AtomicUsize::new(0),
             sync,
             allocates: AtomicBool::new(true),
         })
@@ -136,12 +140,11 @@ impl Smgr {
             self.make_directories(&path)?;
         }
         let existed = redo && self.namespace().exists(&path).map_err(|e| file_error("stat", &path, &e))?;
-        let options = OpenOptions::READ_WRITE.direct(self.config.direct);
-        let options = if existed { options } else { options.create_new() };
-        let file = self.open_path(&path, &options, "create")?;
+        let file = self.segment(&entry, rel, fork, 0)?;
+        let made = if existed { file.open() } else { file.create(true) };
+        made.map_err(|e| file_error("create", &path, &e))?;
         self.sync.request_segment(rel, fork, 0);
         self.sync.request_directory(&path);
-        self.keep_open(&entry, 0, file);
         entry.set_size(if existed { UNKNOWN_SIZE } else { 0 });
         Ok(())
     }
@@ -327,7 +330,7 @@ impl Smgr {
             let start = segment * per_segment;
             let undone = if start >= keep && segment > 0 {
                 self.sync.forget_segment(rel, fork, segment);
-                self.open_files.fetch_sub(usize::from(entry.take_file(segment).is_some()), Ordering::Relaxed);
+                entry.forget(segment);
                 self.namespace().unlink(&self.segment_path(rel, fork, segment))
             } else {
                 self.open_segment(entry, rel, fork, segment, false).map_or(Ok(()), |(file, _)| {
@@ -377,8 +380,7 @@ impl Smgr {
             let _lock = entry.extending.lock();
             self.sync.forget(rel, fork);
             entry.set_size(UNKNOWN_SIZE);
-            let closed = entry.remove();
-            self.open_files.fetch_sub(closed, Ordering::Relaxed);
+            entry.remove();
             self.shard(rel).write().remove(&(rel, fork));
             for segment in 0.. {
                 let path = self.segment_path(rel, fork, segment);
@@ -450,10 +452,12 @@ impl Smgr {
 
     /// Closes all files (those with I/O in flight close when it ends).
     pub fn close_files(&self) {
-        for shard in &self.forks {
-            let closed: usize = shard.read().values().map(|entry| entry.close()).sum();
-            self.open_files.fetch_sub(closed, Ordering::Relaxed);
-        }
+        self.files.close_all();
+    }
+
+    /// The relation files kept open.
+    pub fn files(&self) -> &FileCache {
+        &self.files
     }
 
     // ---- open files
@@ -483,63 +487,33 @@ impl Smgr {
         if let Some(file) = entry.file(segment) {
             return Ok((file, false));
         }
-        let path = self.segment_path(rel, fork, segment);
-        let options = OpenOptions::READ_WRITE.direct(self.config.direct);
-        let (file, created) = match self.open_path(&path, &options, "open") {
-            Err(StorageError::File { errno: Errno::NOENT, .. }) if create => {
-                (self.open_path(&path, &options.create(), "create")?, true)
-            }
-            opened => (opened?, false),
-        };
-        self.keep_open(entry, segment, file.clone());
-        Ok((file, created))
+        let file = self.segment(entry, rel, fork, segment)?;
+        match file.open() {
+            Err(e) if create && e.is_not_found() => match file.create(false) {
+                Ok(opened) => Ok((opened, true)),
+                Err(e) => Err(file_error("create", file.path(), &e)),
+            },
+            Ok(opened) => Ok((opened, false)),
+            Err(e) => Err(file_error("open", file.path(), &e)),
+        }
     }
 
-    fn keep_open(&self, entry: &RelFork, segment: u32, file: File) {
-        self.open_files.fetch_sub(entry.set_file(segment, file), Ordering::Relaxed);
-    }
-
-    fn open_path(
+    /// The entry of a segment's file; ENOENT if the fork was removed.
+    fn segment(
         &self,
-        path: &Path,
-        options: &OpenOptions,
-        operation: &'static str,
-    ) -> Result<File, StorageError> {
-        if self.open_files.fetch_add(1, Ordering::Relaxed) >= self.config.max_open_files {
-            self.close_some();
-        }
-        let mut opened = self.namespace().open(path, options);
-        if matches!(&opened, Err(e) if e.errno().is_some_and(is_out_of_descriptors)) {
-            // The process shares its descriptors with others, or may have fewer than max_open_files.
-            self.close_until_below(self.open_files.load(Ordering::Relaxed) / 2);
-            opened = self.namespace().open(path, options);
-        }
-        opened.map_err(|e| {
-            self.open_files.fetch_sub(1, Ordering::Relaxed);
-            file_error(operation, path, &e)
+        entry: &RelFork,
+        rel: RelFileLocator,
+        fork: Fork,
+        segment: u32,
+    ) -> Result<Arc<VirtualFile>, StorageError> {
+        let path = || self.segment_path(rel, fork, segment);
+        let options = OpenOptions::READ_WRITE.direct(self.config.direct);
+        entry.segment(segment, || self.files.file(path(), options)).ok_or_else(|| StorageError::File {
+            operation: "open",
+            file: path(),
+            errno: Errno::NOENT,
         })
     }
-
-    /// Closes files until an eighth of the limit is free again.
-    fn close_some(&self) {
-        self.close_until_below(self.config.max_open_files - self.config.max_open_files / 8);
-    }
-
-    /// Closes the files of whole shards until fewer than `goal` are open.
-    fn close_until_below(&self, goal: usize) {
-        for shard in &self.forks {
-            if self.open_files.load(Ordering::Relaxed) < goal {
-                return;
-            }
-            let closed: usize = shard.read().values().map(|entry| entry.close()).sum();
-            self.open_files.fetch_sub(closed, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The process, or the system, has no descriptor left.
-fn is_out_of_descriptors(errno: Errno) -> bool {
-    matches!(errno.0, libc::EMFILE | libc::ENFILE)
 }
 
 /// Names the operation and the file of an error from below.
