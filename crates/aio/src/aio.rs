@@ -45,6 +45,23 @@ impl MethodKind {
             Err(refusal) => (fallback, Some(refusal)),
         }
     }
+
+    /// Starts the method over a table; for [`Aio::with_method`].
+    pub fn start(self, table: &Arc<HandleTable>, config: &AioConfig) -> Result<Box<dyn Method>, AioError> {
+        match self {
+            MethodKind::Sync => Ok(Box::new(Immediate)),
+            MethodKind::Worker(limits) => Ok(Box::new(Workers::new(Arc::clone(table), limits)?)),
+            #[cfg(target_os = "linux")]
+            MethodKind::IoUring => Ok(Box::new(Uring::new(config.max_backends, config.handles_per_backend)?)),
+            #[cfg(not(target_os = "linux"))]
+            MethodKind::IoUring => {
+                let _ = config;
+                crate::method::probe_io_uring()?;
+                unreachable!("io_uring is Linux's")
+            }
+            MethodKind::PosixAio => Err(AioError::Config("this build has no posix_aio".to_owned())),
+        }
+    }
 }
 
 /// Sizes and switches.
@@ -87,20 +104,7 @@ impl Aio {
         method: MethodKind,
         config: AioConfig,
     ) -> Result<Arc<Aio>, AioError> {
-        let (slots, per_backend) = (config.max_backends, config.handles_per_backend);
-        Aio::with_method(namespace, Arc::new(PosixExecutor), config, |table| match method {
-            MethodKind::Sync => Ok(Box::new(Immediate)),
-            MethodKind::Worker(limits) => Ok(Box::new(Workers::new(table, limits)?)),
-            #[cfg(target_os = "linux")]
-            MethodKind::IoUring => Ok(Box::new(Uring::new(slots, per_backend)?)),
-            MethodKind::PosixAio => Err(AioError::Config("this build has no posix_aio".to_owned())),
-            #[cfg(not(target_os = "linux"))]
-            MethodKind::IoUring => {
-                let _ = (slots, per_backend);
-                crate::method::probe_io_uring()?;
-                unreachable!("io_uring is Linux's")
-            }
-        })
+        Aio::with_method(namespace, Arc::new(PosixExecutor), config, |table| method.start(&table, &config))
     }
 
     /// Opens the door with a method from elsewhere (a simulated disk). `executor` executes what is executed in the calling thread:
@@ -232,6 +236,11 @@ impl Aio {
     /// Waits for anyone's I/O from a thread that has no [`Backend`], or has nothing staged.
     pub fn wait_done(&self, r: WaitRef) {
         self.table.wait_done(&*self.method, r);
+    }
+
+    /// How many threads sleep on this I/O's handle; those that sleep in the kernel for it are not among them.
+    pub fn sleepers(&self, r: WaitRef) -> u32 {
+        self.table.sleepers(r.index)
     }
 
     pub(crate) fn table(&self) -> &HandleTable {

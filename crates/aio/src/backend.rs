@@ -175,6 +175,21 @@ impl Backend {
         IoResult::Own(report)
     }
 
+    /// Before a file is closed or emptied: submits what is staged, if any of it is on this file, and waits for all own I/O in
+    /// flight on it. Reports stay to be asked for, a batch stays open. I/O of other backends holds the file open by itself.
+    pub fn settle_file(&mut self, file: &File) {
+        let table = self.aio.table();
+        if self.staged.iter().any(|&i| table.is_on(i, file)) {
+            self.submit();
+        }
+        for &index in &self.in_use {
+            let table = self.aio.table();
+            if table.is_on(index, file) {
+                self.aio.wait_done(table.wait_ref(index));
+            }
+        }
+    }
+
     /// Has it finished? Never blocks; notices completions that already arrived.
     pub fn is_done(&mut self, r: WaitRef) -> bool {
         self.aio.is_done(r)

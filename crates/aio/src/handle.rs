@@ -154,6 +154,11 @@ impl StateCell {
         next
     }
 
+    /// Threads that wait.
+    pub(crate) fn sleepers(&self) -> u32 {
+        self.waiters.load(SeqCst)
+    }
+
     /// Makes the threads that wait look again.
     pub(crate) fn nudge(&self) {
         // Either this load sees the waiter's increment, or the waiter sees what was stored before the nudge: all of it is

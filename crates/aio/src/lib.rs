@@ -17,6 +17,7 @@
 //! | [`aio`](mod@crate::aio) | [`Aio`]: namespace + method + handle table + statistics |
 //! | [`backend`] | [`Backend`]: one thread's stage, submit, wait |
 //! | [`owned`] | asynchronous I/O for code without `unsafe`: a buffer that goes and comes back |
+//! | [`fault`] | faults on purpose, for tests: errors, short transfers, delays |
 //! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
 //! | [`counters`] | [`BackendStatsRow`]: what each backend's I/O does, with latencies: pg_stat_aio_backends |
 //! | [`limits`] | descriptors and locked memory: the limits, what is in use, raising the soft one |
@@ -31,6 +32,7 @@ pub mod counters;
 pub mod direct;
 pub mod error;
 pub mod execute;
+pub mod fault;
 pub mod file;
 pub mod files;
 pub mod handle;

@@ -52,6 +52,11 @@ pub trait Method: Send + Sync {
         true
     }
 
+    /// The table's executor makes every attempt. False: others make the first one (the kernel, threads of a library).
+    fn executes_by_table(&self) -> bool {
+        true
+    }
+
     /// Submits the staged handles of `slot`: calls [`HandleTable::begin`] for each, then sees to its execution. `in_flight` I/Os of
     /// the backend were submitted before. Only the slot's backend calls this.
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize);

@@ -243,6 +243,16 @@ impl HandleTable {
         (report, IoFlags { detached: body.flags.detached || handle.detached.load(Relaxed), ..body.flags })
     }
 
+    /// Is the handle's I/O on this open file?
+    pub(crate) fn is_on(&self, index: u32, file: &File) -> bool {
+        self.handle(index).body.read().as_ref().is_some_and(|b| b.file.same(file))
+    }
+
+    /// Threads that sleep on a handle.
+    pub(crate) fn sleepers(&self, index: u32) -> u32 {
+        self.handle(index).state.sleepers()
+    }
+
     /// The account of an I/O.
     pub(crate) fn account(&self, index: u32) -> Option<Account> {
         self.handle(index).body.read().as_ref().and_then(|b| b.account)
@@ -322,7 +332,6 @@ pub(crate) struct KernelView<'a> {
     pub(crate) op: OpKind,
     pub(crate) offset: u64,
     /// Bytes of the file concerned; the operations on a range have no vectors.
-    #[allow(dead_code, reason = "rings don't execute the operations on a range yet")]
     pub(crate) length: u64,
     pub(crate) vectors: &'a [Vector],
 }

@@ -1,7 +1,6 @@
 //! The worker method: its queue, its workers' lives, and what pg_aios shows meanwhile.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, ThreadId};
 
@@ -164,34 +163,5 @@ fn workers_work_unasked() {
         io.flags.detached = true;
         be.start(io);
         assert!(told.recv().unwrap().starts_with("io worker "));
-    }
-}
-
-/// A worker that panics in the middle of an I/O ends that I/O with an error, and goes on.
-#[test]
-fn a_worker_that_panics_does_not_hang_anyone() {
-    struct Bursting(AtomicBool);
-    impl execute::Executor for Bursting {
-        fn execute(&self, r: &execute::Request<'_>) -> Result<usize, Errno> {
-            if self.0.swap(false, SeqCst) {
-                panic!("on purpose");
-            }
-            execute::PosixExecutor.execute(r)
-        }
-    }
-    let executor = Arc::new(Bursting(AtomicBool::new(false)));
-    let aio = Aio::with_workers(Arc::new(PosixNamespace), executor.clone(), config(), WorkerLimits::fixed(1))
-        .unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
-    aio.namespace().set_len(&file, IO_ALIGN as u64).unwrap();
-    let region = Region::new(IO_ALIGN).unwrap();
-    let mut be = aio.backend(BackendType::Client).unwrap();
-    for _ in 0..20 {
-        executor.0.store(true, SeqCst);
-        let r = be.start(read(&file, &region, 0));
-        assert_eq!(be.wait(r).report().unwrap().errno(), Some(Errno::IO));
-        let r = be.start(read(&file, &region, 0));
-        assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
     }
 }

@@ -229,6 +229,10 @@ impl Method for Uring {
         Ok(())
     }
 
+    fn executes_by_table(&self) -> bool {
+        false
+    }
+
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize) {
         let ring = self.ring(slot);
         for (n, &index) in staged.iter().enumerate() {

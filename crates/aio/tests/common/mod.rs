@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_aio::fault::FaultPlan;
 use forebay_aio::*;
 use tempfile::TempDir;
 
@@ -49,6 +50,12 @@ impl Setup {
         Setup { case, aio, dir: TempDir::new().unwrap() }
     }
 
+    /// A door over which a plan of faults rules.
+    pub fn faulty(case: Case, config: AioConfig, plan: &Arc<FaultPlan>) -> Setup {
+        let aio = plan.open(Arc::new(PosixNamespace::new()), case.method, config).unwrap();
+        Setup { case, aio, dir: TempDir::new().unwrap() }
+    }
+
     pub fn backend(&self) -> Backend {
         self.aio.backend(BackendType::Client).unwrap()
     }
@@ -76,10 +83,33 @@ pub fn each_case(test: impl Fn(&Setup)) {
 pub fn each_case_with(config: AioConfig, test: impl Fn(&Setup)) {
     for case in cases() {
         let setup = Setup::new(case, config);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(&setup))) {
-            eprintln!("failed under {case:?}");
-            std::panic::resume_unwind(panic);
-        }
+        naming(case, || test(&setup));
+    }
+}
+
+/// Runs `test` once for each case, over a plan of faults that is new each time.
+pub fn each_faulty_case(test: impl Fn(&Setup, &Arc<FaultPlan>)) {
+    for case in cases() {
+        let plan = FaultPlan::new();
+        let setup = Setup::faulty(case, config(), &plan);
+        naming(case, || test(&setup, &plan));
+    }
+}
+
+/// A failure says which case failed.
+pub fn naming(case: Case, test: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(test)) {
+        eprintln!("failed under {case:?}");
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Returns when `reached` says yes; for states that no one announces. Panics after a minute.
+pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !reached() {
+        assert!(since.elapsed().as_secs() < 60, "never came: {what}");
+        std::thread::yield_now();
     }
 }
 

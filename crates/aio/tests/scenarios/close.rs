@@ -1,0 +1,131 @@
+//! Files that are closed, emptied or lose their names with I/O staged and in flight on them.
+
+use std::path::Path;
+use std::thread;
+
+use forebay_aio::fault::{Ops, Rule};
+use forebay_aio::*;
+
+use crate::common::{bytes, each_case, each_faulty_case, until};
+use crate::{filled, pattern, patterned, read, write};
+
+const BLOCKS: usize = 8;
+
+/// Descriptors of files below `dir` that this process has open.
+fn open_below(dir: &Path) -> usize {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = entries.filter_map(|e| std::fs::read_link(e.ok()?.path()).ok());
+    targets.filter(|target| target.starts_with(dir)).count()
+}
+
+#[test]
+fn all_files_are_closed_in_mid_batch() {
+    each_case(|s| {
+        for waited in [true, false] {
+            let (first, into_first) = filled(s, "first", BLOCKS);
+            let (second, into_second) = filled(s, "second", BLOCKS);
+            let mut be = s.backend();
+            be.begin_batch();
+            let mut refs = Vec::new();
+            for n in 0..BLOCKS / 2 {
+                refs.push(be.start(read(&first, &into_first, 2 * n, 2)));
+                refs.push(be.start(read(&second, &into_second, 2 * n, 2)));
+            }
+            drop((first, second));
+            for name in ["first", "second"] {
+                s.aio.namespace().unlink(&s.path(name)).unwrap();
+            }
+            if waited {
+                assert!(refs.into_iter().all(|r| be.wait(r).check().is_ok()));
+                assert!(be.in_batch());
+                be.end_batch();
+            } else {
+                assert_eq!(be.drain(), 0);
+            }
+            assert_eq!(open_below(s.dir.path()), 0, "the last report closes the file");
+            for region in [into_first, into_second] {
+                assert!(bytes(&region, 0, region.len()) == pattern(BLOCKS));
+            }
+        }
+    });
+}
+
+#[test]
+fn settling_a_file_submits_and_waits_for_what_is_on_it() {
+    each_case(|s| {
+        let (first, into_first) = filled(s, "first", BLOCKS);
+        let (second, into_second) = filled(s, "second", BLOCKS);
+        let again = s.open("first", OpenOptions::READ_WRITE);
+        let mut be = s.backend();
+        be.begin_batch();
+        let reads: Vec<_> = (0..BLOCKS).map(|n| be.start(read(&first, &into_first, n, 1))).collect();
+        let staged = be.staged();
+        be.settle_file(&second);
+        be.settle_file(&again);
+        assert_eq!(
+            be.staged(),
+            staged,
+            "nothing is on these two: one of them is another opening of the file"
+        );
+        let other = be.start(read(&second, &into_second, 0, BLOCKS));
+        be.settle_file(&first);
+        assert_eq!((be.staged(), be.in_batch()), (0, true));
+        assert!(bytes(&into_first, 0, into_first.len()) == pattern(BLOCKS));
+        assert!(reads.iter().all(|&r| s.aio.is_done(r)));
+        // What was settled can be cut to nothing, and the reports are still there.
+        s.aio.namespace().set_len(&first, 0).unwrap();
+        assert!(reads.into_iter().all(|r| be.wait(r).report().expect("a report").check().is_ok()));
+        assert!(be.wait(other).check().is_ok());
+        be.settle_file(&first);
+        be.end_batch();
+    });
+}
+
+#[test]
+fn settling_outwaits_a_slow_write() {
+    each_faulty_case(|s, plan| {
+        let file = s.create("new");
+        let region = patterned(BLOCKS);
+        let mut be = s.backend();
+        let held = plan.hold(Rule::on(Ops::WRITE));
+        let io = write(&file, &region, 0, BLOCKS);
+        let closer = thread::spawn(move || {
+            let r = be.start(io);
+            be.settle_file(&file);
+            (be.is_done(r), be.wait(r).check())
+        });
+        held.await_count(1);
+        until("an I/O in flight", || {
+            s.aio.snapshot().iter().any(|h| h.state == HandleState::Submitted) && !closer.is_finished()
+        });
+        assert_eq!(std::fs::metadata(s.path("new")).unwrap().len(), 0);
+        held.release();
+        let (done, written) = closer.join().unwrap();
+        assert!(done && written.unwrap() == BLOCKS * IO_ALIGN);
+        assert!(std::fs::read(s.path("new")).unwrap() == pattern(BLOCKS));
+    });
+}
+
+/// A backend that ends closes its files after its I/O, not before.
+#[test]
+fn a_backend_ends_with_its_io_held() {
+    each_faulty_case(|s, plan| {
+        let file = s.create("new");
+        let region = patterned(BLOCKS);
+        let mut be = s.backend();
+        let held = plan.hold(Rule::on(Ops::WRITE));
+        let ending = thread::spawn(move || {
+            be.begin_batch();
+            be.start(write(&file, &region, 0, BLOCKS));
+            drop(file);
+            drop(be);
+        });
+        held.await_count(1);
+        assert_eq!(open_below(s.dir.path()), 1);
+        assert!(!ending.is_finished());
+        held.release();
+        ending.join().unwrap();
+        assert_eq!(open_below(s.dir.path()), 0);
+        assert!(std::fs::read(s.path("new")).unwrap() == pattern(BLOCKS));
+    });
+}

@@ -1,0 +1,68 @@
+//! What PostgreSQL asks of its asynchronous I/O in its own tests, asked of ours: every method, buffered and direct.
+//!
+//! | Module | Scenario |
+//! |---|---|
+//! | `inject` | exact sizes, short transfers, errors that come and go, at a place, in a batch |
+//! | `foreign` | another thread completes the I/O of an issuer that sleeps, is blocked or has gone |
+//! | `close` | files closed with I/O staged and in flight |
+//! | `worker` | workers and files that lose their names; errors of opening; a worker that panics |
+//! | `doors` | two doors with two methods in one process; faults of one don't reach the other |
+//! | `names` | faults of names |
+//! | `random` | thousands of random I/Os with random faults, against a model |
+//!
+//! The number of workers is in `tests/worker.rs`; limits of the real kernel are in `tests/full.rs`.
+
+use std::sync::Arc;
+
+use forebay_aio::*;
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod close;
+mod doors;
+mod foreign;
+mod inject;
+mod names;
+mod random;
+mod worker;
+
+use common::{Setup, fill};
+
+const BLOCK: u64 = IO_ALIGN as u64;
+
+/// Blocks `from..from + count` of a region, for the same blocks of a file.
+fn part(region: &Arc<Region>, from: usize, count: usize) -> IoMemory {
+    IoMemory::new(region.clone(), from * IO_ALIGN, count * IO_ALIGN)
+}
+
+fn read(file: &File, region: &Arc<Region>, from: usize, count: usize) -> Io {
+    Io::read(file.clone(), from as u64 * BLOCK, part(region, from, count), Target::File)
+}
+
+fn write(file: &File, region: &Arc<Region>, from: usize, count: usize) -> Io {
+    Io::write(file.clone(), from as u64 * BLOCK, part(region, from, count), Target::File)
+}
+
+/// A file of so many blocks of a pattern, made past the door, and an empty region of that size.
+fn filled(s: &Setup, name: &str, blocks: usize) -> (File, Arc<Region>) {
+    std::fs::write(s.path(name), pattern(blocks)).unwrap();
+    (s.open(name, OpenOptions::READ_WRITE), Region::new(blocks * IO_ALIGN).unwrap())
+}
+
+fn pattern(blocks: usize) -> Vec<u8> {
+    (0..blocks * IO_ALIGN).map(|n| common::pattern(n, 3)).collect()
+}
+
+/// A region of the pattern.
+fn patterned(blocks: usize) -> Arc<Region> {
+    let region = Region::new(blocks * IO_ALIGN).unwrap();
+    fill(&region, 0, region.len(), 3);
+    region
+}
+
+/// Starts and waits: the report.
+fn report(be: &mut Backend, io: Io) -> IoReport {
+    let r = be.start(io);
+    be.wait(r).report().expect("the issuer's report")
+}
