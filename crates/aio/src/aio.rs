@@ -7,7 +7,7 @@ use crate::execute::{Executor, PosixExecutor};
 use crate::handle::{HandleInfo, HandleState, WaitRef};
 #[cfg(target_os = "linux")]
 use crate::method::Uring;
-use crate::method::{Immediate, IoUringRefusal, Method, WorkerLimits, Workers};
+use crate::method::{Deferred, Immediate, IoUringRefusal, Method, WorkerLimits, Workers};
 use crate::namespace::Namespace;
 use crate::stats::{BackendType, IoStats};
 use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -25,6 +25,11 @@ pub enum MethodKind {
     IoUring,
     /// The system's POSIX AIO.
     PosixAio,
+    /// For tests: whoever waits or polls, in random order. See [`Deferred`].
+    Deferred {
+        /// Of the random order.
+        seed: u64,
+    },
 }
 
 impl MethodKind {
@@ -35,6 +40,7 @@ impl MethodKind {
             MethodKind::Worker(_) => "worker",
             MethodKind::IoUring => "io_uring",
             MethodKind::PosixAio => "posix_aio",
+            MethodKind::Deferred { .. } => "deferred",
         }
     }
 
@@ -59,6 +65,7 @@ impl MethodKind {
                 crate::method::probe_io_uring()?;
                 unreachable!("io_uring is Linux's")
             }
+            MethodKind::Deferred { seed } => Ok(Deferred::new(seed).over(Arc::clone(table))),
             MethodKind::PosixAio => Err(AioError::Config("this build has no posix_aio".to_owned())),
         }
     }

@@ -187,6 +187,19 @@ pub(crate) fn carry_out(
     }
 }
 
+/// The first `most` bytes of `vectors`.
+pub(crate) fn before(vectors: &[Vector], mut most: usize) -> Vectors {
+    let mut some = Vectors::new();
+    for v in vectors {
+        let len = v.len().min(most);
+        most -= len;
+        if len > 0 {
+            some.push(Vector::new(v.ptr(), len));
+        }
+    }
+    some
+}
+
 /// What is left of `vectors` after their first `skip` bytes.
 fn after(vectors: &[Vector], mut skip: usize) -> Vectors {
     let mut rest = Vectors::new();

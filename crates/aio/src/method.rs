@@ -5,6 +5,7 @@
 //! | `immediate` | the issuer, at once (io_method sync) | sleeps until the issuer is through with it |
 //! | `worker` | worker threads, from a queue of 64 | takes it out of the queue and executes it, or sleeps until the worker is through |
 //! | `uring` | the kernel, one ring per backend | reaps the issuer's ring, whoever it is |
+//! | `deferred` | whoever waits, polls or releases, in random order: for tests | executes and completes it, and others before it |
 //! | `probe` | | may io_uring be used, and why not |
 
 use crate::error::AioError;
@@ -12,12 +13,14 @@ use crate::handle::Word;
 use crate::op::OpKind;
 use crate::table::HandleTable;
 
+mod deferred;
 mod immediate;
 mod probe;
 #[cfg(target_os = "linux")]
 mod uring;
 mod worker;
 
+pub use deferred::Deferred;
 pub(crate) use immediate::Immediate;
 pub(crate) use probe::probe_io_uring_for;
 #[cfg(target_os = "linux")]

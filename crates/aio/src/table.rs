@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::completion::{Completed, IoReport, Outcome, SharedCompletion, Status};
 use crate::counters::{Counters, CountingExecutor};
 use crate::error::{AioError, Errno};
-use crate::execute::{Executor, Request, Vector, Vectors, carry_out};
+use crate::execute::{Executor, Request, Vector, Vectors, before, carry_out};
 use crate::file::File;
 use crate::handle::{HandleInfo, HandleState, StateCell, WaitRef, Word};
 use crate::memory::{IO_ALIGN, Region};
@@ -194,6 +194,18 @@ impl HandleTable {
         let handle = self.handle(index);
         handle.raw.store(encode(result), Relaxed);
         handle.state.advance(HandleState::Submitted, HandleState::CompletedIo);
+    }
+
+    /// One attempt at a submitted handle's operation in this thread; of a transfer, at its first `most` bytes. Changes no state: the
+    /// caller, who alone has the handle in hand, gives the result to [`HandleTable::executed`].
+    pub(crate) fn attempt(&self, index: u32, most: usize) -> Result<usize, Errno> {
+        self.with_kernel_view(index, |view| {
+            let whole = Request::new(view.file, view.op, view.offset, view.length, view.vectors);
+            if !view.op.is_transfer() || most as u64 >= view.length {
+                return self.executor.execute(&whole);
+            }
+            self.executor.execute(&whole.with_vectors(&before(view.vectors, most)))
+        })
     }
 
     /// Executed -> completed for all: continues a short transfer and runs the shared completion.

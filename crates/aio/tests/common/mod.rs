@@ -24,7 +24,11 @@ pub struct Setup {
 }
 
 pub fn cases() -> Vec<Case> {
-    let mut methods = vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(3))];
+    let mut methods = vec![
+        MethodKind::Sync,
+        MethodKind::Worker(WorkerLimits::fixed(3)),
+        MethodKind::Deferred { seed: 0xF0B },
+    ];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(e) => eprintln!("without io_uring: {e}"),

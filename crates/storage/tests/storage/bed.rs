@@ -43,7 +43,8 @@ impl Spec {
 
 /// Runs a test over every method, buffered and direct.
 pub fn each(base: Spec, test: impl Fn(&Bed)) {
-    let mut methods = vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2))];
+    let mut methods =
+        vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::Deferred { seed: 1 }];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(why) => eprintln!("io_uring is left out: {why}"),
