@@ -5,10 +5,12 @@ use crate::counters::BackendStatsRow;
 use crate::error::AioError;
 use crate::execute::{Executor, PosixExecutor};
 use crate::handle::{HandleInfo, HandleState, WaitRef};
+use crate::memory::{AlignedBuf, Region};
 #[cfg(target_os = "linux")]
 use crate::method::Uring;
 use crate::method::{Deferred, Immediate, IoUringRefusal, Method, WorkerLimits, Workers};
 use crate::namespace::Namespace;
+use crate::registration::{Registration, RegistrationStats};
 use crate::stats::{BackendType, IoStats};
 use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex};
@@ -58,7 +60,7 @@ impl MethodKind {
             MethodKind::Sync => Ok(Box::new(Immediate)),
             MethodKind::Worker(limits) => Ok(Box::new(Workers::new(Arc::clone(table), limits)?)),
             #[cfg(target_os = "linux")]
-            MethodKind::IoUring => Ok(Box::new(Uring::new(config.max_backends, config.handles_per_backend)?)),
+            MethodKind::IoUring => Ok(Box::new(Uring::new(config)?)),
             #[cfg(not(target_os = "linux"))]
             MethodKind::IoUring => {
                 let _ = config;
@@ -80,11 +82,21 @@ pub struct AioConfig {
     pub handles_per_backend: usize,
     /// Measure how long I/O takes.
     pub track_io_timing: bool,
+    /// io_uring may register memory ([`Aio::register_memory`]).
+    pub register_memory: bool,
+    /// io_uring may register files that are used often.
+    pub register_files: bool,
 }
 
 impl Default for AioConfig {
     fn default() -> AioConfig {
-        AioConfig { max_backends: 128, handles_per_backend: 64, track_io_timing: false }
+        AioConfig {
+            max_backends: 128,
+            handles_per_backend: 64,
+            track_io_timing: false,
+            register_memory: true,
+            register_files: true,
+        }
     }
 }
 
@@ -227,6 +239,22 @@ impl Aio {
     /// Changes how many workers there may be, and when they come and go. Without effect under other methods.
     pub fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {
         self.method.set_worker_limits(limits)
+    }
+
+    /// Makes memory known to the kernel, where the method has a use for it: I/O on it then costs less. It stays so until the region
+    /// goes, and occupies all its pages at once. A refusal is logged, once, and harmless.
+    pub fn register_memory(&self, region: &Arc<Region>) -> Registration {
+        self.method.register_memory(region)
+    }
+
+    /// [`Aio::register_memory`] for an owned buffer, and those that share its region ([`AlignedBuf::several`]).
+    pub fn register_buffer(&self, buf: &AlignedBuf) -> Registration {
+        self.register_memory(buf.region())
+    }
+
+    /// What is registered with the kernel, and the use made of it.
+    pub fn registration_stats(&self) -> RegistrationStats {
+        self.method.registration_stats()
     }
 
     /// Has this I/O finished? Any thread may ask; never blocks.

@@ -5,7 +5,9 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
+use crate::registration::Mark;
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// How to open a file. Descriptors are always close-on-exec; new files get mode 0600.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +79,10 @@ enum Body {
 }
 
 struct Inner {
+    /// Dropped first: a ring that has the file registered would keep it open.
+    mark: Mark,
+    /// I/Os handed to a kernel that could register it.
+    uses: AtomicU32,
     path: PathBuf,
     flags: FileFlags,
     body: Body,
@@ -87,14 +93,30 @@ struct Inner {
 pub struct File(Arc<Inner>);
 
 impl File {
+    fn new(path: PathBuf, flags: FileFlags, body: Body) -> File {
+        File(Arc::new(Inner { mark: Mark::default(), uses: AtomicU32::new(0), path, flags, body }))
+    }
+
+    /// With which method it is registered.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn mark(&self) -> &Mark {
+        &self.0.mark
+    }
+
+    /// Counts one use; returns how many there were before.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn count_use(&self) -> u32 {
+        self.0.uses.fetch_add(1, Relaxed)
+    }
+
     /// A file of the operating system.
     pub fn from_fd(path: PathBuf, flags: FileFlags, fd: OwnedFd) -> File {
-        File(Arc::new(Inner { path, flags, body: Body::Descriptor(fd) }))
+        File::new(path, flags, Body::Descriptor(fd))
     }
 
     /// A file of another namespace (a simulated disk), which its own method knows how to execute I/O on.
     pub fn from_object(path: PathBuf, flags: FileFlags, object: Arc<dyn Any + Send + Sync>) -> File {
-        File(Arc::new(Inner { path, flags, body: Body::Object(object) }))
+        File::new(path, flags, Body::Object(object))
     }
 
     /// The path it was opened under.

@@ -20,6 +20,7 @@
 //! | [`fault`] | faults on purpose, for tests: errors, short transfers, delays |
 //! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
 //! | [`counters`] | [`BackendStatsRow`]: what each backend's I/O does, with latencies: pg_stat_aio_backends |
+//! | [`registration`] | what a method made known to the kernel: memory, open files |
 //! | [`limits`] | descriptors and locked memory: the limits, what is in use, raising the soft one |
 //! | [`error`] | [`AioError`], [`Errno`] |
 //!
@@ -43,6 +44,7 @@ pub mod namespace;
 pub mod op;
 pub mod owned;
 mod platform;
+pub mod registration;
 pub mod stats;
 pub mod sync;
 pub mod table;
@@ -62,6 +64,7 @@ pub use method::{Deferred, IoUringRefusal, RefusalCause, WorkerLimits, probe_io_
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
 pub use owned::OwnedIo;
+pub use registration::{Registration, RegistrationRefusal, RegistrationStats};
 pub use stats::{BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
 
 /// The example of the README is compiled and run.

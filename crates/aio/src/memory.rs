@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use crate::error::{AioError, Errno};
+use crate::registration::Mark;
 use crate::sync::Arc;
 
 /// Alignment of all I/O memory, and of offset and length of direct I/O.
@@ -32,6 +33,7 @@ pub struct Region {
     ptr: NonNull<u8>,
     len: usize,
     huge: bool,
+    mark: Mark,
 }
 
 // SAFETY: a Region is an address range that stays mapped until it is dropped; it hands out raw pointers only, so every access is
@@ -53,7 +55,7 @@ impl Region {
             AioError::Resource { action: format!("map {len} bytes of I/O memory"), errno }
         })?;
         assert_eq!(ptr.as_ptr() as usize % IO_ALIGN, 0, "mapped memory is page-aligned");
-        Ok(Arc::new(Region { ptr, len, huge }))
+        Ok(Arc::new(Region { ptr, len, huge, mark: Mark::default() }))
     }
 
     /// Bytes mapped.
@@ -71,6 +73,12 @@ impl Region {
         self.huge
     }
 
+    /// With which method it is registered.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
     /// The address of byte `offset`. Asserts that it is inside.
     pub fn ptr(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len, "offset {offset} outside of a region of {} bytes", self.len);
@@ -81,6 +89,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        // First the kernel forgets it: a ring would go on pointing to its pages, whatever is mapped here later.
+        drop(std::mem::take(&mut self.mark));
         crate::platform::unmap_memory(self.ptr, self.len);
     }
 }
@@ -172,6 +182,11 @@ impl AlignedBuf {
         let mut buf = AlignedBuf::zeroed(bytes.len())?;
         buf.copy_from_slice(bytes);
         Ok(buf)
+    }
+
+    /// The memory behind, perhaps that of several buffers.
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
     }
 
     /// The memory as an I/O wants it.

@@ -10,7 +10,10 @@
 
 use crate::error::AioError;
 use crate::handle::Word;
+use crate::memory::Region;
 use crate::op::OpKind;
+use crate::registration::{Registration, RegistrationStats};
+use crate::sync::Arc;
 use crate::table::HandleTable;
 
 mod deferred;
@@ -23,9 +26,9 @@ mod worker;
 pub use deferred::Deferred;
 pub(crate) use immediate::Immediate;
 pub(crate) use probe::probe_io_uring_for;
-#[cfg(target_os = "linux")]
-pub(crate) use probe::setup_refusal;
 pub use probe::{IoUringRefusal, RefusalCause, probe_io_uring};
+#[cfg(target_os = "linux")]
+pub(crate) use probe::{registration_refusal, setup_refusal};
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;
 pub use worker::WorkerLimits;
@@ -70,6 +73,17 @@ pub trait Method: Send + Sync {
     /// Notices what has already finished around this handle; never blocks. Any thread calls this.
     fn poll(&self, table: &HandleTable, index: u32) {
         let _ = (table, index);
+    }
+
+    /// Makes memory known to the kernel, so that I/O on it costs less, until the region goes. Any thread calls this.
+    fn register_memory(&self, region: &Arc<Region>) -> Registration {
+        let _ = region;
+        Registration::Unused
+    }
+
+    /// What is registered with the kernel, and the use made of it.
+    fn registration_stats(&self) -> RegistrationStats {
+        RegistrationStats::default()
     }
 
     /// Changes how many workers there may be, where there are any.

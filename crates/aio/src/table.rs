@@ -38,7 +38,7 @@ pub(crate) struct Body {
     expected: usize,
     vectors: Vectors,
     /// Keeps the memory behind the vectors.
-    _region: Option<Arc<Region>>,
+    region: Option<Arc<Region>>,
     target: Target,
     completion: Option<Arc<dyn SharedCompletion>>,
     data: SmallVec<[u32; 16]>,
@@ -303,8 +303,8 @@ impl HandleTable {
     pub(crate) fn with_kernel_view<R>(&self, index: u32, f: impl FnOnce(KernelView<'_>) -> R) -> R {
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a staged handle has a body");
-        let Body { file, op, offset, length, vectors, .. } = body;
-        f(KernelView { file, op: *op, offset: *offset, length: *length, vectors })
+        let Body { file, op, offset, length, vectors, region, .. } = body;
+        f(KernelView { file, op: *op, offset: *offset, length: *length, vectors, region: region.as_deref() })
     }
 
     /// pg_aios.
@@ -346,6 +346,8 @@ pub(crate) struct KernelView<'a> {
     /// Bytes of the file concerned; the operations on a range have no vectors.
     pub(crate) length: u64,
     pub(crate) vectors: &'a [Vector],
+    /// Where (the first of) the vectors lie.
+    pub(crate) region: Option<&'a Region>,
 }
 
 fn status_of(n: u64) -> Status {
@@ -394,7 +396,7 @@ impl Body {
             length: range + expected as u64,
             expected,
             vectors,
-            _region: memory.map(|m| m.region),
+            region: memory.map(|m| m.region),
             target: io.target,
             completion: io.completion,
             data: io.data,

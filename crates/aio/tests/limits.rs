@@ -62,3 +62,119 @@ fn io_uring_forbidden_by_a_filter_falls_back() {
         assert!(matches!(open_io_uring(8), Err(AioError::IoUring(r)) if Some(r) == refusal));
     });
 }
+
+/// Reads and writes through registered (or refused) memory and an often used file; what came of the registration.
+fn io_works(len: usize) -> (Registration, RegistrationStats) {
+    let aio = open_io_uring(4).unwrap();
+    let dir = tempfile::TempDir::new().unwrap();
+    let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create_new()).unwrap();
+    let mut before = aio.backend(BackendType::Client).unwrap();
+    let region = Region::new(len).unwrap();
+    let outcome = aio.register_memory(&region);
+    let mut after = aio.backend(BackendType::Client).unwrap();
+    for be in [&mut before, &mut after] {
+        for n in 0..50 {
+            common::fill(&region, 0, IO_ALIGN, n);
+            let part = |at| IoMemory::new(region.clone(), at, IO_ALIGN);
+            let w = be.start(Io::write(file.clone(), 0, part(0), Target::File));
+            assert_eq!(be.wait(w).check().unwrap(), IO_ALIGN);
+            let r = be.start(Io::read(file.clone(), 0, part(IO_ALIGN), Target::File));
+            assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+            let (from, to) =
+                (common::bytes(&region, 0, IO_ALIGN), common::bytes(&region, IO_ALIGN, IO_ALIGN));
+            assert!(from == to);
+        }
+    }
+    let stats = aio.registration_stats();
+    assert_eq!(stats.refused, 0);
+    (outcome, stats)
+}
+
+#[test]
+fn memory_beyond_the_limit_is_not_registered_and_does_not_matter() {
+    const LIMIT: u64 = 8 << 20;
+    let limits = Confined::default().locked_memory(LIMIT);
+    confined("memory_beyond_the_limit_is_not_registered_and_does_not_matter", limits, || {
+        if let Err(e) = probe_io_uring() {
+            return eprintln!("skipped: {e}");
+        }
+        assert_eq!(Limits::now().locked_memory, Some(LIMIT));
+        let (outcome, stats) = io_works(16 << 20);
+        let refusal = RegistrationRefusal::LockedMemory { needed: 16 << 20, limit: LIMIT };
+        assert_eq!(outcome, Registration::Refused(refusal));
+        assert!(refusal.to_string().contains("16777216 bytes need to be locked"));
+        assert!(refusal.to_string().contains("(RLIMIT_MEMLOCK) is 8388608 bytes"));
+        assert_eq!((stats.memory, stats.with_memory), (0, 0));
+
+        // What fits is registered; what fits alone but not beside it is refused by the kernel, with the same words.
+        let aio = open_io_uring(4).unwrap();
+        let (first, second) = (Region::new(5 << 20).unwrap(), Region::new(5 << 20).unwrap());
+        assert_eq!(aio.register_memory(&first), Registration::Registered);
+        let refusal = RegistrationRefusal::LockedMemory { needed: 5 << 20, limit: LIMIT };
+        assert_eq!(aio.register_memory(&second), Registration::Refused(refusal));
+        assert_eq!(aio.registration_stats().memory, 5 << 20);
+        drop(first);
+        assert_eq!(aio.registration_stats().memory, 0);
+        assert_eq!(aio.register_memory(&second), Registration::Registered, "its room is free again");
+    });
+}
+
+#[test]
+fn registration_forbidden_by_a_filter_does_not_matter() {
+    let filter = Confined::default().forbid(libc::SYS_io_uring_register, None, libc::EPERM);
+    confined("registration_forbidden_by_a_filter_does_not_matter", filter, || {
+        if let Err(e) = probe_io_uring() {
+            return eprintln!("skipped: {e}");
+        }
+        let (outcome, stats) = io_works(1 << 20);
+        let cause = RegistrationRefusal::System(RefusalCause::Seccomp);
+        assert_eq!(outcome, Registration::Refused(cause));
+        assert_eq!(cause.to_string(), "a seccomp filter of this process forbids the system call");
+        assert_eq!((stats.with_memory, stats.with_file), (0, 0));
+        assert!(stats.operations >= 200);
+    });
+}
+
+/// A kernel before 6.12.
+#[test]
+fn nothing_is_pinned_where_rings_cannot_share_it() {
+    const CLONE_BUFFERS: u32 = 30;
+    let filter = Confined::default().forbid(libc::SYS_io_uring_register, Some(CLONE_BUFFERS), libc::EINVAL);
+    confined("nothing_is_pinned_where_rings_cannot_share_it", filter, || {
+        if let Err(e) = probe_io_uring() {
+            return eprintln!("skipped: {e}");
+        }
+        let (outcome, stats) = io_works(1 << 20);
+        let cause = RegistrationRefusal::System(RefusalCause::NotInKernel);
+        assert_eq!(outcome, Registration::Refused(cause));
+        assert_eq!((stats.memory, stats.with_memory), (0, 0));
+        assert!(stats.with_file > 0, "files need no cloning");
+    });
+}
+
+/// What the kernel says is pinned, in kB.
+fn pinned() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmPin:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Not limited, but alone in its process: the kernel counts by process.
+#[test]
+fn pages_are_pinned_once_and_let_go_with_their_region() {
+    confined("pages_are_pinned_once_and_let_go_with_their_region", Confined::default(), || {
+        if let Err(e) = probe_io_uring() {
+            return eprintln!("skipped: {e}");
+        }
+        let aio = open_io_uring(8).unwrap();
+        let mut backends: Vec<_> = (0..3).map(|_| aio.backend(BackendType::Client).unwrap()).collect();
+        let region = Region::new(1 << 20).unwrap();
+        if let Registration::Refused(refusal) = aio.register_memory(&region) {
+            return eprintln!("skipped: {refusal}");
+        }
+        backends.extend((0..3).map(|_| aio.backend(BackendType::Client).unwrap()));
+        assert_eq!(pinned(), 1024, "six rings, one count");
+        drop(region);
+        assert_eq!(pinned(), 0, "a ring still holds the pages");
+    });
+}

@@ -64,6 +64,9 @@ fn read_only(
     let combine = pool.config.combine_limit;
     let part = combine as usize * BLOCK_SIZE;
     let scratch = Region::new(part * DEPTH as usize)?;
+    if range.len() > (4 * combine * DEPTH) as usize {
+        pool.aio().register_memory(&scratch); // pays when each part is used several times
+    }
     let mut in_flight: VecDeque<(WaitRef, BlockNumber)> = VecDeque::with_capacity(DEPTH as usize);
     let mut failure = None;
     let (mut at, mut turn) = (range.start, 0usize);

@@ -79,7 +79,7 @@ pub(crate) fn start(
         return Err(wrong("its segment does not exist"));
     }
     segments.ensure(io, first)?;
-    let (ring, mut end, write_end) = Ring::new(config.buffers, at)?;
+    let (ring, mut end, write_end) = Ring::new(&aio, config.buffers, at)?;
     let mut tidier = Tidier { io, segments: &segments, config: &config };
     if existed {
         tidier.load_block(at, &mut end)?;

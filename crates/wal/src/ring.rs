@@ -18,7 +18,7 @@
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_aio::{AioError, IoMemory, Region, sync::Arc};
+use forebay_aio::{Aio, AioError, IoMemory, Region, sync::Arc};
 use forebay_format::Lsn;
 
 use crate::position::WAL_BLOCK;
@@ -36,9 +36,10 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// A ring of `blocks` blocks for a log that goes on at `at`; and its two ends.
-    pub fn new(blocks: usize, at: Lsn) -> Result<(Arc<Ring>, InsertEnd, WriteEnd), AioError> {
+    pub fn new(aio: &Aio, blocks: usize, at: Lsn) -> Result<(Arc<Ring>, InsertEnd, WriteEnd), AioError> {
         let blocks = blocks.max(4);
         let region = Region::new((blocks + 1) * BLOCK)?;
+        aio.register_memory(&region);
         let ring = Arc::new(Ring {
             region,
             blocks: blocks as u64,

@@ -15,8 +15,10 @@ use super::plan::{FaultPlan, Verdict};
 use crate::error::{AioError, Errno};
 use crate::execute::{Executor, Request};
 use crate::handle::{WaitRef, Word};
+use crate::memory::Region;
 use crate::method::{Method, WorkerLimits};
 use crate::op::OpKind;
+use crate::registration::{Registration, RegistrationStats};
 use crate::sync::{Arc, Mutex};
 use crate::table::{HandleTable, KernelView};
 
@@ -140,6 +142,14 @@ impl Method for FaultyMethod {
             }
         }
         self.inner.poll(table, index);
+    }
+
+    fn register_memory(&self, region: &Arc<Region>) -> Registration {
+        self.inner.register_memory(region)
+    }
+
+    fn registration_stats(&self) -> RegistrationStats {
+        self.inner.registration_stats()
     }
 
     fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {

@@ -154,17 +154,30 @@ fn cause(errno: i32, s: Surroundings) -> RefusalCause {
 /// The refusal behind a failed set-up.
 #[cfg(target_os = "linux")]
 pub(crate) fn setup_refusal(errno: i32) -> IoUringRefusal {
+    IoUringRefusal { cause: cause(errno, surroundings()) }
+}
+
+/// Why a ring that could be set up refuses to register something. The sysctl is not it, and what the kernel does not know is EINVAL.
+#[cfg(target_os = "linux")]
+pub(crate) fn registration_refusal(errno: i32) -> RefusalCause {
+    match errno {
+        libc::EINVAL => RefusalCause::NotInKernel,
+        errno => cause(errno, Surroundings { disabled: Some(0), ..surroundings() }),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn surroundings() -> Surroundings {
     let limits = Limits::now();
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let status = read("/proc/self/status");
     let mode = status.lines().find_map(|l| l.strip_prefix("Seccomp:")).map_or("0", str::trim);
-    let surroundings = Surroundings {
+    Surroundings {
         disabled: read("/proc/sys/kernel/io_uring_disabled").trim().parse().ok(),
         seccomp: mode != "0",
         memlock: limits.locked_memory,
         descriptors: limits.descriptors,
-    };
-    IoUringRefusal { cause: cause(errno, surroundings) }
+    }
 }
 
 /// Sets up a small ring, sends a no-op through it, and if that fails says why.

@@ -127,6 +127,7 @@ impl BufferPool {
             ..config
         };
         let region = Region::with_huge_pages(config.buffers * BLOCK_SIZE, config.huge_pages)?;
+        aio.register_memory(&region);
         let core = Arc::new(Core {
             descs: (0..config.buffers).map(|_| Descriptor::new()).collect(),
             region,

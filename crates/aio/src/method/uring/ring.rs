@@ -1,0 +1,219 @@
+//! One backend's ring: who leads, who follows, what has arrived, and what is registered with it.
+
+use std::sync::OnceLock;
+
+use io_uring::{EnterFlags, IoUring, Submitter, cqueue, squeue};
+use smallvec::SmallVec;
+
+use super::files::{FILES, FileState};
+use crate::error::Errno;
+use crate::handle::Word;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use crate::sync::{Mutex, MutexGuard, thread};
+use crate::table::HandleTable;
+
+/// The rings of all slots, set up when first needed. They go when the method does.
+pub(super) type Rings = Box<[OnceLock<Ring>]>;
+
+/// Handles that one reaper has taken upon itself to finish.
+pub(super) type Reaped = SmallVec<[u32; 32]>;
+
+pub(super) struct Ring {
+    uring: IoUring,
+    waiting: Mutex<Waiting>,
+    /// Someone leads. Changed only under `waiting`; read by sleeping followers without it.
+    led: AtomicBool,
+    /// It has the home's registered memory. Changed under the lock of `Buffers`.
+    buffers: AtomicBool,
+    /// What it knows of each file's number; changed by the slot's backend, and by who closes the file.
+    pub(super) files: [AtomicU8; FILES],
+    pub(super) file_table: FileState,
+    pub(super) counts: Counts,
+}
+
+/// Changed only by the slot's backend, but for `refused`.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) operations: AtomicU64,
+    pub(super) with_memory: AtomicU64,
+    pub(super) with_file: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+struct Waiting {
+    /// The handles that followers sleep on, one entry for each thread.
+    followers: Vec<u32>,
+}
+
+impl Ring {
+    /// A ring of `entries` requests.
+    pub(super) fn new(entries: u32) -> std::io::Result<Ring> {
+        // A request that is refused ends by itself, and the rest of its batch is submitted (Linux 5.18).
+        let uring = IoUring::builder().setup_submit_all().build(entries);
+        let uring = match uring {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries)?,
+            other => other?,
+        };
+        Ok(Ring {
+            uring,
+            waiting: Mutex::new(Waiting { followers: Vec::new() }),
+            led: AtomicBool::new(false),
+            buffers: AtomicBool::new(false),
+            files: [const { AtomicU8::new(0) }; FILES],
+            file_table: FileState::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// For registrations, which any thread may make: the kernel keeps them apart from submissions.
+    pub(super) fn submitter(&self) -> Submitter<'_> {
+        self.uring.submitter()
+    }
+
+    pub(super) fn has_buffers(&self) -> bool {
+        self.buffers.load(Relaxed)
+    }
+
+    pub(super) fn set_has_buffers(&self, has: bool) {
+        self.buffers.store(has, Relaxed);
+    }
+
+    /// Queues an entry.
+    ///
+    /// # Safety
+    /// The caller is the slot's backend; the memory of the entry stays in place until its completion.
+    pub(super) unsafe fn push(&self, entry: &squeue::Entry) {
+        // SAFETY: only the slot's backend uses the submission queue, and it vouches for the entry.
+        let pushed = unsafe { self.uring.submission_shared().push(entry) };
+        assert!(pushed.is_ok(), "the submission queue has an entry for every handle");
+    }
+
+    /// Takes what has arrived.
+    ///
+    /// # Safety
+    /// The caller leads, or holds `waiting` while nobody does.
+    unsafe fn reap(&self, table: &HandleTable, into: &mut Reaped) {
+        // SAFETY: the caller excludes every other user of the completion queue.
+        let queue = unsafe { self.uring.completion_shared() };
+        for entry in queue {
+            into.push(self.take(table, &entry));
+        }
+    }
+
+    /// Takes the lead once nobody has it. False: the handle has moved on meanwhile.
+    pub(super) fn take_lead(&self, table: &HandleTable, index: u32, seen: Word) -> bool {
+        let mut waiting = self.waiting.lock();
+        while self.led.load(SeqCst) && table.word(index) == seen {
+            waiting.followers.push(index);
+            drop(waiting);
+            table.wait_change_while(index, seen, || self.led.load(SeqCst));
+            waiting = self.waiting.lock();
+            let mine = waiting.followers.iter().position(|&f| f == index).expect("entered above");
+            waiting.followers.swap_remove(mine);
+        }
+        if table.word(index) == seen {
+            self.led.store(true, SeqCst);
+            return true;
+        }
+        // The nudge to take the lead may have come here: pass it on.
+        self.pass_on(table, &waiting);
+        false
+    }
+
+    /// Leads until the handle has been executed; returns what is to be finished.
+    pub(super) fn lead(&self, table: &HandleTable, index: u32, seen: Word) -> Reaped {
+        let mut reaped = Reaped::new();
+        loop {
+            // SAFETY: this thread leads.
+            unsafe { self.reap(table, &mut reaped) };
+            if table.word(index) != seen {
+                break;
+            }
+            // Others' completions, and it stays in the lead.
+            if reaped.is_empty() {
+                self.enter(0, 1);
+            }
+            reaped.drain(..).for_each(|other| table.finish(other));
+        }
+        let waiting = self.waiting.lock();
+        self.led.store(false, SeqCst);
+        self.pass_on(table, &waiting);
+        reaped
+    }
+
+    /// Sees to it that a follower takes the lead, if nobody has it.
+    fn pass_on(&self, table: &HandleTable, waiting: &MutexGuard<'_, Waiting>) {
+        if let Some(&follower) = waiting.followers.first()
+            && !self.led.load(SeqCst)
+        {
+            table.nudge(follower);
+        }
+    }
+
+    /// Finishes what has arrived, unless someone leads, who will.
+    pub(super) fn collect_arrived(&self, table: &HandleTable) {
+        let mut reaped = Reaped::new();
+        {
+            let _waiting = self.waiting.lock();
+            if !self.led.load(SeqCst) {
+                // SAFETY: nobody leads, and nobody can begin to while the lock is held.
+                unsafe { self.reap(table, &mut reaped) };
+            }
+        }
+        for index in reaped {
+            table.finish(index);
+        }
+    }
+
+    /// Hands over `count` entries that were just queued.
+    pub(super) fn submit(&self, table: &HandleTable, mut count: u32) {
+        while count > 0 {
+            let consumed = self.enter(count, 0);
+            count -= consumed;
+            if consumed == 0 {
+                // Interrupted, or out of memory for requests: make room.
+                self.collect_arrived(table);
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// One entry into the kernel. What was consumed; 0 when it is to be tried again.
+    fn enter(&self, to_submit: u32, wait_for: u32) -> u32 {
+        let flags = if wait_for > 0 { EnterFlags::GETEVENTS } else { EnterFlags::empty() };
+        // SAFETY: no argument is passed; the entries queued describe memory that their handles keep alive.
+        let entered =
+            unsafe { self.submitter().enter::<libc::sigset_t>(to_submit, wait_for, flags.bits(), None) };
+        match entered.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)) {
+            Ok(n) => n as u32,
+            Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => 0,
+            Err(e) => {
+                // The ring itself is broken: what was submitted can neither be finished nor taken back.
+                tracing::error!("io_uring_enter failed: {}", Errno(e));
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Moves the handle of a completion on.
+    fn take(&self, table: &HandleTable, entry: &cqueue::Entry) -> u32 {
+        let index = entry.user_data() as u32;
+        debug_assert_eq!((entry.user_data() >> 32) as u32, table.word(index).generation() as u32);
+        let mut result = usize::try_from(entry.result()).map_err(|_| Errno(-entry.result()));
+        if result == Err(Errno(libc::EFAULT)) {
+            // A region is always mapped, so it was the registered memory that did not do for this file. Nothing was transferred,
+            // and who finishes it attempts it the ordinary way.
+            self.counts.refused.fetch_add(1, Relaxed);
+            result = Err(Errno::CANCELED);
+        }
+        table.executed(index, result);
+        index
+    }
+}
+
+impl Counts {
+    /// Adds one; only the slot's backend may.
+    pub(super) fn add(counter: &AtomicU64) {
+        counter.store(counter.load(Relaxed) + 1, Relaxed);
+    }
+}

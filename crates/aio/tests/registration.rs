@@ -1,0 +1,289 @@
+//! Registered memory and files: used where they can be, let go of in time, and never in the way.
+#![cfg(target_os = "linux")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+use forebay_aio::*;
+
+mod common;
+use common::{Case, Setup, bytes, config, fill};
+
+/// The door by io_uring, buffered and direct, where it can be had.
+fn setups() -> Vec<Setup> {
+    let cases: Vec<Case> = common::cases().into_iter().filter(|c| c.method == MethodKind::IoUring).collect();
+    cases.into_iter().map(|case| Setup::new(case, config())).collect()
+}
+
+fn registered(s: &Setup, len: usize) -> Arc<Region> {
+    let region = Region::new(len).unwrap();
+    match s.aio.register_memory(&region) {
+        Registration::Registered => {}
+        // A kernel or user that may not: the other cases still hold.
+        other => eprintln!("not registered: {other:?}"),
+    }
+    region
+}
+
+fn can_register(s: &Setup) -> bool {
+    let region = Region::new(IO_ALIGN).unwrap();
+    let can = s.aio.register_memory(&region) == Registration::Registered;
+    if !can {
+        eprintln!("skipped: nothing can be registered here");
+    }
+    can
+}
+
+fn every_other(region: &Arc<Region>, from: usize, pieces: usize) -> IoMemory {
+    let mut memory = IoMemory::empty(region.clone());
+    (0..pieces).for_each(|n| memory.push(from + 2 * n * IO_ALIGN, IO_ALIGN));
+    memory
+}
+
+fn transfer(be: &mut Backend, io: Io) {
+    let expected = match &io.op {
+        Op::Readv { memory, .. } | Op::Writev { memory, .. } => memory.len(),
+        _ => 0,
+    };
+    let r = be.start(io);
+    assert_eq!(be.wait(r).check().unwrap(), expected);
+}
+
+/// Writes a pattern from `region` and reads it back, whole and in pieces.
+fn round_trip(s: &Setup, be: &mut Backend, name: &str, region: &Arc<Region>, seed: u8) {
+    let half = region.len() / 2;
+    let file = s.create(name);
+    fill(region, 0, half, seed);
+    fill(region, half, half, !seed);
+    transfer(be, Io::write(file.clone(), 0, IoMemory::new(region.clone(), 0, half), Target::File));
+    transfer(be, Io::read(file.clone(), 0, IoMemory::new(region.clone(), half, half), Target::File));
+    assert!(bytes(region, half, half) == bytes(region, 0, half));
+
+    let pieces = half / IO_ALIGN / 2;
+    fill(region, half, half, !seed);
+    let scattered = every_other(region, half, pieces);
+    transfer(be, Io::read(file.clone(), 0, scattered.clone(), Target::File));
+    for n in 0..pieces {
+        let read = bytes(region, half + 2 * n * IO_ALIGN, IO_ALIGN);
+        assert!(read == bytes(region, n * IO_ALIGN, IO_ALIGN), "piece {n}");
+    }
+    transfer(be, Io::write(file, half as u64, scattered, Target::File));
+    let on_disk = std::fs::read(s.path(name)).unwrap();
+    assert!(on_disk[..half] == bytes(region, 0, half));
+    assert!(on_disk[half..] == bytes(region, 0, half / 2));
+    std::fs::remove_file(s.path(name)).unwrap();
+}
+
+#[test]
+fn registered_memory_is_used_by_old_and_new_rings() {
+    for s in setups().iter().filter(|s| can_register(s)) {
+        let mut before = s.backend();
+        let region = registered(s, 64 * IO_ALIGN);
+        let mut after = s.backend();
+        let start = s.aio.registration_stats();
+        assert_eq!(start.memory, 64 * IO_ALIGN as u64);
+        assert_eq!(s.aio.register_memory(&region), Registration::Registered, "once is enough");
+        let named = [&mut before, &mut after].map(|be| {
+            let from = s.aio.registration_stats();
+            round_trip(s, be, "a", &region, 3);
+            let to = s.aio.registration_stats();
+            assert_eq!(to.operations - from.operations, 4);
+            to.with_memory - from.with_memory
+        });
+        // Two transfers of one piece each, and two of several, for which older kernels have no operation.
+        assert!(named == [4, 4] || named == [2, 2], "{named:?}");
+        let end = s.aio.registration_stats();
+        assert_eq!((end.memory, end.refused), (start.memory, 0));
+
+        // Memory that is not registered goes the ordinary way, through the same rings.
+        round_trip(s, &mut before, "b", &Region::new(16 * IO_ALIGN).unwrap(), 7);
+        assert_eq!(s.aio.registration_stats().with_memory, end.with_memory);
+    }
+}
+
+/// A region that goes is taken out first; what is mapped at its place later is not mistaken for it.
+#[test]
+fn a_region_that_goes_is_let_go_of() {
+    for s in setups().iter().filter(|s| can_register(s)) {
+        let mut backends = [s.backend(), s.backend()];
+        let kept = registered(s, 8 * IO_ALIGN);
+        for round in 0..20u8 {
+            let region = registered(s, 32 * IO_ALIGN);
+            assert_eq!(s.aio.registration_stats().memory, 40 * IO_ALIGN as u64);
+            backends.iter_mut().for_each(|be| round_trip(s, be, "gone", &region, round));
+            drop(region);
+            assert_eq!(s.aio.registration_stats().memory, 8 * IO_ALIGN as u64);
+            let before = s.aio.registration_stats().with_memory;
+            // Most likely at the same address.
+            let other = Region::new(32 * IO_ALIGN).unwrap();
+            backends.iter_mut().for_each(|be| round_trip(s, be, "new", &other, !round));
+            assert_eq!(s.aio.registration_stats().with_memory, before);
+            backends.iter_mut().for_each(|be| round_trip(s, be, "kept", &kept, round));
+        }
+        assert_eq!(s.aio.registration_stats().refused, 0);
+    }
+}
+
+#[test]
+fn the_pages_outlive_neither_region_nor_door() {
+    for s in setups().iter().filter(|s| can_register(s)) {
+        // The door goes first.
+        let other = Setup::new(s.case, config());
+        let region = registered(&other, 4 * IO_ALIGN);
+        round_trip(&other, &mut other.backend(), "a", &region, 1);
+        // A second door may use the region, but not register it.
+        let elsewhere = s.aio.register_memory(&region);
+        assert_eq!(elsewhere, Registration::Refused(RegistrationRefusal::Elsewhere));
+        drop(other);
+        round_trip(s, &mut s.backend(), "b", &region, 2);
+        assert_eq!(s.aio.registration_stats().refused, 0);
+    }
+}
+
+#[test]
+fn memory_comes_and_goes_while_others_do_io() {
+    for s in setups().iter().filter(|s| can_register(s)) {
+        let region = registered(s, 16 * IO_ALIGN);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let turnover = scope.spawn(|| {
+                let mut rounds = 0;
+                while !stop.load(SeqCst) {
+                    let coming = registered(s, (1 + rounds % 7) * IO_ALIGN);
+                    drop(coming);
+                    rounds += 1;
+                }
+                rounds
+            });
+            let mut be = s.backend();
+            for round in 0..60u8 {
+                round_trip(s, &mut be, "busy", &region, round);
+            }
+            stop.store(true, SeqCst);
+            assert!(turnover.join().unwrap() > 0);
+        });
+        let stats = s.aio.registration_stats();
+        assert_eq!((stats.refused, stats.memory), (0, 16 * IO_ALIGN as u64));
+        assert!(stats.with_memory > 0);
+    }
+}
+
+/// Uses a file so often that a ring registers it.
+fn use_often(be: &mut Backend, file: &File, region: &Arc<Region>) {
+    for _ in 0..100 {
+        transfer(be, Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File));
+    }
+}
+
+#[test]
+fn a_closed_file_is_held_by_no_ring() {
+    for s in setups() {
+        let region = Region::new(2 * IO_ALIGN).unwrap();
+        let mut backends = [s.backend(), s.backend()];
+        for round in 0..5u8 {
+            fill(&region, 0, IO_ALIGN, round);
+            let file = s.create("locked");
+            assert!(s.aio.namespace().try_lock(&file).unwrap());
+            let be = &mut backends[0];
+            transfer(
+                be,
+                Io::write(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File),
+            );
+            let before = s.aio.registration_stats();
+            backends.iter_mut().for_each(|be| use_often(be, &file, &region));
+            assert!(bytes(&region, 0, IO_ALIGN)[..64] == *expected(round));
+            let after = s.aio.registration_stats();
+            assert!(after.with_file > before.with_file && after.files == 1, "{after:?}");
+
+            // The lock lasts as long as anyone holds the open file.
+            let again = s.open("locked", OpenOptions::READ_WRITE);
+            assert!(!s.aio.namespace().try_lock(&again).unwrap());
+            drop(file);
+            assert!(s.aio.namespace().try_lock(&again).unwrap(), "a ring keeps the file open");
+            assert_eq!(s.aio.registration_stats().files, 0);
+            drop(again);
+            std::fs::remove_file(s.path("locked")).unwrap();
+        }
+    }
+}
+
+fn expected(seed: u8) -> Box<[u8; 64]> {
+    let mut all = Box::new([0; 64]);
+    all.iter_mut().enumerate().for_each(|(n, b)| *b = common::pattern(n, seed));
+    all
+}
+
+/// More files than there are numbers, and numbers that are given out again: nobody reads another's file.
+#[test]
+fn files_are_told_apart() {
+    for s in setups() {
+        let region = Region::new(IO_ALIGN).unwrap();
+        let mut be = s.backend();
+        for generation in 0..2u8 {
+            let mut files = Vec::new();
+            for n in 0..150u8 {
+                let name = format!("{n}");
+                let content = vec![n ^ (generation << 7); IO_ALIGN];
+                std::fs::write(s.path(&name), &content).unwrap();
+                files.push(s.open(&name, OpenOptions::READ));
+            }
+            for (n, file) in files.iter().enumerate() {
+                use_often(&mut be, file, &region);
+                assert_eq!(bytes(&region, 0, 1)[0], n as u8 ^ (generation << 7));
+            }
+            for (n, file) in files.iter().enumerate().rev() {
+                transfer(
+                    &mut be,
+                    Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File),
+                );
+                assert_eq!(bytes(&region, 0, 1)[0], n as u8 ^ (generation << 7));
+            }
+            assert_eq!(s.aio.registration_stats().files, 128);
+        }
+        assert_eq!(s.aio.registration_stats().files, 0);
+    }
+}
+
+/// Operations on ranges, in the ring.
+#[test]
+fn ranges_are_allocated_and_written_out_in_the_ring() {
+    for s in setups() {
+        let file = s.create("ranges");
+        let mut be = s.backend();
+        let before = s.aio.registration_stats().operations;
+        let allocate = Op::Allocate { offset: 0, len: 1 << 20 };
+        let r = be.start(Io::new(file.clone(), allocate, Target::File));
+        match be.wait(r).check() {
+            Ok(_) => assert_eq!(s.aio.namespace().file_len(&file).unwrap(), 1 << 20),
+            Err(e) => assert_eq!(e.errno(), Some(Errno::OPNOTSUPP), "{e}"),
+        }
+        for len in [0, 1 << 19, 5 << 32] {
+            let r = be.start(Io::new(
+                file.clone(),
+                Op::SyncFileRange { offset: IO_ALIGN as u64, len },
+                Target::File,
+            ));
+            be.wait(r).check().unwrap();
+        }
+        assert_eq!(s.aio.registration_stats().operations - before, 4);
+    }
+}
+
+#[test]
+fn registration_can_be_switched_off() {
+    for s in setups() {
+        let config = AioConfig { register_memory: false, register_files: false, ..config() };
+        let s = Setup::new(s.case, config);
+        let region = Region::new(16 * IO_ALIGN).unwrap();
+        assert_eq!(s.aio.register_memory(&region), Registration::Unused);
+        let mut be = s.backend();
+        round_trip(&s, &mut be, "a", &region, 5);
+        let file = s.create("b");
+        s.aio.namespace().set_len(&file, IO_ALIGN as u64).unwrap();
+        use_often(&mut be, &file, &region);
+        let stats = s.aio.registration_stats();
+        assert_eq!((stats.with_memory, stats.with_file, stats.memory, stats.files), (0, 0, 0, 0));
+        assert_eq!(stats.operations, 104);
+    }
+}
