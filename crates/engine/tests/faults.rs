@@ -3,71 +3,18 @@
 mod common;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use forebay_aio::execute::{Executor, PosixExecutor, Request};
-use forebay_aio::{Aio, AioConfig, Errno, OpKind, PosixNamespace};
+use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
+use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits};
 use forebay_engine::{Engine, EngineConfig, EngineError, FatalAction, IoMethod, ShutdownMode};
 
-/// When an operation fails.
-#[derive(Clone, Debug)]
-enum Fault {
-    None,
-    /// A sync of a file whose path has this in it.
-    Sync(&'static str),
-    /// A write to such a file.
-    Write(&'static str),
-    /// The write or sync with this number.
-    Nth(u64),
-}
+const EIO: Effect = Effect::Fail(Errno::IO);
 
-struct Disk {
-    fault: Mutex<Fault>,
-    changes: AtomicU64,
-    fired: AtomicU64,
-}
-
-impl Disk {
-    fn healthy() -> Arc<Disk> {
-        Arc::new(Disk {
-            fault: Mutex::new(Fault::None),
-            changes: AtomicU64::new(0),
-            fired: AtomicU64::new(0),
-        })
-    }
-
-    fn set(&self, fault: Fault) {
-        *self.fault.lock().expect("fault") = fault;
-    }
-
-    fn fails(&self, request: &Request<'_>) -> bool {
-        let syncs = matches!(request.op(), OpKind::Fsync | OpKind::Fdatasync);
-        if !syncs && request.op() != OpKind::Writev {
-            return false;
-        }
-        let number = self.changes.fetch_add(1, Ordering::SeqCst);
-        let path = request.file().path().display().to_string();
-        match &*self.fault.lock().expect("fault") {
-            Fault::None => false,
-            Fault::Sync(part) => syncs && path.contains(part),
-            Fault::Write(part) => !syncs && path.contains(part),
-            Fault::Nth(n) => number == *n,
-        }
-    }
-}
-
-struct Faulty(Arc<Disk>);
-
-impl Executor for Faulty {
-    fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
-        if self.0.fails(request) {
-            self.0.fired.fetch_add(1, Ordering::SeqCst);
-            return Err(Errno::IO);
-        }
-        PosixExecutor.execute(request)
-    }
+/// The I/O that changes what is on the disk, or says that it is there.
+fn changes() -> Ops {
+    Ops::WRITE | Ops::SYNCS
 }
 
 type Reasons = Arc<Mutex<Vec<String>>>;
@@ -87,40 +34,35 @@ fn recording() -> (EngineConfig, Reasons) {
     (config, reasons)
 }
 
-fn open_on(dir: &Path, disk: &Arc<Disk>, config: &EngineConfig) -> Result<Arc<Engine>, EngineError> {
+fn open_on(dir: &Path, plan: &Arc<FaultPlan>, config: &EngineConfig) -> Result<Arc<Engine>, EngineError> {
     let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
-    let executor = Arc::new(Faulty(Arc::clone(disk)));
-    let aio = Aio::with_workers(
-        Arc::new(PosixNamespace::new()),
-        executor,
-        sizes,
-        forebay_aio::WorkerLimits::fixed(2),
-    )
-    .expect("aio");
+    let workers = MethodKind::Worker(WorkerLimits::fixed(2));
+    let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
     Engine::open_on(dir, config.clone(), aio)
 }
 
 #[test]
 fn a_failed_sync_stops_the_engine_and_is_told_with_its_file() {
     let cases = [
-        (Fault::Sync("/pg_wal/"), false),
-        (Fault::Write("/pg_wal/"), false),
-        (Fault::Sync("/base/5/"), true),
-        (Fault::Sync("/pg_xact/"), true),
-        (Fault::Sync("/global/pg_control"), true),
-        (Fault::Write("/global/pg_control"), true),
+        (Ops::SYNCS, "/pg_wal/", false),
+        (Ops::WRITE, "/pg_wal/", false),
+        (Ops::SYNCS, "/base/5/", true),
+        (Ops::SYNCS, "/pg_xact/", true),
+        (Ops::SYNCS, "/global/pg_control", true),
+        (Ops::WRITE, "/global/pg_control", true),
     ];
-    for (fault, at_checkpoint) in cases {
+    for (ops, part, at_checkpoint) in cases {
+        let fault = format!("{ops:?} of {part}");
         let scratch = scratch();
         let dir = scratch.path().join("data");
         init(&dir);
-        let disk = Disk::healthy();
+        let plan = FaultPlan::new();
         let (config, reasons) = recording();
-        let engine = open_on(&dir, &disk, &config).expect("open");
+        let engine = open_on(&dir, &plan, &config).expect("open");
         let mut session = engine.session().expect("session");
         create(&mut session, "t");
         insert(&mut session, "t", 0..500);
-        disk.set(fault.clone());
+        plan.add(Rule::on(ops).path(part), EIO);
         let result = if at_checkpoint {
             session.checkpoint()
         } else {
@@ -129,30 +71,29 @@ fn a_failed_sync_stops_the_engine_and_is_told_with_its_file() {
                 insert_open(s, &table, 500..600)
             })
         };
-        assert!(result.is_err(), "{fault:?}");
+        assert!(result.is_err(), "{fault}");
         let told = reasons.lock().expect("reasons").clone();
-        let (Fault::Sync(part) | Fault::Write(part)) = &fault else { unreachable!("not among the cases") };
-        assert_eq!(told.len(), 1, "{fault:?}: {told:?}");
-        assert!(told[0].contains(part.trim_matches('/')), "{fault:?}: {told:?}");
-        assert_eq!(count(&mut session, "t").expect_err("stopped").sqlstate(), "57P01", "{fault:?}");
+        assert_eq!(told.len(), 1, "{fault}: {told:?}");
+        assert!(told[0].contains(part.trim_matches('/')), "{fault}: {told:?}");
+        assert_eq!(count(&mut session, "t").expect_err("stopped").sqlstate(), "57P01", "{fault}");
         assert_eq!(engine.session().expect_err("stopped").sqlstate(), "57P01");
-        disk.set(Fault::None);
+        plan.mend();
         // Even with the disk well again a stop writes nothing more.
-        assert!(engine.shutdown(ShutdownMode::Fast).is_err(), "{fault:?}");
+        assert!(engine.shutdown(ShutdownMode::Fast).is_err(), "{fault}");
         drop((session, engine));
         let engine = open(&dir, &config);
         let mut session = engine.session().expect("session");
         let rows = count(&mut session, "t").expect("count");
         let allowed: &[u64] = if at_checkpoint { &[500] } else { &[500, 600] };
-        assert!(allowed.contains(&rows), "{fault:?}: {rows} rows");
+        assert!(allowed.contains(&rows), "{fault}: {rows} rows");
     }
 }
 
 /// A short life of an engine. Returns the acknowledged rows, and how many more may have been committed.
-fn life(dir: &Path, disk: &Arc<Disk>) -> (u64, u64) {
+fn life(dir: &Path, plan: &Arc<FaultPlan>) -> (u64, u64) {
     let (config, _) = recording();
     let mut acknowledged = 0;
-    let Ok(engine) = open_on(dir, disk, &config) else { return (0, 0) };
+    let Ok(engine) = open_on(dir, plan, &config) else { return (0, 0) };
     let Ok(mut session) = engine.session() else { return (0, 0) };
     let mut made = false;
     for round in 0..6_i64 {
@@ -192,18 +133,18 @@ fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost() {
         assert!(status.expect("cp").success());
     };
     copy();
-    let disk = Disk::healthy();
-    assert_eq!(life(&dir, &disk), (9_000, 0));
-    let total = disk.changes.load(Ordering::SeqCst);
+    let plan = FaultPlan::new();
+    assert_eq!(life(&dir, &plan), (9_000, 0));
+    let total = plan.calls(changes());
     assert!(total > 40, "{total} writes and syncs");
     let step = (total / 40).max(1);
     let mut fired = 0;
     for nth in (0..total).step_by(usize::try_from(step).expect("step")) {
         copy();
-        let disk = Disk::healthy();
-        disk.set(Fault::Nth(nth));
-        let (acknowledged, perhaps) = life(&dir, &disk);
-        fired += disk.fired.load(Ordering::SeqCst);
+        let plan = FaultPlan::new();
+        let fault = plan.add(Rule::on(changes()).nth(nth), EIO);
+        let (acknowledged, perhaps) = life(&dir, &plan);
+        fired += plan.fired(fault);
         let (config, _) = recording();
         let engine = open(&dir, &config);
         let mut session = engine.session().expect("session");

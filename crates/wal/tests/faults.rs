@@ -4,10 +4,12 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{fault::faulty_aio, *};
+use common::*;
+use forebay_aio::fault::{Effect, Ops, Rule};
+use forebay_aio::{Errno, MethodKind};
 use forebay_wal::{CheckpointKind, SyncMethod, WalError};
 
-const EIO: i32 = 5;
+const EIO: Effect = Effect::Fail(Errno::IO);
 
 /// Every call on a log that has ended returns the error that ended it.
 fn assert_ended(rig: &mut Rig, wal: &forebay_wal::Wal, expected: &WalError) {
@@ -36,21 +38,20 @@ fn assert_ended(rig: &mut Rig, wal: &forebay_wal::Wal, expected: &WalError) {
 #[test]
 fn a_failed_sync_is_the_end() {
     for sync_method in [SyncMethod::Fdatasync, SyncMethod::Fsync] {
-        let (aio, faults) = faulty_aio();
-        let mut rig = Rig::with(aio);
+        let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
         rig.config.sync_method = sync_method;
         let wal = rig.fresh();
         let a = insert(&wal, &mut rig.io, &[1; 100]);
         wal.flush(&mut rig.io, a.end).expect("flush");
         let b = insert(&wal, &mut rig.io, &[2; 100]);
-        faults.fail_syncs(EIO);
+        plan.add(Rule::on(Ops::SYNCS), EIO);
         let error = wal.flush(&mut rig.io, b.end).expect_err("failed sync");
         assert!(error.is_fatal() && error.to_string().contains("could not sync WAL file"), "{error}");
         // The sync would succeed now, and prove nothing.
-        faults.mend();
-        let syncs = faults.syncs.load(std::sync::atomic::Ordering::SeqCst);
+        plan.mend();
+        let syncs = plan.calls(Ops::SYNCS);
         assert_ended(&mut rig, &wal, &error);
-        assert_eq!(faults.syncs.load(std::sync::atomic::Ordering::SeqCst), syncs, "never tried again");
+        assert_eq!(plan.calls(Ops::SYNCS), syncs, "never tried again");
         assert_eq!(wal.flushed_lsn(), a.end);
     }
 }
@@ -58,18 +59,18 @@ fn a_failed_sync_is_the_end() {
 #[test]
 fn a_failed_write_is_the_end() {
     for sync_method in [SyncMethod::Fdatasync, SyncMethod::OpenDatasync] {
-        let (aio, faults) = faulty_aio();
-        let mut rig = Rig::with(aio);
+        let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
         rig.config.sync_method = sync_method;
         let wal = rig.fresh();
         let a = insert(&wal, &mut rig.io, &[1; 100]);
         wal.flush(&mut rig.io, a.end).expect("flush");
         let b = insert(&wal, &mut rig.io, &[2; 20_000]);
         // Even for want of room: the segment was full-size already, so this is no ordinary want.
-        faults.fail_writes(0, if sync_method == SyncMethod::Fdatasync { EIO } else { 28 });
+        let errno = if sync_method == SyncMethod::Fdatasync { Errno::IO } else { Errno::NOSPC };
+        plan.add(Rule::on(Ops::WRITE), Effect::Fail(errno));
         let error = wal.flush(&mut rig.io, b.end).expect_err("failed write");
         assert!(error.is_fatal() && error.to_string().contains("could not write WAL file"), "{error}");
-        faults.mend();
+        plan.mend();
         assert_ended(&mut rig, &wal, &error);
         assert_eq!((wal.flushed_lsn(), wal.written_lsn()), (a.end, a.end));
     }
@@ -77,25 +78,23 @@ fn a_failed_write_is_the_end() {
 
 #[test]
 fn a_failed_write_for_want_of_buffers_is_the_end() {
-    let (aio, faults) = faulty_aio();
-    let mut rig = Rig::with(aio);
+    let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     rig.config.buffers = 4;
     let wal = rig.fresh();
-    faults.fail_writes(2, EIO);
+    plan.add(Rule::on(Ops::WRITE).skip(2), EIO);
     let before = wal.stats();
     let error = wal.insert(&mut rig.io, &plain(&vec![1; 200_000])).expect_err("failed write");
-    faults.mend();
+    plan.mend();
     assert_ended(&mut rig, &wal, &error);
     assert_eq!(wal.stats().records, before.records);
 }
 
 #[test]
 fn all_who_wait_hear_of_a_failure() {
-    let (aio, faults) = faulty_aio();
-    let mut rig = Rig::with(aio);
+    let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     rig.config.buffers = 8;
     let wal = Arc::new(rig.fresh());
-    faults.fail_writes(50, EIO);
+    plan.add(Rule::on(Ops::WRITE).skip(50), EIO);
     let outcomes: Vec<(usize, WalError)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
             .map(|n| {
@@ -116,7 +115,7 @@ fn all_who_wait_hear_of_a_failure() {
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
-    faults.mend();
+    plan.mend();
     let error = &outcomes[0].1;
     assert_ended(&mut rig, &wal, error);
     assert!(outcomes.iter().all(|(_, e)| e.to_string() == error.to_string()));
@@ -128,21 +127,19 @@ fn all_who_wait_hear_of_a_failure() {
 
 #[test]
 fn a_panic_in_the_middle_of_a_record_is_the_end() {
-    let (aio, faults) = faulty_aio();
-    let mut rig = Rig::with(aio);
+    let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     rig.config.buffers = 4;
     let wal = rig.fresh();
     let a = insert(&wal, &mut rig.io, &[1; 100]);
     wal.flush(&mut rig.io, a.end).expect("flush");
-    faults.panics.store(true, std::sync::atomic::Ordering::SeqCst);
-    faults.fail_writes(2, EIO);
+    plan.add(Rule::on(Ops::WRITE).skip(2), Effect::Panic);
     // The backend that panicked is in an unknown state, and lost.
     let mut io = std::mem::ManuallyDrop::new(rig.backend());
     let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         wal.insert(&mut io, &plain(&vec![2; 200_000])).map(drop)
     }));
     assert!(inserted.is_err(), "{inserted:?}");
-    faults.mend();
+    plan.mend();
     for result in [
         wal.insert(&mut rig.io, &plain(&[3])).map(drop),
         wal.flush(&mut rig.io, a.end),

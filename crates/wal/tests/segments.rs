@@ -2,12 +2,17 @@
 
 mod common;
 
-use common::{fault::faulty_aio, *};
-use forebay_aio::MethodKind;
+use common::*;
+use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
+use forebay_aio::{Errno, MethodKind};
 use forebay_format::Lsn;
 use forebay_wal::{OldSegments, WalError};
 
-const ENOSPC: i32 = 28;
+/// Writes to segments under construction find no room, but for the first `after`.
+fn fail_fill(plan: &FaultPlan, after: u64) {
+    let fill = Rule::on(Ops::WRITE).path("xlogtemp");
+    plan.add(fill.skip(after), Effect::Fail(Errno::NOSPC));
+}
 
 #[test]
 fn the_next_segment_is_ready_before_it_is_needed() {
@@ -76,30 +81,29 @@ fn old_segments_are_recycled_or_removed() {
 
 #[test]
 fn want_of_room_is_an_error_and_no_more() {
-    let (aio, faults) = faulty_aio();
-    let mut rig = Rig::with(aio);
+    let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     let a = insert(&wal, &mut rig.io, &vec![1; 700_000]);
     wal.flush(&mut rig.io, a.end).expect("flush");
     let before = (wal.end_lsn(), wal.stats());
     for after in 0..2 {
-        faults.fail_fill(after, ENOSPC);
+        fail_fill(&plan, after);
         // Needs three more segments.
         let refused = wal.insert(&mut rig.io, &plain(&vec![2; 2_500_000]));
         assert!(matches!(refused, Err(WalError::NoSpace { .. })), "{refused:?}");
         assert!(matches!(wal.ensure_room(&mut rig.io, 2_500_000), Err(WalError::NoSpace { .. })));
-        faults.mend();
+        plan.mend();
         assert_eq!((wal.end_lsn(), wal.stats()), before, "nothing was inserted");
         let whole: Vec<String> = (1..=1 + after).map(|n| segment_size().file_name(1, n)).collect();
         assert_eq!(rig.names(), whole, "nothing unfinished lies about");
         assert!(wal.poisoned().is_none());
     }
     // What fits still goes in meanwhile; and all goes on once there is room.
-    faults.fail_fill(0, ENOSPC);
+    fail_fill(&plan, 0);
     assert!(wal.insert(&mut rig.io, &plain(&vec![2; 2_500_000])).is_err());
     let b = insert(&wal, &mut rig.io, &[3; 100]);
     wal.flush(&mut rig.io, b.end).expect("flush");
-    faults.mend();
+    plan.mend();
     insert(&wal, &mut rig.io, &vec![4; 700_000]);
     wal.flush_all(&mut rig.io).expect("flush");
     let (records, _) = rig.read_all(BEGIN);
@@ -108,13 +112,12 @@ fn want_of_room_is_an_error_and_no_more() {
 
 #[test]
 fn a_sync_that_fails_while_making_a_segment_spoils_only_that_file() {
-    let (aio, faults) = faulty_aio();
-    let mut rig = Rig::with(aio);
+    let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
-    faults.fail_syncs(5);
+    plan.add(Rule::on(Ops::SYNCS), Effect::Fail(Errno::IO));
     let refused = wal.ensure_room(&mut rig.io, 1);
     assert!(matches!(refused, Err(WalError::Segment { .. })), "{refused:?}");
-    faults.mend();
+    plan.mend();
     assert_eq!(rig.names().len(), 1);
     wal.ensure_room(&mut rig.io, 1).expect("room");
 }

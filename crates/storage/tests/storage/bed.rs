@@ -1,20 +1,20 @@
-//! What the tests stand on: a directory, an I/O layer of some kind, a pool; stamped pages; an executor that fails on
-//! demand, and a method whose I/O stays in flight until a gate opens.
+//! What the tests stand on: a directory, an I/O layer of some kind, a pool; stamped pages; a method whose I/O stays in
+//! flight until a gate opens.
 
-use forebay_aio::execute::{Executor, PosixExecutor, Request};
+use forebay_aio::execute::Executor;
+use forebay_aio::fault::FaultPlan;
 use forebay_aio::handle::Word;
 use forebay_aio::method::Method;
 use forebay_aio::sync::{Condvar, Duration, Mutex};
 use forebay_aio::table::HandleTable;
 use forebay_aio::{
-    Aio, AioConfig, BackendType, Errno, HugePages, IoContext, IoObject, IoOp, MethodKind, Namespace, OpKind,
-    PosixNamespace, WorkerLimits, probe_io_uring,
+    Aio, AioConfig, BackendType, HugePages, IoContext, IoObject, IoOp, MethodKind, PosixNamespace,
+    WorkerLimits, probe_direct, probe_io_uring,
 };
 use forebay_format::{BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{Backend, BufferPool, Pinned, PoolConfig, Smgr, SmgrConfig, Strategy};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 /// The relation most tests use.
@@ -43,21 +43,34 @@ impl Spec {
 
 /// Runs a test over every method, buffered and direct.
 pub fn each(base: Spec, test: impl Fn(&Bed)) {
+    each_spec(base, |spec| test(&Bed::new(spec)));
+}
+
+/// The same, over a disk with a plan of faults, new each time.
+pub fn each_faulty(base: Spec, test: impl Fn(&Bed, &Arc<FaultPlan>)) {
+    each_spec(base, |spec| {
+        let plan = FaultPlan::new();
+        test(&Bed::faulty(spec, &plan), &plan);
+    });
+}
+
+fn each_spec(base: Spec, test: impl Fn(Spec)) {
     let mut methods =
         vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::Deferred { seed: 1 }];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(why) => eprintln!("io_uring is left out: {why}"),
     }
+    let direct = probe_direct(tempfile::tempdir().unwrap().path());
     for method in methods {
-        for direct in [false, true] {
-            let bed = Bed::new(Spec { method, direct, ..base });
-            if direct && bed.aio.namespace().probe_direct(bed.dir()).is_err() {
-                eprintln!("direct I/O is left out");
-                continue;
+        for direct in [Ok(false), direct.as_ref().map(|_| true)] {
+            match direct {
+                Ok(direct) => {
+                    eprintln!("method {}, direct {direct}", method.name());
+                    test(Spec { method, direct, ..base });
+                }
+                Err(why) => eprintln!("direct I/O is left out: {why}"),
             }
-            eprintln!("method {}, direct {direct}", method.name());
-            test(&bed);
         }
     }
 }
@@ -86,8 +99,9 @@ impl Bed {
         Bed::on(spec, aio.unwrap())
     }
 
-    pub fn with_namespace(spec: Spec, namespace: Arc<dyn Namespace>) -> Bed {
-        Bed::on(spec, Aio::new(namespace, spec.method, config()).unwrap())
+    /// Over a disk that fails as the plan says.
+    pub fn faulty(spec: Spec, plan: &Arc<FaultPlan>) -> Bed {
+        Bed::on(spec, plan.open(Arc::new(PosixNamespace), spec.method, config()).unwrap())
     }
 
     /// Leaves I/O in flight while the gate is shut.
@@ -248,39 +262,6 @@ impl Method for Inline {
     }
     fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
         table.wait_change(index, seen);
-    }
-}
-
-/// A rule for failing: which operations, and how many times.
-type Rule = Box<dyn Fn(&Request<'_>) -> Option<Errno> + Send + Sync>;
-
-/// Fails the requests that a rule picks, after looking at them.
-pub struct Faulty {
-    rule: Rule,
-}
-
-impl Faulty {
-    pub fn new(rule: impl Fn(&Request<'_>) -> Option<Errno> + Send + Sync + 'static) -> Arc<Faulty> {
-        Arc::new(Faulty { rule: Box::new(rule) })
-    }
-
-    /// Fails the first `times` requests of a kind.
-    pub fn first(kind: OpKind, times: usize, errno: Errno) -> Arc<Faulty> {
-        let left = AtomicUsize::new(times);
-        Faulty::new(move |request| {
-            let hit = request.op() == kind
-                && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok();
-            hit.then_some(errno)
-        })
-    }
-}
-
-impl Executor for Faulty {
-    fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
-        match (self.rule)(request) {
-            Some(errno) => Err(errno),
-            None => PosixExecutor.execute(request),
-        }
     }
 }
 

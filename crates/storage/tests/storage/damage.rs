@@ -1,7 +1,8 @@
 //! Pages and files that are not what they should be.
 
-use crate::bed::{Bed, Faulty, REL, Spec, change, each, stamp, tag, version};
-use forebay_aio::{Errno, OpKind};
+use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
+use forebay_aio::Errno;
+use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_format::Fork;
 use forebay_storage::{PrewarmMode, ReadStream, StorageError, Strategy, StreamFlags, WriteScope};
 
@@ -89,29 +90,33 @@ fn a_short_file_is_named() {
 
 #[test]
 fn a_failed_read_is_raised_once_and_not_remembered() {
-    let bed = Bed::with_executor(Spec::plain(), Faulty::first(OpKind::Readv, 1, Errno::IO));
-    let mut be = bed.backend();
-    let pool = bed.fill_cold(&mut be, 4);
-    let error = pool.read(&mut be, tag(2), Strategy::Normal).unwrap_err();
-    assert_eq!(error.to_string(), "could not read block 2 in file \"base/5/16384\": Input/output error");
-    assert_eq!(version(&pool.read(&mut be, tag(2), Strategy::Normal).unwrap().lock_shared(), 2), 0);
+    each_faulty(Spec::plain(), |bed, plan| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 4);
+        plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
+        let error = pool.read(&mut be, tag(2), Strategy::Normal).unwrap_err();
+        assert_eq!(error.to_string(), "could not read block 2 in file \"base/5/16384\": Input/output error");
+        assert_eq!(version(&pool.read(&mut be, tag(2), Strategy::Normal).unwrap().lock_shared(), 2), 0);
+    });
 }
 
 #[test]
 fn a_failed_write_leaves_pages_dirty() {
-    let bed = Bed::with_executor(Spec::plain(), Faulty::first(OpKind::Writev, 1, Errno::NOSPC));
-    let mut be = bed.backend();
-    bed.smgr.create(REL, Fork::Main, false).unwrap();
-    let pins = bed.pool.extend(&mut be, REL, Fork::Main, 3, Strategy::Normal).unwrap();
-    for (pin, block) in pins.iter().zip(0..) {
-        change(pin, |page| stamp(page, block, 9));
-    }
-    let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "could not write blocks 0..2 in file \"base/5/16384\": No space left on device"
-    );
-    assert!(pins.iter().all(|pin| pin.is_dirty() && pin.try_lock_exclusive().is_some()));
-    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 3);
-    assert_eq!(version(&bed.on_disk(2), 2), 9);
+    each_faulty(Spec::plain(), |bed, plan| {
+        let mut be = bed.backend();
+        bed.smgr.create(REL, Fork::Main, false).unwrap();
+        let pins = bed.pool.extend(&mut be, REL, Fork::Main, 3, Strategy::Normal).unwrap();
+        for (pin, block) in pins.iter().zip(0..) {
+            change(pin, |page| stamp(page, block, 9));
+        }
+        plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(5000, Errno::NOSPC));
+        let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "could not write blocks 0..2 in file \"base/5/16384\": No space left on device"
+        );
+        assert!(pins.iter().all(|pin| pin.is_dirty() && pin.try_lock_exclusive().is_some()));
+        assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 3);
+        assert_eq!(version(&bed.on_disk(2), 2), 9);
+    });
 }

@@ -1,13 +1,14 @@
 //! Relation files: sizes, segments, syncs.
 
-use crate::bed::{Bed, Faulty, REL, Spec, each, tag};
+use crate::bed::{Bed, REL, Spec, each, each_faulty, tag};
+use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{
     Aio, AioConfig, AioError, BackendType, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat,
-    IoOp, MethodKind, Namespace, OpKind, OpenOptions, PosixNamespace,
+    IoOp, MethodKind, Namespace, OpenOptions, PosixNamespace,
 };
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{Smgr, SmgrConfig, StorageError, Strategy, SyncReport};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -97,32 +98,17 @@ macro_rules! as_the_system_does {
     };
 }
 
-/// Refuses to allocate once its count is used up, with an error of choice.
-struct Full(Arc<AtomicUsize>, Errno);
-
-impl Namespace for Full {
-    as_the_system_does!();
-
-    fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
-        PosixNamespace.open(path, options)
-    }
-    fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
-        if self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err() {
-            if self.1 == Errno::NOSPC {
-                // A part of it may have been had.
-                PosixNamespace.set_len(file, offset + len / 2)?;
-            }
-            return Err(AioError::os("allocate", file.path(), self.1));
-        }
-        PosixNamespace.allocate(file, offset, len)
-    }
+/// The first `n` allocations find room; of what comes then, a part.
+fn room_for(plan: &FaultPlan, n: u64) {
+    plan.add(Rule::on(Ops::ALLOCATE).skip(n), Effect::FailAfter(8192, Errno::NOSPC));
 }
 
 #[test]
 fn a_full_disk_leaves_sizes_as_they_were() {
     // The first growth works; of the second, which needs two segments, the latter fails.
-    let room = Arc::new(AtomicUsize::new(2));
-    let bed = Bed::with_namespace(SMALL, Arc::new(Full(Arc::clone(&room), Errno::NOSPC)));
+    let plan = FaultPlan::new();
+    room_for(&plan, 2);
+    let bed = Bed::faulty(SMALL, &plan);
     let mut be = bed.backend();
     bed.smgr.create(REL, Fork::Main, false).unwrap();
     assert_eq!(bed.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap().len(), 6);
@@ -134,7 +120,7 @@ fn a_full_disk_leaves_sizes_as_they_were() {
     assert_eq!(std::fs::metadata(bed.path(0)).unwrap().len(), 6 * 8192);
     assert!(!bed.path(1).exists());
     // No buffer was lost: all can be pinned at once.
-    room.store(usize::MAX, Ordering::SeqCst);
+    plan.mend();
     let mut pins = Vec::new();
     while pins.len() < bed.spec.buffers {
         pins.extend(bed.pool.extend(&mut be, REL, Fork::Main, 8, Strategy::Normal).unwrap());
@@ -145,8 +131,9 @@ fn a_full_disk_leaves_sizes_as_they_were() {
 #[test]
 fn a_growth_taken_back_leaves_no_sync_and_no_space_behind() {
     // Of three segments the last finds no room: the one before was made and goes again.
-    let room = Arc::new(AtomicUsize::new(3));
-    let bed = Bed::with_namespace(SMALL, Arc::new(Full(Arc::clone(&room), Errno::NOSPC)));
+    let plan = FaultPlan::new();
+    room_for(&plan, 3);
+    let bed = Bed::faulty(SMALL, &plan);
     let mut be = bed.backend();
     bed.smgr.create(REL, Fork::Main, false).unwrap();
     bed.smgr.extend(&mut be.io, REL, Fork::Main, 6).unwrap();
@@ -158,8 +145,9 @@ fn a_growth_taken_back_leaves_no_sync_and_no_space_behind() {
 
 #[test]
 fn zeros_are_written_where_files_cannot_be_allocated() {
-    let none = Arc::new(AtomicUsize::new(0));
-    let bed = Bed::with_namespace(SMALL, Arc::new(Full(none, Errno::OPNOTSUPP)));
+    let plan = FaultPlan::new();
+    plan.add(Rule::on(Ops::ALLOCATE), Effect::Fail(Errno::OPNOTSUPP));
+    let bed = Bed::faulty(SMALL, &plan);
     let mut be = bed.backend();
     bed.fill(&mut be, 20);
     bed.smgr.extend(&mut be.io, REL, Fork::Main, 300).unwrap();
@@ -205,43 +193,27 @@ fn syncs_are_collected_once_and_forgotten_with_the_file() {
 
 #[test]
 fn a_failed_sync_is_fatal_and_is_not_tried_again() {
-    let bed = Bed::with_executor(SMALL, Faulty::first(OpKind::Fsync, 1, Errno::IO));
-    let mut be = bed.backend();
-    bed.fill(&mut be, 4);
-    let error = bed.pool.sync_pending(&mut be).unwrap_err();
-    assert!(matches!(error, StorageError::Sync { errno: Errno::IO, .. }));
-    assert!(error.is_fatal());
-    assert!(
-        error.to_string().starts_with("could not fsync file \"")
-            && error.to_string().contains("base/5/16384")
-    );
-    assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().files, 0, "a second sync would lie");
+    each_faulty(SMALL, |bed, plan| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 4);
+        plan.add(Rule::on(Ops::SYNCS).times(1), Effect::Fail(Errno::IO));
+        let error = bed.pool.sync_pending(&mut be).unwrap_err();
+        assert!(matches!(error, StorageError::Sync { errno: Errno::IO, .. }));
+        assert!(error.is_fatal());
+        let text = error.to_string();
+        assert!(text.starts_with("could not fsync file \"") && text.contains("base/5/16384"), "{text}");
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().files, 0, "a second sync would lie");
+        assert_eq!(plan.calls(Ops::SYNCS), 1);
+    });
 }
 
-/// Has room for a number of descriptors of files, and says so as the system does.
-struct Descriptors(usize, Errno, PathBuf);
-
-impl Descriptors {
-    fn open_now(&self) -> usize {
-        std::fs::read_dir("/proc/self/fd")
-            .unwrap()
-            .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok())
-            .filter(|target| target.starts_with(&self.2) && !target.is_dir())
-            .count()
-    }
-}
-
-impl Namespace for Descriptors {
-    fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
-        if self.open_now() >= self.0 {
-            return Err(AioError::os("open", path, self.1));
-        }
-        PosixNamespace.open(path, options)
-    }
-    fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
-        PosixNamespace.allocate(file, offset, len)
-    }
-    as_the_system_does!();
+/// Descriptors of files below a directory that this process has open.
+fn open_below(dir: &Path) -> usize {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok())
+        .filter(|target| target.starts_with(dir) && !target.is_dir())
+        .count()
 }
 
 #[test]
@@ -249,9 +221,11 @@ fn files_are_closed_when_the_system_has_no_descriptor_left() {
     const EMFILE: Errno = Errno(24);
     const ENFILE: Errno = Errno(23);
     for errno in [EMFILE, ENFILE] {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = Descriptors(20, errno, dir.path().to_path_buf());
-        let aio = Aio::new(Arc::new(namespace), MethodKind::Sync, AioConfig::default()).unwrap();
+        let (dir, plan) = (tempfile::tempdir().unwrap(), FaultPlan::new());
+        let below = dir.path().to_path_buf();
+        let none_left =
+            plan.add(Rule::on(Ops::OPEN).when(move |_| open_below(&below) >= 20), Effect::Fail(errno));
+        let aio = plan.open(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
         std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
         let smgr = Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig::default());
         let mut io = aio.backend(BackendType::Client).unwrap();
@@ -261,6 +235,7 @@ fn files_are_closed_when_the_system_has_no_descriptor_left() {
             smgr.extend(&mut io, rel, Fork::Main, 1).unwrap();
         }
         assert_eq!(smgr.sync_pending(&mut io).unwrap().files, 100);
+        assert!(plan.fired(none_left) > 0);
     }
 }
 
@@ -307,11 +282,7 @@ fn a_file_opened_while_its_relation_is_dropped_is_not_kept() {
     for number in 0..30 {
         smgr.create(RelFileLocator::in_default(5, 40_000 + number), Fork::Main, false).unwrap();
     }
-    let open = std::fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok())
-        .filter(|target| target.starts_with(dir.path()) && !target.is_dir());
-    assert_eq!(open.count(), 30);
+    assert_eq!(open_below(dir.path()), 30);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! What others do while an I/O is in flight.
 
-use crate::bed::{Bed, Faulty, REL, Spec, change, stamp, tag, version};
-use forebay_aio::execute::{PosixExecutor, Request};
-use forebay_aio::sync::Mutex;
-use forebay_aio::{Errno, IoOp, OpKind};
+use crate::bed::{Bed, REL, Spec, change, stamp, tag, version};
+use forebay_aio::execute::PosixExecutor;
+use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
+use forebay_aio::{Errno, IoOp};
 use forebay_format::Fork;
 use forebay_storage::{ReadStream, Strategy, StreamFlags, WriteScope};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -39,7 +38,10 @@ fn a_read_in_flight_is_joined() {
 
 #[test]
 fn who_joined_a_failed_read_reads_for_himself() {
-    let (bed, gate) = Bed::gated(Spec::plain(), Faulty::first(OpKind::Readv, 1, Errno::IO));
+    let plan = FaultPlan::new();
+    plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
+    let executor = FaultyExecutor::new(Arc::new(PosixExecutor), plan);
+    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(executor));
     let pool = bed.fill_cold(&mut bed.backend(), 8);
     gate.shut();
     thread::scope(|scope| {
@@ -207,28 +209,8 @@ fn a_page_dirtied_behind_the_checkpoint_keeps_its_sync() {
 fn a_failed_write_is_reported_although_someone_else_tries_again() {
     // The first write of the checkpoint fails. Before it looks, someone else has the page in a write that ends only
     // after the checkpoint: what the checkpoint says must not depend on that.
-    let ((ask, asked), (began, retry_began)) = (mpsc::channel(), mpsc::channel());
-    let (let_end, retry_may_end) = mpsc::channel::<()>();
-    let (retry_began, retry_may_end) = (Mutex::new(retry_began), Mutex::new(retry_may_end));
-    let nth = AtomicUsize::new(0);
-    let rule = move |request: &Request<'_>| {
-        if request.op() != OpKind::Writev {
-            return None;
-        }
-        match nth.fetch_add(1, Ordering::SeqCst) {
-            0 => return Some(Errno::IO),
-            1 => {
-                ask.send(()).unwrap();
-                retry_began.lock().recv().unwrap();
-            }
-            _ => {
-                began.send(()).ok();
-                retry_may_end.lock().recv().ok();
-            }
-        }
-        None
-    };
-    let bed = Bed::with_executor(Spec::plain(), Faulty::new(rule));
+    let plan = FaultPlan::new();
+    let bed = Bed::faulty(Spec::plain(), &plan);
     let (mut be, mut other) = (bed.backend(), bed.backend());
     bed.smgr.create(REL, Fork::Main, false).unwrap();
     for block in 0..3 {
@@ -237,14 +219,18 @@ fn a_failed_write_is_reported_although_someone_else_tries_again() {
             change(&pins[0], |page| stamp(page, block, 1)); // two runs
         }
     }
+    plan.add(Rule::on(Ops::WRITE).nth(0), Effect::Fail(Errno::IO));
     thread::scope(|scope| {
         let pool = &bed.pool;
-        scope.spawn(move || {
-            asked.recv().unwrap();
-            pool.write_dirty(&mut other, WriteScope::Relation(REL)).unwrap();
-        });
-        let result = pool.write_dirty(&mut be, WriteScope::All);
-        drop(let_end);
+        let checkpoints = plan.hold(Rule::on(Ops::WRITE).nth(1));
+        let others = plan.hold(Rule::on(Ops::WRITE).skip(2));
+        let checkpoint = scope.spawn(move || pool.write_dirty(&mut be, WriteScope::All));
+        checkpoints.await_count(1);
+        scope.spawn(move || pool.write_dirty(&mut other, WriteScope::Relation(REL)).unwrap());
+        others.await_count(1);
+        checkpoints.release();
+        let result = checkpoint.join().unwrap();
+        others.release();
         let error = result.unwrap_err();
         assert_eq!(error.to_string(), "could not write block 0 in file \"base/5/16384\": Input/output error");
     });

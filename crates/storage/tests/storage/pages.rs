@@ -1,8 +1,9 @@
 //! Pages through the pool: round trips, eviction, write-out, new pages.
 
-use crate::bed::{Bed, Faulty, REL, Spec, change, each, set_lsn, stamp, tag, version};
+use crate::bed::{Bed, REL, Spec, change, each, set_lsn, stamp, tag, version};
+use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::sync::Mutex;
-use forebay_aio::{self as aio, IoContext, IoOp, OpKind};
+use forebay_aio::{self as aio, Errno, IoContext, IoOp, OpKind};
 use forebay_format::{Fork, Lsn, Page, RelFileLocator};
 use forebay_storage::error::WalFailure;
 use forebay_storage::{PrewarmMode, StorageError, Strategy, WalFlush, WriteScope, kernel_cached_pages};
@@ -222,11 +223,21 @@ impl WalFlush for Log {
     }
 }
 
+/// Has a look at each request before it is executed.
+struct Watched<F>(F);
+
+impl<F: Fn(&Request<'_>) + Send + Sync> Executor for Watched<F> {
+    fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
+        (self.0)(request);
+        PosixExecutor.execute(request)
+    }
+}
+
 #[test]
 fn the_log_is_durable_ahead_of_pages() {
     let log = Arc::new(Log::default());
     let seen = Arc::clone(&log);
-    let executor = Faulty::new(move |request| {
+    let executor = Watched(move |request: &Request<'_>| {
         if request.op() == OpKind::Writev {
             let newest = request
                 .vectors()
@@ -241,9 +252,8 @@ fn the_log_is_durable_ahead_of_pages() {
                 seen.overtaken.store(true, Ordering::SeqCst);
             }
         }
-        None
     });
-    let bed = Bed::with_executor(Spec { buffers: 16, ..Spec::plain() }, executor);
+    let bed = Bed::with_executor(Spec { buffers: 16, ..Spec::plain() }, Arc::new(executor));
     let mut be = bed.backend();
     bed.fill(&mut be, 40);
     bed.pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);

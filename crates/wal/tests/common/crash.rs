@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use forebay_aio::{
-    Aio, AioConfig, Errno, OpKind, PosixNamespace,
+    Aio, AioConfig, Errno, MethodKind, OpKind, PosixNamespace,
     execute::{Executor, PosixExecutor, Request},
 };
 
-use super::{Numbers, SEGMENT, fault::Inline};
+use super::{Numbers, SEGMENT};
 
 #[derive(Clone)]
 struct Images {
@@ -88,7 +88,9 @@ impl Executor for Recording {
 pub fn recording_aio() -> (Arc<Aio>, Arc<Disk>) {
     let disk = Arc::new(Disk::default());
     let executor = Arc::new(Recording(Arc::clone(&disk)));
-    let aio =
-        Aio::with_method(Arc::new(PosixNamespace), executor, AioConfig::default(), |_| Ok(Box::new(Inline)));
+    let config = AioConfig::default();
+    let aio = Aio::with_method(Arc::new(PosixNamespace), executor, config, |table| {
+        MethodKind::Sync.start(&table, &config)
+    });
     (aio.expect("aio"), disk)
 }

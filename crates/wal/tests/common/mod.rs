@@ -2,11 +2,11 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod crash;
-pub mod fault;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forebay_aio::fault::FaultPlan;
 use forebay_aio::{
     Aio, AioConfig, Backend, BackendType, MethodKind, Namespace, PosixNamespace, WorkerLimits, probe_direct,
     probe_io_uring,
@@ -39,6 +39,13 @@ impl Rig {
 
     pub fn over(namespace: Arc<dyn Namespace>, method: MethodKind) -> Rig {
         Rig::with(Aio::new(namespace, method, AioConfig::default()).expect("aio"))
+    }
+
+    /// Over a disk that fails as the plan says, by and by.
+    pub fn faulty(method: MethodKind) -> (Rig, Arc<FaultPlan>) {
+        let plan = FaultPlan::new();
+        let aio = plan.open(Arc::new(PosixNamespace), method, AioConfig::default());
+        (Rig::with(aio.expect("aio")), plan)
     }
 
     pub fn with(aio: Arc<Aio>) -> Rig {
