@@ -1,4 +1,17 @@
 //! One thread's side of the door: stage, submit, wait.
+//!
+//! | Module | What |
+//! |---|---|
+//! | `acquire` | handles taken before it is known what for: [`Acquired`] |
+//! | `local` | the local halves of completions, and when they run |
+//! | `leftovers` | what is put right at the end of a statement, a transaction, after an error: [`Leftovers`] |
+
+mod acquire;
+mod leftovers;
+mod local;
+
+pub use acquire::Acquired;
+pub use leftovers::Leftovers;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -6,7 +19,7 @@ use std::path::Path;
 use smallvec::SmallVec;
 
 use crate::aio::Aio;
-use crate::completion::{IoReport, IoResult, Status};
+use crate::completion::{IoReport, IoResult};
 use crate::counters::Own;
 use crate::error::AioError;
 use crate::file::{File, OpenOptions};
@@ -15,7 +28,8 @@ use crate::memory::AlignedBuf;
 use crate::op::{Account, Io, IoFlags, Op, Target};
 use crate::stats::{BackendType, Counts, IoContext, IoObject, IoOp, Matrix};
 use crate::sync::{Arc, Instant};
-use crate::table::Body;
+use crate::table::{Body, Ended};
+use local::{Halves, Locals};
 
 /// The right to start I/O. Owned by one thread at a time; dropping it submits what is staged and waits for what is in flight.
 pub struct Backend {
@@ -28,9 +42,21 @@ pub struct Backend {
     in_use: VecDeque<u32>,
     staged: SmallVec<[u32; Backend::MAX_STAGED]>,
     in_batch: bool,
+    /// Taken, and neither started nor released.
+    handed_out: Option<WaitRef>,
+    /// Local halves yet to run.
+    locals: Locals,
     /// Reports whose handles were needed again before anyone asked.
     reports: HashMap<WaitRef, IoReport>,
     counters: Arc<Matrix>,
+}
+
+/// An I/O about to get a handle.
+struct Prepared {
+    body: Body,
+    locals: Halves,
+    inline: bool,
+    account: Option<Account>,
 }
 
 impl Backend {
@@ -49,6 +75,8 @@ impl Backend {
             in_use: VecDeque::with_capacity(per_backend as usize),
             staged: SmallVec::new(),
             in_batch: false,
+            handed_out: None,
+            locals: Locals::new(per_backend as usize),
             reports: HashMap::new(),
             counters,
             aio,
@@ -93,16 +121,31 @@ impl Backend {
     /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged. Where no handle is idle, waits for the
     /// oldest I/O. That an I/O failed is told by its report, not here.
     pub fn start(&mut self, io: Io) -> WaitRef {
+        let prepared = self.prepare(io);
+        let index = self.take_handle();
+        let r = self.launch(index, prepared);
+        self.run_due();
+        r
+    }
+
+    /// Everything about an I/O that may be refused by an assertion: no handle is lost by that.
+    fn prepare(&self, mut io: Io) -> Prepared {
         let method = self.aio.method();
         let inline = io.flags.synchronous || method.synchronous() || !method.executes(io.op.kind());
         let account = io.account;
-        let body = Body::new(io);
+        let locals = io.completions.iter_mut().filter_map(|c| c.local.take()).collect();
+        Prepared { body: Body::new(io), locals, inline, account }
+    }
+
+    /// Defines and stages a handle; submits it unless it is in a batch.
+    fn launch(&mut self, index: u32, prepared: Prepared) -> WaitRef {
+        let Prepared { body, locals, inline, account } = prepared;
         self.aio.table().counters().count_operation(self.slot, body.op(), body.length());
         if let Some(a) = account {
             let bytes = body.length();
             self.counters.add_owned(a.object, a.context, a.op, Counts { count: 1, bytes, time_ns: 0 });
         }
-        let index = self.acquire();
+        self.locals.put(index, locals);
         let table = self.aio.table();
         table.define(index, body);
         table.stage(index, inline);
@@ -165,14 +208,21 @@ impl Backend {
             self.wait_counted(r);
             return IoResult::Finished;
         }
-        if self.aio.table().word(r.index).generation() != r.generation {
-            return self.reports.remove(&r).map_or(IoResult::Finished, IoResult::Own);
-        }
-        if self.aio.table().word(r.index).state() == HandleState::Staged {
-            self.submit();
-        }
-        let (report, _) = self.finish(r);
-        IoResult::Own(report)
+        let word = self.aio.table().word(r.index);
+        let result = if word.generation() == r.generation {
+            assert!(self.handed_out != Some(r), "an I/O that was not started is not waited for");
+            if word.state() == HandleState::Staged {
+                self.submit();
+            }
+            let ended = self.finish(r);
+            IoResult::Own(self.conclude(r, ended))
+        } else if let Some((ended, halves)) = self.locals.take_due(r) {
+            IoResult::Own(self.conclude_with(ended, halves))
+        } else {
+            self.reports.remove(&r).map_or(IoResult::Finished, IoResult::Own)
+        };
+        self.run_due();
+        result
     }
 
     /// Before a file is closed or emptied: submits what is staged, if any of it is on this file, and waits for all own I/O in
@@ -203,75 +253,27 @@ impl Backend {
         if self.aio.table().word(r.index).generation() == r.generation {
             self.aio.table().detach(r.index);
         }
+        self.locals.detach_due(r);
         self.reports.remove(&r);
-    }
-
-    /// Waits for all own I/O and drops the reports nobody asked for (end of a transaction, after an error). Ends an open batch.
-    /// Returns how many of the dropped reports told of an error.
-    pub fn drain(&mut self) -> usize {
-        self.in_batch = false;
-        self.submit();
-        while let Some(&index) = self.in_use.front() {
-            let r = self.aio.table().wait_ref(index);
-            self.reclaim(r);
-        }
-        self.reports.drain().filter(|(_, report)| report.outcome.status == Status::Error).count()
     }
 
     fn owns(&self, r: WaitRef) -> bool {
         self.aio.table().slot_of(r.index) == self.slot
     }
 
-    /// A handle of one's own.
-    fn acquire(&mut self) -> u32 {
-        self.tally(Own::Acquired, 1);
-        if self.idle.is_empty() {
-            self.reclaim_some();
-        }
-        let index = self.idle.pop().expect("a finished I/O gives its handle back");
-        self.aio.table().hand_out(index);
-        index
-    }
-
-    /// Takes back the handles of finished I/Os; where there are none, waits for the oldest.
-    fn reclaim_some(&mut self) {
-        self.submit();
-        let table = self.aio.table();
-        let finished: SmallVec<[WaitRef; 64]> =
-            self.in_use.iter().map(|&i| table.wait_ref(i)).filter(|&r| table.is_done(r)).collect();
-        if finished.is_empty() {
-            self.tally(Own::AcquireWaits, 1);
-            let oldest = table.wait_ref(*self.in_use.front().expect("handles are idle or in use"));
-            self.reclaim(oldest);
-        }
-        for r in finished {
-            self.reclaim(r);
-        }
-    }
-
-    /// Waits for an own I/O and keeps its report, if anyone may ask for it.
-    fn reclaim(&mut self, r: WaitRef) {
-        let (report, detached) = self.finish(r);
-        if !detached {
-            self.reports.insert(r, report);
-        } else if let Some(e) = &report.error {
-            tracing::debug!("an I/O whose issuer did not wait failed: {e}");
-        }
-    }
-
     /// Waits for an own, submitted I/O and gives its handle back.
-    fn finish(&mut self, r: WaitRef) -> (IoReport, bool) {
+    fn finish(&mut self, r: WaitRef) -> Ended {
         let table = self.aio.table();
         if !table.is_done(r) {
             let clock = self.clock(table.account(r.index));
             self.wait_counted(r);
             self.charge(clock);
         }
-        let (report, flags) = self.aio.table().collect(r.index);
+        let ended = self.aio.table().collect(r.index);
         let at = self.in_use.iter().position(|&i| i == r.index).expect("an own handle is in use");
         self.in_use.remove(at);
         self.idle.push(r.index);
-        (report, flags.detached)
+        ended
     }
 
     /// Waits, and counts how long.
@@ -385,8 +387,10 @@ impl Backend {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        let lost = self.drain();
-        if lost > 0 {
+        let leftovers = self.drain();
+        leftovers.warnings().for_each(|warning| tracing::warn!(backend = self.id, "{warning}"));
+        if leftovers.failed > 0 {
+            let lost = leftovers.failed;
             tracing::warn!(
                 backend = self.id,
                 "{lost} failed I/Os went without anyone asking for their results"

@@ -1,8 +1,23 @@
-//! How an I/O ends: the shared completion, its small outcome, and the issuer's report.
+//! How an I/O ends: completions, their small outcome, and the issuer's report.
+//!
+//! Each layer that an I/O went down through may have a completion, with two halves:
+//!
+//! | Half | Runs | May |
+//! |---|---|---|
+//! | shared | once, in whichever thread finds the I/O finished | set the shared object's state; never block, start I/O, or raise |
+//! | local | once, in the issuer's hands, after the handle was given back | start more I/O, keep books of the issuer's |
+//!
+//! All shared halves run before any local one. Within a half the last registered runs first, since it belongs to the layer nearest
+//! to the bytes; each sees the outcome so far and leaves its own. Who panics leaves an error that stays, whatever the others say.
 
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::backend::Backend;
 use crate::error::{AioError, Errno};
 use crate::file::File;
 use crate::op::{OpKind, Target};
+use crate::sync::Arc;
 
 /// What a completion made of an I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +48,7 @@ impl Status {
     }
 }
 
-/// The small value a shared completion leaves for the issuer, who raises the error.
+/// The small value completions leave for the issuer, who raises the error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
@@ -45,6 +60,9 @@ pub struct Outcome {
 impl Outcome {
     /// All well.
     pub const OK: Outcome = Outcome { status: Status::Ok, detail: 0 };
+
+    /// A completion panicked. No other completion changes that.
+    pub const PANICKED: Outcome = Outcome { status: Status::Error, detail: u64::MAX };
 
     /// An outcome.
     pub fn new(status: Status, detail: u64) -> Outcome {
@@ -61,7 +79,7 @@ impl Outcome {
     }
 }
 
-/// A finished transfer, as the shared completion sees it.
+/// A finished I/O, as its completions see it.
 pub struct Completed<'a> {
     /// Bytes transferred (short only at the end of the file), or the error. 0 for all but transfers.
     pub result: Result<usize, Errno>,
@@ -79,6 +97,8 @@ pub struct Completed<'a> {
     pub data: &'a [u32],
     /// The backend slot that issued it.
     pub issuer: u32,
+    /// What the completions before this one made of it; before the first, what the transfer itself says.
+    pub outcome: Outcome,
 }
 
 impl Completed<'_> {
@@ -88,12 +108,12 @@ impl Completed<'_> {
     }
 }
 
-/// Brings the shared object of an I/O (a buffer, a WAL position) to its state after it.
+/// The shared half: brings the shared object of an I/O (a buffer, a WAL position) to its state after it.
 ///
 /// Runs exactly once, in any thread, so it must not block on another I/O or on a lock that anyone holds while waiting for I/O, and
-/// it must not raise. A panic inside is caught and becomes [`Status::Error`].
+/// it must not raise. A panic inside is caught and becomes [`Outcome::PANICKED`].
 pub trait SharedCompletion: Send + Sync {
-    /// Completes.
+    /// Completes; what is returned takes the place of `io.outcome`.
     fn complete(&self, io: &Completed<'_>) -> Outcome;
 }
 
@@ -103,6 +123,70 @@ impl<F: Fn(&Completed<'_>) -> Outcome + Send + Sync> SharedCompletion for F {
     }
 }
 
+/// The local half: run by the issuer, when it takes the report or gives up on it. The backend comes with it, to start more I/O (a
+/// read-ahead goes on from here), but not when it is being drained: nothing new begins then.
+pub type LocalCompletion = Box<dyn FnOnce(Option<&mut Backend>, &Completed<'_>) -> Outcome + Send + Sync>;
+
+/// One layer's completion: a shared half, a local half, or both.
+#[derive(Default)]
+pub struct Completion {
+    pub(crate) shared: Option<Arc<dyn SharedCompletion>>,
+    pub(crate) local: Option<LocalCompletion>,
+}
+
+impl Completion {
+    /// Most completions of one I/O.
+    pub const MAX: usize = 4;
+
+    /// Only a shared half.
+    pub fn shared(half: Arc<dyn SharedCompletion>) -> Completion {
+        Completion { shared: Some(half), local: None }
+    }
+
+    /// Only a local half.
+    pub fn local(
+        half: impl FnOnce(Option<&mut Backend>, &Completed<'_>) -> Outcome + Send + Sync + 'static,
+    ) -> Completion {
+        Completion { shared: None, local: Some(Box::new(half)) }
+    }
+
+    /// With this local half.
+    pub fn and_local(
+        self,
+        half: impl FnOnce(Option<&mut Backend>, &Completed<'_>) -> Outcome + Send + Sync + 'static,
+    ) -> Completion {
+        Completion { local: Some(Box::new(half)), ..self }
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion")
+            .field("shared", &self.shared.is_some())
+            .field("local", &self.local.is_some())
+            .finish()
+    }
+}
+
+/// Runs one half after the other; `halves` has the last registered first.
+pub(crate) fn run_all<H>(
+    halves: impl Iterator<Item = H>,
+    done: &mut Completed<'_>,
+    mut run: impl FnMut(H, &Completed<'_>) -> Outcome,
+) -> Outcome {
+    for half in halves {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(half, done))).unwrap_or_else(|_| {
+            let path = done.file.path().display();
+            tracing::error!(target = %done.target, path = %path, "a completion panicked");
+            Outcome::PANICKED
+        });
+        if done.outcome != Outcome::PANICKED {
+            done.outcome = outcome;
+        }
+    }
+    done.outcome
+}
+
 /// The issuer's report on one of its I/Os.
 #[derive(Debug)]
 pub struct IoReport {
@@ -110,7 +194,7 @@ pub struct IoReport {
     pub transferred: usize,
     /// Bytes asked for.
     pub expected: usize,
-    /// The shared completion's outcome (or the transfer's, where there is none).
+    /// What the completions made of it (or the transfer itself, where there are none).
     pub outcome: Outcome,
     /// Set when status is Error or Partial: names operation, target and path.
     pub error: Option<Box<AioError>>,

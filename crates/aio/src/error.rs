@@ -137,6 +137,9 @@ pub enum AioError {
         /// The system's reason.
         errno: Errno,
     },
+    /// A call out of its order: a mistake of the caller's.
+    #[error("{0}")]
+    Misuse(&'static str),
     /// A setting out of its range.
     #[error("{0}")]
     Config(String),

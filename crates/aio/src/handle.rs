@@ -4,15 +4,21 @@
 //! move a handle on:
 //!
 //! ```text
-//!  IDLE -> HANDED_OUT -> DEFINED -> STAGED -> SUBMITTED     its backend
-//!                                                 |         whoever finds it executed: worker, ring's reaper, backend
-//!                                                 v
-//!                                            COMPLETED_IO
-//!                                                 |         the same thread, after the shared completion
-//!                                                 v
-//!  IDLE <- COMPLETED_LOCAL <---------------- COMPLETED_SHARED
-//!  generation + 1          its backend
+//!          take          define       stage      submit
+//!    IDLE -----> HANDED_OUT ---> DEFINED ---> STAGED ---> SUBMITTED       its backend, or the method for it
+//!     ^              |                                        |
+//!     |   release    |                                        | executed  whoever finds it executed: the backend, a worker,
+//!     +--------------+                                        v           who reaps the ring, a waiter
+//!     |                                                 COMPLETED_IO
+//!     |                                                       | shared    the same thread, after what is left of a short
+//!     |                                                       | halves    transfer and the shared completions
+//!     |       give back                  take out             v
+//!     +------------------ COMPLETED_LOCAL <---------- COMPLETED_SHARED    its backend
+//!   generation + 1
 //! ```
+//!
+//! Every way into IDLE enters the next generation: a reference to an earlier one means "done", for ever. There is no way back but by
+//! that, no I/O is taken out of a method's hands, and none ends without its shared completions having run.
 //!
 //! Moves wake the threads that wait on the handle, if there are any.
 
@@ -25,21 +31,28 @@ use crate::sync::{Condvar, Mutex};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum HandleState {
-    /// In nobody's hands; on its backend's list of idle handles.
+    /// In nobody's hands; on its backend's list of idle handles. Has no body.
     Idle = 0,
-    /// Taken by its backend, which is about to say what it is for. At most one per backend.
+    /// Taken by its backend, which is about to say what it is for, or to release it. A caller holds at most one
+    /// ([`Acquired`](crate::Acquired)): were it to wait for a second, and another backend for its first, neither would go on. Has no
+    /// body; a waiter sleeps.
     HandedOut,
-    /// File, operation, memory and target are set.
+    /// File, operation, memory, target and completions are set, and stay as they are until COMPLETED_LOCAL: any thread may read them.
+    /// Its backend moves it on at once.
     Defined,
-    /// In its backend's batch, not yet submitted.
+    /// In its backend's batch. Only its backend can submit it, so that backend doesn't block on another before it has. A waiter
+    /// sleeps.
     Staged,
-    /// With the method: queued, or executing.
+    /// With the method: queued, or executing. The memory is the kernel's. A waiter helps the method; or sleeps, if the issuer's
+    /// thread itself is executing it.
     Submitted,
-    /// Executed. Whoever brought it here finishes it: continues a short transfer, runs the shared completion.
+    /// Executed once, with a raw result. Whoever brought it here, and nobody else, finishes it without delay: continues a short
+    /// transfer, runs the shared completions. A waiter sleeps.
     CompletedIo,
-    /// The shared object has its state after the I/O. Waiters of other backends are done.
+    /// The shared object has its state after the I/O, and the outcome is known. The memory is no longer the kernel's. Waiters of other
+    /// backends are done. It stays here until its backend asks, or needs the handle.
     CompletedShared,
-    /// The issuer has taken its report; next is Idle, one generation on.
+    /// Its backend takes the I/O out of it; local completions and the report follow, without the handle. Next is IDLE, at once.
     CompletedLocal,
 }
 
@@ -71,12 +84,13 @@ impl HandleState {
         HandleState::CompletedLocal,
     ];
 
-    /// The moves there are.
+    /// The moves there are: one line for each arrow of the drawing above.
     fn may_become(self, to: HandleState) -> bool {
         use HandleState::*;
         matches!(
             (self, to),
             (Idle, HandedOut)
+                | (HandedOut, Idle)
                 | (HandedOut, Defined)
                 | (Defined, Staged)
                 | (Staged, Submitted)

@@ -9,7 +9,7 @@
 //! | [`namespace`] | the [`Namespace`] trait: open, rename, list, sync of files and directories; [`PosixNamespace`] |
 //! | [`direct`] | [`IoDirect`]: the io_direct list; may this directory do direct I/O, and if not, why |
 //! | [`op`] | [`Io`]: what one asynchronous I/O is: file, operation, memory, target, completion |
-//! | [`completion`] | [`SharedCompletion`], [`Outcome`], [`IoResult`] |
+//! | [`completion`] | [`Completion`] with its two halves, [`Outcome`], [`IoResult`] |
 //! | [`handle`] | the states of a handle, its generation, [`WaitRef`] |
 //! | [`table`] | the fixed table of handles: what each I/O in flight is, and its steps |
 //! | [`execute`] | execution in the calling thread; short transfers continued |
@@ -50,8 +50,10 @@ pub mod sync;
 pub mod table;
 
 pub use aio::{Aio, AioConfig, MethodKind};
-pub use backend::Backend;
-pub use completion::{Completed, IoReport, IoResult, Outcome, SharedCompletion, Status};
+pub use backend::{Acquired, Backend, Leftovers};
+pub use completion::{
+    Completed, Completion, IoReport, IoResult, LocalCompletion, Outcome, SharedCompletion, Status,
+};
 pub use counters::{BackendStatsRow, LATENCY_CLASSES};
 pub use direct::{BadIoDirect, DirectAlignment, DirectRefusal, IoDirect, probe_direct};
 pub use error::{AioError, Errno};

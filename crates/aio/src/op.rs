@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::completion::SharedCompletion;
+use crate::completion::{Completion, SharedCompletion};
 use crate::file::File;
 use crate::memory::IoMemory;
 use crate::stats::{IoContext, IoObject, IoOp};
@@ -242,9 +242,9 @@ pub struct Io {
     pub op: Op,
     /// What for, in messages.
     pub target: Target,
-    /// Runs once, in whichever thread finds the I/O finished.
-    pub completion: Option<Arc<dyn SharedCompletion>>,
-    /// Words for the completion (buffer numbers).
+    /// In the order of registration: run in the opposite order, at most [`Completion::MAX`].
+    pub completions: SmallVec<[Completion; 1]>,
+    /// Words for the completions (buffer numbers).
     pub data: SmallVec<[u32; 16]>,
     /// Properties.
     pub flags: IoFlags,
@@ -253,13 +253,13 @@ pub struct Io {
 }
 
 impl Io {
-    /// An I/O without completion, flags or account.
+    /// An I/O without completions, flags or account.
     pub fn new(file: File, op: Op, target: Target) -> Io {
         Io {
             file,
             op,
             target,
-            completion: None,
+            completions: SmallVec::new(),
             data: SmallVec::new(),
             flags: IoFlags::default(),
             account: None,
@@ -276,10 +276,20 @@ impl Io {
         Io::new(file, Op::Writev { offset, memory }, target)
     }
 
-    /// With a completion and its words.
+    /// With the shared half of a completion, and the words.
     pub fn completion(mut self, completion: Arc<dyn SharedCompletion>, data: SmallVec<[u32; 16]>) -> Io {
-        self.completion = Some(completion);
         self.data = data;
+        self.also(Completion::shared(completion))
+    }
+
+    /// With one more completion, which runs before those registered so far. Asserts that there are at most [`Completion::MAX`].
+    pub fn also(mut self, completion: Completion) -> Io {
+        self.completions.push(completion);
+        assert!(
+            self.completions.len() <= Completion::MAX,
+            "an I/O has at most {} completions",
+            Completion::MAX
+        );
         self
     }
 

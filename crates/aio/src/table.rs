@@ -2,20 +2,18 @@
 //!
 //! | Step | By | Function |
 //! |---|---|---|
-//! | take, define, stage | backend | `hand_out`, `define`, `stage` |
+//! | take, define, stage | backend | `hand_out`, `define`, `stage`; or `release` |
 //! | submit | backend | [`HandleTable::begin`], called by the method |
 //! | execute here | backend or worker | [`HandleTable::execute`] |
 //! | execute elsewhere | kernel; then whoever reaps | [`HandleTable::executed`], then [`HandleTable::finish`] |
-//! | report and release | backend | `collect` |
+//! | take the I/O out of its handle | backend | `collect`; what is left to do is in the [`Ended`] |
 //!
 //! The body of a handle is written only while its backend alone has it (HANDED_OUT, COMPLETED_LOCAL); in between any number of
 //! threads may read it, and the kernel may hold the addresses of its vectors.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use smallvec::SmallVec;
 
-use crate::completion::{Completed, IoReport, Outcome, SharedCompletion, Status};
+use crate::completion::{Completed, Completion, IoReport, Outcome, SharedCompletion, Status, run_all};
 use crate::counters::{Counters, CountingExecutor};
 use crate::error::{AioError, Errno};
 use crate::execute::{Executor, Request, Vector, Vectors, before, carry_out};
@@ -40,7 +38,8 @@ pub(crate) struct Body {
     /// Keeps the memory behind the vectors.
     region: Option<Arc<Region>>,
     target: Target,
-    completion: Option<Arc<dyn SharedCompletion>>,
+    /// In the order of registration; run in the opposite order.
+    completions: SmallVec<[Arc<dyn SharedCompletion>; 1]>,
     data: SmallVec<[u32; 16]>,
     flags: IoFlags,
     account: Option<Account>,
@@ -162,6 +161,11 @@ impl HandleTable {
         self.handle(index).state.advance(HandleState::Idle, HandleState::HandedOut);
     }
 
+    /// Handed out -> idle, next generation: not needed after all.
+    pub(crate) fn release(&self, index: u32) {
+        self.handle(index).state.advance(HandleState::HandedOut, HandleState::Idle);
+    }
+
     /// Handed out -> defined.
     pub(crate) fn define(&self, index: u32, body: Body) {
         let handle = self.handle(index);
@@ -208,7 +212,7 @@ impl HandleTable {
         })
     }
 
-    /// Executed -> completed for all: continues a short transfer and runs the shared completion.
+    /// Executed -> completed for all: continues a short transfer and runs the shared completions.
     pub fn finish(&self, index: u32) {
         let first = decode(self.handle(index).raw.load(Relaxed));
         let result = self.carry(index, Some(first));
@@ -242,17 +246,17 @@ impl HandleTable {
         handle.state.advance(HandleState::CompletedIo, HandleState::CompletedShared);
     }
 
-    /// Completed for all -> idle, next generation: the issuer's report.
-    pub(crate) fn collect(&self, index: u32) -> (IoReport, IoFlags) {
+    /// Completed for all -> idle, next generation. What is left to do for the I/O is the issuer's: its local completions, its report.
+    pub(crate) fn collect(&self, index: u32) -> Ended {
         let handle = self.handle(index);
         handle.state.advance(HandleState::CompletedShared, HandleState::CompletedLocal);
         // Taken out under the lock, dropped (a file may close) after it.
         let body = handle.body.write().take().expect("a completed handle has a body");
         let result = decode(handle.raw.load(Relaxed));
         let outcome = Outcome::new(status_of(handle.status.load(Relaxed)), handle.detail.load(Relaxed));
-        let report = body.report(result, outcome);
+        let detached = body.flags.detached || handle.detached.load(Relaxed);
         handle.state.advance(HandleState::CompletedLocal, HandleState::Idle);
-        (report, IoFlags { detached: body.flags.detached || handle.detached.load(Relaxed), ..body.flags })
+        Ended { body, result, outcome, detached }
     }
 
     /// Is the handle's I/O on this open file?
@@ -338,6 +342,31 @@ impl HandleTable {
     }
 }
 
+/// An I/O whose handle was given back, in its issuer's hands.
+pub(crate) struct Ended {
+    body: Body,
+    result: Result<usize, Errno>,
+    outcome: Outcome,
+    pub(crate) detached: bool,
+}
+
+impl Ended {
+    /// As its completions see it.
+    pub(crate) fn completed(&self, issuer: u32) -> Completed<'_> {
+        self.body.completed(self.result, self.outcome, issuer)
+    }
+
+    /// What the local completions made of it.
+    pub(crate) fn set_outcome(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+
+    /// The report.
+    pub(crate) fn report(&self) -> IoReport {
+        self.body.report(self.result, self.outcome)
+    }
+}
+
 /// What the kernel needs to know of an I/O.
 pub(crate) struct KernelView<'a> {
     pub(crate) file: &'a File,
@@ -389,6 +418,9 @@ impl Body {
                 expected += s.len;
             }
         }
+        let most = Completion::MAX;
+        assert!(io.completions.len() <= most, "an I/O has at most {most} completions");
+        let completions = io.completions.into_iter().filter_map(|c| c.shared).collect();
         Body {
             file: io.file,
             op,
@@ -398,7 +430,7 @@ impl Body {
             vectors,
             region: memory.map(|m| m.region),
             target: io.target,
-            completion: io.completion,
+            completions,
             data: io.data,
             flags: io.flags,
             account: io.account,
@@ -417,8 +449,12 @@ impl Body {
 
     fn complete(&self, result: Result<usize, Errno>, issuer: u32) -> Outcome {
         let transfer = Outcome::of_transfer(result, self.expected);
-        let Some(completion) = &self.completion else { return transfer };
-        let done = Completed {
+        let mut done = self.completed(result, transfer, issuer);
+        run_all(self.completions.iter().rev(), &mut done, |shared, done| shared.complete(done))
+    }
+
+    fn completed(&self, result: Result<usize, Errno>, outcome: Outcome, issuer: u32) -> Completed<'_> {
+        Completed {
             result,
             expected: self.expected,
             op: self.op,
@@ -427,11 +463,8 @@ impl Body {
             target: &self.target,
             data: &self.data,
             issuer,
-        };
-        catch_unwind(AssertUnwindSafe(|| completion.complete(&done))).unwrap_or_else(|_| {
-            tracing::error!(target = %self.target, path = %self.file.path().display(), "a completion panicked");
-            Outcome::new(Status::Error, 0)
-        })
+            outcome,
+        }
     }
 
     fn report(&self, result: Result<usize, Errno>, outcome: Outcome) -> IoReport {

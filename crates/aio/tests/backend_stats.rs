@@ -88,7 +88,7 @@ fn a_handle_that_had_to_be_waited_for_is_counted() {
             be.start(Io::write(file.clone(), at, memory(&region, n), Target::File));
         }
         be.end_batch();
-        assert_eq!(be.drain(), 0);
+        assert_eq!(be.drain(), Leftovers::default());
         let got = row(&s.aio, &be);
         assert_eq!((got.acquired, got.writes, got.in_flight_max), (2, 2, 1));
         // The first was complete by the time its handle was needed, or it was waited for.

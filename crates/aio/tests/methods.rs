@@ -172,7 +172,7 @@ fn forgotten_reports_are_not_kept() {
             }
             refs.push(r);
         }
-        assert_eq!(be.drain(), 0);
+        assert_eq!(be.drain(), Leftovers::default());
         assert!(refs.into_iter().all(|r| matches!(be.wait(r), IoResult::Finished)));
     });
 }

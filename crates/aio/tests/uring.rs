@@ -149,6 +149,6 @@ fn buffered_depth_beyond_the_threshold_works() {
         be.start(Io::write(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File));
     }
     be.end_batch();
-    assert_eq!(be.drain(), 0);
+    assert_eq!(be.drain(), Leftovers::default());
     assert_eq!(std::fs::read(s.path("data")).unwrap(), common::bytes(&region, 0, region.len()));
 }

@@ -120,7 +120,7 @@ fn pg_aios_shows_what_is_in_use() {
     s.aio.wait_done(queued);
     let h = s.aio.snapshot().into_iter().find(|h| h.io_id == queued.index).unwrap();
     assert_eq!((h.state.name(), h.result), ("COMPLETED_SHARED", "OK"));
-    assert_eq!(be.drain(), 0);
+    assert_eq!(be.drain(), Leftovers::default());
     assert!(s.aio.snapshot().is_empty());
 }
 

@@ -172,6 +172,7 @@ impl std::error::Error for SqlError {}
 #[allow(missing_docs, reason = "the names are PostgreSQL's condition names")]
 pub mod state {
     pub const SUCCESSFUL_COMPLETION: &str = "00000";
+    pub const WARNING: &str = "01000";
     pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
     pub const PROTOCOL_VIOLATION: &str = "08P01";
     pub const STRING_DATA_RIGHT_TRUNCATION: &str = "22001";

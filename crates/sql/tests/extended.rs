@@ -213,3 +213,56 @@ fn types_are_named_for_clients() {
         support::run(&mut conn, "select format_type(23, -1), format_type(1184, -1), format_type(1, -1)");
     assert_eq!(got[1], "| integer\ttimestamp with time zone\t???");
 }
+
+/// The messages a sink got, but for rows and columns.
+fn notices(sink: &Recorder) -> Vec<&str> {
+    sink.lines.iter().filter(|line| line.contains("WARNING")).map(String::as_str).collect()
+}
+
+#[test]
+fn io_left_open_is_warned_of() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    let leak =
+        |conn: &mut Connection| drop(conn.session().expect("session").io().acquire().expect("a handle"));
+    let leaked = "leaked AIO handle";
+
+    // Simple: at the end of the statement, in a block or not, before its CommandComplete; once.
+    for sql in ["SELECT 1", "BEGIN", "SELECT 1", "ROLLBACK"] {
+        leak(&mut conn);
+        let lines = support::run_with_data(&mut conn, sql, &[]);
+        let at =
+            lines.iter().position(|line| line.contains(leaked)).unwrap_or_else(|| panic!("{sql}: {lines:?}"));
+        assert!(lines[at].contains("WARNING") && lines[at].contains("01000"), "{lines:?}");
+        assert!(lines[at + 1].starts_with("= "), "{lines:?}");
+        let again = support::run_with_data(&mut conn, "SELECT 2", &[]);
+        assert!(!again.concat().contains(leaked), "{again:?}");
+    }
+
+    // A batch: where the transaction ends.
+    conn.session().expect("session").io().begin_batch();
+    let lines = support::run_with_data(&mut conn, "SELECT 1", &[]);
+    assert!(lines.concat().contains("open AIO batch at end of (sub-)transaction"), "{lines:?}");
+
+    // After an error there was no time to close anything.
+    leak(&mut conn);
+    conn.session().expect("session").io().begin_batch();
+    let lines = support::run_with_data(&mut conn, "SELECT 1 / 0", &[]);
+    assert!(!lines.concat().contains("AIO"), "{lines:?}");
+    assert!(!conn.session().expect("session").io().in_batch());
+    assert!(!support::run_with_data(&mut conn, "SELECT 1", &[]).concat().contains("AIO"));
+
+    // Extended: with the Execute; the batch after the Sync.
+    let mut sink = Recorder::default();
+    leak(&mut conn);
+    conn.session().expect("session").io().begin_batch();
+    conn.parse("", "SELECT 1", &[]).expect("parse");
+    conn.bind("", "", &[], &[], &[]).expect("bind");
+    conn.execute("", 0, &mut sink).map(drop).expect("execute");
+    assert!(matches!(notices(&sink)[..], [one] if one.contains(leaked)), "{:?}", sink.lines);
+    conn.sync().expect("sync");
+    conn.send_warnings(&mut sink).expect("warnings");
+    assert!(matches!(notices(&sink)[..], [_, two] if two.contains("open AIO batch")), "{:?}", sink.lines);
+    drop(conn);
+    scratch.stop();
+}

@@ -40,7 +40,7 @@ fn all_files_are_closed_in_mid_batch() {
                 assert!(be.in_batch());
                 be.end_batch();
             } else {
-                assert_eq!(be.drain(), 0);
+                assert_eq!(be.drain().failed, 0);
             }
             assert_eq!(open_below(s.dir.path()), 0, "the last report closes the file");
             for region in [into_first, into_second] {

@@ -23,8 +23,8 @@ mod tables;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forebay_aio::BackendType;
 use forebay_aio::sync::Instant;
+use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_storage::Backend;
 
 pub use rows::RowBatch;
@@ -73,6 +73,8 @@ pub struct Session {
     interrupt: Interrupt,
     settings: SessionSettings,
     open: Option<Open>,
+    /// I/O that was left open and not yet warned of.
+    leftovers: Leftovers,
 }
 
 impl Session {
@@ -91,7 +93,8 @@ impl Session {
             }
         };
         let settings = core.config.session.clone();
-        Ok(Session { engine: Arc::clone(engine), core, be, id, interrupt, settings, open: None })
+        let (engine, leftovers) = (Arc::clone(engine), Leftovers::default());
+        Ok(Session { engine, core, be, id, interrupt, settings, open: None, leftovers })
     }
 
     /// The engine it belongs to.
@@ -107,6 +110,12 @@ impl Session {
     /// The settings it may change for itself.
     pub fn settings_mut(&mut self) -> &mut SessionSettings {
         &mut self.settings
+    }
+
+    /// Its I/O handles, for who does I/O of its own within its statements. What a statement leaves open there is put right at its end,
+    /// and warned of.
+    pub fn io(&mut self) -> &mut aio::Backend {
+        &mut self.be.io
     }
 
     /// Through this another thread asks the session to stop what it does: `Cancel` makes the running statement fail
@@ -153,6 +162,18 @@ impl Session {
         Ok(())
     }
 
+    /// Ends a statement that succeeded: an I/O handle it leaked is given back, what it staged is submitted. I/O of scans that go on
+    /// stays in flight.
+    pub fn end_command(&mut self) {
+        let left = self.be.io.end_of_statement();
+        self.leftovers = self.leftovers.and(left);
+    }
+
+    /// Warnings of what statements and commits left open, in PostgreSQL's words, each once.
+    pub fn take_warnings(&mut self) -> impl Iterator<Item = &'static str> + use<> {
+        std::mem::take(&mut self.leftovers).warnings()
+    }
+
     /// Commits: durable on return. If it fails the transaction is aborted, but for a failure of the log, after which
     /// nobody knows: the engine stops then.
     pub fn commit(&mut self) -> Result<(), EngineError> {
@@ -173,6 +194,8 @@ impl Session {
             Ok(finished) => {
                 self.remove_files(&finished);
                 drop(change);
+                let left = self.be.io.end_of_transaction();
+                self.leftovers = self.leftovers.and(left);
                 self.end();
                 let since = core.wal.bytes_since_redo();
                 core.checkpointer.note_wal(since, &core);
@@ -193,8 +216,9 @@ impl Session {
     pub fn abort(&mut self) -> Result<(), EngineError> {
         let core = Arc::clone(&self.core);
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        // I/O that a failed statement left behind is over before its locks go.
-        self.be.io.drain();
+        // I/O that a failed statement left behind is over before its locks go. It had no time to close what it had opened: no warning.
+        let left = self.be.io.drain();
+        left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
         let activity = core.activity.enter();
         if activity.is_err() || core.phase() == Phase::Stopped || core.fatal.has_stopped() {
             self.end();

@@ -94,7 +94,8 @@ impl Session {
             b'X' => Err(End::Gone),
             b'S' => {
                 self.skipping = false;
-                if let Err(e) = self.conn.sync() {
+                let ended = self.conn.sync().and_then(|()| self.conn.send_warnings(&mut self.out));
+                if let Err(e) = ended {
                     self.statement_failed(&e, None)?;
                 }
                 self.ready()

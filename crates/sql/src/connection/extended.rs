@@ -163,7 +163,9 @@ impl Connection {
             if result.is_ok() && !ends {
                 conn.portals.insert(portal.to_owned(), running);
             }
-            result
+            let executed = result?;
+            conn.end_statement(sink)?;
+            Ok(executed)
         })
     }
 

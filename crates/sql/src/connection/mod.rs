@@ -26,7 +26,7 @@ pub use copy::CopyIn;
 pub use sink::{ColumnDesc, Format, RowRef, RowSink};
 pub use transaction::TransactionStatus;
 
-use crate::error::Result;
+use crate::error::{Result, SqlError, state};
 use crate::exec::Host;
 use crate::parse::{Statement, parse_script};
 use crate::settings::Settings;
@@ -149,6 +149,7 @@ impl Connection {
             }
             let Some(statement) = script.statements.next() else {
                 conn.end_implicit()?;
+                conn.send_warnings(sink)?;
                 return Ok(Step::Finished);
             };
             let last = script.statements.len() == 0;
@@ -159,11 +160,26 @@ impl Connection {
                     if last {
                         conn.end_implicit()?;
                     }
+                    conn.end_statement(sink)?;
                     Ok(Step::Completed(tag))
                 }
                 Executed::Suspended | Executed::EmptyQuery => Ok(Step::Finished),
             }
         })
+    }
+
+    /// A statement is over: sends the warnings of what it left open.
+    fn end_statement(&mut self, sink: &mut dyn RowSink) -> Result<()> {
+        if let Some(session) = self.host.session_if_any() {
+            session.end_command();
+        }
+        self.send_warnings(sink)
+    }
+
+    /// Sends the engine's warnings that arose where nobody could be told: after `sync`, say.
+    pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
+        let Some(session) = self.host.session_if_any() else { return Ok(()) };
+        session.take_warnings().try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
     }
 
     /// Forgets a cancel that came between statements.

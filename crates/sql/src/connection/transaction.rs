@@ -192,6 +192,12 @@ impl Connection {
 
     fn finish_block(&mut self, commit: bool, chain: bool) -> Result<()> {
         let read_only = self.transaction.read_only;
+        if self.transaction.block == TransactionStatus::InBlock
+            && let Some(session) = self.host.session_if_any()
+        {
+            // Before a rollback as well: not every one comes from an error.
+            session.end_command();
+        }
         self.end(commit)?;
         if chain {
             self.ensure_transaction()?;

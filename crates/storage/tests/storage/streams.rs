@@ -104,7 +104,7 @@ fn streams_left_early_give_everything_back() {
                 stream.next(&mut be).unwrap().unwrap();
             }
         }
-        be.io.drain();
+        let _ = be.io.drain();
         assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
         // All look-ahead can still be had.
         let mut blocks = 0..200;

@@ -1,0 +1,143 @@
+//! Handles: taking one, and taking back those whose I/O has ended.
+
+use smallvec::SmallVec;
+
+use super::Backend;
+use crate::counters::Own;
+use crate::error::AioError;
+use crate::handle::WaitRef;
+use crate::op::Io;
+
+/// A handle taken before it is known what for, so that nothing has to be waited for once it is. Started by
+/// [`Backend::start_acquired`], given back by [`Backend::release`]. One that is just dropped is leaked: it stays taken until
+/// [`Backend::end_of_statement`] finds it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "start it or release it"]
+pub struct Acquired(WaitRef);
+
+impl Acquired {
+    /// By this anyone can wait for the I/O that is to come. Released without, it counts as finished.
+    pub fn wait_ref(&self) -> WaitRef {
+        self.0
+    }
+}
+
+impl Backend {
+    /// Takes a handle; where none is idle, waits for the oldest I/O. A second one before the first was started or released is an
+    /// error: who held several while others do the same could wait for ever.
+    pub fn acquire(&mut self) -> Result<Acquired, AioError> {
+        self.check_none_handed_out()?;
+        let index = self.take_handle();
+        Ok(self.hand(index))
+    }
+
+    /// Takes a handle if that can be had without waiting.
+    pub fn try_acquire(&mut self) -> Result<Option<Acquired>, AioError> {
+        self.check_none_handed_out()?;
+        if self.idle.is_empty() {
+            self.submit();
+            self.take_back_finished();
+        }
+        if self.idle.is_empty() {
+            return Ok(None);
+        }
+        let index = self.take_handle();
+        Ok(Some(self.hand(index)))
+    }
+
+    /// Gives a handle back that is not needed after all.
+    pub fn release(&mut self, handle: Acquired) -> Result<(), AioError> {
+        self.check_handed_out(&handle, "release in unexpected state")?;
+        self.give_back();
+        Ok(())
+    }
+
+    /// Starts an I/O on a handle taken before; otherwise as [`Backend::start`].
+    pub fn start_acquired(&mut self, handle: Acquired, io: Io) -> Result<WaitRef, AioError> {
+        self.check_handed_out(&handle, "API violation: the I/O handle was given back before its start")?;
+        let prepared = self.prepare(io);
+        self.handed_out = None;
+        let r = self.launch(handle.0.index, prepared);
+        self.run_due();
+        Ok(r)
+    }
+
+    fn hand(&mut self, index: u32) -> Acquired {
+        let r = self.aio.table().wait_ref(index);
+        self.handed_out = Some(r);
+        Acquired(r)
+    }
+
+    fn check_none_handed_out(&self) -> Result<(), AioError> {
+        match self.handed_out {
+            Some(_) => Err(AioError::Misuse("API violation: Only one IO can be handed out")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_handed_out(&self, handle: &Acquired, otherwise: &'static str) -> Result<(), AioError> {
+        if self.handed_out == Some(handle.0) { Ok(()) } else { Err(AioError::Misuse(otherwise)) }
+    }
+
+    /// Gives back the handle that is handed out, if one is.
+    pub(super) fn give_back(&mut self) -> bool {
+        let Some(r) = self.handed_out.take() else { return false };
+        self.aio.table().release(r.index);
+        self.idle.push(r.index);
+        true
+    }
+
+    /// A handle of one's own, handed out; where none is idle, waits for the oldest I/O.
+    pub(super) fn take_handle(&mut self) -> u32 {
+        self.tally(Own::Acquired, 1);
+        if self.idle.is_empty() {
+            self.submit();
+            self.take_back_finished();
+        }
+        if self.idle.is_empty() {
+            self.take_back_oldest();
+        }
+        let index = self.idle.pop().expect("a finished I/O gives its handle back");
+        self.aio.table().hand_out(index);
+        index
+    }
+
+    /// Takes back the handles of I/Os that have ended.
+    pub(super) fn take_back_finished(&mut self) {
+        let Some(&oldest) = self.in_use.front() else { return };
+        let table = self.aio.table();
+        self.aio.is_done(table.wait_ref(oldest)); // notices what has arrived; a ring's all at once
+        let finished: SmallVec<[WaitRef; 64]> =
+            self.in_use.iter().map(|&i| table.wait_ref(i)).filter(|&r| table.is_done(r)).collect();
+        for r in finished {
+            self.take_back(r);
+        }
+    }
+
+    fn take_back_oldest(&mut self) {
+        match self.in_use.front() {
+            Some(&oldest) => {
+                self.tally(Own::AcquireWaits, 1);
+                let oldest = self.aio.table().wait_ref(oldest);
+                self.take_back(oldest);
+            }
+            // The only handle there is is handed out. Who has it is told when it comes to start it.
+            None => {
+                let given = self.give_back();
+                assert!(given, "a handle is idle, in use, or handed out");
+                tracing::warn!(backend = self.id, "leaked AIO handle");
+            }
+        }
+    }
+
+    /// Waits for an own I/O and takes back its handle. Its local halves are not run here, in the midst of starting something, but when
+    /// that is over; its report is kept, if anyone may ask for it.
+    pub(super) fn take_back(&mut self, r: WaitRef) {
+        let ended = self.finish(r);
+        if self.locals.has(r.index) {
+            self.locals.make_due(r, ended);
+        } else {
+            self.keep(r, ended.detached, ended.report());
+        }
+    }
+}
