@@ -176,6 +176,9 @@ pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
     };
     let told = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let trial = trial_io(&fd);
+    // New files have their directory's attributes: without copy-on-write there are no checksums either.
+    let without_checksums =
+        rustix::fs::ioctl_getflags(&fd).is_ok_and(|flags| flags.contains(rustix::fs::IFlags::NOCOW));
     if named {
         let _ = rustix::fs::unlink(&name);
     }
@@ -199,7 +202,7 @@ pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
         )));
     }
     trial.map_err(|e| refuse(format!("a trial read and write of {IO_ALIGN} bytes failed: {e}")))?;
-    let note = (filesystem == "btrfs").then(|| {
+    let note = (filesystem == "btrfs" && !without_checksums).then(|| {
         "btrfs falls back to buffered I/O for files with checksums; disable copy-on-write (chattr +C) on the directory".into()
     });
     Ok(DirectAlignment { memory, offset, filesystem, note })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use forebay_aio::{BadIoDirect, IoDirect};
+pub use forebay_aio::{BadIoDirect, IoDirect, WorkerLimits};
 
 /// How I/O is executed: PostgreSQL's io_method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -14,6 +14,26 @@ pub enum IoMethod {
     Worker,
     /// By the kernel, with a ring for each backend.
     IoUring,
+    /// By the system's POSIX AIO.
+    PosixAio,
+    /// By the kernel where io_uring can be had, else by workers; a warning says why.
+    Auto,
+}
+
+impl IoMethod {
+    /// Every method, by its name.
+    pub const NAMES: [(&'static str, IoMethod); 5] = [
+        ("sync", IoMethod::Sync),
+        ("worker", IoMethod::Worker),
+        ("io_uring", IoMethod::IoUring),
+        ("posix_aio", IoMethod::PosixAio),
+        ("auto", IoMethod::Auto),
+    ];
+
+    /// The method of that name.
+    pub fn by_name(name: &str) -> Option<IoMethod> {
+        IoMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+    }
 }
 
 /// How WAL is made durable: the values of wal_sync_method that are supported.
@@ -36,7 +56,7 @@ pub struct EngineConfig {
     /// What bypasses the page cache.
     pub io_direct: IoDirect,
     /// I/O worker threads for [`IoMethod::Worker`].
-    pub io_workers: usize,
+    pub io_workers: WorkerLimits,
     /// Handles per backend; None: chosen from shared_buffers, at most 64.
     pub io_max_concurrency: Option<usize>,
     /// Blocks in one I/O at most, for any session.
@@ -45,6 +65,8 @@ pub struct EngineConfig {
     pub session: SessionSettings,
     /// Client sessions at a time.
     pub max_connections: usize,
+    /// Data files kept open at a time.
+    pub max_files_per_process: usize,
     /// How WAL is made durable.
     pub wal_sync_method: WalSyncMethod,
     /// Blocks of WAL buffers; None: shared_buffers/32, at least 8 blocks, at most one segment.
@@ -120,11 +142,12 @@ impl Default for EngineConfig {
             shared_buffers: 16384,
             io_method: IoMethod::default(),
             io_direct: IoDirect::default(),
-            io_workers: 3,
+            io_workers: WorkerLimits::default(),
             io_max_concurrency: None,
             io_max_combine_limit: 16,
             session: SessionSettings::default(),
             max_connections: 100,
+            max_files_per_process: 1000,
             wal_sync_method: WalSyncMethod::default(),
             wal_buffers: None,
             full_page_writes: true,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace, WorkerLimits};
+use forebay_aio::{Aio, BackendType};
 use forebay_format::control::DbState;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig};
 use forebay_wal::{SyncMethod, Wal, WalConfig};
@@ -13,10 +13,11 @@ use crate::background::Threads;
 use crate::catalog::Catalogs;
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
-use crate::config::{EngineConfig, InitOptions, IoMethod, WalSyncMethod};
+use crate::config::{EngineConfig, InitOptions, WalSyncMethod};
 use crate::control::Control;
 use crate::core::{Core, Parts, Phase};
 use crate::disk::Disk;
+use crate::door::{self, IoSettings};
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::init;
@@ -25,11 +26,8 @@ use crate::locks::InterruptKind;
 use crate::oids::OidCounter;
 use crate::recovery::Startup;
 use crate::session::Session;
-use crate::views::{self, AioRow, CheckpointerRow, IoStatRow};
+use crate::views::{self, AioBackendRow, AioRow, CheckpointerRow, IoStatRow};
 use crate::xact::{Clog, XactManager};
-
-/// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer, and some to spare.
-const OTHER_BACKENDS: usize = 8;
 
 /// How an engine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ impl Engine {
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.
     pub fn open(dir: &Path, config: EngineConfig) -> Result<Arc<Engine>, EngineError> {
-        let aio = open_aio(&config)?;
+        let aio = door::open(&config)?;
         Engine::open_on(dir, config, aio)
     }
 
@@ -177,9 +175,10 @@ impl Engine {
         views::checkpointer_row(&self.core.checkpointer.totals)
     }
 
-    /// Sets pg_stat_io's counters to zero.
+    /// Sets the counters of pg_stat_io and pg_stat_aio_backends to zero.
     pub fn reset_io_stats(&self) {
         self.core.aio.stats().reset();
+        self.core.aio.reset_backend_stats();
     }
 
     /// When pg_stat_io's counters were last set to zero.
@@ -187,9 +186,14 @@ impl Engine {
         self.core.aio.stats().reset_at()
     }
 
-    /// Whether I/O times are measured (track_io_timing).
-    pub fn set_track_io_timing(&self, on: bool) {
-        self.core.aio.set_track_io_timing(on);
+    /// Rows of pg_stat_aio_backends: what each backend's I/O came to.
+    pub fn aio_backends(&self) -> Vec<AioBackendRow> {
+        self.core.aio.backend_stats()
+    }
+
+    /// Changes what may change while the engine runs.
+    pub fn change_io(&self, to: &IoSettings) -> Result<(), EngineError> {
+        door::change(&self.core.aio, to)
     }
 }
 
@@ -199,22 +203,6 @@ impl Drop for Engine {
             tracing::warn!("{error}");
         }
     }
-}
-
-fn open_aio(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
-    let method = match config.io_method {
-        IoMethod::Sync => MethodKind::Sync,
-        IoMethod::Worker => MethodKind::Worker(WorkerLimits::fixed(config.io_workers)),
-        IoMethod::IoUring => MethodKind::IoUring,
-    };
-    let max_backends = config.max_connections + OTHER_BACKENDS;
-    let chosen = (config.shared_buffers / max_backends).clamp(1, 64);
-    let aio_config = AioConfig {
-        max_backends,
-        handles_per_backend: config.io_max_concurrency.unwrap_or(chosen),
-        ..AioConfig::default()
-    };
-    Ok(Aio::new(Arc::new(PosixNamespace::new()), method, aio_config)?)
 }
 
 /// Refuses what is not PostgreSQL 18's.
@@ -245,17 +233,6 @@ fn check_directory(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Refuses io_direct where the file system cannot do it.
-fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Result<(), EngineError> {
-    let direct = config.io_direct;
-    for (wanted, sub) in [(direct.data, "base"), (direct.wal || direct.wal_init, "pg_wal")] {
-        if wanted {
-            aio.namespace().probe_direct(&dir.join(sub)).map_err(forebay_aio::AioError::from)?;
-        }
-    }
-    Ok(())
-}
-
 /// Everything between the lock and the first session.
 fn start(
     dir: &Path,
@@ -263,11 +240,15 @@ fn start(
     aio: &Arc<Aio>,
     be: &mut Backend,
 ) -> Result<(Arc<Core>, Threads), EngineError> {
-    check_direct(aio, dir, &config)?;
+    door::check_direct(aio, dir, &config)?;
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()));
     let control = Control::open(&mut Disk::new(&mut be.io), dir, Arc::clone(&fatal))?;
     let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
-    let smgr_config = SmgrConfig { direct: config.io_direct.data, ..SmgrConfig::default() };
+    let smgr_config = SmgrConfig {
+        direct: config.io_direct.data,
+        max_open_files: config.max_files_per_process,
+        ..SmgrConfig::default()
+    };
     let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);
     let pool_config = PoolConfig {
         buffers: config.shared_buffers,

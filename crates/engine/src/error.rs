@@ -137,6 +137,7 @@ impl EngineError {
     pub fn hint(&self) -> Option<String> {
         match self {
             EngineError::Statement { hint, .. } => hint.clone(),
+            EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@
 //! - `core`: what sessions and background threads share; `registry`: the sessions; `oids`: object identifiers.
 //! - `activity`: calls under way.
 //! - `background`: the engine's threads.
-//! - `disk`: small files, read and written whole.
+//! - `disk`: small files, read and written whole; `door`: the I/O method an engine is opened with.
 //! - `lockfile`: postmaster.pid.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
 //! - `fatal`: the one way to give up at once.
@@ -33,6 +33,7 @@ pub mod config;
 mod control;
 mod core;
 mod disk;
+mod door;
 pub mod engine;
 pub mod error;
 mod fatal;
@@ -54,10 +55,12 @@ pub mod xact;
 
 pub use config::{
     BadIoDirect, EngineConfig, FatalAction, InitOptions, IoDirect, IoMethod, RecoveryReport, SessionSettings,
-    WalSyncMethod,
+    WalSyncMethod, WorkerLimits,
 };
+pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
+pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use locks::{Interrupt, InterruptKind, LockMode};
 pub use session::{HeapScan, PrewarmMode, RowBatch, RowView, Session};
 pub use table::{Column, ColumnDef, Table};

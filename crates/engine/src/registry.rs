@@ -4,8 +4,12 @@ use std::collections::HashMap;
 
 use forebay_aio::sync::Mutex;
 
+use crate::door::OTHER_BACKENDS;
 use crate::error::EngineError;
 use crate::locks::{Interrupt, InterruptKind};
+
+/// The first session's number; the engine's own backends, made before, have those below it.
+const FIRST: u32 = OTHER_BACKENDS as u32 + 1;
 
 #[derive(Debug)]
 struct State {
@@ -23,7 +27,7 @@ pub(crate) struct Registry {
 impl Registry {
     /// At most `max` sessions.
     pub(crate) fn new(max: usize) -> Registry {
-        let state = State { sessions: HashMap::new(), last: 0 };
+        let state = State { sessions: HashMap::new(), last: FIRST - 1 };
         Registry { max, state: Mutex::new(state) }
     }
 
@@ -36,7 +40,7 @@ impl Registry {
         // Numbers look like process ids: positive, and not soon used again.
         let mut id = state.last;
         loop {
-            id = if id >= i32::MAX as u32 { 1 } else { id + 1 };
+            id = if id >= i32::MAX as u32 { FIRST } else { id + 1 };
             if !state.sessions.contains_key(&id) {
                 break;
             }

@@ -7,6 +7,8 @@ use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow
 
 use crate::checkpoint::report::Totals;
 
+pub use forebay_aio::BackendStatsRow as AioBackendRow;
+
 /// A row of pg_stat_io. None where PostgreSQL shows NULL (the combination cannot happen).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoStatRow {

@@ -56,6 +56,8 @@ pub trait Settings: Send {
     fn change_count(&self) -> u64;
     /// What the engine's session is to run with; a connection hands it down before a statement.
     fn engine(&self) -> forebay_engine::SessionSettings;
+    /// Asks the server to read its configuration files again; true if it was asked.
+    fn reload_server(&mut self) -> bool;
     /// The transaction has ended: keep what was SET (committed) or undo it; LOCAL values end either way.
     fn end_transaction(&mut self, committed: bool);
 }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{
-    Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, MethodKind, Namespace, OpenOptions,
-    PosixNamespace, WorkerLimits,
+    AioConfig, AioError, AlignedBuf, Backend, BackendType, Namespace, OpenOptions, PosixNamespace,
+    WorkerLimits,
 };
 use forebay_format::control::{self, ControlError, DbState, Outline};
 use forebay_format::ids::BLOCK_SIZE;
@@ -25,6 +25,7 @@ use forebay_format::ids::BLOCK_SIZE;
 use crate::checkpoint::run::unix_seconds;
 use crate::config::{EngineConfig, IoMethod};
 use crate::disk::Disk;
+use crate::door;
 use crate::error::EngineError;
 use crate::lockfile;
 
@@ -124,14 +125,10 @@ pub fn checksums(
     options: &ChecksumOptions,
     observer: &mut dyn ChecksumObserver,
 ) -> Result<ChecksumCounts, EngineError> {
-    let method = match options.io_method {
-        IoMethod::Sync => MethodKind::Sync,
-        IoMethod::Worker => MethodKind::Worker(WorkerLimits::fixed(EngineConfig::default().io_workers)),
-        IoMethod::IoUring => MethodKind::IoUring,
-    };
     let config = AioConfig { max_backends: 1, ..AioConfig::default() };
     let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
-    let aio = Aio::new(Arc::clone(&namespace), method, config)?;
+    let workers = WorkerLimits::default();
+    let aio = door::open_with(Arc::clone(&namespace), options.io_method, workers, config)?;
     let mut io = aio.backend(BackendType::Standalone)?;
 
     let path = dir.join(control::PATH);

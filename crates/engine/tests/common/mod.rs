@@ -28,7 +28,7 @@ pub fn config(method: IoMethod, direct: bool) -> EngineConfig {
         shared_buffers: 1024,
         io_method: method,
         io_direct: IoDirect { data: direct, wal: direct, wal_init: direct },
-        io_workers: 2,
+        io_workers: forebay_aio::WorkerLimits::fixed(2),
         max_connections: 10,
         ..EngineConfig::default()
     }

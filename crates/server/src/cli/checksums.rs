@@ -35,7 +35,7 @@ pub(super) struct ChecksumsArgs {
     /// Name every file
     #[arg(short, long)]
     verbose: bool,
-    /// sync, worker or io_uring
+    /// sync, worker, io_uring, posix_aio, or auto: io_uring where it can be had, else worker
     #[arg(long, value_name = "METHOD", default_value = "worker")]
     io_method: String,
     /// "data": bypass the kernel's page cache
@@ -59,12 +59,8 @@ impl ChecksumsArgs {
         if let Some(text) = &self.filenode {
             number(text, "-f/--filenode", 0, u32::MAX)?;
         }
-        let io_method = match self.io_method.as_str() {
-            "sync" => IoMethod::Sync,
-            "worker" => IoMethod::Worker,
-            "io_uring" => IoMethod::IoUring,
-            other => return Err(format!("invalid value \"{other}\" for option --io-method")),
-        };
+        let io_method = IoMethod::by_name(&self.io_method)
+            .ok_or_else(|| format!("invalid value \"{}\" for option --io-method", self.io_method))?;
         let direct = IoDirect::parse(&self.io_direct)
             .map_err(|e| e.to_string())
             .and_then(|d| if d.wal || d.wal_init { Err("Only \"data\" is read.".to_owned()) } else { Ok(d) })

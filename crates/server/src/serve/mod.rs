@@ -3,11 +3,13 @@
 //! - `sockets`:  listening
 //! - `registry`: the connections; cancel, statement timeouts, dismissal
 //! - `shared`:   what the sessions share
+//! - `descriptors`: how many there are, and who gets them
 //! - `events`:   signals and the engine's start-up, brought to the main thread
 //!
 //! The main thread waits for connections and events. Each connection gets a thread. The engine is opened on a thread of its
 //! own, so that who connects during a recovery is told so, and a signal stops even that.
 
+mod descriptors;
 mod events;
 pub mod registry;
 pub mod shared;
@@ -15,7 +17,7 @@ pub mod sockets;
 
 use crate::log;
 use crate::session;
-use crate::settings::{ConfigError, ServerSettings, engine_config};
+use crate::settings::{ConfigError, ServerSettings, engine_config, io_settings};
 use crate::wire::backend;
 use crate::wire::stream::Stream;
 use events::{Event, Events};
@@ -166,11 +168,16 @@ struct Server {
 
 impl Server {
     fn run(&mut self, listeners: &[Listener], events: &Events) -> u8 {
+        let mut config = engine_config(&self.shared.settings());
+        let beside_sessions = connections_at_most(config.max_connections) - config.max_connections;
+        if let Err(message) = descriptors::make_room(&mut config, beside_sessions) {
+            log::line("FATAL", None, &message);
+            return 1;
+        }
         let watch = {
             let registry = Arc::clone(&self.shared.registry);
             std::thread::spawn(move || registry.watch())
         };
-        let mut config = engine_config(&self.shared.settings());
         config.port = u16::try_from(self.shared.settings().int("port")).unwrap_or(0);
         config.socket_dir = self.shared.settings().text("unix_socket_directories").to_owned();
         config.listen_addr = self.shared.settings().text("listen_addresses").to_owned();
@@ -219,7 +226,8 @@ impl Server {
         let mut settings = (*self.shared.settings()).clone();
         settings.tell("data_checksums", engine.data_checksums().to_string());
         settings.tell("wal_segment_size", format!("{}B", engine.wal_segment_size()));
-        engine.set_track_io_timing(settings.bool("track_io_timing"));
+        settings.tell("io_method_status", engine.io_method_name().to_owned());
+        change_io(&engine, &settings);
         self.shared.set_settings(settings);
         self.shared.set_state(State::Running(engine));
         if self.stop.is_none() {
@@ -265,9 +273,8 @@ impl Server {
             return refuse(&stream, "57P03", "the database system is shutting down");
         }
         let max = usize::try_from(self.shared.settings().int("max_connections")).unwrap_or(100);
-        // Room for connections that only cancel, or are about to be told that there is no room.
-        let Some(place) =
-            stream.try_clone().ok().and_then(|clone| self.shared.registry.enter(clone, max * 2 + 16))
+        let most = connections_at_most(max);
+        let Some(place) = stream.try_clone().ok().and_then(|clone| self.shared.registry.enter(clone, most))
         else {
             return refuse(&stream, "53300", "sorry, too many clients already");
         };
@@ -328,7 +335,7 @@ impl Server {
                 let mut settings = (*self.shared.settings()).clone();
                 let (changed, refused) = settings.reload(new);
                 if let State::Running(engine) = self.shared.state() {
-                    engine.set_track_io_timing(settings.bool("track_io_timing"));
+                    change_io(&engine, &settings);
                 }
                 self.shared.set_settings(settings.clone());
                 for name in refused {
@@ -341,6 +348,19 @@ impl Server {
                 }
             }
         }
+    }
+}
+
+/// Connections at a time: those of all sessions, and room for some that only cancel, or are about to be told that there is no
+/// room.
+fn connections_at_most(max_connections: usize) -> usize {
+    max_connections * 2 + 16
+}
+
+/// Hands down what may change while the engine runs.
+fn change_io(engine: &Engine, settings: &ServerSettings) {
+    if let Err(e) = engine.change_io(&io_settings(settings)) {
+        log::line("WARNING", None, &describe(&e));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::server::ServerSettings;
 use super::session::SessionSettings;
 use super::value::Value;
-use forebay_engine::{EngineConfig, IoDirect, IoMethod, WalSyncMethod};
+use forebay_engine::{EngineConfig, IoDirect, IoMethod, IoSettings, WalSyncMethod, WorkerLimits};
 use std::time::Duration;
 
 /// What the engine is opened with.
@@ -14,14 +14,10 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     let millis = |name: &str| Duration::from_millis(u64::try_from(s.int(name)).unwrap_or(0));
     EngineConfig {
         shared_buffers: count("shared_buffers"),
-        io_method: match s.text("io_method") {
-            "sync" => IoMethod::Sync,
-            "io_uring" => IoMethod::IoUring,
-            _ => IoMethod::Worker,
-        },
+        io_method: IoMethod::by_name(s.text("io_method")).unwrap_or_default(),
         // Checked when it was set.
         io_direct: IoDirect::parse(s.text("io_direct")).unwrap_or(IoDirect::NONE),
-        io_workers: count("io_workers"),
+        io_workers: io_workers(s),
         io_max_concurrency: automatic("io_max_concurrency"),
         io_max_combine_limit: count("io_max_combine_limit"),
         session: forebay_engine::SessionSettings {
@@ -30,6 +26,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
             synchronous_commit: s.text("synchronous_commit") != "off",
         },
         max_connections: count("max_connections"),
+        max_files_per_process: count("max_files_per_process"),
         wal_sync_method: match s.text("wal_sync_method") {
             "open_datasync" => WalSyncMethod::OpenDatasync,
             _ => WalSyncMethod::Fdatasync,
@@ -50,6 +47,26 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     }
 }
 
+/// The worker pool: as many as io_workers says where someone has set it, else as many as there is work for.
+fn io_workers(s: &ServerSettings) -> WorkerLimits {
+    let count = |name: &str| usize::try_from(s.int(name)).unwrap_or(1);
+    let millis = |name: &str| Duration::from_millis(u64::try_from(s.int(name)).unwrap_or(0));
+    if s.is_set("io_workers") {
+        return WorkerLimits::fixed(count("io_workers"));
+    }
+    WorkerLimits {
+        min: count("io_min_workers"),
+        max: count("io_max_workers"),
+        idle_timeout: millis("io_worker_idle_timeout"),
+        launch_interval: millis("io_worker_launch_interval"),
+    }
+}
+
+/// What a running engine takes over after a reload.
+pub fn io_settings(s: &ServerSettings) -> IoSettings {
+    IoSettings { io_workers: io_workers(s), track_io_timing: s.bool("track_io_timing") }
+}
+
 /// What a session has changed for itself.
 pub fn session_settings(s: &SessionSettings) -> forebay_engine::SessionSettings {
     forebay_engine::SessionSettings {
@@ -62,6 +79,26 @@ pub fn session_settings(s: &SessionSettings) -> forebay_engine::SessionSettings 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_are_fixed_where_their_number_is_set() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let workers = |settings: &[(&str, &str)]| {
+            let settings: Vec<_> = settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+            io_settings(&ServerSettings::load(dir.path(), &settings).expect("loads")).io_workers
+        };
+        assert_eq!(workers(&[]), WorkerLimits::default());
+        assert_eq!(workers(&[("io_workers", "3")]), WorkerLimits::fixed(3));
+        let pool = workers(&[("io_max_workers", "5"), ("io_worker_idle_timeout", "1s")]);
+        assert_eq!((pool.min, pool.max, pool.idle_timeout), (2, 5, Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn every_method_of_the_engine_has_a_name_in_the_table() {
+        let kind = super::super::find("io_method").expect("exists").kind;
+        let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
+        assert_eq!(words.to_vec(), IoMethod::NAMES.map(|(name, _)| name));
+    }
 
     #[test]
     fn defaults_agree_with_the_engines() {

@@ -130,7 +130,12 @@ impl ServerSettings {
     pub fn reload(&mut self, new: ServerSettings) -> (Vec<&'static str>, Vec<&'static str>) {
         let (mut changed, mut refused) = (Vec::new(), Vec::new());
         for (setting, (slot, (value, source))) in TABLE.iter().zip(self.values.iter_mut().zip(new.values)) {
-            if slot.0 == value || slot.1 == Source::Override {
+            if slot.1 == Source::Override {
+                continue;
+            }
+            if slot.0 == value {
+                // Whether someone has set it may have changed all the same.
+                slot.1 = source;
                 continue;
             }
             match setting.context {
@@ -153,6 +158,11 @@ impl ServerSettings {
     pub fn value(&self, name: &str) -> &Value {
         let index = table::index(name).unwrap_or_else(|| panic!("no setting is called {name}"));
         &self.at(index).0
+    }
+
+    /// Whether someone has set it: a file or the command line.
+    pub fn is_set(&self, name: &str) -> bool {
+        table::index(name).is_some_and(|index| self.at(index).1 != Source::Default)
     }
 
     /// A boolean's value.
@@ -226,5 +236,9 @@ mod tests {
         let (changed, refused) = s.reload(load("port = 5555\ntrack_io_timing = on\n", &[]).expect("loads"));
         assert_eq!((changed, refused), (vec!["track_io_timing"], vec!["port"]));
         assert_eq!((s.int("port"), s.bool("track_io_timing")), (5433, true));
+        let (changed, _) = s.reload(load("port = 5433\nio_workers = 3\n", &[]).expect("loads"));
+        assert_eq!((changed, s.is_set("io_workers")), (vec!["track_io_timing"], true));
+        s.reload(load("port = 5433\n", &[]).expect("loads"));
+        assert!(!s.is_set("io_workers"));
     }
 }

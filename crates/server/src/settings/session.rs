@@ -194,6 +194,11 @@ impl Settings for SessionSettings {
         super::engine::session_settings(self)
     }
 
+    fn reload_server(&mut self) -> bool {
+        // By the signal an administrator would send: the main thread does the work.
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP).is_ok()
+    }
+
     fn end_transaction(&mut self, committed: bool) {
         let mut inner = self.inner.lock();
         if inner.local.is_empty() && inner.in_transaction.is_empty() {

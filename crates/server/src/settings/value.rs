@@ -226,7 +226,7 @@ mod tests {
             assert_eq!(show(name, text), message);
         }
         let e = parse(find("io_method").expect("exists"), "aio").expect_err("refused");
-        assert_eq!(e.hint.as_deref(), Some("Available values: sync, worker, io_uring."));
+        assert_eq!(e.hint.as_deref(), Some("Available values: sync, worker, io_uring, posix_aio, auto."));
     }
 
     #[test]

@@ -38,8 +38,13 @@ impl Server {
 
     /// A server on a folder's data directory.
     pub fn on(folder: Arc<TempDir>, settings: &[&str]) -> Server {
+        Server::limited(folder, None, settings)
+    }
+
+    /// A server under a resource limit: `ulimit`'s arguments.
+    pub fn limited(folder: Arc<TempDir>, ulimit: Option<&str>, settings: &[&str]) -> Server {
         let port = free_port();
-        let (child, log) = spawn(&folder, &folder.path().join("data"), port, settings);
+        let (child, log) = spawn(&folder, &folder.path().join("data"), port, ulimit, settings);
         let server = Server { child, port, folder, log };
         server.wait_for_log("ready to accept connections");
         server
@@ -84,6 +89,11 @@ impl Server {
         assert!(status.expect("kill runs").success());
     }
 
+    /// The server's number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until the process has ended.
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("can be waited for")
@@ -115,14 +125,34 @@ impl Drop for Server {
 
 /// A server that is expected not to start: its exit status and log.
 pub fn refused(data: &Path, port: u16, settings: &[&str]) -> (ExitStatus, String) {
+    refused_under(data, port, None, settings)
+}
+
+/// A server that is expected not to start under a resource limit.
+pub fn refused_under(
+    data: &Path,
+    port: u16,
+    ulimit: Option<&str>,
+    settings: &[&str],
+) -> (ExitStatus, String) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut child, log) = spawn(&folder, data, port, settings);
+    let (mut child, log) = spawn(&folder, data, port, ulimit, settings);
     let text = wait_for(&log, "ready to accept connections").expect_err("it must not start");
     (child.wait().expect("can be waited for"), text)
 }
 
-fn spawn(folder: &TempDir, data: &Path, port: u16, settings: &[&str]) -> (Child, Arc<Log>) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+fn spawn(
+    folder: &TempDir,
+    data: &Path,
+    port: u16,
+    ulimit: Option<&str>,
+    settings: &[&str],
+) -> (Child, Arc<Log>) {
+    let program = env!("CARGO_BIN_EXE_forebay");
+    let mut command = Command::new(if ulimit.is_some() { "sh" } else { program });
+    if let Some(limit) = ulimit {
+        command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\"")).arg(program);
+    }
     command.arg("serve").arg("-D").arg(data).args(["-p", &port.to_string()]);
     command.arg("-c").arg(format!("unix_socket_directories={}", folder.path().display()));
     command.args(["-c", "shared_buffers=4MB", "-c", "io_method=sync"]);

@@ -9,6 +9,7 @@
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`demo`]:      the demonstration, small
 //! - [`disk`]:      damaged pages, a full disk
+//! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 
@@ -17,6 +18,7 @@ mod checksums;
 mod copy;
 mod demo;
 mod disk;
+mod door;
 mod extended;
 mod harness;
 mod hostile;

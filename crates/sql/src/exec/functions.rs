@@ -75,6 +75,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         }
         Function::PgPrewarm => prewarm(args, host)?,
         Function::PgRelationSize | Function::PgTableSize => relation_size(args, host)?,
+        Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
         Function::PgStatResetShared => reset_stats(text(args, 0), host)?,
         Function::RegclassName => {
             let oid = oid(args, 0);

@@ -4,6 +4,7 @@ use super::host::Host;
 use crate::error::Result;
 use crate::plan::View;
 use crate::value::{Datum, Numeric};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 type RowOf = Vec<Datum<'static>>;
 
@@ -11,7 +12,14 @@ type RowOf = Vec<Datum<'static>>;
 pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
     match view {
         View::Aios => Ok(host.session()?.engine().aios().into_iter().map(aio_row).collect()),
-        View::StatIo => Ok(host.session()?.engine().io_stats().into_iter().map(stat_row).collect()),
+        View::StatIo => {
+            let engine = host.session()?.engine();
+            let since = timestamp(engine.io_stats_reset_at());
+            Ok(engine.io_stats().into_iter().map(|r| stat_row(r, &since)).collect())
+        }
+        View::StatAioBackends => {
+            Ok(host.session()?.engine().aio_backends().into_iter().map(backend_row).collect())
+        }
         View::Settings => Ok(host.settings.all().into_iter().map(setting_row).collect()),
     }
 }
@@ -44,7 +52,54 @@ fn aio_row(r: forebay_engine::views::AioRow) -> RowOf {
     ]
 }
 
-fn stat_row(r: forebay_engine::views::IoStatRow) -> RowOf {
+/// A moment of the system's clock.
+fn timestamp(at: SystemTime) -> Datum<'static> {
+    let since_2000 = |at: SystemTime| at.duration_since(UNIX_EPOCH + Duration::from_secs(946_684_800));
+    let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
+    Datum::Timestamptz(match since_2000(at) {
+        Ok(after) => micros(after),
+        Err(before) => -micros(before.duration()),
+    })
+}
+
+fn backend_row(r: forebay_engine::views::AioBackendRow) -> RowOf {
+    let count = |v: u64| Datum::Int8(i64::try_from(v).unwrap_or(i64::MAX));
+    let bytes = |v: u64| Datum::numeric(Numeric::from_int(v));
+    let millis = |nanos: u64| Datum::Float8(nanos as f64 / 1e6);
+    vec![
+        Datum::Int4(r.pid),
+        text(r.backend_type.name()),
+        text(r.io_method),
+        count(r.acquired),
+        count(r.acquire_waits),
+        count(r.staged),
+        count(r.immediate),
+        count(r.submissions),
+        count(r.issued),
+        count(r.merged),
+        count(r.completed_self),
+        count(r.completed_other),
+        count(r.in_flight),
+        count(r.in_flight_max),
+        count(r.reads),
+        bytes(r.read_bytes),
+        count(r.writes),
+        bytes(r.write_bytes),
+        count(r.syncs),
+        count(r.others),
+        count(r.waits),
+        millis(r.wait_time),
+        count(r.latency_count),
+        millis(r.latency_sum),
+        millis(r.latency_max),
+        Datum::string(array_text(&r.latency_histogram.map(|n| n.to_string()))),
+        count(r.errors),
+        count(r.retries),
+        timestamp(r.stats_reset),
+    ]
+}
+
+fn stat_row(r: forebay_engine::views::IoStatRow, since: &Datum<'static>) -> RowOf {
     let count = |v: Option<u64>| opt(v, |v| Datum::Int8(v as i64));
     let bytes = |v: Option<u64>| opt(v, |v| Datum::numeric(Numeric::from_int(v)));
     let time = |v: Option<f64>| opt(v, Datum::Float8);
@@ -68,7 +123,7 @@ fn stat_row(r: forebay_engine::views::IoStatRow) -> RowOf {
         count(r.reuses),
         count(r.fsyncs),
         time(r.fsync_time),
-        Datum::Null,
+        since.clone(),
     ]
 }
 

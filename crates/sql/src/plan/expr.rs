@@ -49,6 +49,7 @@ pub enum Function {
     PgRelationSize,
     PgSizePretty,
     PgSleep,
+    PgReloadConf,
     PgStatResetShared,
     PgTableSize,
     Random,

@@ -17,7 +17,7 @@ pub fn category(ty: SqlType) -> (u8, bool) {
         Unknown => (b'X', false),
         Char | PgNodeTree => (b'Z', false),
         Void | AnyArray => (b'P', false),
-        Int2Vector | OidVector | AclItemArray | TextArray => (b'A', false),
+        Int2Vector | OidVector | AclItemArray | TextArray | Int8Array => (b'A', false),
         Bytea | Tid | Xid | Cid | PgLsn => (b'U', false),
     }
 }
@@ -277,6 +277,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("pg_relation_size", &[Regclass, Text], Int8, Function::PgRelationSize),
     def("pg_size_pretty", &[Int8], Text, Function::PgSizePretty),
     def("pg_sleep", &[Float8], Void, Function::PgSleep),
+    def("pg_reload_conf", &[], Bool, Function::PgReloadConf),
     def("pg_stat_reset_shared", &[Text], Void, Function::PgStatResetShared),
     def("pg_table_size", &[Regclass], Int8, Function::PgTableSize),
     def("pg_total_relation_size", &[Regclass], Int8, Function::PgTableSize),

@@ -1,6 +1,8 @@
-//! Views whose rows are computed: pg_aios, pg_stat_io, pg_settings.
+//! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings.
 
-use crate::value::SqlType::{self, Bool, Float8, Int2, Int4, Int8, Numeric, Text, TextArray, Timestamptz};
+use crate::value::SqlType::{
+    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Numeric, Text, TextArray, Timestamptz,
+};
 
 /// A view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +11,8 @@ pub enum View {
     Aios,
     /// I/O counters.
     StatIo,
+    /// What each backend's I/O came to.
+    StatAioBackends,
     /// Settings.
     Settings,
 }
@@ -19,12 +23,13 @@ impl View {
         match name {
             "pg_aios" => Some(View::Aios),
             "pg_stat_io" => Some(View::StatIo),
+            "pg_stat_aio_backends" => Some(View::StatAioBackends),
             "pg_settings" => Some(View::Settings),
             _ => None,
         }
     }
 
-    /// Its columns, as PostgreSQL 18 has them.
+    /// Its columns, as PostgreSQL 18 has them; pg_stat_aio_backends is Forebay's own.
     pub fn columns(self) -> &'static [(&'static str, SqlType)] {
         match self {
             View::Aios => &[
@@ -64,6 +69,37 @@ impl View {
                 ("reuses", Int8),
                 ("fsyncs", Int8),
                 ("fsync_time", Float8),
+                ("stats_reset", Timestamptz),
+            ],
+            View::StatAioBackends => &[
+                ("pid", Int4),
+                ("backend_type", Text),
+                ("io_method", Text),
+                ("acquired", Int8),
+                ("acquire_waits", Int8),
+                ("staged", Int8),
+                ("immediate", Int8),
+                ("submissions", Int8),
+                ("issued", Int8),
+                ("merged", Int8),
+                ("completed_self", Int8),
+                ("completed_other", Int8),
+                ("in_flight", Int8),
+                ("in_flight_max", Int8),
+                ("reads", Int8),
+                ("read_bytes", Numeric),
+                ("writes", Int8),
+                ("write_bytes", Numeric),
+                ("syncs", Int8),
+                ("others", Int8),
+                ("waits", Int8),
+                ("wait_time", Float8),
+                ("latency_count", Int8),
+                ("latency_sum", Float8),
+                ("latency_max", Float8),
+                ("latency_histogram", Int8Array),
+                ("errors", Int8),
+                ("retries", Int8),
                 ("stats_reset", Timestamptz),
             ],
             View::Settings => &[

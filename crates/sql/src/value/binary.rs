@@ -17,7 +17,12 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Oid(v) | Datum::Xid(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Char(v) => out.push(*v),
-        Datum::Text(_) if matches!(ty, SqlType::TextArray | SqlType::Regclass | SqlType::Regtype) => {
+        Datum::Text(_)
+            if matches!(
+                ty,
+                SqlType::TextArray | SqlType::Int8Array | SqlType::Regclass | SqlType::Regtype
+            ) =>
+        {
             return Err(no_function("output", ty));
         }
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),

@@ -61,6 +61,7 @@ types! {
     Unknown 705 -2 "unknown" "unknown";
     AclItemArray 1034 -1 "_aclitem" "aclitem[]";
     TextArray 1009 -1 "_text" "text[]";
+    Int8Array 1016 -1 "_int8" "bigint[]";
     Bpchar 1042 -1 "bpchar" "character";
     Varchar 1043 -1 "varchar" "character varying";
     Timestamptz 1184 8 "timestamptz" "timestamp with time zone";

@@ -52,6 +52,10 @@ impl Settings for FewSettings {
     fn engine(&self) -> forebay_engine::SessionSettings {
         forebay_engine::SessionSettings::default()
     }
+    fn reload_server(&mut self) -> bool {
+        false
+    }
+
     fn end_transaction(&mut self, _committed: bool) {}
 }
 

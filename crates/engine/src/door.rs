@@ -1,0 +1,110 @@
+//! The door to the disk: opened with the I/O method that the configuration asks for, changed while it is open.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_aio::{Aio, AioConfig, AioError, MethodKind, Namespace, PosixNamespace, WorkerLimits};
+use forebay_format::ids::BLOCK_SIZE;
+
+use crate::config::{EngineConfig, IoMethod};
+use crate::error::EngineError;
+
+/// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer, and some to spare.
+pub(crate) const OTHER_BACKENDS: usize = 8;
+
+/// Descriptors beside data files and rings: WAL segments, pg_xact, pg_control, lock files, directories.
+const OTHER_FILES: usize = 32;
+
+// Direct I/O transfers whole blocks: what PostgreSQL checks of its block sizes when io_direct is set.
+const _: () =
+    assert!(BLOCK_SIZE >= forebay_aio::IO_ALIGN && BLOCK_SIZE.is_multiple_of(forebay_aio::IO_ALIGN));
+
+/// What may change while the engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoSettings {
+    /// I/O worker threads (io_workers and its relatives).
+    pub io_workers: WorkerLimits,
+    /// Whether I/O times are measured (track_io_timing).
+    pub track_io_timing: bool,
+}
+
+impl EngineConfig {
+    /// Whether each backend must have a ring.
+    pub fn needs_rings(&self) -> bool {
+        self.io_method == IoMethod::IoUring
+    }
+
+    /// Descriptors that the engine wants beside those of data files.
+    pub fn other_descriptors(&self) -> usize {
+        match self.io_method {
+            IoMethod::IoUring | IoMethod::Auto => self.max_connections + OTHER_BACKENDS + OTHER_FILES,
+            _ => OTHER_FILES,
+        }
+    }
+
+    /// Those it can't do without.
+    pub fn least_other_descriptors(&self) -> usize {
+        if self.needs_rings() { self.other_descriptors() } else { OTHER_FILES }
+    }
+}
+
+/// Opens the door for an engine.
+pub(crate) fn open(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
+    let max_backends = config.max_connections + OTHER_BACKENDS;
+    let chosen = (config.shared_buffers / max_backends).clamp(1, 64);
+    let sizes = AioConfig {
+        max_backends,
+        handles_per_backend: config.io_max_concurrency.unwrap_or(chosen),
+        ..AioConfig::default()
+    };
+    open_with(Arc::new(PosixNamespace::new()), config.io_method, config.io_workers, sizes)
+}
+
+/// Opens a door. Asked for by name, a method that can't be had is an error that names the cause.
+pub(crate) fn open_with(
+    namespace: Arc<dyn Namespace>,
+    method: IoMethod,
+    workers: WorkerLimits,
+    sizes: AioConfig,
+) -> Result<Arc<Aio>, EngineError> {
+    let open = |kind| Aio::new(Arc::clone(&namespace), kind, sizes);
+    let kind = match method {
+        IoMethod::Sync => MethodKind::Sync,
+        IoMethod::Worker => MethodKind::Worker(workers),
+        IoMethod::IoUring => MethodKind::IoUring,
+        IoMethod::PosixAio => MethodKind::PosixAio,
+        IoMethod::Auto => match open(MethodKind::IoUring) {
+            Err(AioError::IoUring(refusal)) => {
+                tracing::warn!("io_method is \"worker\": {refusal}");
+                MethodKind::Worker(workers)
+            }
+            done => return Ok(done?),
+        },
+    };
+    Ok(open(kind)?)
+}
+
+/// Changes what may change while the engine runs.
+pub(crate) fn change(aio: &Aio, to: &IoSettings) -> Result<(), EngineError> {
+    aio.set_track_io_timing(to.track_io_timing);
+    Ok(aio.set_worker_limits(to.io_workers)?)
+}
+
+/// Refuses io_direct where the file system can't do it; warns where it does it only in name.
+pub(crate) fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Result<(), EngineError> {
+    let direct = config.io_direct;
+    for (wanted, sub) in [(direct.data, "base"), (direct.wal || direct.wal_init, "pg_wal")] {
+        if wanted {
+            let dir = dir.join(sub);
+            let can = aio.namespace().probe_direct(&dir).map_err(AioError::from)?;
+            if let Some(note) = can.note {
+                tracing::warn!(
+                    "io_direct for \"{}\" (file system {}): {note}",
+                    dir.display(),
+                    can.filesystem
+                );
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Descriptors: how many the server needs, how many it gets, how many of them data files may have.
+//!
+//! The soft limit is raised as far as the settings ask for and the hard limit allows. What is not needed by connections, rings
+//! and the rest is left to data files, whose cache makes do with less; but not with next to nothing.
+
+use crate::log;
+use forebay_engine::{EngineConfig, descriptors_in_use, raise_descriptor_limit};
+
+/// Descriptors of one connection: its socket for reading, writing, being cut, and its last words.
+const PER_CONNECTION: u64 = 4;
+
+/// Data files that must be able to be open at a time: what PostgreSQL asks for.
+const LEAST_FILES: u64 = 48;
+
+/// What is wanted of the limit on descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    /// Already open.
+    in_use: u64,
+    /// Of connections: of all sessions, and of those that may be there beside them.
+    connections: (u64, u64),
+    /// Of rings, logs and the rest; and of the rings that can be done without.
+    others: (u64, u64),
+    /// Of data files.
+    files: u64,
+}
+
+impl Wanted {
+    fn all(&self) -> u64 {
+        self.in_use + self.connections.1 + self.others.1 + self.files
+    }
+
+    fn least(&self) -> u64 {
+        self.in_use + self.connections.0 + self.others.0 + LEAST_FILES
+    }
+
+    /// How many data files may be open under this limit; none if there are too few descriptors for everything else.
+    fn files_under(&self, limit: u64) -> Option<u64> {
+        if limit >= self.all() {
+            return Some(self.files);
+        }
+        Some(self.files.min(limit.checked_sub(self.least())? + LEAST_FILES))
+    }
+}
+
+/// Makes room for what the settings ask for. The limit on data files goes down to what is possible; with less than that, the
+/// message of the refusal.
+pub fn make_room(config: &mut EngineConfig, beside_sessions: usize) -> Result<(), String> {
+    let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let sessions = number(config.max_connections) * PER_CONNECTION;
+    let wanted = Wanted {
+        in_use: descriptors_in_use().unwrap_or(16),
+        connections: (sessions, sessions + number(beside_sessions) * PER_CONNECTION),
+        others: (number(config.least_other_descriptors()), number(config.other_descriptors())),
+        files: number(config.max_files_per_process),
+    };
+    let limits = raise_descriptor_limit(wanted.all());
+    let Some(files) = wanted.files_under(limits.descriptors) else {
+        return Err(format!(
+            "insufficient file descriptors available to start server process\n\
+             DETAIL:  System allows {}, server needs at least {}, {} files are already open.\n\
+             HINT:  Raise the limit (ulimit -n, LimitNOFILE=), or lower max_connections{}.",
+            limits.descriptors,
+            wanted.least(),
+            wanted.in_use,
+            if wanted.others.0 == wanted.others.1 && config.needs_rings() {
+                " or use io_method = worker"
+            } else {
+                ""
+            }
+        ));
+    };
+    log::log(format!(
+        "limits: {limits}; up to {} descriptors for connections, {} for I/O methods and logs, {files} for data files",
+        wanted.connections.1, wanted.others.1
+    ));
+    if files < wanted.files {
+        log::line(
+            "WARNING",
+            None,
+            &format!(
+                "at most {files} data files are kept open, not {} (max_files_per_process)",
+                wanted.files
+            ),
+        );
+    }
+    config.max_files_per_process = usize::try_from(files).unwrap_or(config.max_files_per_process);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_get_what_is_left_but_not_too_little() {
+        let wanted = Wanted { in_use: 10, connections: (400, 864), others: (32, 140), files: 1000 };
+        assert_eq!((wanted.least(), wanted.all()), (490, 2014));
+        for (limit, files) in [
+            (1 << 20, Some(1000)),
+            (2014, Some(1000)),
+            (2013, Some(1000)),
+            (1024, Some(582)),
+            (490, Some(48)),
+            (489, None),
+        ] {
+            assert_eq!(wanted.files_under(limit), files, "{limit}");
+        }
+    }
+}
