@@ -242,3 +242,52 @@ pub struct HandleInfo {
     /// The file.
     pub file: Option<File>,
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_moves_are_those_of_the_drawing() {
+        use HandleState::*;
+        let round =
+            [Idle, HandedOut, Defined, Staged, Submitted, CompletedIo, CompletedShared, CompletedLocal, Idle];
+        for from in HandleState::ALL {
+            for to in HandleState::ALL {
+                let drawn = round.windows(2).any(|w| w == [from, to]) || (from, to) == (HandedOut, Idle);
+                assert_eq!(from.may_become(to), drawn, "{} -> {}", from.name(), to.name());
+            }
+        }
+    }
+
+    proptest! {
+        /// Whoever asks for whatever move: the cell makes those that exist, from where it is; the generation counts the uses.
+        #[test]
+        fn no_other_move_is_made(moves in prop::collection::vec((0usize..8, 0usize..8), 1..40), lawful in 0usize..30) {
+            let cell = StateCell::new();
+            let (mut state, mut generation) = (HandleState::Idle, cell.load().generation());
+            // Lawful moves first, so that every state is begun from.
+            for _ in 0..lawful {
+                let next = HandleState::ALL.into_iter().rev().find(|&to| state.may_become(to)).expect("no dead end");
+                generation += u64::from(next == HandleState::Idle);
+                let word = cell.advance(state, next);
+                state = next;
+                prop_assert_eq!((word.state(), word.generation()), (state, generation));
+            }
+            for (from, to) in moves {
+                let (from, to) = (HandleState::ALL[from], HandleState::ALL[to]);
+                let made = catch_unwind(AssertUnwindSafe(|| cell.advance(from, to))).is_ok();
+                prop_assert_eq!(made, from == state && from.may_become(to));
+                if made {
+                    state = to;
+                    generation += u64::from(to == HandleState::Idle);
+                }
+                prop_assert_eq!((cell.load().state(), cell.load().generation()), (state, generation));
+            }
+        }
+    }
+}

@@ -188,6 +188,27 @@ fn a_failed_sync_is_final() {
     }
 }
 
+#[test]
+fn operations_on_a_range_are_made_whole_or_fail() {
+    let mut f = fixture(false);
+    let (offset, len) = (IO_ALIGN as u64, 3 * IO_ALIGN as u64);
+    for op in [Op::Allocate { offset, len }, Op::SyncFileRange { offset, len }] {
+        let kind = op.kind();
+        let interrupted = [Errno::INTR, Errno::AGAIN, Errno::CANCELED].map(Act::Fail);
+        let (report, attempts) = f.run_op(op.clone(), &interrupted);
+        assert_eq!(report.check().unwrap(), 0);
+        assert_eq!(attempts, [(kind, offset, 0); 4], "what was interrupted is attempted again, whole");
+        for refusal in [Errno::OPNOTSUPP, Errno::NOSPC, Errno::IO] {
+            let (report, attempts) = f.run_op(op.clone(), &[Act::Fail(refusal)]);
+            assert_eq!(
+                (report.errno(), attempts.len()),
+                (Some(refusal), 1),
+                "and nothing else is tried instead"
+            );
+        }
+    }
+}
+
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         Just(Act::Fail(Errno::INTR)),
