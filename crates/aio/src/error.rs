@@ -16,6 +16,10 @@ impl Errno {
     pub const IO: Errno = Errno(libc::EIO);
     /// No such file or directory.
     pub const NOENT: Errno = Errno(libc::ENOENT);
+    /// Permission denied.
+    pub const ACCES: Errno = Errno(libc::EACCES);
+    /// Not a directory.
+    pub const NOTDIR: Errno = Errno(libc::ENOTDIR);
     /// File exists.
     pub const EXIST: Errno = Errno(libc::EEXIST);
     /// Interrupted system call.

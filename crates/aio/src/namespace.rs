@@ -93,6 +93,10 @@ pub trait Namespace: Send + Sync {
     }
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<(), AioError>;
+    /// Makes everything durable that is on the file system of this path. EOPNOTSUPP where the system has no such call.
+    fn sync_file_system(&self, path: &Path) -> Result<(), AioError> {
+        Err(AioError::os("synchronize file system for file", path, crate::error::Errno::OPNOTSUPP))
+    }
     /// Takes an exclusive advisory lock, held until the file closes. False: someone else has it.
     fn try_lock(&self, file: &File) -> Result<bool, AioError>;
     /// Can files of this directory be opened for direct I/O, and at which alignment?

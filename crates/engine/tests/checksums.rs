@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use common::{scratch, ways};
 use forebay_engine::checksums::{
-    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, checksums,
+    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod, checksums,
 };
 use forebay_engine::{Engine, EngineError, InitOptions};
 
@@ -79,7 +79,11 @@ fn all_ways_find_the_same() {
                 io_method: config.io_method,
                 direct: config.io_direct.data,
                 io_combine_limit,
-                sync: io_combine_limit == 16,
+                sync: (io_combine_limit > 1).then_some(if io_combine_limit == 16 {
+                    SyncMethod::Fsync
+                } else {
+                    SyncMethod::SyncFs
+                }),
                 ..ChecksumOptions::new(mode)
             };
             let (damaged, seen) = run(&dir, &with(ChecksumMode::Check)).expect("checks");

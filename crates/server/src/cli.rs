@@ -80,7 +80,16 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        // pg_checksums' exit code, which is not clap's.
+        Err(error)
+            if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|it| it == "checksums") =>
+        {
+            return ExitCode::from(checksums::refuse(&error));
+        }
+        Err(error) => error.exit(),
+    };
     log::install();
     ExitCode::from(match command {
         Command::Init(args) => init(&args),

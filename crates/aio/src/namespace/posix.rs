@@ -199,6 +199,13 @@ impl Namespace for PosixNamespace {
         platform::sync(fd.as_fd(), false).map_err(|e| AioError::os("fsync directory", path, e))
     }
 
+    #[cfg(target_os = "linux")]
+    fn sync_file_system(&self, path: &Path) -> Result<(), AioError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = retry(|| fs::open(path, flags, Mode::empty())).map_err(named("open file", path))?;
+        fs::syncfs(fd).map_err(named("synchronize file system for file", path))
+    }
+
     fn try_lock(&self, file: &File) -> Result<bool, AioError> {
         let fail = |e: Errno| AioError::os("lock file", file.path(), e);
         let fd = descriptor(file).map_err(fail)?;

@@ -1,7 +1,9 @@
 //! Page checksums of a cluster at rest: check, enable, disable, as PostgreSQL's pg_checksums does.
 //!
+//! - `cluster`: what pg_control says, and the refusals
 //! - `walk`: which files there are
 //! - `scan`: reads their pages, and writes those that change
+//! - `sync`: makes a data directory durable
 //!
 //! PostgreSQL 15 to 18 and Forebay keep pages alike, so clusters of all of them are served. Until pg_control says that the pages
 //! carry checksums, nobody looks at them: when enabling is interrupted, the cluster starts as it did before. Only the two bytes of
@@ -9,18 +11,16 @@
 //! for writing and has whole pages; then it writes; then it syncs every file, also those it did not have to write (an interrupted
 //! run may have written them without syncing); only then is pg_control updated.
 
+mod cluster;
 mod scan;
+mod sync;
 mod walk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{
-    AioConfig, AioError, AlignedBuf, Backend, BackendType, Namespace, OpenOptions, PosixNamespace,
-    WorkerLimits,
-};
-use forebay_format::control::{self, ControlError, DbState, Outline};
-use forebay_format::ids::BLOCK_SIZE;
+use forebay_aio::{AioConfig, BackendType, Namespace, OpenOptions, PosixNamespace, WorkerLimits};
+use forebay_format::control;
 
 use crate::checkpoint::run::unix_seconds;
 use crate::config::{EngineConfig, IoMethod};
@@ -53,8 +53,17 @@ pub struct ChecksumOptions {
     pub direct: bool,
     /// Blocks in one read, 1 to [`ChecksumOptions::MAX_COMBINE`].
     pub io_combine_limit: u32,
-    /// Wait until the changes are on disk.
-    pub sync: bool,
+    /// Wait until the changes are on disk; None: don't.
+    pub sync: Option<SyncMethod>,
+}
+
+/// How a data directory is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMethod {
+    /// Each file by itself.
+    Fsync,
+    /// The file systems it is on, as a whole.
+    SyncFs,
 }
 
 impl ChecksumOptions {
@@ -70,7 +79,7 @@ impl ChecksumOptions {
             io_method: config.io_method,
             direct: config.io_direct.data,
             io_combine_limit: 16,
-            sync: true,
+            sync: Some(SyncMethod::Fsync),
         }
     }
 }
@@ -132,10 +141,10 @@ pub fn checksums(
     let mut io = aio.backend(BackendType::Standalone)?;
 
     let path = dir.join(control::PATH);
-    let outline = read_outline(&mut io, &path)?;
-    check_outline(&outline, options.mode)?;
+    let outline = cluster::read_outline(&mut io, &path)?;
+    cluster::check_outline(&outline, options.mode)?;
     let _still = lockfile::hold_still(&mut Disk::new(&mut io), dir)
-        .map_err(|error| not_shut_down(error.hint().or_else(|| Some(error.to_string()))))?;
+        .map_err(|error| cluster::not_shut_down(error.hint().or_else(|| Some(error.to_string()))))?;
 
     let mut counts =
         ChecksumCounts { checksum_version: outline.checksum_version, ..ChecksumCounts::default() };
@@ -145,89 +154,19 @@ pub fn checksums(
             tree.check_writable(&*namespace, options.direct)?;
             namespace.open(&path, &OpenOptions::READ_WRITE)?;
         }
-        scan::Scan::new(&mut io, &tree, options, observer, &mut counts).run()?;
+        scan::Scan::new(&mut io, &tree, options, observer, &mut counts)?.run()?;
         observer.scanned(&counts);
-        if options.mode == ChecksumMode::Enable && options.sync {
-            observer.step("syncing data directory");
-            tree.sync(&mut io)?;
-        }
     }
     if options.mode != ChecksumMode::Check {
+        if let Some(how) = options.sync {
+            observer.step("syncing data directory");
+            sync::sync_cluster(&mut io, dir, how)?;
+        }
         observer.step("updating control file");
         counts.checksum_version = u32::from(options.mode == ChecksumMode::Enable);
         let bytes = outline.with_checksum_version(counts.checksum_version, unix_seconds());
         let file = namespace.open(&path, &OpenOptions::READ_WRITE)?;
-        crate::control::overwrite(&mut io, &file, &bytes)?;
+        cluster::overwrite(&mut io, &file, &bytes, options.sync.is_some())?;
     }
     Ok(counts)
-}
-
-/// Reads no more than the file should have, whatever it has.
-fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, EngineError> {
-    let unreadable = |error: AioError| match error.errno() {
-        Some(errno) => EngineError::statement(
-            "58P01",
-            format!("could not open file \"{}\" for reading: {errno}", path.display()),
-        ),
-        None => error.into(),
-    };
-    let names = Arc::clone(io.aio().namespace());
-    let file = names.open(path, &OpenOptions::READ).map_err(unreadable)?;
-    let mut buf = AlignedBuf::zeroed(control::FILE_SIZE)?;
-    let got = io.read_at(&file, 0, &mut buf).map_err(|error| match error.errno() {
-        Some(errno) => {
-            EngineError::statement("58030", format!("could not read file \"{}\": {errno}", path.display()))
-        }
-        None => error.into(),
-    })?;
-    Outline::decode(buf.get(..got).unwrap_or_default()).map_err(|error| {
-        let detail = format!("The file is \"{}\".", path.display());
-        match error {
-            ControlError::TooShort(got) => EngineError::corrupt(format!(
-                "could not read file \"{}\": read {got} of {}",
-                path.display(),
-                control::STRUCT_SIZE
-            )),
-            ControlError::BadCrc => {
-                EngineError::corrupt("pg_control CRC value is incorrect").with_detail(detail)
-            }
-            ControlError::Incompatible { what, found, .. } => EngineError::statement(
-                "F0001",
-                "cluster is not compatible with this version of forebay checksums",
-            )
-            .with_detail(format!("It has {what} {found}, and PostgreSQL 15 to 18 are known. {detail}")),
-            other @ ControlError::Impossible { .. } => {
-                EngineError::corrupt(other.to_string()).with_detail(detail)
-            }
-        }
-    })
-}
-
-/// Refuses in pg_checksums' order and words.
-fn check_outline(outline: &Outline, mode: ChecksumMode) -> Result<(), EngineError> {
-    let refuse = |message: &str| Err(EngineError::statement("F0001", message));
-    if outline.block_size as usize != BLOCK_SIZE {
-        return Err(EngineError::statement("F0001", "database cluster is not compatible").with_detail(format!(
-            "The database cluster was initialized with block size {}, but forebay checksums was compiled with block size {BLOCK_SIZE}.",
-            outline.block_size
-        )));
-    }
-    if !matches!(outline.state, DbState::ShutDown | DbState::ShutDownInRecovery) {
-        return Err(not_shut_down(Some(format!("Its state is \"{}\".", outline.state.name()))));
-    }
-    match (outline.checksum_version, mode) {
-        (0, ChecksumMode::Check) => refuse("data checksums are not enabled in cluster"),
-        (0, ChecksumMode::Disable) => refuse("data checksums are already disabled in cluster"),
-        (0, ChecksumMode::Enable) | (1, ChecksumMode::Check | ChecksumMode::Disable) => Ok(()),
-        (1, ChecksumMode::Enable) => refuse("data checksums are already enabled in cluster"),
-        (other, _) => refuse(&format!("data checksum version {other} is not supported")),
-    }
-}
-
-fn not_shut_down(detail: Option<String>) -> EngineError {
-    let error = EngineError::statement("F0001", "cluster must be shut down");
-    match detail {
-        Some(text) => error.with_detail(text),
-        None => error,
-    }
 }

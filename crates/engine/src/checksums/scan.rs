@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions, OwnedIo, Target};
+use forebay_aio::{AioError, AlignedBuf, Backend, File, HugePages, OpenOptions, OwnedIo, Target};
 use forebay_format::checksum::page_checksum;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_format::page::{Page, PageMut};
@@ -12,8 +12,11 @@ use super::walk::{PageFile, Tree};
 use super::{BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions};
 use crate::error::EngineError;
 
-/// Reads and writes under way at a time.
-const DEPTH: usize = 32;
+/// Reads and writes under way at a time. The oldest is waited for, so some of them are finished already: this many keep a device
+/// as busy as 32 that are replaced in any order.
+const DEPTH: usize = 48;
+/// More reads are started when so many places are free, in one call to the kernel.
+const BATCH: usize = 8;
 
 /// Neighbouring blocks of a file.
 struct Chunk<'t> {
@@ -30,27 +33,26 @@ impl Chunk<'_> {
         u64::from(self.first + block) * BLOCK_SIZE as u64
     }
 
-    fn target(&self) -> Target {
-        Target::Other(format!("block {} in file \"{}\"", self.first, self.of.path.display()).into())
-    }
-
-    /// As pg_checksums words it.
-    fn describe(&self, error: AioError) -> EngineError {
-        match error {
-            AioError::Short { got, .. } => EngineError::corrupt(format!(
-                "could not read block {} in file \"{}\": read {} of {BLOCK_SIZE}",
-                self.first as usize + got / BLOCK_SIZE,
-                self.of.path.display(),
-                got % BLOCK_SIZE
-            )),
-            other => other.into(),
+    /// As pg_checksums words it; `block` counts from the chunk's first.
+    fn describe(&self, action: &str, block: u32, error: AioError) -> EngineError {
+        let what = format!(
+            "could not {action} block {} in file \"{}\"",
+            self.first as usize + block as usize,
+            self.of.path.display()
+        );
+        match (error.errno(), error) {
+            (Some(errno), _) => EngineError::statement("58030", format!("{what}: {errno}")),
+            (None, AioError::Short { got, .. }) => {
+                EngineError::corrupt(format!("{what}: {action} {} of {BLOCK_SIZE}", got % BLOCK_SIZE))
+            }
+            (None, other) => other.into(),
         }
     }
 }
 
 enum Flight<'t> {
     Read(Chunk<'t>, OwnedIo),
-    Write(OwnedIo),
+    Write(Chunk<'t>, u32, OwnedIo),
 }
 
 pub(super) struct Scan<'a, 't> {
@@ -62,6 +64,7 @@ pub(super) struct Scan<'a, 't> {
     /// The rest of the file whose reads are being started.
     rest: Option<Chunk<'t>>,
     flights: VecDeque<Flight<'t>>,
+    /// One more than can be under way: the one that is looked at.
     spare: Vec<AlignedBuf>,
     last_written: Option<usize>,
     total: u64,
@@ -74,8 +77,9 @@ impl<'a, 't> Scan<'a, 't> {
         options: &'a ChecksumOptions,
         observer: &'a mut dyn ChecksumObserver,
         counts: &'a mut ChecksumCounts,
-    ) -> Scan<'a, 't> {
-        Scan {
+    ) -> Result<Scan<'a, 't>, EngineError> {
+        let chunk = options.io_combine_limit as usize * BLOCK_SIZE;
+        Ok(Scan {
             io,
             options,
             observer,
@@ -83,29 +87,26 @@ impl<'a, 't> Scan<'a, 't> {
             files: tree.files.iter().enumerate(),
             rest: None,
             flights: VecDeque::with_capacity(DEPTH),
-            spare: Vec::new(),
+            spare: AlignedBuf::several(DEPTH + 1, chunk, HugePages::Try)?,
             last_written: None,
             total: tree.bytes(),
-        }
+        })
     }
 
     pub(super) fn run(mut self) -> Result<(), EngineError> {
+        self.observer.progress(0, self.total);
         loop {
-            if self.flights.len() <= DEPTH / 2 {
-                self.io.begin_batch();
-                let started = self.start_reads();
-                self.io.end_batch();
-                started?;
-            }
+            self.start_reads()?;
             match self.flights.pop_front() {
                 Some(Flight::Read(chunk, io)) => {
-                    let (buf, result) = self.io.finish_owned(io);
-                    result.map_err(|error| chunk.describe(error))?;
+                    let buf = self.finish_read(&chunk, io)?;
+                    // The device gets its next work before this is looked at.
+                    self.start_reads()?;
                     self.look_at(chunk, buf);
                 }
-                Some(Flight::Write(io)) => {
+                Some(Flight::Write(chunk, block, io)) => {
                     let (buf, result) = self.io.finish_owned(io);
-                    result?;
+                    result.map_err(|error| chunk.describe("write", block, error))?;
                     self.spare.push(buf);
                 }
                 None => return Ok(()),
@@ -114,17 +115,49 @@ impl<'a, 't> Scan<'a, 't> {
     }
 
     fn start_reads(&mut self) -> Result<(), EngineError> {
+        if DEPTH.saturating_sub(self.flights.len()) < BATCH {
+            return Ok(());
+        }
+        self.io.begin_batch();
+        let started = self.start_all();
+        self.io.end_batch();
+        started
+    }
+
+    fn start_all(&mut self) -> Result<(), EngineError> {
         while self.flights.len() < DEPTH {
-            let Some(chunk) = self.next_chunk()? else { break };
-            let buf = match self.spare.pop() {
-                Some(buf) => buf,
-                None => AlignedBuf::zeroed(self.options.io_combine_limit as usize * BLOCK_SIZE)?,
+            let Some(buf) = self.spare.pop() else { break };
+            let Some(chunk) = self.next_chunk()? else {
+                self.spare.push(buf);
+                break;
             };
             let part = 0..chunk.blocks as usize * BLOCK_SIZE;
-            let read = self.io.start_read(&chunk.file, chunk.offset(0), buf, part, chunk.target());
+            let read = self.io.start_read(&chunk.file, chunk.offset(0), buf, part, Target::File);
             self.flights.push_back(Flight::Read(chunk, read));
         }
         Ok(())
+    }
+
+    /// The pages of a chunk. Where they can't be had together, they are read one by one: so the damaged block is named.
+    fn finish_read(&mut self, chunk: &Chunk<'t>, io: OwnedIo) -> Result<AlignedBuf, EngineError> {
+        let (mut buf, result) = self.io.finish_owned(io);
+        match result {
+            Ok(_) => return Ok(buf),
+            Err(error @ AioError::Short { got, .. }) => {
+                return Err(chunk.describe("read", (got / BLOCK_SIZE) as u32, error));
+            }
+            Err(AioError::Io { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for block in 0..chunk.blocks {
+            let from = block as usize * BLOCK_SIZE;
+            let part = from..from + BLOCK_SIZE;
+            let read = self.io.start_read(&chunk.file, chunk.offset(block), buf, part, Target::File);
+            let (back, result) = self.io.finish_owned(read);
+            result.map_err(|error| chunk.describe("read", block, error))?;
+            buf = back;
+        }
+        Ok(buf)
     }
 
     fn next_chunk(&mut self) -> Result<Option<Chunk<'t>>, EngineError> {
@@ -190,19 +223,19 @@ impl<'a, 't> Scan<'a, 't> {
             self.observer.file_done(&chunk.of.path);
         }
         match changed {
-            Some(blocks) => self.write(&chunk, buf, blocks),
+            Some(blocks) => self.write(chunk, buf, blocks),
             None => self.spare.push(buf),
         }
     }
 
     /// Writes from the first page that changed to the last. Those between them that did not change are written as they were.
-    fn write(&mut self, chunk: &Chunk<'t>, buf: AlignedBuf, (from, to): (u32, u32)) {
+    fn write(&mut self, chunk: Chunk<'t>, buf: AlignedBuf, (from, to): (u32, u32)) {
         if self.last_written != Some(chunk.index) {
             self.last_written = Some(chunk.index);
             self.counts.files_written += 1;
         }
         let part = from as usize * BLOCK_SIZE..to as usize * BLOCK_SIZE;
-        let write = self.io.start_write(&chunk.file, chunk.offset(from), buf, part, chunk.target());
-        self.flights.push_back(Flight::Write(write));
+        let write = self.io.start_write(&chunk.file, chunk.offset(from), buf, part, Target::File);
+        self.flights.push_back(Flight::Write(chunk, from, write));
     }
 }

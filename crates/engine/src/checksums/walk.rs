@@ -1,9 +1,8 @@
 //! Which files have pages: everything below global, base and the tablespaces, but for a few names.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use forebay_aio::{Backend, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef};
+use forebay_aio::{FileKind, Namespace, OpenOptions};
 use forebay_format::control::Outline;
 use forebay_format::ids::BLOCK_SIZE;
 
@@ -20,8 +19,6 @@ const WITHOUT_PAGES: [(&str, bool); 5] = [
     ("PG_VERSION", false),
     ("pgsql_tmp", true),
 ];
-/// Syncs under way at a time.
-const SYNCS: usize = 32;
 
 /// A file of pages.
 #[derive(Debug)]
@@ -32,11 +29,10 @@ pub(super) struct PageFile {
     pub blocks: u32,
 }
 
-/// All files of pages, and the directories they are in.
+/// All files of pages.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub files: Vec<PageFile>,
-    directories: Vec<PathBuf>,
 }
 
 impl Tree {
@@ -67,29 +63,6 @@ impl Tree {
         }
         Ok(())
     }
-
-    /// Makes files and names durable.
-    pub(super) fn sync(&self, io: &mut Backend) -> Result<(), EngineError> {
-        let names = std::sync::Arc::clone(io.aio().namespace());
-        let mut under_way: VecDeque<WaitRef> = VecDeque::new();
-        for file in &self.files {
-            if under_way.len() == SYNCS
-                && let Some(oldest) = under_way.pop_front()
-            {
-                io.wait(oldest).check()?;
-            }
-            let target = Target::Other(format!("file \"{}\"", file.path.display()).into());
-            let file = names.open(&file.path, &OpenOptions::READ_WRITE)?;
-            under_way.push_back(io.start(Io::new(file, Op::Fsync, target)));
-        }
-        for sync in under_way {
-            io.wait(sync).check()?;
-        }
-        for directory in &self.directories {
-            names.sync_dir(directory)?;
-        }
-        Ok(())
-    }
 }
 
 struct Walk<'a> {
@@ -102,7 +75,6 @@ impl Walk<'_> {
     fn directory(&self, tree: &mut Tree, dir: &Path, of_tablespaces: bool) -> Result<(), EngineError> {
         let mut entries = self.namespace.list(dir)?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
-        tree.directories.push(dir.to_path_buf());
         for entry in entries {
             let (path, name) = (dir.join(&entry.name), entry.name.to_string_lossy());
             if has_no_pages(&name) {
@@ -111,7 +83,12 @@ impl Walk<'_> {
             match entry.kind {
                 FileKind::File => self.file(tree, path, &name)?,
                 FileKind::Directory | FileKind::Symlink if of_tablespaces => {
-                    self.directory(tree, &path.join(self.outline.tablespace_directory()), false)?;
+                    // What other versions keep beside it is theirs.
+                    let own = path.join(self.outline.tablespace_directory());
+                    if !self.namespace.exists(&own)? {
+                        return Err(no_such_file(&own));
+                    }
+                    self.directory(tree, &own, false)?;
                 }
                 FileKind::Directory | FileKind::Symlink => self.directory(tree, &path, false)?,
                 FileKind::Other => {}
@@ -126,10 +103,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let stat = self.namespace.stat(&path)?;
-        let len = stat.map(|stat| stat.len).ok_or_else(|| {
-            let message = format!("could not stat file \"{}\": No such file or directory", path.display());
-            EngineError::statement("58P01", message)
-        })?;
+        let len = stat.map(|stat| stat.len).ok_or_else(|| no_such_file(&path))?;
         let (blocks, rest) = (len / BLOCK_SIZE as u64, len % BLOCK_SIZE as u64);
         if rest != 0 {
             return Err(EngineError::corrupt(format!(
@@ -146,6 +120,11 @@ impl Walk<'_> {
         tree.files.push(PageFile { path, first_block, blocks });
         Ok(())
     }
+}
+
+fn no_such_file(path: &Path) -> EngineError {
+    let message = format!("could not stat file \"{}\": No such file or directory", path.display());
+    EngineError::statement("58P01", message)
 }
 
 fn bad_segment(name: &str, path: &Path) -> EngineError {

@@ -1,30 +1,38 @@
 //! `forebay checksums`: PostgreSQL's pg_checksums, by asynchronous I/O.
 
-use clap::Args;
+mod progress;
+
+use clap::{ArgAction, Args};
 use forebay_engine::checksums::{
-    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, checksums,
+    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod, checksums,
 };
 use forebay_engine::{EngineError, IoDirect, IoMethod};
-use indicatif::{ProgressBar, ProgressStyle};
+use progress::Progress;
+use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
+#[command(version, args_override_self = true, infer_long_args = true, disable_help_flag = true)]
 pub(super) struct ChecksumsArgs {
-    /// Data directory of a PostgreSQL 15 to 18 or Forebay cluster that is shut down
-    #[arg(short = 'D', long = "pgdata", value_name = "DIR", default_value = super::DEFAULT_DIR)]
-    data_dir: PathBuf,
+    /// Data directory of a PostgreSQL 15 to 18 or Forebay cluster that is shut down [default: $PGDATA]
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR", allow_hyphen_values = true)]
+    data_dir: Option<OsString>,
+    /// The same without -D
+    #[arg(value_name = "DIR")]
+    positional: Vec<OsString>,
     /// Check the checksums of all pages (default)
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = ["enable", "disable"])]
     check: bool,
     /// Enable checksums: set them in all pages
-    #[arg(short, long, conflicts_with = "check")]
+    #[arg(short, long, overrides_with_all = ["check", "disable"])]
     enable: bool,
     /// Disable checksums
-    #[arg(short, long, conflicts_with_all = ["check", "enable"])]
+    #[arg(short, long, overrides_with_all = ["check", "enable"])]
     disable: bool,
     /// Check only the relation of this file number
-    #[arg(short, long, value_name = "FILENODE")]
+    #[arg(short, long, value_name = "FILENODE", allow_hyphen_values = true)]
     filenode: Option<String>,
     /// Do not wait for changes to be on disk
     #[arg(short = 'N', long)]
@@ -32,6 +40,9 @@ pub(super) struct ChecksumsArgs {
     /// Show progress
     #[arg(short = 'P', long)]
     progress: bool,
+    /// How files are made durable: fsync or syncfs
+    #[arg(long, value_name = "METHOD", default_value = "fsync")]
+    sync_method: String,
     /// Name every file
     #[arg(short, long)]
     verbose: bool,
@@ -44,21 +55,53 @@ pub(super) struct ChecksumsArgs {
     /// Blocks in one read
     #[arg(long, value_name = "BLOCKS", default_value = "16")]
     io_combine_limit: String,
+    /// Show this help
+    #[arg(short = '?', short_alias = 'h', long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// What is wrong with the command line, and whether the help would help.
+struct Misuse {
+    message: String,
+    hint: bool,
 }
 
 impl ChecksumsArgs {
-    fn options(&self) -> Result<ChecksumOptions, String> {
-        let mode = match (self.enable, self.disable) {
+    fn mode(&self) -> ChecksumMode {
+        match (self.enable, self.disable) {
             (true, _) => ChecksumMode::Enable,
             (_, true) => ChecksumMode::Disable,
             _ => ChecksumMode::Check,
-        };
-        if self.filenode.is_some() && mode != ChecksumMode::Check {
-            return Err("option -f/--filenode can only be used with --check".to_owned());
         }
+    }
+
+    /// In pg_checksums' order: values first, then the directory, then what does not go together.
+    fn options(&self) -> Result<(PathBuf, ChecksumOptions), Misuse> {
+        let hinted = |message: String| Misuse { message, hint: true };
+        let mut options = self.values().map_err(|message| Misuse { message, hint: false })?;
+        let mut given = self.data_dir.iter().chain(&self.positional).cloned();
+        let dir = given.next().or_else(|| std::env::var_os("PGDATA"));
+        let dir = dir.ok_or_else(|| hinted("no data directory specified".to_owned()))?;
+        if let Some(more) = given.next() {
+            let first = more.to_string_lossy();
+            return Err(hinted(format!("too many command-line arguments (first is \"{first}\")")));
+        }
+        if self.filenode.is_some() && options.mode != ChecksumMode::Check {
+            return Err(hinted("option -f/--filenode can only be used with --check".to_owned()));
+        }
+        options.filenode.clone_from(&self.filenode);
+        Ok((dir.into(), options))
+    }
+
+    fn values(&self) -> Result<ChecksumOptions, String> {
         if let Some(text) = &self.filenode {
-            number(text, "-f/--filenode", 0, u32::MAX)?;
+            number(text, "-f/--filenode", 0, i32::MAX as u32)?;
         }
+        let sync = match self.sync_method.as_str() {
+            "fsync" => SyncMethod::Fsync,
+            "syncfs" => SyncMethod::SyncFs,
+            other => return Err(format!("unrecognized sync method: {other}")),
+        };
         let io_method = IoMethod::by_name(&self.io_method)
             .ok_or_else(|| format!("invalid value \"{}\" for option --io-method", self.io_method))?;
         let direct = IoDirect::parse(&self.io_direct)
@@ -67,57 +110,75 @@ impl ChecksumsArgs {
             .map_err(|e| format!("invalid value \"{}\" for option --io-direct: {e}", self.io_direct))?;
         let most = ChecksumOptions::MAX_COMBINE;
         let io_combine_limit = number(&self.io_combine_limit, "--io-combine-limit", 1, most)?;
-        let sync = !self.no_sync;
-        Ok(ChecksumOptions {
-            mode,
-            filenode: self.filenode.clone(),
-            io_method,
-            direct: direct.data,
-            io_combine_limit,
-            sync,
-        })
+        let sync = (!self.no_sync).then_some(sync);
+        let (mode, direct) = (self.mode(), direct.data);
+        Ok(ChecksumOptions { io_method, direct, io_combine_limit, sync, ..ChecksumOptions::new(mode) })
     }
 }
 
-/// Words as pg_checksums'.
+/// Words as pg_checksums', which takes blanks around a number and "" for 0.
 fn number(text: &str, option: &str, least: u32, most: u32) -> Result<u32, String> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse() {
-        Ok(value) if digits && (least..=most).contains(&value) => Ok(value),
-        _ if digits => Err(format!("{option} must be in range {least}..{most}")),
-        _ => Err(format!("invalid value \"{text}\" for option {option}")),
+    let digits = text.trim_ascii();
+    let (sign, digits) = match digits.strip_prefix(['-', '+']) {
+        Some(rest) if !rest.is_empty() => (&digits[..1], rest),
+        _ => ("", digits),
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("invalid value \"{text}\" for option {option}"));
     }
+    // More digits than a number has are out of the range as well.
+    let value = if digits.is_empty() { Some(0) } else { digits.parse::<u64>().ok() };
+    let value = value.filter(|value| sign != "-" || *value == 0).and_then(|value| u32::try_from(value).ok());
+    let value = value.filter(|value| (least..=most).contains(value));
+    value.ok_or_else(|| format!("{option} must be in range {least}..{most}"))
 }
+
+/// A command line that clap does not take: one line and a hint, and pg_checksums' exit code.
+pub(super) fn refuse(error: &clap::Error) -> u8 {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    tell("error: ", first.strip_prefix("error: ").unwrap_or(first));
+    tell("hint: ", HELP);
+    1
+}
+
+const HELP: &str = "Try \"forebay checksums --help\" for more information.";
 
 /// Runs the command; the process's exit code.
 pub(super) fn run(args: &ChecksumsArgs) -> u8 {
-    let options = match args.options() {
+    let (dir, options) = match args.options() {
         Ok(options) => options,
-        Err(message) => {
-            tell("error: ", message);
+        Err(misuse) => {
+            tell("error: ", misuse.message);
+            if misuse.hint {
+                tell("hint: ", HELP);
+            }
             return 1;
         }
     };
-    let mut report = Report { mode: options.mode, verbose: args.verbose, bar: None };
-    if args.progress {
-        report.bar = Some(bar());
-    }
-    match checksums(&args.data_dir, &options, &mut report) {
+    let progress = if args.progress { Progress::start() } else { Progress::None };
+    let mut report = Report { mode: options.mode, verbose: args.verbose, progress };
+    match checksums(&dir, &options, &mut report) {
         Ok(counts) => {
-            report.clear_bar();
+            report.progress.end();
             report.result(&counts);
             u8::from(counts.bad_blocks > 0)
         }
         Err(error) => {
-            report.clear_bar();
+            report.progress.end();
             tell_error(&error);
             1
         }
     }
 }
 
+/// That nobody reads what is said is no reason to stop.
 fn tell(kind: &str, message: impl Display) {
-    eprintln!("forebay checksums: {kind}{message}");
+    let _ = writeln!(std::io::stderr(), "forebay checksums: {kind}{message}");
+}
+
+fn say(message: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{message}");
 }
 
 fn tell_error(error: &EngineError) {
@@ -129,33 +190,19 @@ fn tell_error(error: &EngineError) {
     }
 }
 
-fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-    ProgressBar::new(0)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_message("computing checksums")
-}
-
 /// Prints what happens as it happens.
 struct Report {
     mode: ChecksumMode,
     verbose: bool,
-    /// Nothing is drawn where there is no terminal.
-    bar: Option<ProgressBar>,
+    progress: Progress,
 }
 
 impl Report {
-    fn clear_bar(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
-
     /// Lines on stderr and a bar there must not mix.
     fn line(&self, kind: &str, message: impl Display) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| tell(kind, message)),
-            None => tell(kind, message),
+        match &self.progress {
+            Progress::Bar(bar) => bar.suspend(|| tell(kind, message)),
+            _ => tell(kind, message),
         }
     }
 
@@ -164,10 +211,10 @@ impl Report {
             return;
         }
         if self.verbose {
-            println!("Data checksum version: {}", counts.checksum_version);
+            say(format_args!("Data checksum version: {}", counts.checksum_version));
         }
         let done = if self.mode == ChecksumMode::Enable { "enabled" } else { "disabled" };
-        println!("Checksums {done} in cluster");
+        say(format_args!("Checksums {done} in cluster"));
     }
 }
 
@@ -191,28 +238,25 @@ impl ChecksumObserver for Report {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        if let Some(bar) = &self.bar {
-            bar.set_length(total);
-            bar.set_position(done);
-        }
+        self.progress.show(done, total);
     }
 
     fn step(&mut self, what: &str) {
-        self.clear_bar();
+        self.progress.end();
         tell("", what);
     }
 
     fn scanned(&mut self, counts: &ChecksumCounts) {
-        self.clear_bar();
-        println!("Checksum operation completed");
-        println!("Files scanned:   {}", counts.files_scanned);
-        println!("Blocks scanned:  {}", counts.blocks_scanned);
+        self.progress.end();
+        say("Checksum operation completed");
+        say(format_args!("Files scanned:   {}", counts.files_scanned));
+        say(format_args!("Blocks scanned:  {}", counts.blocks_scanned));
         if self.mode == ChecksumMode::Check {
-            println!("Bad checksums:  {}", counts.bad_blocks);
-            println!("Data checksum version: {}", counts.checksum_version);
+            say(format_args!("Bad checksums:  {}", counts.bad_blocks));
+            say(format_args!("Data checksum version: {}", counts.checksum_version));
         } else {
-            println!("Files written:  {}", counts.files_written);
-            println!("Blocks written: {}", counts.blocks_written);
+            say(format_args!("Files written:  {}", counts.files_written));
+            say(format_args!("Blocks written: {}", counts.blocks_written));
         }
     }
 }

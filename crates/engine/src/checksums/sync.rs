@@ -1,0 +1,83 @@
+//! Makes a data directory durable: all of it, not only what was written, since an interrupted run before this one may have written
+//! without syncing.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_aio::{
+    AioError, Backend, DirEntry, Errno, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef,
+};
+
+use super::SyncMethod;
+use crate::error::EngineError;
+
+/// Syncs under way at a time.
+const DEPTH: usize = 32;
+
+const TABLESPACES: &str = "pg_tblspc";
+const WAL: &str = "pg_wal";
+
+/// Syncs every file and directory, or the file systems they are on.
+pub(super) fn sync_cluster(io: &mut Backend, dir: &Path, how: SyncMethod) -> Result<(), EngineError> {
+    let names = Arc::clone(io.aio().namespace());
+    match how {
+        SyncMethod::Fsync => sync_files(io, &*names, dir),
+        SyncMethod::SyncFs => {
+            names.sync_file_system(dir)?;
+            let links = may_fail(names.list(&dir.join(TABLESPACES)))?.unwrap_or_default();
+            let links = links.iter().map(|entry| dir.join(TABLESPACES).join(&entry.name));
+            for link in links.chain([dir.join(WAL)]) {
+                may_fail(names.sync_file_system(&link))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn sync_files(io: &mut Backend, names: &dyn Namespace, dir: &Path) -> Result<(), EngineError> {
+    let mut directories = vec![dir.to_path_buf()];
+    let mut under_way: VecDeque<WaitRef> = VecDeque::new();
+    while let Some(directory) = directories.pop() {
+        let Some(entries) = may_fail(names.list(&directory))? else { continue };
+        for entry in entries {
+            let path = directory.join(&entry.name);
+            match entry.kind {
+                FileKind::File => {
+                    let Some(file) = may_fail(names.open(&path, &OpenOptions::READ_WRITE))? else { continue };
+                    if under_way.len() == DEPTH
+                        && let Some(oldest) = under_way.pop_front()
+                    {
+                        io.wait(oldest).check()?;
+                    }
+                    under_way.push_back(io.start(Io::new(file, Op::Fsync, Target::File)));
+                }
+                FileKind::Directory => directories.push(path),
+                FileKind::Symlink if is_followed(dir, &directory, &entry) => directories.push(path),
+                FileKind::Symlink | FileKind::Other => {}
+            }
+        }
+        names.sync_dir(&directory)?;
+    }
+    for sync in under_way {
+        io.wait(sync).check()?;
+    }
+    Ok(())
+}
+
+/// PostgreSQL's own links: a tablespace, and the log where it is kept elsewhere.
+fn is_followed(dir: &Path, directory: &Path, entry: &DirEntry) -> bool {
+    directory == dir.join(TABLESPACES) || (directory == dir && entry.name == *WAL)
+}
+
+/// What can't be reached was not written either: all files of pages were opened for writing before. A sync that failed is never
+/// among these.
+fn may_fail<T>(result: Result<T, AioError>) -> Result<Option<T>, EngineError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match error.errno() {
+            Some(Errno::NOENT | Errno::ACCES | Errno::NOTDIR) => Ok(None),
+            _ => Err(error.into()),
+        },
+    }
+}
