@@ -169,5 +169,8 @@ fn bad_input_is_refused_by_name_and_nothing_is_written() {
         assert!(said.contains(expected), "{said:?} should contain {expected:?}");
         assert!((fs::read(base.join("77777")).ok(), fs::read(control(&dir)).ok()) == before, "{expected}");
     }
-    assert!(message(Path::new("/nowhere"), ChecksumMode::Check).contains("/nowhere/global/pg_control"));
+    assert!(
+        message(Path::new("/nowhere/at/all"), ChecksumMode::Check)
+            .contains("/nowhere/at/all/global/pg_control")
+    );
 }

@@ -2,6 +2,8 @@
 //!
 //! - [`servers`]: starts and stops either server with the same kind of settings
 //! - [`work`]: the workloads: COPY in, cold count(*), one-row commits; and fio's figures for the device
+//! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and `forebay bench` beside fio
+//! - [`fio`]: runs it
 //! - [`table`]: medians, spreads and the printed table
 //!
 //! Every figure is the median of the rounds, with the smallest and largest behind it. Caches are dropped
@@ -13,9 +15,11 @@ use std::process::Command;
 use clap::Args;
 
 use crate::packages::{Needed, ensure};
-use crate::peers;
+use crate::peers::{self, Peer};
 use crate::run::run as command;
 
+mod checksums;
+mod fio;
 mod servers;
 mod table;
 mod work;
@@ -35,6 +39,21 @@ pub struct Options {
     /// Seconds of each one-row commit run
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Only this part
+    #[arg(long)]
+    only: Option<Part>,
+    /// pgbench's scale for the cluster whose checksums are checked: 150 are 2.3 GB
+    #[arg(long, default_value_t = 150)]
+    scale: u32,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The two servers and the device
+    Servers,
+    /// Page checksums of a cluster at rest
+    Checksums,
 }
 
 /// Measures, and prints tables in Markdown.
@@ -48,8 +67,18 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     ])?;
     let peer = peers::prepare(root)?;
     command(Command::new("cargo").current_dir(root).args(["build", "--release", "--bin", "forebay"]))?;
+    if options.only != Some(Part::Servers) {
+        checksums::run(root, &peer, options.rounds, options.scale)?;
+    }
+    if options.only != Some(Part::Checksums) {
+        servers(root, &peer, options)?;
+    }
+    Ok(())
+}
+
+fn servers(root: &Path, peer: &Peer, options: &Options) -> Result<(), String> {
     let forebay = Subject::forebay(root)?;
-    let postgres = Subject::postgres(&peer)?;
+    let postgres = Subject::postgres(peer)?;
     let input = work::make_input(&postgres, root, options.rows)?;
 
     let mut device = Table::new("The device (fio)", &["MB/s or a second"]);
@@ -73,7 +102,7 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         }
         for clients in [1, 8] {
             for subject in order(&forebay, &postgres, round) {
-                work::commits(subject, &peer, clients, options.seconds, &mut commits)?;
+                work::commits(subject, peer, clients, options.seconds, &mut commits)?;
             }
         }
     }

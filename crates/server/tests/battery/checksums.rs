@@ -1,4 +1,10 @@
-//! `forebay checksums` beside pg_checksums, on a cluster of PostgreSQL 18.
+//! `forebay checksums` beside pg_checksums, on clusters of PostgreSQL 18.
+//!
+//! - [`refusals`]: command lines and damaged directories; both say the same and exit alike
+//! - [`large`]: over 2 GB: counts, flipped bytes, the system calls, enabling that is interrupted and completed
+
+mod large;
+mod refusals;
 
 use std::collections::BTreeSet;
 use std::fs;

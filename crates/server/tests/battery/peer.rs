@@ -47,7 +47,15 @@ impl Peer {
         self.give_to_postgres();
     }
 
-    fn give_to_postgres(&self) {
+    /// Copies a program of this build into the shared folder; its path as seen inside the tree.
+    pub fn carry(&self, program: &Path) -> String {
+        let name = program.file_name().expect("a program has a name").to_string_lossy().into_owned();
+        fs::copy(program, self.outside(&name)).expect("the program is copied");
+        self.inside(&name)
+    }
+
+    /// Makes the user postgres own everything in the shared folder.
+    pub fn give_to_postgres(&self) {
         self.run_as("root", &["chown", "-R", "postgres:postgres", &self.inside("")]);
     }
 
@@ -57,7 +65,8 @@ impl Peer {
         output
     }
 
-    fn command_as(&self, user: &str, words: &[&str]) -> Command {
+    /// A command that runs a program of the tree.
+    pub fn command_as(&self, user: &str, words: &[&str]) -> Command {
         let mut command = Command::new(&self.runner);
         command.arg(user).args(words).stdin(Stdio::null());
         command

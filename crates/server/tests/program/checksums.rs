@@ -70,7 +70,7 @@ fn damage_is_named_and_checksums_come_and_go() {
 
 #[test]
 fn bad_options_are_one_line() {
-    let nowhere = Path::new("/nowhere");
+    let nowhere = Path::new("/nowhere/at/all");
     for (arguments, expected) in [
         (&["-f", "x"][..], "invalid value \"x\" for option -f/--filenode"),
         (&["-f", "99999999999999999999999"], "-f/--filenode must be in range 0..2147483647"),
@@ -80,7 +80,10 @@ fn bad_options_are_one_line() {
         (&["--io-method", "magic"], "invalid value \"magic\" for option --io-method"),
         (&["--io-direct", "wal"], "invalid value \"wal\" for option --io-direct: Only \"data\" is read."),
         (&["--io-direct", "tape"], "invalid value \"tape\" for option --io-direct: Invalid option \"tape\"."),
-        (&[], "could not open file \"/nowhere/global/pg_control\" for reading: No such file or directory"),
+        (
+            &[],
+            "could not open file \"/nowhere/at/all/global/pg_control\" for reading: No such file or directory",
+        ),
     ] {
         let (code, said, errors) = run(nowhere, arguments);
         assert_eq!((code, said.as_str()), (1, ""), "{arguments:?}");

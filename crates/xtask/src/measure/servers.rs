@@ -66,7 +66,7 @@ impl Subject {
         run(Command::new(&peer.runner).args(["root", "sh", "-c", &script]))?;
         let data = format!("{inside}/data");
         let initdb = ["initdb", "-D", &data, "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8"];
-        run(subject.postgres_command(&initdb).stdout(Stdio::null()))?;
+        run(subject.program(&initdb).stdout(Stdio::null()))?;
         Ok(subject)
     }
 
@@ -109,7 +109,7 @@ impl Subject {
                 let data = format!("{inside}/data");
                 let log = format!("{inside}/log");
                 let start = ["pg_ctl", "-D", &data, "-w", "-s", "-l", &log, "-o", &options, "start"];
-                run(&mut self.postgres_command(&start))?;
+                run(&mut self.program(&start))?;
                 None
             }
         };
@@ -118,7 +118,8 @@ impl Subject {
         Ok(running)
     }
 
-    fn postgres_command(&self, words: &[&str]) -> Command {
+    /// One of PostgreSQL's own programs.
+    pub fn program(&self, words: &[&str]) -> Command {
         let Subject::Postgres { runner, .. } = self else { unreachable!("only PostgreSQL runs in the tree") };
         let mut command = Command::new(runner);
         command.arg("postgres").arg(format!("/usr/lib/postgresql/18/bin/{}", words[0])).args(&words[1..]);
@@ -182,7 +183,7 @@ impl Drop for Running<'_> {
                 if let Subject::Postgres { inside, .. } = self.subject {
                     let data = format!("{inside}/data");
                     let stop = ["pg_ctl", "-D", &data, "-s", "-m", "fast", "stop"];
-                    let _ = self.subject.postgres_command(&stop).status();
+                    let _ = self.subject.program(&stop).status();
                 }
             }
         }

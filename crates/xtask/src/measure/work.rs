@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use super::fio;
 use super::servers::Subject;
 use super::table::Table;
 use crate::peers::Peer;
@@ -153,59 +154,31 @@ pub fn commits(
 /// # Errors
 /// When fio fails.
 pub fn device(root: &Path, table: &mut Table) -> Result<(), String> {
-    let file = root.join("target/measure/fio");
+    let file = root.join("target/measure/fio").display().to_string();
     let jobs: [(&str, &[&str]); 5] = [
-        (
-            "direct 128 KiB read, depth 32, MB/s",
-            &["--rw=read", "--bs=128k", "--iodepth=32", "--ioengine=io_uring"],
-        ),
-        (
-            "direct 8 KiB random read, depth 32, MB/s",
-            &["--rw=randread", "--bs=8k", "--iodepth=32", "--ioengine=io_uring"],
-        ),
-        (
-            "direct 128 KiB write, depth 16, MB/s",
-            &["--rw=write", "--bs=128k", "--iodepth=16", "--ioengine=io_uring"],
-        ),
+        ("direct 128 KiB read, depth 32, MB/s", &["--rw=read", "--bs=128k", "--iodepth=32"]),
+        ("direct 8 KiB random read, depth 32, MB/s", &["--rw=randread", "--bs=8k", "--iodepth=32"]),
+        ("direct 128 KiB write, depth 16, MB/s", &["--rw=write", "--bs=128k", "--iodepth=16"]),
         (
             "8 KiB O_DSYNC write, depth 1, a second",
             &["--rw=write", "--bs=8k", "--iodepth=1", "--ioengine=psync", "--sync=dsync"],
         ),
-        (
-            "8 KiB O_DSYNC write, depth 8, a second",
-            &["--rw=write", "--bs=8k", "--iodepth=8", "--ioengine=io_uring", "--sync=dsync"],
-        ),
+        ("8 KiB O_DSYNC write, depth 8, a second", &["--rw=write", "--bs=8k", "--iodepth=8", "--sync=dsync"]),
     ];
     for (name, arguments) in jobs {
-        let mut fio = Command::new("fio");
-        fio.args([
-            "--name=device",
-            "--size=1g",
-            "--direct=1",
-            "--runtime=3",
-            "--time_based",
-            "--output-format=terse",
-        ]);
-        let output = fio.arg(format!("--filename={}", file.display())).args(arguments).output();
-        let output = output.map_err(|e| format!("fio: {e}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let fields: Vec<&str> =
-            text.lines().find(|line| line.starts_with("3;")).unwrap_or("").split(';').collect();
-        // Terse format 3: bandwidth (KiB/s) and operations a second, of reads at 6 and 7, of writes at 47 and 48.
-        let (bandwidth, operations) = if name.contains("read") { (6, 7) } else { (47, 48) };
-        let field = |index: usize| fields.get(index).and_then(|f| f.parse::<f64>().ok());
-        let figure = if name.ends_with("MB/s") {
-            field(bandwidth).map(|kib| kib * 1024.0 / 1e6)
-        } else {
-            field(operations)
-        };
-        let figure = figure.ok_or_else(|| format!("fio: {}", String::from_utf8_lossy(&output.stderr)))?;
-        table.add(name, 0, figure);
+        let timed = ["--size=1g", "--runtime=3", "--time_based"];
+        let done = fio::run(&file, &[arguments, &timed].concat())?;
+        let rate = if name.ends_with("MB/s") { done.megabytes_per_second() } else { done.operations };
+        table.add(name, 0, rate);
     }
     Ok(())
 }
 
-fn drop_caches() -> Result<(), String> {
+/// Writes back and forgets what the kernel caches.
+///
+/// # Errors
+/// When that is not allowed.
+pub fn drop_caches() -> Result<(), String> {
     run(&mut Command::new("sync"))?;
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))
 }
