@@ -79,6 +79,11 @@ impl<'a, 't> Scan<'a, 't> {
         counts: &'a mut ChecksumCounts,
     ) -> Result<Scan<'a, 't>, EngineError> {
         let chunk = options.io_combine_limit as usize * BLOCK_SIZE;
+        let spare = AlignedBuf::several(DEPTH + 1, chunk, HugePages::Try)?;
+        if let Some(buf) = spare.first() {
+            // Where that is refused, the I/O goes without.
+            io.aio().register_buffer(buf);
+        }
         Ok(Scan {
             io,
             options,
@@ -87,7 +92,7 @@ impl<'a, 't> Scan<'a, 't> {
             files: tree.files.iter().enumerate(),
             rest: None,
             flights: VecDeque::with_capacity(DEPTH),
-            spare: AlignedBuf::several(DEPTH + 1, chunk, HugePages::Try)?,
+            spare,
             last_written: None,
             total: tree.bytes(),
         })
