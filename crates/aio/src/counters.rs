@@ -6,7 +6,8 @@
 //!
 //! Latency is measured by one reading of the clock for each batch submitted and one for each kernel-level I/O completed.
 
-use std::time::SystemTime;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{Instant, Mutex, SystemTime};
 
 use crate::completion::Status;
 use crate::error::Errno;
@@ -14,8 +15,6 @@ use crate::execute::{Executor, Request};
 use crate::op::OpKind;
 use crate::platform::thread_token;
 use crate::stats::BackendType;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use crate::sync::{Instant, Mutex};
 
 /// Classes of latency: the n-th holds 2^n up to 2^(n+1) nanoseconds; the first also less, the last (over nine minutes) also more.
 pub const LATENCY_CLASSES: usize = 40;

@@ -2,9 +2,9 @@
 //!
 //! [`PosixNamespace`] is the operating system's. A simulated disk brings its own, together with its own method.
 
+use crate::sync::SystemTime;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::SystemTime;
 
 use crate::error::AioError;
 use crate::file::{File, OpenOptions};

@@ -3,10 +3,8 @@
 //! Each backend counts in a matrix of its own (no sharing between processors), which is added to its type's totals when it ends;
 //! a snapshot sums both.
 
-use std::time::SystemTime;
-
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, SystemTime};
 
 macro_rules! names {
     ($(#[$doc:meta])* $type:ident { $($(#[$vdoc:meta])* $variant:ident = $name:literal,)* }) => {

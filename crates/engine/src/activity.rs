@@ -1,7 +1,6 @@
 //! Calls under way, which a stop waits for.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
+use forebay_aio::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use forebay_aio::sync::{Condvar, Mutex};
 
 use crate::error::EngineError;
@@ -49,8 +48,8 @@ impl Drop for Call<'_> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_aio::sync::thread;
     use std::sync::Arc;
-    use std::thread;
 
     use super::*;
 

@@ -1,10 +1,9 @@
 //! The engine's threads: each loops over a step until it is told to end.
 
+use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_aio::BackendType;
-use forebay_aio::sync::{Condvar, Mutex, thread};
 use forebay_storage::Backend;
 
 use crate::checkpoint;

@@ -1,6 +1,6 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 
-use std::time::Duration;
+use forebay_aio::sync::Duration;
 
 pub use forebay_aio::{BadIoDirect, IoDirect, WorkerLimits};
 

@@ -1,8 +1,8 @@
 //! What sessions and background threads share.
 
+use forebay_aio::sync::atomic::{AtomicU8, Ordering};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use forebay_aio::Aio;
 use forebay_storage::{BufferPool, Smgr};

@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// When pg_stat_io's counters were last set to zero.
-    pub fn io_stats_reset_at(&self) -> std::time::SystemTime {
+    pub fn io_stats_reset_at(&self) -> forebay_aio::sync::SystemTime {
         self.core.aio.stats().reset_at()
     }
 

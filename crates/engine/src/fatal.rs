@@ -3,8 +3,8 @@
 //! After a failed sync nobody knows what is on the disk, and asking again would get a false answer: nothing may be
 //! acknowledged any more, and recovery from the log is the cure. So the process stops, without a checkpoint.
 
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::FatalAction;
 use crate::error::EngineError;
@@ -87,9 +87,9 @@ impl Drop for OnPanic<'_> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_aio::sync::atomic::AtomicUsize;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 

@@ -72,8 +72,8 @@ impl LockFile {
             refuse_if_alive(dir, &text)?;
             disk.namespace().unlink(&path)?;
         }
-        let started = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
+        let started = forebay_aio::sync::SystemTime::now()
+            .duration_since(forebay_aio::sync::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
         let lines = [
             std::process::id().to_string(),

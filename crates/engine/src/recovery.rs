@@ -11,9 +11,9 @@
 //! checkpoint's redo pointer to its end; pg_xact is cleared of what never reached the log. The caller then writes
 //! everything and makes an end-of-recovery checkpoint.
 
+use forebay_aio::sync::Instant;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use forebay_aio::{Aio, Errno, FileKind, Namespace, OpenOptions};
 use forebay_format::control::{ControlFile, DbState};

@@ -1,6 +1,6 @@
 //! Rows of the statistics views, free of the lower layers' types.
 
-use std::sync::atomic::Ordering;
+use forebay_aio::sync::atomic::Ordering;
 
 use forebay_aio::stats::{Counts, tracks};
 use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow};
@@ -107,7 +107,7 @@ pub struct CheckpointerRow {
 }
 
 pub(crate) fn checkpointer_row(totals: &Totals) -> CheckpointerRow {
-    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let get = |counter: &forebay_aio::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     CheckpointerRow {
         num_timed: get(&totals.timed),
         num_requested: get(&totals.requested),

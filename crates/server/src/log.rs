@@ -2,9 +2,9 @@
 //!
 //! Crates below use `tracing`; `install` sends their events here, in the same form.
 
+use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};

@@ -19,8 +19,7 @@
 //! missing; that page's header is flagged, and its first record, XLOG_OVERWRITE_CONTRECORD, names the lost one,
 //! so that a reader that comes from its beginning knows to go on there.
 
-use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use forebay_aio::sync::{OnceLock, SystemTime, UNIX_EPOCH};
 
 use forebay_aio::{
     Aio, AioError, AlignedBuf, Backend, File,

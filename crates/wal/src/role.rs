@@ -170,7 +170,7 @@ impl<T> Drop for Held<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 
@@ -183,7 +183,7 @@ mod tests {
         let reached = |goal: Goal| match goal {
             Goal::Flushed(lsn) | Goal::Written(lsn) => covered.load(Ordering::SeqCst) >= lsn.0,
         };
-        std::thread::scope(|scope| {
+        forebay_aio::sync::thread::scope(|scope| {
             for thread in 0..8u64 {
                 let (role, covered, inside) = (&role, &covered, &inside);
                 scope.spawn(move || {

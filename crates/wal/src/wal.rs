@@ -9,7 +9,7 @@ use forebay_aio::{
 };
 use forebay_format::Lsn;
 
-use std::sync::OnceLock;
+use forebay_aio::sync::OnceLock;
 
 use crate::{
     config::{Resume, WalConfig},

@@ -29,7 +29,7 @@ struct Ban {
     instead: &'static str,
 }
 
-const BANS: [Ban; 9] = [
+const BANS: [Ban; 13] = [
     Ban {
         text: "thread::sleep",
         allowed: &[],
@@ -49,6 +49,26 @@ const BANS: [Ban; 9] = [
         text: "parking_lot::",
         allowed: &["crates/aio/src/sync.rs"],
         instead: "use forebay_aio::sync, so that a checked run can replace the primitives",
+    },
+    Ban {
+        text: "std::sync::atomic",
+        allowed: &["crates/aio/src/sync", "crates/format/", "crates/xtask/"],
+        instead: "use forebay_aio::sync::atomic, so that a checked run can replace it",
+    },
+    Ban {
+        text: "std::thread",
+        allowed: &["crates/aio/src/sync", "crates/xtask/"],
+        instead: "use forebay_aio::sync::thread, so that a checked run can replace it",
+    },
+    Ban {
+        text: "std::time::",
+        allowed: &["crates/aio/src/sync", "crates/xtask/"],
+        instead: "use forebay_aio::sync, where the clocks come from",
+    },
+    Ban {
+        text: "std::sync::mpsc",
+        allowed: &["crates/xtask/"],
+        instead: "use a lock and a condition variable of forebay_aio::sync",
     },
     Ban { text: "thread_local!", allowed: &[], instead: "pass the backend's context as an argument" },
     Ban {

@@ -14,15 +14,14 @@
 //! Rule 3 holds: a waiter executes and completes what it waits for in its own thread, unless another thread is doing so at that
 //! moment; then it sleeps until that thread is through, or has put the I/O back.
 
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{Arc, Mutex, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 
 use super::Method;
 use crate::error::Errno;
 use crate::handle::Word;
 use crate::memory::IO_ALIGN;
-use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use crate::sync::{Arc, Mutex};
 use crate::table::HandleTable;
 
 /// How far a held I/O has come.

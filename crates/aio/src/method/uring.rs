@@ -19,7 +19,8 @@
 //! - A ring stays with its slot, and goes when the method does: longer than anything in flight.
 //! - What the kernel cancels (because the thread that submitted it has exited) is executed by whoever reaps it.
 
-use std::sync::OnceLock;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Arc, OnceLock};
 
 use io_uring::squeue;
 
@@ -29,8 +30,6 @@ use crate::error::AioError;
 use crate::handle::{HandleState, Word};
 use crate::memory::Region;
 use crate::registration::{Registration, RegistrationStats};
-use crate::sync::Arc;
-use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::{HandleTable, KernelView};
 
 mod buffers;

@@ -1,7 +1,7 @@
 //! The operating system's namespace.
 
+use crate::sync::{Duration, SystemTime};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Sys;

@@ -11,9 +11,8 @@ pub(crate) mod report;
 pub(crate) mod requests;
 pub(crate) mod run;
 
-use std::time::Instant;
+use forebay_aio::sync::{Instant, Mutex};
 
-use forebay_aio::sync::Mutex;
 use forebay_format::Lsn;
 use forebay_storage::Backend;
 

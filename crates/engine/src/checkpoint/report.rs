@@ -1,7 +1,7 @@
 //! What checkpoints did: totals for pg_stat_checkpointer, and PostgreSQL's log lines.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use forebay_aio::sync::Duration;
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_format::Lsn;
 use forebay_storage::{SyncReport, WriteReport};

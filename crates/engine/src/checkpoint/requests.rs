@@ -3,9 +3,7 @@
 //! Requests are numbered. A checkpoint that begins serves every request made before its beginning; a request that
 //! comes while one runs needs the next.
 
-use std::time::{Duration, Instant};
-
-use forebay_aio::sync::{Condvar, Mutex};
+use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 
 /// Why a checkpoint is made; several reasons may come together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! The counters are read after the redo pointer stands: what was handed out earlier may be mentioned only in WAL that
 //! will not be replayed.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use forebay_aio::sync::{Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_format::control::DbState;
 use forebay_format::ids::INVALID_XID;

@@ -11,9 +11,9 @@ mod pages;
 mod texts;
 mod wal;
 
+use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, Namespace, PosixNamespace};
 use forebay_format::control::{ControlFile, DbState, PATH};

@@ -1,11 +1,10 @@
 //! Assigning transaction ids; commit and abort.
 
+use forebay_aio::sync::{Mutex, SystemTime, UNIX_EPOCH};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_aio as aio;
-use forebay_aio::sync::Mutex;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
 use forebay_format::{FullXid, Lsn, RelFileLocator, Xid, ids::xid_precedes};

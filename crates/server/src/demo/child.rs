@@ -51,7 +51,7 @@ impl Guard {
         let inner = Arc::new(Inner { dir, keep, pid: Mutex::new(None), log: Mutex::new(Vec::new()) });
         if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
             let inner = Arc::clone(&inner);
-            std::thread::spawn(move || {
+            forebay_aio::sync::thread::spawn(move || {
                 if signals.forever().next().is_some() {
                     inner.clean_up();
                     std::process::exit(130);
@@ -130,7 +130,7 @@ impl Child {
         }
         // Somebody has to read the log, or the server would wait for room in the pipe.
         let inner = Arc::clone(&guard.inner);
-        std::thread::spawn(move || lines.for_each(|line| inner.log.lock().push(line)));
+        forebay_aio::sync::thread::spawn(move || lines.for_each(|line| inner.log.lock().push(line)));
         Ok(Child { process, guard: Arc::clone(&guard.inner), port })
     }
 

@@ -2,9 +2,9 @@
 
 use super::Failure;
 use crate::client::Client;
+use forebay_aio::sync::{Duration, Instant};
 use indicatif::ProgressBar;
 use std::fmt::Write;
-use std::time::{Duration, Instant};
 
 /// Bytes of a CopyData message, about.
 const CHUNK: usize = 64 * 1024;

@@ -12,11 +12,11 @@ mod load;
 mod place;
 
 use child::{Child, Guard};
+use forebay_aio::sync::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use load::Loader;
 use place::Place;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 /// What a demonstration is told.
 #[derive(Clone, Debug)]

@@ -58,7 +58,7 @@ impl Events {
         let events = Events { queue: Arc::new(Queue { events: Mutex::new(Vec::new()), wake }), woken };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
         let sender = events.sender();
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        forebay_aio::sync::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in &mut signals {
                 sender.send(match signal {
                     SIGTERM => Event::Stop(Stop::Smart),

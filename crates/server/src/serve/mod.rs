@@ -21,6 +21,7 @@ use crate::settings::{ConfigError, ServerSettings, engine_config, io_settings};
 use crate::wire::backend;
 use crate::wire::stream::Stream;
 use events::{Event, Events};
+use forebay_aio::sync::Duration;
 use forebay_engine::{Engine, EngineError, InitOptions, ShutdownMode};
 use forebay_sql::{Severity, SqlError};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -30,7 +31,6 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How long sessions may take to leave before their sockets are cut.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -176,13 +176,13 @@ impl Server {
         }
         let watch = {
             let registry = Arc::clone(&self.shared.registry);
-            std::thread::spawn(move || registry.watch())
+            forebay_aio::sync::thread::spawn(move || registry.watch())
         };
         config.port = u16::try_from(self.shared.settings().int("port")).unwrap_or(0);
         config.socket_dir = self.shared.settings().text("unix_socket_directories").to_owned();
         config.listen_addr = self.shared.settings().text("listen_addresses").to_owned();
         let (dir, sender) = (self.data_dir.clone(), events.sender());
-        std::thread::spawn(move || {
+        forebay_aio::sync::thread::spawn(move || {
             let opened =
                 catch_unwind(AssertUnwindSafe(|| Engine::open(&dir, config).map_err(|e| describe(&e))));
             let opened = opened.unwrap_or_else(|_| Err("the data directory could not be opened".to_owned()));
@@ -279,8 +279,10 @@ impl Server {
             return refuse(&stream, "53300", "sorry, too many clients already");
         };
         let (shared, sender) = (Arc::clone(&self.shared), events.sender());
-        let spawned =
-            std::thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(move || {
+        let spawned = forebay_aio::sync::thread::Builder::new()
+            .name("session".to_owned())
+            .stack_size(STACK)
+            .spawn(move || {
                 session::startup::serve(shared, place, stream);
                 sender.send(Event::Left);
             });

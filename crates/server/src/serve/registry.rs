@@ -1,13 +1,12 @@
 //! The connections of a server: counted, found by number for a cancel, told to leave at a stop.
 
 use crate::wire::stream::Stream;
-use forebay_aio::sync::{Condvar, Mutex};
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 use forebay_engine::{Interrupt, InterruptKind};
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// A connection, as others see it.
 #[derive(Debug)]
@@ -271,10 +270,10 @@ mod tests {
         let interrupt = Interrupt::new();
         place.publish(1, vec![0], interrupt.clone());
         place.set_deadline(Some(Instant::now()));
-        std::thread::scope(|scope| {
+        forebay_aio::sync::thread::scope(|scope| {
             scope.spawn(|| registry.watch());
             while interrupt.pending().is_none() {
-                std::thread::yield_now();
+                forebay_aio::sync::thread::yield_now();
             }
             registry.stop();
         });

@@ -3,9 +3,9 @@
 use super::registry::Registry;
 use crate::settings::ServerSettings;
 use forebay_aio::sync::RwLock;
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_engine::Engine;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a server is in its life.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Listening: TCP on loopback, and Unix sockets with PostgreSQL's lock file beside them.
 
 use crate::wire::stream::Stream;
+use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, getppid, test_kill_process};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,7 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why there is nothing to listen on: lines for the log, each with its kind.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use super::{Flow, Raw, Session};
 use crate::log;
 use crate::wire::backend;
 use crate::wire::frontend::{self, Frontend, Target};
+use forebay_aio::sync::{Duration, Instant};
 use forebay_sql::{Executed, SqlError, Step};
-use std::time::{Duration, Instant};
 
 impl Session {
     /// A Query message: one or more statements, the first error ends it.

@@ -10,11 +10,11 @@ use crate::wire::frames::{FrameReader, Next};
 use crate::wire::startup::{self, MAX_STARTUP, Startup, StartupPacket};
 use crate::wire::stream::Stream;
 use crate::wire::{PROTOCOL_3_0, PROTOCOL_3_2, backend};
+use forebay_aio::sync::Duration;
 use forebay_sql::{Connection, Identity, Settings, Severity, SqlError};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A client has this long to say who it is.
 const STARTUP_LIMIT: Duration = Duration::from_secs(60);

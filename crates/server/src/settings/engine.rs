@@ -3,8 +3,8 @@
 use super::server::ServerSettings;
 use super::session::SessionSettings;
 use super::value::Value;
+use forebay_aio::sync::Duration;
 use forebay_engine::{EngineConfig, IoDirect, IoMethod, IoSettings, WalSyncMethod, WorkerLimits};
-use std::time::Duration;
 
 /// What the engine is opened with.
 pub fn engine_config(s: &ServerSettings) -> EngineConfig {

@@ -9,10 +9,10 @@ use super::table::{self, Context, Setting, TABLE};
 use super::unrecognized;
 use super::value::{self, Value};
 use forebay_aio::sync::Mutex;
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_sql::{SetScope, SettingRow, Settings, Shown, SqlError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What SET left: a value, or nothing for DEFAULT.
 type Layer = BTreeMap<usize, Option<Value>>;

@@ -1,9 +1,9 @@
 //! One socket type over TCP and Unix sockets.
 
+use forebay_aio::sync::Duration;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 /// A connected socket.
 #[derive(Debug)]

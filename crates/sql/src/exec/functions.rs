@@ -6,8 +6,8 @@ use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
 use crate::value::{Datum, Numeric, SqlType};
+use forebay_aio::sync::Duration;
 use forebay_engine::PrewarmMode;
-use std::time::Duration;
 
 /// The text of an argument.
 fn text<'v>(args: &'v [Datum<'_>], i: usize) -> &'v str {

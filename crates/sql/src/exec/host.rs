@@ -3,9 +3,9 @@
 use crate::connection::Identity;
 use crate::error::{Result, Severity, SqlError, state};
 use crate::settings::Settings;
+use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::{EngineError, Interrupt, Session, Table};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// The surroundings of a statement. Without a session there are no tables and no transactions: enough for
 /// expressions, and for their tests.
@@ -36,7 +36,9 @@ impl From<EngineError> for SqlError {
 impl Host {
     /// A host over an engine session.
     pub fn new(session: Option<Session>, settings: Box<dyn Settings>, identity: Identity) -> Host {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now = forebay_aio::sync::SystemTime::now()
+            .duration_since(forebay_aio::sync::UNIX_EPOCH)
+            .unwrap_or_default();
         let random = (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
         Host { session, settings, identity, random }
     }

@@ -4,7 +4,7 @@ use super::host::Host;
 use crate::error::Result;
 use crate::plan::View;
 use crate::value::{Datum, Numeric};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 
 type RowOf = Vec<Datum<'static>>;
 

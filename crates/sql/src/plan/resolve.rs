@@ -3,7 +3,7 @@
 use super::expr::{Arithmetic, Comparison, Function};
 use crate::value::SqlType;
 use SqlType::*;
-use std::sync::LazyLock;
+use forebay_aio::sync::LazyLock;
 
 /// A type's category and whether it is the preferred one there (pg_type.typcategory, typispreferred).
 pub fn category(ty: SqlType) -> (u8, bool) {

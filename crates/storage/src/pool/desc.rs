@@ -18,9 +18,9 @@
 //! and sees WAITERS wakes them. With an I/O in progress a waiter completes it through its wait reference instead.
 
 use forebay_aio::sync::Mutex;
+use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_aio::{Errno, WaitRef};
 use forebay_format::{Fork, PageTag, RelFileLocator};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One pin.
 pub(crate) const REF_ONE: u64 = 1;

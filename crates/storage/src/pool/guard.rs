@@ -3,10 +3,10 @@
 use super::BufferPool;
 use super::desc::{DIRTY, Descriptor, VALID, WRITING};
 use forebay_aio as aio;
+use forebay_aio::sync::atomic::Ordering;
 use forebay_format::{Lsn, Page, PageBytes, PageMut, PageTag};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A page that stays in memory until this is dropped.
 pub struct Pinned {

@@ -37,11 +37,12 @@ use crate::error::{StorageError, WalFailure};
 use crate::smgr::{Smgr, SyncQueue, SyncReport};
 use crate::{Backend, PrewarmMode};
 use desc::Descriptor;
+use forebay_aio::sync::OnceLock;
+use forebay_aio::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, RelFileLocator};
 use parking::Parking;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use table::PageTable;
 
 /// The write-ahead log, as far as the pool needs it.

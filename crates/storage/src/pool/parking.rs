@@ -5,8 +5,8 @@
 //! the lock *before* it looks for WAITERS (all sequentially consistent), so that one of the two sees the other.
 
 use super::desc::{Descriptor, WAITERS};
+use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::sync::{Condvar, Mutex};
-use std::sync::atomic::Ordering;
 
 const LOTS: usize = 64;
 

@@ -11,12 +11,12 @@ use super::desc::{Descriptor, IO_ERROR, IoFault, READING, TAG_VALID, USAGE_ONE, 
 use super::{BufferPool, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
+use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, WaitRef};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How a pinned block's page gets into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

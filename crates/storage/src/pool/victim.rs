@@ -9,9 +9,9 @@ use super::desc::{
 };
 use super::{BufferPool, Ring, Strategy, table};
 use crate::error::StorageError;
+use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_aio::{self as aio, IoContext, IoObject, IoOp};
-use std::sync::atomic::Ordering;
 
 /// How long a thread goes on looking for an unpinned buffer.
 const PATIENCE: Duration = Duration::from_secs(30);

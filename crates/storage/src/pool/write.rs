@@ -11,12 +11,13 @@ use super::desc::{DIRTY, REF_ONE, VALID, WRITING, refcount, usage};
 use super::{BufferPool, Ring, table};
 use crate::Backend;
 use crate::error::StorageError;
+use forebay_aio::sync::atomic::Ordering;
+use forebay_aio::sync::memory::AtomicU16;
 use forebay_aio::{self as aio, Errno, IoContext, IoMemory, IoObject, IoOp, WaitRef};
 use forebay_format::{BLOCK_SIZE, Lsn, Oid, Page, PageBytes, PageTag, RelFileLocator, checksum};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Offset of the checksum in a page.
 const CHECKSUM_AT: usize = 8;

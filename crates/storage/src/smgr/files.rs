@@ -1,9 +1,9 @@
 //! One fork of a relation: its size, its extension lock, its segment files.
 
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_aio::sync::{Arc, Mutex, RwLock};
 use forebay_aio::{File, VirtualFile};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What identifies a fork.
 pub(crate) type ForkKey = (RelFileLocator, Fork);

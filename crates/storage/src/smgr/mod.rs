@@ -18,6 +18,7 @@ pub use sync::SyncReport;
 use crate::error::StorageError;
 use files::{ForkKey, UNKNOWN_SIZE};
 use forebay_aio::sync::RwLock;
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::{
     self as aio, Aio, AioError, Errno, File, FileCache, Io, IoMemory, Namespace, OpenOptions, Target,
     VirtualFile,
@@ -26,7 +27,6 @@ use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RELSEG_BLOCKS, RelFileLocato
 use hashbrown::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 const SHARDS: usize = 32;
 const BLOCK: u64 = BLOCK_SIZE as u64;

@@ -10,8 +10,9 @@
 //! A region is taken out of every ring when it is dropped, before it is unmapped (see [`crate::registration`]); what is registered
 //! when the method goes is let go with its rings.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::sync::{Arc, Mutex, OnceLock};
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 
 use io_uring::types::CloneBuffersFlags;
 use io_uring::{IoUring, Probe, opcode};
@@ -22,8 +23,6 @@ use crate::limits::Limits;
 use crate::memory::Region;
 use crate::method::registration_refusal;
 use crate::registration::{Keeper, Registration, RegistrationRefusal};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use crate::sync::{Arc, Mutex};
 
 /// Pieces that the table has room for.
 const PIECES: usize = 1024;

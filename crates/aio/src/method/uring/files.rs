@@ -6,14 +6,13 @@
 //! A ring keeps a registered file open. So the last close takes it out of every ring that has it (see [`crate::registration`]):
 //! otherwise a dropped file would hold its space, and a lock on it would last.
 
-use std::sync::OnceLock;
+use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use crate::sync::{Arc, Mutex, OnceLock};
 
 use super::ring::{Ring, Rings};
 use crate::file::File;
 use crate::method::registration_refusal;
 use crate::registration::Keeper;
-use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use crate::sync::{Arc, Mutex};
 
 /// Numbers that there are.
 pub(super) const FILES: usize = 128;

@@ -1,6 +1,7 @@
 //! One backend's ring: who leads, who follows, what has arrived, and what is registered with it.
 
-use std::sync::OnceLock;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use crate::sync::{Mutex, MutexGuard, OnceLock, thread};
 
 use io_uring::{EnterFlags, IoUring, Submitter, cqueue, squeue};
 use smallvec::SmallVec;
@@ -8,8 +9,6 @@ use smallvec::SmallVec;
 use super::files::{FILES, FileState};
 use crate::error::Errno;
 use crate::handle::Word;
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use crate::sync::{Mutex, MutexGuard, thread};
 use crate::table::HandleTable;
 
 /// The rings of all slots, set up when first needed. They go when the method does.

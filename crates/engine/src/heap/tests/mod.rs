@@ -1,6 +1,6 @@
+use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
+use forebay_aio::sync::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use forebay_aio::{MethodKind, WorkerLimits};
 use forebay_format::{

@@ -1,6 +1,6 @@
+use forebay_aio::sync::thread;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::thread;
 
 use super::*;
 

@@ -1,6 +1,6 @@
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+use forebay_aio::sync::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use forebay_format::wal::{DecodedRecord, RecordHeader, Rmgr, xlog};
 use forebay_format::{

@@ -1,8 +1,8 @@
 //! How far it is: a bar on a terminal, pg_checksums' lines elsewhere.
 
+use forebay_aio::sync::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
-use std::time::{Duration, Instant};
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
