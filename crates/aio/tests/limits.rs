@@ -12,7 +12,7 @@ use common::config;
 use confined::{Confined, confined};
 
 fn open_io_uring(max_backends: usize) -> Result<Arc<Aio>, AioError> {
-    let config = AioConfig { max_backends, ..config() };
+    let config = AioConfig { max_backends, register_files: true, ..config() };
     Aio::new(Arc::new(PosixNamespace::new()), MethodKind::IoUring, config)
 }
 

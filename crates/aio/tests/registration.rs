@@ -8,7 +8,11 @@ use std::thread;
 use forebay_aio::*;
 
 mod common;
-use common::{Case, Setup, bytes, config, fill};
+use common::{Case, Setup, bytes, fill};
+
+fn config() -> AioConfig {
+    AioConfig { register_memory: true, register_files: true, ..common::config() }
+}
 
 /// The door by io_uring, buffered and direct, where it can be had.
 fn setups() -> Vec<Setup> {

@@ -16,6 +16,10 @@
 //!   up the lead, and nudges a follower to take it.
 //! - What arrived is finished after the lead is given up, so that several threads verify checksums at once.
 //! - No IORING_SETUP_SINGLE_ISSUER or DEFER_TASKRUN: with them only the issuer could make completions appear.
+//! - No COOP_TASKRUN either: a completion then waits until the issuer next enters the kernel. A thread that waits for the read of
+//!   one that computes had it after 40 us without the flag, after 3.9 ms with it (a tick of 250 Hz) wherever the disk's interrupt
+//!   came to the other processor; and the flag saved no processor time (a read cost 2.8 us without and 3.0 us with it at 8 KiB, 5.5
+//!   and 5.9 us at 128 KiB; medians of nine, depth 32).
 //! - A ring stays with its slot, and goes when the method does: longer than anything in flight.
 //! - What the kernel cancels (because the thread that submitted it has exited) is executed by whoever reaps it.
 

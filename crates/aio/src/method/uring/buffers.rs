@@ -1,5 +1,9 @@
 //! Registered memory: regions whose pages are pinned once, and not by each I/O.
 //!
+//! Direct reads at depth 32, registered or not (interleaved runs on two busy processors, medians): 128 KiB into one piece of memory
+//! cost 0.04 instead of 0.08 s of processor time a GB, 128 KiB into sixteen pieces 0.05 instead of 0.09, 8 KiB 3.0 instead of 3.6 us
+//! each.
+//!
 //! A ring of its own, the home, holds a table of pieces of at most 1 GiB; it is set up with the first region. Every backend's ring
 //! gets a clone of the table (Linux 6.12), which costs neither pinning nor accounting. Where the kernel can't clone, nothing is
 //! registered: pinning a large pool in every ring would make a new connection slow and count its pages again each time.

@@ -3,6 +3,10 @@
 //! A file gets its number at its 32nd use (of [`FILES`] there are in all), and a ring registers it at the 32nd use in this ring: a
 //! registration costs a system call, which pays only after some dozen I/Os. The number is the same in every ring.
 //!
+//! Off unless asked for: with one ring, 8 KiB random reads at depth 32 cost 3.4 us of processor time instead of 3.6 (medians of ten
+//! interleaved runs that spread over 2.9 to 5.1), and beside registered memory no less at all. It may pay where many processors
+//! count references to one file; that has not been measured.
+//!
 //! A ring keeps a registered file open. So the last close takes it out of every ring that has it (see [`crate::registration`]):
 //! otherwise a dropped file would hold its space, and a lock on it would last.
 
