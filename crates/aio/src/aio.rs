@@ -12,7 +12,7 @@ use crate::method::{Deferred, Immediate, IoUringRefusal, Method, WorkerLimits, W
 use crate::namespace::Namespace;
 use crate::registration::{Registration, RegistrationStats};
 use crate::stats::{BackendType, IoStats};
-use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex};
 use crate::table::HandleTable;
 
@@ -86,6 +86,8 @@ pub struct AioConfig {
     pub register_memory: bool,
     /// io_uring may register files that are used often. Off by default: on two processors the gain is lost in the noise.
     pub register_files: bool,
+    /// Staged neighbours are merged up to so many bytes.
+    pub combine_limit: usize,
 }
 
 impl Default for AioConfig {
@@ -96,6 +98,7 @@ impl Default for AioConfig {
             track_io_timing: false,
             register_memory: true,
             register_files: false,
+            combine_limit: DEFAULT_COMBINE_LIMIT,
         }
     }
 }
@@ -109,9 +112,13 @@ pub struct Aio {
     stats: IoStats,
     config: AioConfig,
     track_io_timing: AtomicBool,
+    combine_limit: AtomicUsize,
     free_slots: Mutex<Vec<u32>>,
     next_id: AtomicI32,
 }
+
+/// The default of `combine_limit`: PostgreSQL's 16 blocks.
+const DEFAULT_COMBINE_LIMIT: usize = 128 * 1024;
 
 /// Largest value of `handles_per_backend`.
 const MAX_HANDLES: usize = 1024;
@@ -153,6 +160,7 @@ impl Aio {
             stats: IoStats::default(),
             config,
             track_io_timing: AtomicBool::new(config.track_io_timing),
+            combine_limit: AtomicUsize::new(config.combine_limit),
             free_slots: Mutex::new((0..slots as u32).rev().collect()),
             next_id: AtomicI32::new(1),
         }))
@@ -226,6 +234,16 @@ impl Aio {
         self.config.handles_per_backend
     }
 
+    /// The most bytes that staged neighbours are merged to.
+    pub fn combine_limit(&self) -> usize {
+        self.combine_limit.load(Relaxed)
+    }
+
+    /// Changes the combine limit: for the batches submitted from now on. With 0, or the size of the I/Os, nothing is merged.
+    pub fn set_combine_limit(&self, bytes: usize) {
+        self.combine_limit.store(bytes, Relaxed);
+    }
+
     /// Is the time of I/O measured?
     pub fn track_io_timing(&self) -> bool {
         self.track_io_timing.load(Relaxed)
@@ -263,7 +281,7 @@ impl Aio {
             return true;
         }
         if self.table.word(r.index).state() == HandleState::Submitted {
-            self.method.poll(&self.table, r.index);
+            self.method.poll(&self.table, self.table.head_of(r.index));
         }
         self.table.is_done(r)
     }

@@ -25,6 +25,7 @@ use crate::error::AioError;
 use crate::file::{File, OpenOptions};
 use crate::handle::{HandleState, WaitRef};
 use crate::memory::AlignedBuf;
+use crate::merge::{Piece, Plan};
 use crate::op::{Account, Io, IoFlags, Op, Target};
 use crate::stats::{BackendType, Counts, IoContext, IoObject, IoOp, Matrix};
 use crate::sync::{Arc, Instant};
@@ -40,7 +41,8 @@ pub struct Backend {
     idle: Vec<u32>,
     /// Handles in use, in the order they were started; the staged ones are the last.
     in_use: VecDeque<u32>,
-    staged: SmallVec<[u32; Backend::MAX_STAGED]>,
+    staged: Vec<Piece>,
+    combine_limit: usize,
     in_batch: bool,
     /// Taken, and neither started nor released.
     handed_out: Option<WaitRef>,
@@ -73,7 +75,8 @@ impl Backend {
             who,
             idle: (base..base + per_backend).rev().collect(),
             in_use: VecDeque::with_capacity(per_backend as usize),
-            staged: SmallVec::new(),
+            staged: Vec::with_capacity(Backend::MAX_STAGED),
+            combine_limit: usize::MAX,
             in_batch: false,
             handed_out: None,
             locals: Locals::new(per_backend as usize),
@@ -118,8 +121,9 @@ impl Backend {
         self.idle.len()
     }
 
-    /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged. Where no handle is idle, waits for the
-    /// oldest I/O. That an I/O failed is told by its report, not here.
+    /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged (unless it is to be synchronous, or the method
+    /// can't execute it: then what is staged is submitted, and it is executed here). Where no handle is idle, waits for the oldest
+    /// I/O. That an I/O failed is told by its report, not here.
     pub fn start(&mut self, io: Io) -> WaitRef {
         let prepared = self.prepare(io);
         let index = self.take_handle();
@@ -131,7 +135,8 @@ impl Backend {
     /// Everything about an I/O that may be refused by an assertion: no handle is lost by that.
     fn prepare(&self, mut io: Io) -> Prepared {
         let method = self.aio.method();
-        let inline = io.flags.synchronous || method.synchronous() || !method.executes(io.op.kind());
+        let inline =
+            io.flags.synchronous || method.synchronous() && !self.in_batch || !method.executes(io.op.kind());
         let account = io.account;
         let locals = io.completions.iter_mut().filter_map(|c| c.local.take()).collect();
         Prepared { body: Body::new(io), locals, inline, account }
@@ -140,12 +145,16 @@ impl Backend {
     /// Defines and stages a handle; submits it unless it is in a batch.
     fn launch(&mut self, index: u32, prepared: Prepared) -> WaitRef {
         let Prepared { body, locals, inline, account } = prepared;
+        if inline {
+            self.submit();
+        }
         self.aio.table().counters().count_operation(self.slot, body.op(), body.length());
         if let Some(a) = account {
             let bytes = body.length();
             self.counters.add_owned(a.object, a.context, a.op, Counts { count: 1, bytes, time_ns: 0 });
         }
         self.locals.put(index, locals);
+        let piece = body.piece(index);
         let table = self.aio.table();
         table.define(index, body);
         table.stage(index, inline);
@@ -154,20 +163,25 @@ impl Backend {
         if inline {
             let clock = self.clock(account);
             self.tally(Own::Immediate, 1);
-            self.submitting(&[index]);
+            self.submitting([index].into_iter());
             self.aio.table().begin(index);
             self.aio.table().execute(index);
             self.charge(clock);
         } else {
             self.tally(Own::Staged, 1);
-            self.staged.push(index);
+            self.staged.push(piece);
             if !self.in_batch || self.staged.len() == Backend::MAX_STAGED {
-                let clock = self.clock(account);
+                let clock = self.clock(account.filter(|_| !self.aio.method().synchronous()));
                 self.submit();
                 self.charge(clock);
             }
         }
         r
+    }
+
+    /// Merges this backend's neighbours up to so many bytes, where [`Aio::combine_limit`] does not set a smaller limit.
+    pub fn set_combine_limit(&mut self, bytes: usize) {
+        self.combine_limit = bytes;
     }
 
     /// Begins staging. Batches don't nest. While anything is staged, don't block on another backend without [`Backend::submit`].
@@ -188,17 +202,42 @@ impl Backend {
         self.in_batch
     }
 
-    /// Submits what is staged, in one system call where the method has it; the batch goes on.
+    /// Submits what is staged, neighbours merged, in one system call where the method has it; the batch goes on.
     pub fn submit(&mut self) {
         if self.staged.is_empty() {
             return;
         }
-        let staged = std::mem::take(&mut self.staged);
+        let mut staged = std::mem::take(&mut self.staged);
         let before = self.in_use.len() - staged.len();
+        let heads = self.merge(&staged);
         self.tally(Own::Submissions, 1);
-        self.tally(Own::Issued, staged.len() as u64);
-        self.submitting(&staged);
-        self.aio.method().submit(self.aio.table(), self.slot, &staged, before);
+        self.tally(Own::Issued, heads.len() as u64);
+        self.tally(Own::Merged, (staged.len() - heads.len()) as u64);
+        self.submitting(staged.iter().map(|p| p.index));
+        let (method, table) = (self.aio.method(), self.aio.table());
+        if method.synchronous() && self.aio.track_io_timing() {
+            // Submitting is executing here: each pays for its own.
+            for &head in &heads {
+                let clock = self.clock(table.account(head));
+                method.submit(table, self.slot, &[head], before);
+                self.charge(clock);
+            }
+        } else {
+            method.submit(table, self.slot, &heads, before);
+        }
+        staged.clear();
+        self.staged = staged;
+    }
+
+    /// Makes chains of neighbours. The handles to submit.
+    fn merge(&self, staged: &[Piece]) -> SmallVec<[u32; Backend::MAX_STAGED]> {
+        let limit = self.aio.combine_limit().min(self.combine_limit);
+        if staged.len() == 1 || limit == 0 {
+            return staged.iter().map(|p| p.index).collect();
+        }
+        let table = self.aio.table();
+        let plan = Plan::new(staged, limit, |a, b| table.same_path(a, b));
+        plan.units().map(|unit| table.link(unit.map(|n| staged[n].index))).collect()
     }
 
     /// Waits for an I/O, anyone's, after submitting what is staged. For an own one the report comes with it, once.
@@ -229,7 +268,7 @@ impl Backend {
     /// flight on it. Reports stay to be asked for, a batch stays open. I/O of other backends holds the file open by itself.
     pub fn settle_file(&mut self, file: &File) {
         let table = self.aio.table();
-        if self.staged.iter().any(|&i| table.is_on(i, file)) {
+        if self.staged.iter().any(|p| table.is_on(p.index, file)) {
             self.submit();
         }
         for &index in &self.in_use {
@@ -292,17 +331,17 @@ impl Backend {
     }
 
     /// These are about to be given to the method, or executed.
-    fn submitting(&self, ios: &[u32]) {
+    fn submitting(&self, ios: impl ExactSizeIterator<Item = u32>) {
         let table = self.aio.table();
         let now = table.counters().submitting(self.slot, ios.len() as u64);
-        ios.iter().for_each(|&index| table.stamp(index, now));
+        ios.for_each(|index| table.stamp(index, now));
     }
 
     fn clock(&self, account: Option<Account>) -> Option<(Account, Instant)> {
         account.filter(|_| self.aio.track_io_timing()).map(|a| (a, Instant::now()))
     }
 
-    fn charge(&mut self, clock: Option<(Account, Instant)>) {
+    fn charge(&self, clock: Option<(Account, Instant)>) {
         if let Some((a, since)) = clock {
             let time_ns = since.elapsed().as_nanos() as u64;
             self.counters.add_owned(a.object, a.context, a.op, Counts { time_ns, ..Counts::default() });

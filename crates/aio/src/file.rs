@@ -139,6 +139,11 @@ impl File {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// A number that tells open files apart.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
     /// The descriptor, where it is a file of the operating system.
     pub fn raw_fd(&self) -> Option<RawFd> {
         match &self.0.body {

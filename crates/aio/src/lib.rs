@@ -12,6 +12,7 @@
 //! | [`completion`] | [`Completion`] with its two halves, [`Outcome`], [`IoResult`] |
 //! | [`handle`] | the states of a handle, its generation, [`WaitRef`] |
 //! | [`table`] | the fixed table of handles: what each I/O in flight is, and its steps |
+//! | `merge` | staged neighbours leave as one I/O |
 //! | [`execute`] | execution in the calling thread; short transfers continued |
 //! | [`method`] | the [`Method`](method::Method) trait; `sync`, `worker` and `io_uring` |
 //! | [`aio`](mod@crate::aio) | [`Aio`]: namespace + method + handle table + statistics |
@@ -39,6 +40,7 @@ pub mod files;
 pub mod handle;
 pub mod limits;
 pub mod memory;
+mod merge;
 pub mod method;
 pub mod namespace;
 pub mod op;

@@ -2,7 +2,7 @@
 //!
 //! | Module | Executes | A waiter |
 //! |---|---|---|
-//! | `immediate` | the issuer, at once (io_method sync) | sleeps until the issuer is through with it |
+//! | `immediate` | the issuer, at once, or a batch when it is submitted (io_method sync) | sleeps until the issuer is through with it |
 //! | `worker` | worker threads, from a queue of 64 | takes it out of the queue and executes it, or sleeps until the worker is through |
 //! | `uring` | the kernel, one ring per backend | reaps the issuer's ring, whoever it is |
 //! | `deferred` | whoever waits, polls or releases, in random order: for tests | executes and completes it, and others before it |
@@ -47,7 +47,7 @@ pub trait Method: Send + Sync {
         Ok(())
     }
 
-    /// Nothing is to be staged: the issuer executes each I/O when it starts it.
+    /// The issuer executes: each I/O when it starts it, those of a batch when it submits them (so that neighbours can be merged).
     fn synchronous(&self) -> bool {
         false
     }
@@ -63,8 +63,9 @@ pub trait Method: Send + Sync {
         true
     }
 
-    /// Submits the staged handles of `slot`: calls [`HandleTable::begin`] for each, then sees to its execution. `in_flight` I/Os of
-    /// the backend were submitted before. Only the slot's backend calls this.
+    /// Submits the staged handles of `slot`: calls [`HandleTable::begin`] for each, then sees to its execution. A handle may stand
+    /// for several that were merged; a method need not know. `in_flight` I/Os of the backend were submitted before. Only the slot's
+    /// backend calls this.
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize);
 
     /// Returns when the handle's word may be another than `seen` (which is SUBMITTED). Any thread calls this.

@@ -20,10 +20,13 @@ use crate::execute::{Executor, Request, Vector, Vectors, before, carry_out};
 use crate::file::File;
 use crate::handle::{HandleInfo, HandleState, StateCell, WaitRef, Word};
 use crate::memory::{IO_ALIGN, Region};
+use crate::merge::{Chain, Link, Piece};
 use crate::method::Method;
 use crate::op::{Account, Io, IoFlags, Op, OpKind, Target};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, RwLock};
+
+mod chain;
 
 /// What a handle's I/O is.
 pub(crate) struct Body {
@@ -58,6 +61,8 @@ struct Handle {
     detail: AtomicU64,
     /// When it was submitted, for its latency; 0: not measured.
     since: AtomicU64,
+    /// Its chain, if it was merged with neighbours.
+    link: Link,
     body: RwLock<Option<Body>>,
 }
 
@@ -91,6 +96,7 @@ impl HandleTable {
             status: AtomicU64::new(0),
             detail: AtomicU64::new(0),
             since: AtomicU64::new(0),
+            link: Link::new(),
             body: RwLock::new(None),
         };
         HandleTable {
@@ -178,23 +184,26 @@ impl HandleTable {
         let handle = self.handle(index);
         handle.inline.store(inline, Relaxed);
         handle.detached.store(false, Relaxed);
+        handle.link.clear();
         handle.state.advance(HandleState::Defined, HandleState::Staged);
     }
 
-    /// Staged -> submitted: the method has it.
+    /// Staged -> submitted: the method has it, with all that were merged with it.
     pub fn begin(&self, index: u32) {
         self.handle(index).state.advance(HandleState::Staged, HandleState::Submitted);
+        self.begin_followers(index);
     }
 
     /// Executes a submitted handle to its end in this thread.
     pub fn execute(&self, index: u32) {
         let result = self.carry(index, None);
         self.executed(index, result);
-        self.complete_shared(index, result);
+        self.conclude(index, result);
     }
 
     /// Submitted -> executed, with the result of the first attempt. The caller calls [`HandleTable::finish`] next, holding no lock.
     pub fn executed(&self, index: u32, result: Result<usize, Errno>) {
+        self.executed_followers(index, result);
         let handle = self.handle(index);
         handle.raw.store(encode(result), Relaxed);
         handle.state.advance(HandleState::Submitted, HandleState::CompletedIo);
@@ -216,16 +225,31 @@ impl HandleTable {
     pub fn finish(&self, index: u32) {
         let first = decode(self.handle(index).raw.load(Relaxed));
         let result = self.carry(index, Some(first));
-        self.complete_shared(index, result);
+        self.conclude(index, result);
     }
 
     fn carry(&self, index: u32, first: Option<Result<usize, Errno>>) -> Result<usize, Errno> {
+        self.with_chain(index, |c| self.carry_request(index, &c.request(), c.len, first))
+            .unwrap_or_else(|| self.carry_alone(index, first))
+    }
+
+    fn carry_alone(&self, index: u32, first: Option<Result<usize, Errno>>) -> Result<usize, Errno> {
         // A read lock, although this may take long: nobody writes the body of a handle that is not completed.
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a submitted handle has a body");
         let whole = Request::new(&body.file, body.op, body.offset, body.length, &body.vectors);
+        self.carry_request(index, &whole, body.expected, first)
+    }
+
+    fn carry_request(
+        &self,
+        index: u32,
+        whole: &Request<'_>,
+        expected: usize,
+        first: Option<Result<usize, Errno>>,
+    ) -> Result<usize, Errno> {
         let counting = CountingExecutor::new(&*self.executor);
-        let result = carry_out(&counting, &whole, body.expected, first);
+        let result = carry_out(&counting, whole, expected, first);
         let beyond_first = counting.attempts() - u64::from(first.is_none());
         self.counters.retried(self.slot_of(index), beyond_first);
         result
@@ -238,9 +262,7 @@ impl HandleTable {
             let body = handle.body.read();
             body.as_ref().expect("an executed handle has a body").complete(result, self.slot_of(index))
         };
-        let slot = self.slot_of(index);
-        self.counters.completed(slot, 1, handle.since.load(Relaxed));
-        self.counters.outcome(slot, outcome.status);
+        self.counters.outcome(self.slot_of(index), outcome.status);
         handle.status.store(outcome.status as u64, Relaxed);
         handle.detail.store(outcome.detail, Relaxed);
         handle.state.advance(HandleState::CompletedIo, HandleState::CompletedShared);
@@ -296,7 +318,9 @@ impl HandleTable {
             match word.state() {
                 HandleState::CompletedShared | HandleState::CompletedLocal | HandleState::Idle => return,
                 HandleState::Submitted if !self.handle(r.index).inline.load(Relaxed) => {
-                    method.wait(self, r.index, word);
+                    if let Some((index, seen)) = self.at_method(r.index, word) {
+                        method.wait(self, index, seen);
+                    }
                 }
                 _ => self.wait_change(r.index, word),
             }
@@ -305,6 +329,14 @@ impl HandleTable {
 
     /// How to hand a submitted handle to the kernel.
     pub(crate) fn with_kernel_view<R>(&self, index: u32, f: impl FnOnce(KernelView<'_>) -> R) -> R {
+        let link = &self.handle(index).link;
+        if link.head() == Some(index) {
+            let chain = link.chain.read();
+            let chain = chain.as_ref().expect("a head has its chain until it is completed");
+            let Chain { file, op, offset, len, vectors, region, .. } = &**chain;
+            let (length, region) = (*len as u64, region.as_deref());
+            return f(KernelView { file, op: *op, offset: *offset, length, vectors, region });
+        }
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a staged handle has a body");
         let Body { file, op, offset, length, vectors, region, .. } = body;
@@ -375,7 +407,7 @@ pub(crate) struct KernelView<'a> {
     /// Bytes of the file concerned; the operations on a range have no vectors.
     pub(crate) length: u64,
     pub(crate) vectors: &'a [Vector],
-    /// Where (the first of) the vectors lie.
+    /// Where all the vectors lie; None: in several, or there are none.
     pub(crate) region: Option<&'a Region>,
 }
 
@@ -434,6 +466,19 @@ impl Body {
             data: io.data,
             flags: io.flags,
             account: io.account,
+        }
+    }
+
+    /// What merging needs to know of it.
+    pub(crate) fn piece(&self, index: u32) -> Piece {
+        Piece {
+            index,
+            file: self.file.id(),
+            op: self.op,
+            offset: self.offset,
+            len: self.length,
+            vectors: self.vectors.len(),
+            local_memory: self.flags.local_memory,
         }
     }
 

@@ -45,7 +45,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 pub fn config() -> AioConfig {
-    AioConfig { max_backends: 8, handles_per_backend: 16, track_io_timing: false, ..AioConfig::default() }
+    AioConfig { max_backends: 8, handles_per_backend: 16, ..AioConfig::default() }
 }
 
 impl Setup {
