@@ -50,22 +50,29 @@ fn prefetch(page: &PageBytes, at: usize) {
 }
 
 /// The hashes of `pages`; `ahead` are the pages to come, which are fetched meanwhile.
+#[allow(
+    clippy::needless_range_loop,
+    reason = "plain counting lets the compiler unroll all of it into registers"
+)]
 #[target_feature(enable = "avx2")]
 pub(super) fn hash<const N: usize>(pages: [&PageBytes; N], ahead: [&PageBytes; N]) -> [u32; N] {
     let mut sums = [start(); N];
     let keep = _mm256_setr_epi32(-1, -1, 0xffff_0000_u32 as i32, -1, -1, -1, -1, -1);
-    for ((page, ahead), sums) in pages.iter().zip(&ahead).zip(&mut sums) {
-        [0, LINE].into_iter().for_each(|line| prefetch(ahead, line));
-        sums[0] = mix(sums[0], _mm256_and_si256(load(page, 0), keep));
-        for (n, sum) in sums.iter_mut().enumerate().skip(1) {
-            *sum = mix(*sum, load(page, n * REGISTER_BYTES));
+    for page in 0..N {
+        prefetch(ahead[page], 0);
+        prefetch(ahead[page], LINE);
+        sums[page][0] = mix(sums[page][0], _mm256_and_si256(load(pages[page], 0), keep));
+        for n in 1..REGISTERS {
+            sums[page][n] = mix(sums[page][n], load(pages[page], n * REGISTER_BYTES));
         }
     }
     for row in 1..ROWS {
-        for ((page, ahead), sums) in pages.iter().zip(&ahead).zip(&mut sums) {
-            [0, LINE].into_iter().for_each(|line| prefetch(ahead, row * ROW_BYTES + line));
-            for (n, sum) in sums.iter_mut().enumerate() {
-                *sum = mix(*sum, load(page, row * ROW_BYTES + n * REGISTER_BYTES));
+        for page in 0..N {
+            prefetch(ahead[page], row * ROW_BYTES);
+            prefetch(ahead[page], row * ROW_BYTES + LINE);
+            for n in 0..REGISTERS {
+                let at = row * ROW_BYTES + n * REGISTER_BYTES;
+                sums[page][n] = mix(sums[page][n], load(pages[page], at));
             }
         }
     }

@@ -61,19 +61,25 @@ fn first_row(page: &PageBytes) -> [__m512i; REGISTERS] {
 }
 
 /// The hashes of `pages`; `ahead` are the pages to come, which are fetched meanwhile.
+#[allow(
+    clippy::needless_range_loop,
+    reason = "plain counting lets the compiler unroll all of it into registers"
+)]
 #[target_feature(enable = "avx512f")]
 pub(super) fn hash<const N: usize>(pages: [&PageBytes; N], ahead: [&PageBytes; N]) -> [u32; N] {
     let mut sums = [[_mm512_setzero_si512(); REGISTERS]; N];
-    for ((page, ahead), sums) in pages.iter().zip(&ahead).zip(&mut sums) {
-        *sums = first_row(page);
-        (0..REGISTERS).for_each(|n| prefetch(ahead, n * REGISTER_BYTES));
+    for page in 0..N {
+        sums[page] = first_row(pages[page]);
+        for n in 0..REGISTERS {
+            prefetch(ahead[page], n * REGISTER_BYTES);
+        }
     }
     for row in 1..ROWS {
-        for ((page, ahead), sums) in pages.iter().zip(&ahead).zip(&mut sums) {
-            for (n, sum) in sums.iter_mut().enumerate() {
+        for page in 0..N {
+            for n in 0..REGISTERS {
                 let at = row * ROW_BYTES + n * REGISTER_BYTES;
-                prefetch(ahead, at);
-                *sum = step(*sum, load(page, at));
+                prefetch(ahead[page], at);
+                sums[page][n] = step(sums[page][n], load(pages[page], at));
             }
         }
     }

@@ -54,15 +54,20 @@ mod x86_64 {
     use super::PageBytes;
     use crate::ids::BLOCK_SIZE;
 
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "plain counting lets the compiler unroll all of it into registers"
+    )]
     #[target_feature(enable = "avx512f")]
     pub(super) fn avx512<const N: usize>(pages: [&PageBytes; N]) -> u64 {
         let mut sums = [[_mm512_setzero_si512(); 2]; N];
         for at in (0..BLOCK_SIZE).step_by(128) {
-            for (page, sums) in pages.iter().zip(&mut sums) {
-                for (n, sum) in sums.iter_mut().enumerate() {
-                    let bytes: &[u8] = &page[at + n * 64..at + n * 64 + 64];
+            for page in 0..N {
+                for n in 0..2 {
+                    let bytes: &[u8] = &pages[page][at + n * 64..at + n * 64 + 64];
                     // SAFETY: 64 bytes are there, as the slice was just taken; the load needs no alignment.
-                    *sum = _mm512_add_epi64(*sum, unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) });
+                    sums[page][n] =
+                        _mm512_add_epi64(sums[page][n], unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) });
                 }
             }
         }
@@ -73,16 +78,21 @@ mod x86_64 {
         _mm512_reduce_add_epi64(all) as u64
     }
 
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "plain counting lets the compiler unroll all of it into registers"
+    )]
     #[target_feature(enable = "avx2")]
     pub(super) fn avx2<const N: usize>(pages: [&PageBytes; N]) -> u64 {
         let mut all = _mm256_setzero_si256();
         let mut sums = [[_mm256_setzero_si256(); 2]; N];
         for at in (0..BLOCK_SIZE).step_by(64) {
-            for (page, sums) in pages.iter().zip(&mut sums) {
-                for (n, sum) in sums.iter_mut().enumerate() {
-                    let bytes: &[u8] = &page[at + n * 32..at + n * 32 + 32];
+            for page in 0..N {
+                for n in 0..2 {
+                    let bytes: &[u8] = &pages[page][at + n * 32..at + n * 32 + 32];
                     // SAFETY: 32 bytes are there, as the slice was just taken; the load needs no alignment.
-                    *sum = _mm256_add_epi64(*sum, unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) });
+                    sums[page][n] =
+                        _mm256_add_epi64(sums[page][n], unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) });
                 }
             }
         }
