@@ -234,6 +234,11 @@ impl Aio {
         self.config.handles_per_backend
     }
 
+    /// Switches the measuring of latencies for [`Aio::backend_stats`] (on at first): two readings of the clock for an I/O or a batch.
+    pub fn set_measure_latency(&self, on: bool) {
+        self.table.counters().set_measure_latency(on);
+    }
+
     /// The most bytes that staged neighbours are merged to.
     pub fn combine_limit(&self) -> usize {
         self.combine_limit.load(Relaxed)

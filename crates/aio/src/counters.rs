@@ -247,6 +247,11 @@ impl Counters {
         }
     }
 
+    /// Measures latencies from now on, or does not.
+    pub(crate) fn set_measure_latency(&self, on: bool) {
+        self.latency.store(on, Relaxed);
+    }
+
     /// The rows of the living backends.
     pub(crate) fn rows(&self, io_method: &'static str) -> Vec<BackendStatsRow> {
         self.slots.iter().filter_map(|slot| slot.row(io_method)).collect()

@@ -77,6 +77,19 @@ fn what_a_backend_does_is_counted() {
 }
 
 #[test]
+fn latency_is_measured_unless_switched_off() {
+    each_case(|s| {
+        let file = s.create("data");
+        let mut be = s.backend();
+        be.fsync(&file).unwrap();
+        s.aio.set_measure_latency(false);
+        be.fsync(&file).unwrap();
+        let got = row(&s.aio, &be);
+        assert_eq!((got.syncs, got.latency_count), (2, 1));
+    });
+}
+
+#[test]
 fn a_handle_that_had_to_be_waited_for_is_counted() {
     each_case_with(AioConfig { handles_per_backend: 1, ..common::config() }, |s| {
         let file = s.create("data");
