@@ -2,6 +2,7 @@
 //!
 //! | Module | Scenario |
 //! |---|---|
+//! | `handle` | handles and batches left open by an error; without errors: `tests/handles.rs` |
 //! | `inject` | exact sizes, short transfers, errors that come and go, at a place, in a batch |
 //! | `foreign` | another thread completes the I/O of an issuer that sleeps, is blocked or has gone |
 //! | `close` | files closed with I/O staged and in flight |
@@ -22,6 +23,7 @@ mod common;
 mod close;
 mod doors;
 mod foreign;
+mod handle;
 mod inject;
 mod names;
 mod random;
