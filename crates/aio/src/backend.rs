@@ -55,7 +55,7 @@ pub struct Backend {
 
 /// An I/O about to get a handle.
 struct Prepared {
-    body: Body,
+    body: Box<Body>,
     locals: Halves,
     inline: bool,
     account: Option<Account>,
@@ -138,7 +138,10 @@ impl Backend {
         let inline =
             io.flags.synchronous || method.synchronous() && !self.in_batch || !method.executes(io.op.kind());
         let account = io.account;
-        let locals = io.completions.iter_mut().filter_map(|c| c.local.take()).collect();
+        let locals = match io.completions.is_empty() {
+            true => Halves::new(),
+            false => io.completions.iter_mut().filter_map(|c| c.local.take()).collect(),
+        };
         Prepared { body: Body::new(io), locals, inline, account }
     }
 

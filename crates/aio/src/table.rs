@@ -63,7 +63,8 @@ struct Handle {
     since: AtomicU64,
     /// Its chain, if it was merged with neighbours.
     link: Link,
-    body: RwLock<Option<Body>>,
+    /// Boxed: it goes from the issuer into the handle and back, and is larger than a cache line or two.
+    body: RwLock<Option<Box<Body>>>,
 }
 
 /// All handles of an [`Aio`](crate::Aio).
@@ -173,7 +174,7 @@ impl HandleTable {
     }
 
     /// Handed out -> defined.
-    pub(crate) fn define(&self, index: u32, body: Body) {
+    pub(crate) fn define(&self, index: u32, body: Box<Body>) {
         let handle = self.handle(index);
         *handle.body.write() = Some(body);
         handle.state.advance(HandleState::HandedOut, HandleState::Defined);
@@ -339,7 +340,7 @@ impl HandleTable {
         }
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a staged handle has a body");
-        let Body { file, op, offset, length, vectors, region, .. } = body;
+        let Body { file, op, offset, length, vectors, region, .. } = &**body;
         f(KernelView { file, op: *op, offset: *offset, length: *length, vectors, region: region.as_deref() })
     }
 
@@ -376,7 +377,7 @@ impl HandleTable {
 
 /// An I/O whose handle was given back, in its issuer's hands.
 pub(crate) struct Ended {
-    body: Body,
+    body: Box<Body>,
     result: Result<usize, Errno>,
     outcome: Outcome,
     pub(crate) detached: bool,
@@ -420,7 +421,7 @@ fn status_of(n: u64) -> Status {
 
 impl Body {
     /// An I/O in the form in which it is executed. This is the one place that checks alignment.
-    pub(crate) fn new(io: Io) -> Body {
+    pub(crate) fn new(io: Io) -> Box<Body> {
         let op = io.op.kind();
         let (offset, range, memory) = match io.op {
             Op::Readv { offset, memory } | Op::Writev { offset, memory } => (offset, 0, Some(memory)),
@@ -452,8 +453,11 @@ impl Body {
         }
         let most = Completion::MAX;
         assert!(io.completions.len() <= most, "an I/O has at most {most} completions");
-        let completions = io.completions.into_iter().filter_map(|c| c.shared).collect();
-        Body {
+        let completions = match io.completions.is_empty() {
+            true => SmallVec::new(),
+            false => io.completions.into_iter().filter_map(|c| c.shared).collect(),
+        };
+        Box::new(Body {
             file: io.file,
             op,
             offset,
@@ -466,7 +470,7 @@ impl Body {
             data: io.data,
             flags: io.flags,
             account: io.account,
-        }
+        })
     }
 
     /// What merging needs to know of it.
