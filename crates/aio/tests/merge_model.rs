@@ -64,11 +64,16 @@ fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8
             let memory = IoMemory::new(region.clone(), (base + range.start) * BLOCK, range.len() * BLOCK);
             let offset = (range.start * BLOCK) as u64;
             let op = if step.write { Op::Writev { offset, memory } } else { Op::Readv { offset, memory } };
-            refs.push(be.start(Io::new(file.clone(), op, Target::File)));
+            let r = be.start(Io::new(file.clone(), op, Target::File));
+            refs.push((r, range, step.write));
         }
         be.end_batch();
-        for r in refs {
+        for (r, range, write) in refs {
             let report = be.wait(r).report().unwrap();
+            if report.outcome.status == Status::Error && !write {
+                // A read that failed may have brought a part of it before.
+                fill(&region, range.start * BLOCK, range.len() * BLOCK, 0);
+            }
             ends.push((report.transferred, report.outcome.status, report.errno()));
         }
     }
