@@ -18,6 +18,13 @@ pub struct OwnedIo {
     r: WaitRef,
 }
 
+impl OwnedIo {
+    /// What to ask for with [`Backend::is_done`].
+    pub fn wait_ref(&self) -> WaitRef {
+        self.r
+    }
+}
+
 impl Backend {
     /// Starts to read into a part of `buf`. The part begins at a multiple of [`IO_ALIGN`](crate::IO_ALIGN).
     pub fn start_read(

@@ -2,6 +2,7 @@
 //!
 //! A map of the crate:
 //!
+//! - `bench`: measurements on the machine at hand.
 //! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing tables.
 //! - `checkpoint`: making everything durable, so that old WAL can go.
 //! - `checksums`: checking, enabling and disabling the page checksums of a cluster at rest.
@@ -26,6 +27,7 @@
 
 mod activity;
 mod background;
+pub mod bench;
 mod catalog;
 mod checkpoint;
 pub mod checksums;

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod checksums;
 
 use crate::demo::{self, DemoOptions};
@@ -32,6 +33,8 @@ enum Command {
     Demo(DemoArgs),
     /// Check, enable or disable the page checksums of a cluster that is shut down
     Checksums(checksums::ChecksumsArgs),
+    /// Measure checksums or I/O on this machine
+    Bench(bench::BenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +97,7 @@ pub fn run() -> ExitCode {
     ExitCode::from(match command {
         Command::Init(args) => init(&args),
         Command::Checksums(args) => checksums::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => {
             let mut settings = args.settings;
             settings.extend(args.port.map(|port| ("port".to_owned(), port)));

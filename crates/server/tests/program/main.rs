@@ -5,6 +5,7 @@
 //! - [`simple`]:    simple queries, transactions, settings
 //! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]:      COPY both ways
+//! - [`bench`]:     measurements, small
 //! - [`cancel`]:    cancel requests and timeouts
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`demo`]:      the demonstration, small
@@ -13,6 +14,7 @@
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 
+mod bench;
 mod cancel;
 mod checksums;
 mod copy;

@@ -1,0 +1,67 @@
+//! Measurements on the machine at hand: page checksums and the I/O path, as tables for people and JSON for programs.
+//!
+//! - `checksum`: every variant of the page checksum, in the processor's cache and from memory, beside reading alone
+//! - `io`: runs the plan; `plan`: which runs there are; `flow`: one run: a window of reads or writes
+//! - `file`: the private file that is read and written; `align`: memory that is not aligned
+//! - `report`: what the I/O runs gave; `table`, `json`: how it is shown
+//! - `measure`: clocks, medians
+//!
+//! Runs take turns, round after round, so that whatever else the machine does hits all of them; medians are shown with the smallest
+//! and the largest value.
+
+mod align;
+mod checksum;
+mod file;
+mod flow;
+mod io;
+mod json;
+mod measure;
+mod plan;
+mod report;
+mod table;
+
+use std::path::PathBuf;
+
+use forebay_aio::AioError;
+
+pub use align::{ALIGNMENT_OFFSETS, AlignmentRow};
+pub use checksum::{CRC_SIZES, ChecksumBench, ChecksumReport, CrcRow, TouchRow, VariantRow, bench_checksum};
+pub use io::bench_io;
+pub use measure::Spread;
+pub use plan::{Case, IoBench, IoTable, MethodChoice, Operation, Pattern};
+pub use report::{CaseResult, IoReport, MethodAvailability};
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] AioError),
+    /// No room for the file.
+    #[error("there is not enough space in \"{}\": {needed} bytes are needed, {free} are free", dir.display())]
+    NoSpace {
+        /// Where.
+        dir: PathBuf,
+        /// The file's size, and something to spare.
+        needed: u64,
+        /// What there is.
+        free: u64,
+    },
+    /// A path that is neither a directory nor a file with pages.
+    #[error("\"{}\" {reason}", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An absurd wish.
+    #[error("{0}")]
+    Options(String),
+    /// What was read is not what was written.
+    #[error("a page of the test file came back with a wrong checksum: block {block}")]
+    Damaged {
+        /// Its number.
+        block: u64,
+    },
+}
