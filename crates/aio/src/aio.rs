@@ -8,7 +8,7 @@ use crate::handle::{HandleInfo, HandleState, WaitRef};
 use crate::memory::{AlignedBuf, Region};
 #[cfg(target_os = "linux")]
 use crate::method::Uring;
-use crate::method::{Deferred, Immediate, IoUringRefusal, Method, WorkerLimits, Workers};
+use crate::method::{Deferred, Immediate, IoUringRefusal, Method, WorkerLimits, Workers, posix_aio};
 use crate::namespace::Namespace;
 use crate::registration::{Registration, RegistrationStats};
 use crate::stats::{BackendType, IoStats};
@@ -25,7 +25,7 @@ pub enum MethodKind {
     Worker(WorkerLimits),
     /// The kernel: one ring per backend.
     IoUring,
-    /// The system's POSIX AIO.
+    /// The system's POSIX AIO, where there is one: for portability, not for speed.
     PosixAio,
     /// For tests: whoever waits or polls, in random order. See [`Deferred`].
     Deferred {
@@ -68,7 +68,7 @@ impl MethodKind {
                 unreachable!("io_uring is Linux's")
             }
             MethodKind::Deferred { seed } => Ok(Deferred::new(seed).over(Arc::clone(table))),
-            MethodKind::PosixAio => Err(AioError::Config("this build has no posix_aio".to_owned())),
+            MethodKind::PosixAio => posix_aio(config.max_backends * config.handles_per_backend),
         }
     }
 }

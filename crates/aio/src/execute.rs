@@ -131,9 +131,11 @@ impl Executor for PosixExecutor {
     }
 }
 
-/// Nothing was done, or nothing is known to have been done, and it may be attempted again.
-fn repeatable(e: Errno) -> bool {
-    matches!(e, Errno::INTR | Errno::AGAIN | Errno::CANCELED)
+impl Errno {
+    /// Nothing was done, or nothing is known to have been done, and it may be attempted again.
+    pub(crate) fn is_repeatable(self) -> bool {
+        matches!(self, Errno::INTR | Errno::AGAIN | Errno::CANCELED)
+    }
 }
 
 /// Carries an operation to its end, beginning after `first`, the result of an attempt made elsewhere (by the kernel, by another
@@ -153,7 +155,7 @@ pub(crate) fn carry_out(
         match last {
             None => {}
             Some(Err(Errno::AGAIN)) => thread::yield_now(),
-            Some(Err(e)) if repeatable(e) => {}
+            Some(Err(e)) if e.is_repeatable() => {}
             Some(Err(e)) => return Err(e),
             Some(Ok(_)) if !whole.op.is_transfer() => return Ok(0),
             Some(Ok(n)) => {

@@ -5,6 +5,7 @@
 //! | `immediate` | the issuer, at once, or a batch when it is submitted (io_method sync) | sleeps until the issuer is through with it |
 //! | `worker` | worker threads, from a queue of 64 | takes it out of the queue and executes it, or sleeps until the worker is through |
 //! | `uring` | the kernel, one ring per backend | reaps the issuer's ring, whoever it is |
+//! | `posix_aio` | the system's POSIX AIO | takes the I/O upon itself and sleeps in `aio_suspend`, or sleeps until another waiter is through |
 //! | `deferred` | whoever waits, polls or releases, in random order: for tests | executes and completes it, and others before it |
 //! | `probe` | | may io_uring be used, and why not |
 
@@ -18,6 +19,8 @@ use crate::table::HandleTable;
 
 mod deferred;
 mod immediate;
+#[cfg(any(all(target_os = "linux", target_env = "gnu"), target_os = "freebsd", target_os = "macos"))]
+mod posix_aio;
 mod probe;
 #[cfg(target_os = "linux")]
 mod uring;
@@ -33,6 +36,22 @@ pub(crate) use probe::{registration_refusal, setup_refusal};
 pub(crate) use uring::Uring;
 pub use worker::WorkerLimits;
 pub(crate) use worker::Workers;
+
+/// posix_aio for so many handles, where the system has it.
+pub(crate) fn posix_aio(handles: usize) -> Result<Box<dyn Method>, AioError> {
+    #[cfg(any(all(target_os = "linux", target_env = "gnu"), target_os = "freebsd", target_os = "macos"))]
+    return Ok(Box::new(posix_aio::PosixAio::new(handles)));
+    #[cfg(not(any(
+        all(target_os = "linux", target_env = "gnu"),
+        target_os = "freebsd",
+        target_os = "macos"
+    )))]
+    {
+        let _ = handles;
+        let why = "io_method posix_aio is for Linux with glibc, FreeBSD and macOS: this build has none";
+        Err(AioError::Config(why.to_owned()))
+    }
+}
 
 /// The half of the door that executes.
 ///

@@ -27,6 +27,7 @@ pub fn cases() -> Vec<Case> {
     let mut methods = vec![
         MethodKind::Sync,
         MethodKind::Worker(WorkerLimits::fixed(3)),
+        MethodKind::PosixAio,
         MethodKind::Deferred { seed: 0xF0B },
     ];
     match probe_io_uring() {

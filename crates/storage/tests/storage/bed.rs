@@ -55,8 +55,12 @@ pub fn each_faulty(base: Spec, test: impl Fn(&Bed, &Arc<FaultPlan>)) {
 }
 
 fn each_spec(base: Spec, test: impl Fn(Spec)) {
-    let mut methods =
-        vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::Deferred { seed: 1 }];
+    let mut methods = vec![
+        MethodKind::Sync,
+        MethodKind::Worker(WorkerLimits::fixed(2)),
+        MethodKind::PosixAio,
+        MethodKind::Deferred { seed: 1 },
+    ];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(why) => eprintln!("io_uring is left out: {why}"),

@@ -175,8 +175,12 @@ pub fn mains(records: &[WalRecord]) -> Vec<Vec<u8>> {
 
 /// All methods that can be had here.
 pub fn methods() -> Vec<MethodKind> {
-    let mut methods =
-        vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::Deferred { seed: 1 }];
+    let mut methods = vec![
+        MethodKind::Sync,
+        MethodKind::Worker(WorkerLimits::fixed(2)),
+        MethodKind::PosixAio,
+        MethodKind::Deferred { seed: 1 },
+    ];
     match probe_io_uring() {
         Ok(()) => methods.push(MethodKind::IoUring),
         Err(refusal) => println!("skipped: io_uring needs a kernel that allows it ({refusal})"),

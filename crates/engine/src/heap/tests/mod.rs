@@ -264,8 +264,12 @@ fn after_a_start_the_relation_s_end_is_filled_first() {
 }
 
 fn on_every_method(test: impl Fn(Bench)) {
-    let mut methods =
-        vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::Deferred { seed: 1 }];
+    let mut methods = vec![
+        MethodKind::Sync,
+        MethodKind::Worker(WorkerLimits::fixed(2)),
+        MethodKind::PosixAio,
+        MethodKind::Deferred { seed: 1 },
+    ];
     if forebay_aio::probe_io_uring().is_ok() {
         methods.push(MethodKind::IoUring);
     }
