@@ -8,7 +8,9 @@ use crate::handle::{HandleInfo, HandleState, WaitRef};
 use crate::memory::{AlignedBuf, Region};
 #[cfg(target_os = "linux")]
 use crate::method::Uring;
-use crate::method::{Deferred, Immediate, IoUringRefusal, Method, WorkerLimits, Workers, posix_aio};
+use crate::method::{
+    Deferred, Immediate, IoUringRefusal, Method, WorkerCounts, WorkerLimits, Workers, posix_aio,
+};
 use crate::namespace::Namespace;
 use crate::registration::{Registration, RegistrationStats};
 use crate::stats::{BackendType, IoStats};
@@ -257,6 +259,11 @@ impl Aio {
     /// Switches timing.
     pub fn set_track_io_timing(&self, on: bool) {
         self.track_io_timing.store(on, Relaxed);
+    }
+
+    /// What has become of the workers; None: the method has none.
+    pub fn workers(&self) -> Option<WorkerCounts> {
+        self.method.workers()
     }
 
     /// Changes how many workers there may be, and when they come and go. Without effect under other methods.

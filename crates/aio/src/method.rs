@@ -34,8 +34,8 @@ pub use probe::{IoUringRefusal, RefusalCause, probe_io_uring};
 pub(crate) use probe::{registration_refusal, setup_refusal};
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;
-pub use worker::WorkerLimits;
 pub(crate) use worker::Workers;
+pub use worker::{WorkerCounts, WorkerLimits};
 
 /// posix_aio for so many handles, where the system has it.
 pub(crate) fn posix_aio(handles: usize) -> Result<Box<dyn Method>, AioError> {
@@ -104,6 +104,11 @@ pub trait Method: Send + Sync {
     /// What is registered with the kernel, and the use made of it.
     fn registration_stats(&self) -> RegistrationStats {
         RegistrationStats::default()
+    }
+
+    /// What has become of the workers; None: the method has none.
+    fn workers(&self) -> Option<WorkerCounts> {
+        None
     }
 
     /// Changes how many workers there may be, where there are any.

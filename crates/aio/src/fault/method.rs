@@ -16,7 +16,7 @@ use crate::error::{AioError, Errno};
 use crate::execute::{Executor, Request};
 use crate::handle::{WaitRef, Word};
 use crate::memory::Region;
-use crate::method::{Method, WorkerLimits};
+use crate::method::{Method, WorkerCounts, WorkerLimits};
 use crate::op::OpKind;
 use crate::registration::{Registration, RegistrationStats};
 use crate::sync::{Arc, Mutex};
@@ -150,6 +150,10 @@ impl Method for FaultyMethod {
 
     fn registration_stats(&self) -> RegistrationStats {
         self.inner.registration_stats()
+    }
+
+    fn workers(&self) -> Option<WorkerCounts> {
+        self.inner.workers()
     }
 
     fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {

@@ -1,21 +1,31 @@
 //! io_method worker: threads that execute I/O from one short queue.
 //!
+//! | Module | What it decides |
+//! |---|---|
+//! | `limits` | how many workers there may be |
+//! | `pool` | when one comes, rests and goes |
+//!
 //! A full queue, or none to serve it, makes the submitter execute its I/O itself. A waiter whose I/O is still queued takes it out and
-//! executes it: it needs the result now, and so no I/O ever depends on a worker that is busy, slow to start, or gone.
+//! executes it: it needs the result now, and so no I/O ever depends on a worker that is busy, slow to start, or gone. A worker that
+//! panics ends the I/O it had in hand with an error, dies, and is replaced.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use smallvec::SmallVec;
 
 mod limits;
+mod pool;
 
 use super::Method;
 use crate::error::{AioError, Errno};
 use crate::handle::{HandleState, Word};
-use crate::sync::{Arc, Condvar, Mutex, thread};
+use crate::sync::{Arc, Condvar, Instant, Mutex, thread};
 use crate::table::HandleTable;
 pub use limits::WorkerLimits;
+pub use pool::WorkerCounts;
+use pool::{Numbers, Pool};
 
 /// Most I/Os waiting for a worker.
 const QUEUE_SIZE: usize = 64;
@@ -23,92 +33,146 @@ const QUEUE_SIZE: usize = 64;
 struct Queue {
     /// Submitted handles, oldest first.
     entries: VecDeque<u32>,
-    /// Workers asleep.
-    idle: usize,
-    /// Workers wanted; those with a higher number leave.
-    wanted: usize,
-    /// Which workers run, by number.
-    running: [bool; WorkerLimits::MOST],
+    pool: Pool,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
-    work: Condvar,
+    /// Where each worker rests.
+    beds: [Condvar; WorkerLimits::MOST],
     table: Arc<HandleTable>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 /// The method.
 pub(crate) struct Workers {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 impl Workers {
-    /// Starts the workers.
+    /// Starts the workers that there are to be at least.
     pub(crate) fn new(table: Arc<HandleTable>, limits: WorkerLimits) -> Result<Workers, AioError> {
+        limits.check()?;
         let entries = VecDeque::with_capacity(QUEUE_SIZE);
-        let queue = Mutex::new(Queue { entries, idle: 0, wanted: 0, running: [false; WorkerLimits::MOST] });
-        let shared = Arc::new(Shared { queue, work: Condvar::new(), table });
-        let method = Workers { shared, threads: Mutex::new(Vec::new()) };
-        method.set_worker_limits(limits)?;
+        let queue = Mutex::new(Queue { entries, pool: Pool::new(limits) });
+        let beds = std::array::from_fn(|_| Condvar::new());
+        let shared = Arc::new(Shared { queue, beds, table, threads: Mutex::new(Vec::new()) });
+        let method = Workers { shared };
+        method.shared.start_missing()?;
         Ok(method)
     }
+}
 
-    fn spawn_missing(&self) -> Result<(), AioError> {
-        let mut threads = self.threads.lock();
-        threads.retain(|t| !t.is_finished());
-        loop {
-            let number = {
-                let mut q = self.shared.queue.lock();
-                let Some(n) = (0..q.wanted).find(|&n| !q.running[n]) else { return Ok(()) };
-                q.running[n] = true;
-                n
-            };
-            let shared = Arc::clone(&self.shared);
-            let spawned = thread::Builder::new()
-                .name(format!("io worker {number}"))
-                .spawn(move || shared.serve(number));
-            match spawned {
-                Ok(t) => threads.push(t),
-                Err(e) => {
-                    self.shared.queue.lock().running[number] = false;
-                    let errno = Errno(e.raw_os_error().unwrap_or(libc::EAGAIN));
-                    return Err(AioError::Resource { action: format!("start I/O worker {number}"), errno });
-                }
-            }
-        }
+impl Queue {
+    fn launch(&mut self) -> Option<usize> {
+        self.pool.launch(self.entries.len(), Instant::now)
     }
 }
 
 impl Shared {
-    /// A worker's life.
-    fn serve(&self, number: usize) {
-        let mut q = self.queue.lock();
-        while number < q.wanted {
-            let Some(index) = q.entries.pop_front() else {
-                q.idle += 1;
-                self.work.wait(&mut q);
-                q.idle -= 1;
-                continue;
-            };
-            drop(q);
-            self.execute(index);
-            q = self.queue.lock();
-        }
-        q.running[number] = false;
-        if !q.entries.is_empty() {
-            self.work.notify_one(); // the wake-up meant for the queue may have come to a worker that leaves
+    /// Starts what the pool lacks.
+    fn start_missing(self: &Arc<Self>) -> Result<(), AioError> {
+        loop {
+            let Some(number) = self.queue.lock().launch() else { return Ok(()) };
+            self.start(number)?;
         }
     }
 
-    /// Executes one I/O; whatever happens, it ends.
+    /// Starts a worker that the pool asks for. Without it the others do the work.
+    fn start_if(self: &Arc<Self>, number: Option<usize>) {
+        if let Some(Err(e)) = number.map(|n| self.start(n)) {
+            tracing::warn!("{e}");
+        }
+    }
+
+    fn start(self: &Arc<Self>, number: usize) -> Result<(), AioError> {
+        let shared = Arc::clone(self);
+        let builder = thread::Builder::new().name(format!("io worker {number}"));
+        match builder.spawn(move || shared.live(number)) {
+            Ok(started) => {
+                let mut threads = self.threads.lock();
+                threads.retain(|t| !t.is_finished());
+                threads.push(started);
+                Ok(())
+            }
+            Err(e) => {
+                self.queue.lock().pool.refused(number);
+                let errno = Errno(e.raw_os_error().unwrap_or(libc::EAGAIN));
+                Err(AioError::Resource { action: format!("start I/O worker {number}"), errno })
+            }
+        }
+    }
+
+    /// A worker's life, and what is to be done after its death.
+    fn live(self: &Arc<Self>, number: usize) {
+        let in_hand = Cell::new(None);
+        if catch_unwind(AssertUnwindSafe(|| self.serve(number, &in_hand))).is_ok() {
+            return;
+        }
+        tracing::error!("I/O worker {number} panicked and is replaced");
+        // The replacement is counted before the I/O ends: who learns of the death finds it.
+        let successor = {
+            let mut q = self.queue.lock();
+            q.pool.lose(number);
+            q.launch()
+        };
+        if let Some(index) = in_hand.get() {
+            self.abandon(index);
+        }
+        self.start_if(successor);
+    }
+
+    fn serve(self: &Arc<Self>, number: usize, in_hand: &Cell<Option<u32>>) {
+        let mut idle_since = None;
+        let mut q = self.queue.lock();
+        q.pool.arrived();
+        while !q.pool.too_many() {
+            if let Some(index) = q.entries.pop_front() {
+                let another = q.launch();
+                drop(q);
+                self.start_if(another);
+                in_hand.set(Some(index));
+                self.table.execute(index);
+                in_hand.set(None);
+                idle_since = None;
+                q = self.queue.lock();
+                continue;
+            }
+            let now = Instant::now();
+            let since = *idle_since.get_or_insert(now);
+            match q.pool.rest(number, since, now) {
+                None => break,
+                Some(None) => self.beds[number].wait(&mut q),
+                Some(Some(until)) => drop(self.beds[number].wait_until(&mut q, until)),
+            }
+            q.pool.woke(number);
+        }
+        q.pool.retire(number);
+        // It may have been called for what is still queued.
+        let instead = if q.entries.is_empty() { Numbers::new() } else { q.pool.call(1) };
+        drop(q);
+        self.wake(&instead);
+    }
+
+    fn wake(&self, numbers: &[usize]) {
+        for &number in numbers {
+            self.beds[number].notify_one();
+        }
+    }
+
+    /// Executes one I/O in a thread that is no worker; whatever happens, it ends.
     fn execute(&self, index: u32) {
         if catch_unwind(AssertUnwindSafe(|| self.table.execute(index))).is_err() {
             tracing::error!(index, "the execution of an I/O panicked");
-            if self.table.word(index).state() == HandleState::Submitted {
-                self.table.executed(index, Err(Errno::IO));
-                self.table.finish(index);
-            }
+            self.abandon(index);
+        }
+    }
+
+    /// Ends an I/O whose execution panicked.
+    fn abandon(&self, index: u32) {
+        if self.table.word(index).state() == HandleState::Submitted {
+            self.table.executed(index, Err(Errno::IO));
+            self.table.finish(index);
         }
     }
 }
@@ -123,19 +187,19 @@ impl Method for Workers {
             table.begin(index);
         }
         let mut overflow: SmallVec<[u32; 32]> = SmallVec::new();
-        let wake = {
+        let (called, another) = {
             let mut q = self.shared.queue.lock();
-            let room = if q.wanted == 0 { 0 } else { QUEUE_SIZE - q.entries.len() };
+            let served = q.pool.counts(0).running > 0;
+            let room = if served { QUEUE_SIZE - q.entries.len() } else { 0 };
             let (fit, rest) = staged.split_at(room.min(staged.len()));
             q.entries.extend(fit);
             overflow.extend_from_slice(rest);
-            fit.len().min(q.idle)
+            (q.pool.call(fit.len()), q.launch())
         };
-        for _ in 0..wake {
-            self.shared.work.notify_one();
-        }
+        self.shared.wake(&called);
+        self.shared.start_if(another);
         for index in overflow {
-            table.execute(index);
+            self.shared.execute(index);
         }
     }
 
@@ -157,22 +221,34 @@ impl Method for Workers {
 
     fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {
         limits.check()?;
-        self.shared.queue.lock().wanted = limits.max;
-        self.shared.work.notify_all();
-        self.spawn_missing()
+        let called = {
+            let mut q = self.shared.queue.lock();
+            q.pool.set_limits(limits);
+            q.pool.call(WorkerLimits::MOST)
+        };
+        self.shared.wake(&called);
+        self.shared.start_missing()
+    }
+
+    fn workers(&self) -> Option<WorkerCounts> {
+        let q = self.shared.queue.lock();
+        Some(q.pool.counts(q.entries.len()))
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        {
+        let called = {
             let mut q = self.shared.queue.lock();
             debug_assert!(q.entries.is_empty(), "every backend has drained its I/O");
-            q.wanted = 0;
-        }
-        self.shared.work.notify_all();
+            q.pool.stop();
+            q.pool.call(WorkerLimits::MOST)
+        };
+        self.shared.wake(&called);
         let me = thread::current().id();
-        for t in self.threads.lock().drain(..) {
+        // A worker that was starting another may enter it while its own end is awaited.
+        loop {
+            let Some(t) = self.shared.threads.lock().pop() else { break };
             if t.thread().id() != me {
                 let _ = t.join();
             }

@@ -87,7 +87,8 @@ fn what_is_dropped_is_settled_first() {
     let file = crate::File::from_fd("pipe".into(), crate::FileFlags::default(), reader.into());
     let mut byte = [0u8; 1];
     let vectors = [crate::execute::Vector::new(byte.as_mut_ptr(), 1)];
-    let view = KernelView { file: &file, op: OpKind::Readv, offset: 0, length: 1, vectors: &vectors };
+    let view =
+        KernelView { file: &file, op: OpKind::Readv, offset: 0, length: 1, region: None, vectors: &vectors };
     // SAFETY: byte outlives the request.
     let request = unsafe { Request::start(&view, enqueue) }.expect("taken");
     std::io::Write::write_all(&mut writer, &[7]).unwrap();
