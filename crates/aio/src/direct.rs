@@ -4,7 +4,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+#[cfg(target_os = "linux")]
 use crate::error::Errno;
+#[cfg(target_os = "linux")]
 use crate::memory::IO_ALIGN;
 
 /// What bypasses the kernel's page cache: the io_direct list.

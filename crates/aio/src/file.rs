@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::registration::Mark;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::sync::atomic::AtomicU32;
+#[cfg(target_os = "linux")]
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// How to open a file. Descriptors are always close-on-exec; new files get mode 0600.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! What differs between operating systems: direct I/O, rename without replacing, allocation, large pages, gathered transfers.
 //!
-//! Linux is complete. Elsewhere the sync and worker methods work, buffered; direct I/O is refused with its reason.
+//! Linux is complete. Elsewhere the sync and worker methods are to work, buffered, and posix_aio on FreeBSD and macOS; direct I/O is
+//! refused with its reason. FreeBSD and macOS are compiled (`cargo xtask test`), and have never been run.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -91,6 +92,17 @@ pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Result<(), Errno> {
     rustix::fs::fsync(fd).map_err(Errno::from)
 }
 
+/// Drops what the kernel's cache holds of a file and the disk has. EOPNOTSUPP where there is no such advice.
+pub(crate) fn forget_cached(fd: BorrowedFd<'_>) -> Result<(), Sys> {
+    #[cfg(not(target_os = "macos"))]
+    return rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed);
+    #[cfg(target_os = "macos")]
+    {
+        let _ = fd;
+        Err(Sys::OPNOTSUPP)
+    }
+}
+
 /// Maps zeroed memory; returns it with the length mapped and whether large pages were obtained.
 pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<(NonNull<u8>, usize, bool), Errno> {
     const HUGE: usize = 2 << 20;
@@ -102,6 +114,10 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<(NonNull<u8>, us
             Err(e) if huge == HugePages::On => return Err(e),
             Err(_) => {}
         }
+    }
+    #[cfg(not(target_os = "linux"))]
+    if huge == HugePages::On {
+        return Err(Errno::OPNOTSUPP);
     }
     let _ = HUGE;
     let ptr = map(len, 0)?;

@@ -150,7 +150,7 @@ impl Namespace for PosixNamespace {
             kind: kind_of(FileType::from_raw_mode(st.st_mode)),
             len: st.st_size as u64,
             links: st.st_nlink as u64,
-            mode: st.st_mode & 0o7777,
+            mode: st.st_mode as u32 & 0o7777,
             uid: st.st_uid,
             modified: SystemTime::UNIX_EPOCH + since,
         }))
@@ -188,7 +188,7 @@ impl Namespace for PosixNamespace {
     fn forget_cached(&self, file: &File) -> Result<(), AioError> {
         let fail = |e: Errno| AioError::os("drop the cached pages of file", file.path(), e);
         let fd = descriptor(file).map_err(fail)?;
-        retry(|| fs::fadvise(fd, 0, None, fs::Advice::DontNeed)).map_err(|e| fail(e.into()))
+        retry(|| platform::forget_cached(fd)).map_err(|e| fail(e.into()))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {

@@ -1,27 +1,24 @@
 //! What can't be brought about from outside: a system that takes only some blocks, or none.
 
-use std::cell::Cell;
-
 use super::*;
 use crate::execute::PosixExecutor;
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::{
     Aio, AioConfig, BackendType, IO_ALIGN, Io, IoMemory, OpenOptions, PosixNamespace, Region, Target,
 };
 
-thread_local! {
-    /// So many blocks are taken, then one is refused, and so on. 0: none is taken.
-    static RUN: Cell<usize> = const { Cell::new(0) };
-    static TAKEN: Cell<usize> = const { Cell::new(0) };
-}
+/// So many blocks are taken, then one is refused, and so on. 0: none is taken. One test alone uses these.
+static RUN: AtomicUsize = AtomicUsize::new(0);
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 unsafe fn reluctant(op: OpKind, block: *mut libc::aiocb) -> bool {
-    let taken = TAKEN.get();
-    if taken >= RUN.get() {
-        TAKEN.set(0);
+    let taken = TAKEN.load(Relaxed);
+    if taken >= RUN.load(Relaxed) {
+        TAKEN.store(0, Relaxed);
         return false;
     }
-    TAKEN.set(taken + 1);
+    TAKEN.store(taken + 1, Relaxed);
     // SAFETY: the caller's word.
     unsafe { enqueue(op, block) }
 }
@@ -30,8 +27,8 @@ unsafe fn reluctant(op: OpKind, block: *mut libc::aiocb) -> bool {
 fn what_the_system_does_not_take_is_executed() {
     let dir = tempfile::tempdir().unwrap();
     for run in [0, 1, 2, 3, 7] {
-        RUN.set(run);
-        TAKEN.set(0);
+        RUN.store(run, Relaxed);
+        TAKEN.store(0, Relaxed);
         let config = AioConfig { max_backends: 2, handles_per_backend: 8, ..AioConfig::default() };
         let made = Aio::with_method(Arc::new(PosixNamespace), Arc::new(PosixExecutor), config, |_| {
             Ok(Box::new(PosixAio { queue: reluctant, ..PosixAio::new(16) }))
