@@ -267,6 +267,29 @@ impl Backend {
         result
     }
 
+    /// Submits what is staged, and waits until own I/O in flight has finished, any of it: all that has, the oldest first. Nothing,
+    /// where nothing is in flight. For windows of I/O whose order does not matter: waiting for the oldest leaves the places of
+    /// those that finish before it empty meanwhile. (Methods that can't tell wait for the oldest all the same.)
+    pub fn wait_any(&mut self) -> SmallVec<[WaitRef; 32]> {
+        self.submit();
+        let table = self.aio.table();
+        let finished = || -> SmallVec<[WaitRef; 32]> {
+            self.in_use.iter().map(|&i| table.wait_ref(i)).filter(|&r| table.is_done(r)).collect()
+        };
+        let mut done = finished();
+        if done.is_empty()
+            && let Some(&oldest) = self.in_use.front()
+        {
+            self.counting_wait(|| {
+                while done.is_empty() {
+                    table.step_any(self.aio.method(), table.wait_ref(oldest));
+                    done = finished();
+                }
+            });
+        }
+        done
+    }
+
     /// Before a file is closed or emptied: submits what is staged, if any of it is on this file, and waits for all own I/O in
     /// flight on it. Reports stay to be asked for, a batch stays open. I/O of other backends holds the file open by itself.
     pub fn settle_file(&mut self, file: &File) {
@@ -323,8 +346,12 @@ impl Backend {
         if self.aio.table().is_done(r) {
             return;
         }
+        self.counting_wait(|| self.aio.wait_done(r));
+    }
+
+    fn counting_wait(&self, wait: impl FnOnce()) {
         let begun = self.aio.table().counters().now();
-        self.aio.wait_done(r);
+        wait();
         self.tally(Own::Waits, 1);
         self.tally(Own::WaitTime, self.aio.table().counters().now() - begun);
     }

@@ -90,6 +90,12 @@ pub trait Method: Send + Sync {
     /// Returns when the handle's word may be another than `seen` (which is SUBMITTED). Any thread calls this.
     fn wait(&self, table: &HandleTable, index: u32, seen: Word);
 
+    /// Returns when any I/O of the backend that issued this one may have finished. Only that backend calls this. A method that
+    /// can't tell waits for this one.
+    fn wait_any(&self, table: &HandleTable, index: u32, seen: Word) {
+        self.wait(table, index, seen);
+    }
+
     /// Notices what has already finished around this handle; never blocks. Any thread calls this.
     fn poll(&self, table: &HandleTable, index: u32) {
         let _ = (table, index);

@@ -316,15 +316,30 @@ impl HandleTable {
                 debug_assert!(word.generation() > r.generation, "a reference to the future");
                 return;
             }
-            match word.state() {
-                HandleState::CompletedShared | HandleState::CompletedLocal | HandleState::Idle => return,
-                HandleState::Submitted if !self.handle(r.index).inline.load(Relaxed) => {
-                    if let Some((index, seen)) = self.at_method(r.index, word) {
-                        method.wait(self, index, seen);
-                    }
-                }
-                _ => self.wait_change(r.index, word),
+            if word.state() >= HandleState::CompletedShared || word.state() == HandleState::Idle {
+                return;
             }
+            self.step(r.index, word, |index, seen| method.wait(self, index, seen));
+        }
+    }
+
+    /// Sleeps until this use of the handle, or where the method can tell any other I/O of its backend, may have moved on. Only the
+    /// backend itself calls this.
+    pub(crate) fn step_any(&self, method: &dyn Method, r: WaitRef) {
+        let word = self.word(r.index);
+        if word.generation() == r.generation && word.state() < HandleState::CompletedShared {
+            self.step(r.index, word, |index, seen| method.wait_any(self, index, seen));
+        }
+    }
+
+    /// Waits by way of the method for a handle that is with it, and for the handle itself otherwise.
+    fn step(&self, index: u32, word: Word, wait: impl FnOnce(u32, Word)) {
+        if word.state() == HandleState::Submitted && !self.handle(index).inline.load(Relaxed) {
+            if let Some((head, seen)) = self.at_method(index, word) {
+                wait(head, seen);
+            }
+        } else {
+            self.wait_change(index, word);
         }
     }
 

@@ -44,7 +44,7 @@ mod ring;
 use buffers::Buffers;
 use entry::{Numbers, describe};
 use files::Files;
-use ring::{Counts, Ring, Rings};
+use ring::{Counts, Ring, Rings, Until};
 
 /// Buffered I/Os in flight beyond which the kernel is told not to try in the submitter's time: the copy out of the page cache would
 /// run there, one after the other.
@@ -70,6 +70,15 @@ impl Uring {
             files: config.register_files.then(|| Files::new(Arc::clone(&rings))),
             rings,
         })
+    }
+
+    fn wait_until(&self, table: &HandleTable, index: u32, seen: Word, until: Until) {
+        let ring = self.ring(table.slot_of(index));
+        if ring.take_lead(table, index, seen) {
+            for index in ring.lead(table, index, seen, until) {
+                table.finish(index);
+            }
+        }
     }
 
     fn ring(&self, slot: u32) -> &Ring {
@@ -141,12 +150,11 @@ impl Method for Uring {
 
     fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
         debug_assert_eq!(seen.state(), HandleState::Submitted);
-        let ring = self.ring(table.slot_of(index));
-        if ring.take_lead(table, index, seen) {
-            for index in ring.lead(table, index, seen) {
-                table.finish(index);
-            }
-        }
+        self.wait_until(table, index, seen, Until::Executed);
+    }
+
+    fn wait_any(&self, table: &HandleTable, index: u32, seen: Word) {
+        self.wait_until(table, index, seen, Until::AnyArrived);
     }
 
     fn poll(&self, table: &HandleTable, index: u32) {

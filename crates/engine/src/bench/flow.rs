@@ -1,14 +1,12 @@
 //! One run: a window of reads or writes, kept full until the time is over.
 //!
-//! Whoever waits, waits for the oldest; what has finished meanwhile is taken with it, and all that is missing is started in one
-//! batch, as the read stream does.
+//! In no order: whatever has finished is taken, and all that is missing is started in one batch.
 
-use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant};
-use forebay_aio::{AlignedBuf, Backend, File, OwnedIo, Target};
+use forebay_aio::{AlignedBuf, Backend, File, HugePages, OwnedIo, Target};
 use forebay_format::checksum::checksum_pages;
 use forebay_format::page::{Page, PageMut};
 use forebay_format::{BLOCK_SIZE, PageBytes};
@@ -53,8 +51,7 @@ struct Flight {
 /// The I/Os under way, and what the next ones need.
 struct Window {
     spare: Vec<AlignedBuf>,
-    /// The oldest first.
-    flights: VecDeque<Flight>,
+    flights: Vec<Flight>,
     /// Room for the checksums of one I/O.
     sums: Vec<u16>,
     noise: Noise,
@@ -89,7 +86,7 @@ impl Flow<'_> {
     pub(super) fn run(&mut self, until: Until) -> Result<Sample, BenchError> {
         let mut window = Window {
             spare: self.buffers()?,
-            flights: VecDeque::with_capacity(self.case.depth as usize),
+            flights: Vec::with_capacity(self.case.depth as usize),
             sums: vec![0; self.case.combine as usize],
             noise: Noise::new(self.blocks ^ u64::from(self.case.depth)),
             chunks: self.blocks / u64::from(self.case.combine),
@@ -134,17 +131,19 @@ impl Flow<'_> {
                 {
                     let block = window.next_chunk(self.case.pattern) * u64::from(self.case.combine);
                     let flight = self.start(block, buffer, &mut window.sums);
-                    window.flights.push_back(flight);
+                    window.flights.push(flight);
                     started += 1;
                 }
                 self.backend.end_batch();
             }
-            let Some(oldest) = window.flights.pop_front() else { break };
-            let mut done = Some(oldest);
-            while let Some(flight) = done {
+            if window.flights.is_empty() {
+                break;
+            }
+            for done in self.backend.wait_any() {
+                let at = window.flights.iter().position(|flight| flight.io.wait_ref() == done);
+                let flight = window.flights.swap_remove(at.expect("the window has all I/O of the backend"));
                 window.spare.push(self.finish(flight, &mut window.sums)?);
                 finished += 1;
-                done = window.flights.pop_front_if(|flight| self.backend.is_done(flight.io.wait_ref()));
             }
         }
         if self.case.operation == Operation::Write {
@@ -153,16 +152,16 @@ impl Flow<'_> {
         Ok(finished)
     }
 
-    /// A buffer for each I/O of the window.
+    /// A buffer for each I/O of the window, in memory that the kernel knows where it can.
     fn buffers(&self) -> Result<Vec<AlignedBuf>, BenchError> {
         let mut noise = Noise::new(u64::from(self.case.combine));
-        (0..self.case.depth)
-            .map(|_| {
-                let mut buffer = AlignedBuf::zeroed(self.case.io_bytes())?;
-                noise.fill(&mut buffer);
-                Ok(buffer)
-            })
-            .collect()
+        let mut buffers =
+            AlignedBuf::several(self.case.depth as usize, self.case.io_bytes(), HugePages::Off)?;
+        if let Some(buffer) = buffers.first() {
+            self.backend.aio().register_buffer(buffer);
+        }
+        buffers.iter_mut().for_each(|buffer| noise.fill(buffer));
+        Ok(buffers)
     }
 
     fn start(&mut self, block: u64, mut buffer: AlignedBuf, sums: &mut [u16]) -> Flight {

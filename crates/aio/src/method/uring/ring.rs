@@ -39,6 +39,15 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
 }
 
+/// How long a leader leads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Its own I/O has been executed.
+    Executed,
+    /// Any I/O of the ring has.
+    AnyArrived,
+}
+
 struct Waiting {
     /// The handles that followers sleep on, one entry for each thread.
     followers: Vec<u32>,
@@ -119,13 +128,13 @@ impl Ring {
         false
     }
 
-    /// Leads until the handle has been executed; returns what is to be finished.
-    pub(super) fn lead(&self, table: &HandleTable, index: u32, seen: Word) -> Reaped {
+    /// Leads until the handle has been executed, or until anything has arrived; returns what is to be finished.
+    pub(super) fn lead(&self, table: &HandleTable, index: u32, seen: Word, until: Until) -> Reaped {
         let mut reaped = Reaped::new();
         loop {
             // SAFETY: this thread leads.
             unsafe { self.reap(table, &mut reaped) };
-            if table.word(index) != seen {
+            if table.word(index) != seen || until == Until::AnyArrived && !reaped.is_empty() {
                 break;
             }
             // Others' completions, and it stays in the lead.
