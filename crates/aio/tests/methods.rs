@@ -291,6 +291,35 @@ fn a_completion_decides_the_outcome() {
 }
 
 #[test]
+fn a_window_without_order_is_kept_full() {
+    each_case(|s| {
+        let mut be = s.backend();
+        let (file, region) = filled(s, &mut be, 40);
+        assert!(be.wait_any().is_empty(), "nothing is in flight");
+        let mut window: Vec<(WaitRef, usize)> = Vec::new();
+        let (mut next, mut seen) = (0, [0; 40]);
+        loop {
+            while next < 40 && window.len() < 7 {
+                window.push((be.start(read_block(&file, &region, next)), next));
+                next += 1;
+            }
+            let done = be.wait_any();
+            assert_eq!(done.is_empty(), window.is_empty());
+            if window.is_empty() {
+                break;
+            }
+            for r in done {
+                assert!(be.is_done(r));
+                let at = window.iter().position(|(other, _)| *other == r).expect("one of the window's, once");
+                seen[window.swap_remove(at).1] += 1;
+                assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+            }
+        }
+        assert_eq!(seen, [1; 40]);
+    });
+}
+
+#[test]
 fn dropping_a_backend_finishes_its_io() {
     each_case(|s| {
         let count = Arc::new(AtomicUsize::new(0));

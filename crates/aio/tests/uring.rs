@@ -60,6 +60,25 @@ fn the_sleeper_reaps_for_others() {
     }
 }
 
+/// Who waits for any I/O is not held up by the oldest.
+#[test]
+fn any_arrival_ends_a_wait_for_any() {
+    let Some(s) = setup() else { return };
+    let region = Region::new(2 * IO_ALIGN).unwrap();
+    let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
+    let mut be = s.backend();
+    for _ in 0..50 {
+        let ra = be.start(read(&a, &region, 0));
+        let rb = be.start(read(&b, &region, 1));
+        feed_b.write_all(&[1; IO_ALIGN]).unwrap();
+        assert_eq!(be.wait_any().as_slice(), [rb]);
+        assert!(be.wait(rb).check().is_ok());
+        feed_a.write_all(&[2; IO_ALIGN]).unwrap();
+        assert_eq!(be.wait_any().as_slice(), [ra]);
+        assert!(be.wait(ra).check().is_ok());
+    }
+}
+
 /// The owner goes on submitting to a ring that a foreign waiter sleeps on.
 #[test]
 fn submission_does_not_wait_for_a_sleeping_reaper() {

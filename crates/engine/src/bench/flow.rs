@@ -1,6 +1,7 @@
 //! One run: a window of reads or writes, kept full until the time is over.
 //!
-//! In no order: whatever has finished is taken, and all that is missing is started in one batch.
+//! In no order: whatever has finished is taken, and each place is filled again at once, as fio does. (Starting all that is missing
+//! in one batch takes a third less processor time for reads of one block, and a twentieth of the rate: the device idles meanwhile.)
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -124,17 +125,14 @@ impl Flow<'_> {
         let begun = Instant::now();
         let (mut started, mut finished) = (0, 0);
         loop {
-            if started < most && begun.elapsed() < time {
-                self.backend.begin_batch();
-                while started < most
-                    && let Some(buffer) = window.spare.pop()
-                {
-                    let block = window.next_chunk(self.case.pattern) * u64::from(self.case.combine);
-                    let flight = self.start(block, buffer, &mut window.sums);
-                    window.flights.push(flight);
-                    started += 1;
-                }
-                self.backend.end_batch();
+            while started < most
+                && begun.elapsed() < time
+                && let Some(buffer) = window.spare.pop()
+            {
+                let block = window.next_chunk(self.case.pattern) * u64::from(self.case.combine);
+                let flight = self.start(block, buffer, &mut window.sums);
+                window.flights.push(flight);
+                started += 1;
             }
             if window.flights.is_empty() {
                 break;
