@@ -242,7 +242,7 @@ fn random_thread(
             *board[me].lock().unwrap() = Some(r);
             let other = *board[rng.random_range(0..threads)].lock().unwrap();
             if let Some(other) = other.filter(|_| rng.random_bool(0.3)) {
-                be.wait_any(other);
+                be.wait_anyones(other);
             }
         }
         while pending.len() > 12 || (!pending.is_empty() && rng.random_bool(0.3)) {
@@ -261,11 +261,11 @@ fn random_thread(
 
 /// Waiting for others' I/O without taking one's own report.
 trait WaitAny {
-    fn wait_any(&mut self, r: WaitRef);
+    fn wait_anyones(&mut self, r: WaitRef);
 }
 
 impl WaitAny for Backend {
-    fn wait_any(&mut self, r: WaitRef) {
+    fn wait_anyones(&mut self, r: WaitRef) {
         self.aio().wait_done(r);
     }
 }
