@@ -8,7 +8,92 @@ use shuttle::sync as inner;
 use super::{Duration, Instant};
 
 pub use shuttle::sync::atomic;
-pub use shuttle::thread;
+
+/// Threads.
+pub mod thread {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    pub use shuttle::thread::{Result, Thread, ThreadId, current, park, scope, yield_now};
+
+    /// A thread that can be joined. (Shuttle's own can't be asked whether it has finished.)
+    #[derive(Debug)]
+    pub struct JoinHandle<T> {
+        inner: shuttle::thread::JoinHandle<T>,
+        finished: Arc<AtomicBool>,
+    }
+
+    impl<T> JoinHandle<T> {
+        /// Waits for its end.
+        pub fn join(self) -> Result<T> {
+            self.inner.join()
+        }
+
+        /// The thread.
+        pub fn thread(&self) -> &Thread {
+            self.inner.thread()
+        }
+
+        /// Has it come to its end?
+        pub fn is_finished(&self) -> bool {
+            self.finished.load(SeqCst)
+        }
+    }
+
+    /// How to start a thread.
+    #[derive(Debug, Default)]
+    pub struct Builder {
+        name: Option<String>,
+    }
+
+    impl Builder {
+        /// Without a name.
+        pub fn new() -> Builder {
+            Builder::default()
+        }
+
+        /// With a name.
+        pub fn name(self, name: String) -> Builder {
+            Builder { name: Some(name) }
+        }
+
+        /// Starts it.
+        pub fn spawn<F, T>(self, f: F) -> std::io::Result<JoinHandle<T>>
+        where
+            F: FnOnce() -> T + Send + 'static,
+            T: Send + 'static,
+        {
+            let finished = Arc::new(AtomicBool::new(false));
+            let end = Finished(Arc::clone(&finished));
+            let mut builder = shuttle::thread::Builder::new();
+            if let Some(name) = self.name {
+                builder = builder.name(name);
+            }
+            let inner = builder.spawn(move || {
+                let _end = end;
+                f()
+            })?;
+            Ok(JoinHandle { inner, finished })
+        }
+    }
+
+    /// Starts a thread without a name.
+    pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Builder::new().spawn(f).expect("a checked thread is no resource of the system's")
+    }
+
+    struct Finished(Arc<AtomicBool>);
+
+    impl Drop for Finished {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+}
 
 /// A mutual exclusion lock.
 #[derive(Debug, Default)]
