@@ -3,9 +3,15 @@
 use forebay_aio::*;
 use proptest::prelude::*;
 
+/// Miri interprets: less of everything.
+const LARGEST: usize = if cfg!(miri) { 20_000 } else { 3_000_000 };
+const CASES: u32 = if cfg!(miri) { 8 } else { 256 };
+
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+
     #[test]
-    fn regions_are_aligned_zeroed_and_large_enough(len in 1usize..3_000_000) {
+    fn regions_are_aligned_zeroed_and_large_enough(len in 1..LARGEST) {
         let region = Region::new(len).unwrap();
         prop_assert_eq!(region.ptr(0) as usize % IO_ALIGN, 0);
         prop_assert!(region.len() >= len && region.len().is_multiple_of(IO_ALIGN));
@@ -15,7 +21,7 @@ proptest! {
     }
 
     #[test]
-    fn buffers_behave_like_slices(bytes in prop::collection::vec(any::<u8>(), 0..20_000)) {
+    fn buffers_behave_like_slices(bytes in prop::collection::vec(any::<u8>(), 0..LARGEST.min(20_000))) {
         let mut buf = AlignedBuf::copy_of(&bytes).unwrap();
         prop_assert_eq!(&buf[..], &bytes[..]);
         prop_assert_eq!(buf.as_ptr() as usize % IO_ALIGN, 0);
@@ -43,6 +49,7 @@ proptest! {
 
     /// Any aligned transfer, scattered anyhow, reads back what was written.
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no preadv")]
     fn scattered_transfers_keep_their_order(pieces in prop::collection::vec(1usize..4, 1..12), skip in 0u64..5) {
         let dir = tempfile::tempdir().unwrap();
         let direct = probe_direct(dir.path()).is_ok();
@@ -70,6 +77,7 @@ proptest! {
 
 /// Buffers of one region: aligned, apart, and a part that is read goes where it belongs.
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no O_NOCTTY")]
 fn several_buffers_share_a_region() {
     let dir = tempfile::tempdir().unwrap();
     let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();

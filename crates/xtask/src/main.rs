@@ -1,6 +1,7 @@
 //! Development tasks: `cargo xtask test | tidy | peers | measure`.
 //!
 //! - [`test`]: everything that must hold before a change is merged
+//! - [`checked`]: those of the tests that shuttle and Miri run
 //! - [`tidy`]: layering, file sizes and bans that no compiler lint expresses
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod checked;
 mod measure;
 mod packages;
 mod peers;

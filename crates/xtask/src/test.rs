@@ -1,9 +1,10 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
-//! Style, lints, layering and licences first; then the crates' tests; then the batteries that run the
-//! release build of the real program beside PostgreSQL 18. Tests that need something this machine can't
+//! Style, lints, layering and licences first; then the crates' tests; then those of them that shuttle or
+//! Miri runs; then the batteries that run the release build of the real program beside PostgreSQL 18. Tests that need something this machine can't
 //! have print `skipped: NAME needs ...`; they are counted and named at the end, and are an error in CI.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,8 +12,9 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
+use crate::checked;
 use crate::packages::{self, Needed};
-use crate::peers::{self, Peer};
+use crate::peers;
 use crate::run::{in_ci, run as command};
 use crate::tidy;
 
@@ -29,7 +31,7 @@ pub struct Options {
 
 /// Outcome counts over all test binaries.
 #[derive(Default)]
-struct Counts {
+pub struct Counts {
     passed: usize,
     failed: usize,
     skipped: Vec<String>,
@@ -56,16 +58,19 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
             None
         }
     };
+    let paths = |peer: &peers::Peer| {
+        let known = [("FOREBAY_PG18_RUN", &peer.runner), ("FOREBAY_PG18_ROOT", &peer.tree)];
+        known.map(|(name, path)| (name, path.clone().into_os_string())).to_vec()
+    };
+    let environment = peer.as_ref().map(paths).unwrap_or_default();
     let mut counts = Counts::default();
-    cargo_test(root, peer.as_ref(), &["test", "--workspace", "--no-fail-fast"], &mut counts)?;
+    cargo_test(root, &environment, &["test", "--workspace", "--no-fail-fast"], &mut counts)?;
+    checked::interleavings(root, &mut counts)?;
+    checked::miri(root, &mut counts)?;
     if !options.quick {
         let batteries = ["test", "--release", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
-        cargo_test(
-            root,
-            peer.as_ref(),
-            &[&batteries[..], &["--", "--include-ignored"]].concat(),
-            &mut counts,
-        )?;
+        let arguments = [&batteries[..], &["--", "--include-ignored"]].concat();
+        cargo_test(root, &environment, &arguments, &mut counts)?;
     }
     report(&counts)
 }
@@ -111,23 +116,24 @@ fn advisories(root: &Path, deny: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn cargo_test(
+/// Runs tests by cargo, in an environment with `set` in it, and counts them.
+///
+/// # Errors
+/// That cargo failed, unless by tests that failed: those are counted.
+pub fn cargo_test(
     root: &Path,
-    peer: Option<&Peer>,
+    set: &[(&str, OsString)],
     arguments: &[&str],
     counts: &mut Counts,
 ) -> Result<(), String> {
     println!("$ cargo {}", arguments.join(" "));
     let mut command = Command::new("cargo");
-    command.current_dir(root).args(arguments);
+    command.current_dir(root).args(arguments).envs(set.iter().map(|(name, value)| (name, value)));
     if !arguments.contains(&"--") {
         command.arg("--");
     }
     // Shown output is where a skipped test says so; only those lines of it are printed.
     command.arg("--show-output").stdin(Stdio::null()).stdout(Stdio::piped());
-    if let Some(peer) = peer {
-        command.env("FOREBAY_PG18_RUN", &peer.runner).env("FOREBAY_PG18_ROOT", &peer.tree);
-    }
     let mut child = command.spawn().map_err(|e| format!("cargo: {e}"))?;
     let output = child.stdout.take().ok_or("cargo's output is not piped")?;
     let before = counts.failed;
