@@ -55,6 +55,7 @@ pub(crate) fn open(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
     let sizes = AioConfig {
         max_backends,
         handles_per_backend: config.io_max_concurrency.unwrap_or(chosen),
+        combine_limit: config.io_max_combine_limit.saturating_mul(BLOCK_SIZE),
         ..AioConfig::default()
     };
     open_with(Arc::new(PosixNamespace::new()), config.io_method, config.io_workers, sizes)

@@ -134,7 +134,8 @@ pub fn checksums(
     options: &ChecksumOptions,
     observer: &mut dyn ChecksumObserver,
 ) -> Result<ChecksumCounts, EngineError> {
-    let config = AioConfig { max_backends: 1, ..AioConfig::default() };
+    // Reads are as large as asked for when they are started: nothing is merged beyond that.
+    let config = AioConfig { max_backends: 1, combine_limit: 0, ..AioConfig::default() };
     let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
     let workers = WorkerLimits::default();
     let aio = door::open_with(Arc::clone(&namespace), options.io_method, workers, config)?;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, BackendType, Leftovers};
+use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::Backend;
 
 pub use rows::RowBatch;
@@ -264,9 +265,10 @@ impl Session {
             .ok_or_else(|| EngineError::statement("25P01", "there is no transaction in progress"))
     }
 
-    /// How this session's scans read ahead.
-    fn read_ahead(&self) -> ReadAhead {
+    /// How this session's scans read ahead. What they leave uncombined is not merged on its way to the disk either.
+    fn read_ahead(&mut self) -> ReadAhead {
         let combine = self.settings.io_combine_limit.min(self.core.config.io_max_combine_limit).max(1);
+        self.be.io.set_combine_limit(combine.saturating_mul(BLOCK_SIZE));
         ReadAhead {
             io_concurrency: u32::try_from(self.settings.effective_io_concurrency).unwrap_or(u32::MAX),
             combine_limit: u32::try_from(combine).unwrap_or(1),

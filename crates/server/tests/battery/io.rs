@@ -36,7 +36,7 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
     server.stop();
 
     let calls = "trace=open,openat,pread64,preadv,preadv2,pwrite64,pwritev,pwritev2,fdatasync";
-    for limit in [16_u64, 32] {
+    for limit in [4_u64, 16, 32] {
         let trace = folder.path().join(format!("trace-{limit}"));
         let strace = ["strace", "-f", "-y", "-s", "256", "-e", calls, "-o", trace.to_str().expect("UTF-8")];
         let combine = format!("io_combine_limit={limit}");
