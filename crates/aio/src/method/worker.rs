@@ -183,12 +183,13 @@ impl Method for Workers {
     }
 
     fn submit(&self, table: &HandleTable, _slot: u32, staged: &[u32], _in_flight: usize) {
-        for &index in staged {
-            table.begin(index);
-        }
         let mut overflow: SmallVec<[u32; 32]> = SmallVec::new();
         let (called, another) = {
             let mut q = self.shared.queue.lock();
+            // Under the lock: who finds it submitted and looks into the queue finds it there, and depends on no worker.
+            for &index in staged {
+                table.begin(index);
+            }
             let served = q.pool.counts(0).running > 0;
             let room = if served { QUEUE_SIZE - q.entries.len() } else { 0 };
             let (fit, rest) = staged.split_at(room.min(staged.len()));
