@@ -13,7 +13,7 @@ use crate::op::OpKind;
 pub struct Ops(u32);
 
 /// The operations in the order of their bits, with the names that reports use.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "read",
     "write",
     "fsync",
@@ -34,6 +34,7 @@ const NAMES: [&str; 20] = [
     "sync_dir",
     "forget",
     "lock",
+    "sync_fs",
 ];
 
 /// Operations there are.
@@ -80,6 +81,8 @@ impl Ops {
     pub const FORGET: Ops = Ops(1 << 18);
     /// Locking a file.
     pub const LOCK: Ops = Ops(1 << 19);
+    /// Sync of a whole file system.
+    pub const SYNC_FS: Ops = Ops(1 << 20);
 
     /// Reads and writes.
     pub const TRANSFERS: Ops = Ops(0b11);

@@ -101,6 +101,10 @@ impl Method for FaultyMethod {
         self.inner.executes(op)
     }
 
+    fn executes_by_table(&self) -> bool {
+        self.inner.executes_by_table()
+    }
+
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize) {
         let mut through: SmallVec<[u32; 32]> = SmallVec::new();
         for &index in staged {

@@ -131,6 +131,11 @@ impl Namespace for FaultyNamespace {
         self.inner.sync_dir(path)
     }
 
+    fn sync_file_system(&self, path: &Path) -> Result<(), AioError> {
+        self.whole("synchronize file system for file", &Call::new(Ops::SYNC_FS, path))?;
+        self.inner.sync_file_system(path)
+    }
+
     fn try_lock(&self, file: &File) -> Result<bool, AioError> {
         self.whole("lock file", &Call::on(Ops::LOCK, file, 0, 0))?;
         self.inner.try_lock(file)

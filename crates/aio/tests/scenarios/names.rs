@@ -15,7 +15,7 @@ fn every_call_can_fail_and_says_so_as_the_system_would() {
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     let file = names.open(&a, &OpenOptions::READ_WRITE.create_new()).unwrap();
     type Call<'a> = &'a dyn Fn() -> Result<(), AioError>;
-    let calls: [(Ops, &str, Call<'_>); 15] = [
+    let calls: [(Ops, &str, Call<'_>); 16] = [
         (Ops::OPEN, "open file", &|| names.open(&a, &OpenOptions::READ).map(drop)),
         (Ops::MKDIR, "create directory", &|| names.mkdir(&a)),
         (Ops::RENAME, "rename file", &|| names.rename(&a, &b)),
@@ -30,6 +30,7 @@ fn every_call_can_fail_and_says_so_as_the_system_would() {
         (Ops::ALLOCATE, "allocate space in file", &|| names.allocate(&file, 0, 9)),
         (Ops::SYNC_FILE, "fsync file", &|| names.sync_file(&file)),
         (Ops::SYNC_DIR, "fsync directory", &|| names.sync_dir(&a)),
+        (Ops::SYNC_FS, "synchronize file system for file", &|| names.sync_file_system(&a)),
         (Ops::LOCK, "lock file", &|| names.try_lock(&file).map(drop)),
     ];
     for (op, action, call) in calls {
