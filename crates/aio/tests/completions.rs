@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use smallvec::SmallVec;
 
 mod common;
-use common::{Case, Setup, cases, config, each_case, each_case_with, fill};
+use common::{Case, Setup, cases, config, each_case, each_case_with, filled, read};
 
 /// What ran, in order: name, and the outcome it saw.
 type Log = Arc<Mutex<Vec<(String, Outcome)>>>;
@@ -35,21 +35,6 @@ fn local(
 
 fn names(log: &Log) -> Vec<String> {
     log.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
-}
-
-/// A file of so many blocks, and memory as large.
-fn filled(s: &Setup, blocks: usize) -> (File, Arc<Region>) {
-    let region = Region::new(blocks * IO_ALIGN).unwrap();
-    fill(&region, 0, blocks * IO_ALIGN, 3);
-    let file = s.create("filled");
-    let all = IoMemory::new(region.clone(), 0, blocks * IO_ALIGN);
-    s.backend().run(Io::write(file.clone(), 0, all, Target::File)).unwrap();
-    (file, region)
-}
-
-fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
-    let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
-    Io::read(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File)
 }
 
 fn warn(detail: u64) -> Outcome {

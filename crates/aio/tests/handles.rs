@@ -1,26 +1,10 @@
 //! Handles taken beforehand, given back, leaked; batches left open; the ends of statements and transactions.
 
-use std::sync::Arc;
-
 use forebay_aio::*;
 use proptest::prelude::*;
 
 mod common;
-use common::{Case, Setup, config, each_case, each_case_with, fill};
-
-fn filled(s: &Setup, blocks: usize) -> (File, Arc<Region>) {
-    let region = Region::new(blocks * IO_ALIGN).unwrap();
-    fill(&region, 0, blocks * IO_ALIGN, 3);
-    let file = s.create("filled");
-    let all = IoMemory::new(region.clone(), 0, blocks * IO_ALIGN);
-    s.backend().run(Io::write(file.clone(), 0, all, Target::File)).unwrap();
-    (file, region)
-}
-
-fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
-    let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
-    Io::read(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File)
-}
+use common::{Case, Setup, config, each_case, each_case_with, filled, read};
 
 fn warnings(leftovers: Leftovers) -> Vec<&'static str> {
     leftovers.warnings().collect()

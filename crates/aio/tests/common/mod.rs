@@ -136,3 +136,19 @@ pub fn bytes(region: &Region, offset: usize, len: usize) -> Vec<u8> {
     // SAFETY: inside the region; no I/O is in flight on it.
     unsafe { std::slice::from_raw_parts(region.ptr(offset), len) }.to_vec()
 }
+
+/// A file of so many blocks, and memory as large.
+pub fn filled(s: &Setup, blocks: usize) -> (File, Arc<Region>) {
+    let region = Region::new(blocks * IO_ALIGN).unwrap();
+    fill(&region, 0, blocks * IO_ALIGN, 3);
+    let file = s.create("filled");
+    let all = IoMemory::new(region.clone(), 0, blocks * IO_ALIGN);
+    s.backend().run(Io::write(file.clone(), 0, all, Target::File)).unwrap();
+    (file, region)
+}
+
+/// A read of block `n` of the file into block `n` of the memory.
+pub fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
+    let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
+    Io::read(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File)
+}
