@@ -84,7 +84,7 @@ fn views_of_io_have_their_columns() {
 
 #[test]
 fn what_a_backend_did_is_counted() {
-    for method in ["io_method=sync", "io_method=worker", "io_method=auto"] {
+    for method in ["io_method=sync", "io_method=worker", "io_method=posix_aio", "io_method=auto"] {
         let server = Server::with(&[method]);
         let mut client = server.client();
         client
