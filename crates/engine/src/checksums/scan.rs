@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use forebay_aio::{AioError, AlignedBuf, Backend, File, HugePages, OpenOptions, OwnedIo, Target};
-use forebay_format::checksum::page_checksum;
+use forebay_format::checksum::checksum_pages;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_format::page::{Page, PageMut};
 
@@ -66,6 +66,8 @@ pub(super) struct Scan<'a, 't> {
     flights: VecDeque<Flight<'t>>,
     /// One more than can be under way: the one that is looked at.
     spare: Vec<AlignedBuf>,
+    /// The checksums of the pages looked at.
+    sums: Vec<u16>,
     last_written: Option<usize>,
     total: u64,
 }
@@ -93,6 +95,7 @@ impl<'a, 't> Scan<'a, 't> {
             rest: None,
             flights: VecDeque::with_capacity(DEPTH),
             spare,
+            sums: vec![0; options.io_combine_limit as usize],
             last_written: None,
             total: tree.bytes(),
         })
@@ -203,13 +206,13 @@ impl<'a, 't> Scan<'a, 't> {
         let first = chunk.of.first_block + chunk.first;
         let (pages, _) = buf.as_chunks_mut::<BLOCK_SIZE>();
         let mut changed: Option<(u32, u32)> = None;
-        for (n, page) in (0..chunk.blocks).zip(pages) {
-            if Page(page).is_new() {
-                continue;
-            }
-            // From memory, one page at a time is as fast as several.
-            let (calculated, found) = (page_checksum(page, first + n), Page(page).checksum());
-            if calculated == found {
+        let pages = &mut pages[..chunk.blocks as usize];
+        let sums = &mut self.sums[..pages.len()];
+        // All at once, so that the next page is on its way from memory while one is summed.
+        checksum_pages(pages, first, sums);
+        for ((n, page), calculated) in (0..chunk.blocks).zip(pages).zip(sums) {
+            let (calculated, found) = (*calculated, Page(page).checksum());
+            if calculated == found || Page(page).is_new() {
                 continue;
             }
             if self.options.mode == ChecksumMode::Enable {
