@@ -139,15 +139,36 @@ pub fn set_checksum(page: &mut PageBytes, block: BlockNumber) {
 
 /// Checks a page read from disk: all zeros, or a right checksum and a possible header.
 pub fn verify_page(page: &PageBytes, block: BlockNumber) -> Result<(), PageDefect> {
-    let view = Page(page);
-    if view.is_new() {
-        return if view.is_all_zeros() { Ok(()) } else { Err(PageDefect::BadHeader) };
+    verdict(Page(page), || page_checksum(page, block))
+}
+
+/// As [`verify_page`], for pages at consecutive blocks that are at several places in memory. `each` gets the place of each page
+/// among them, in order, and its verdict.
+pub fn verify_scattered(
+    pages: &[&PageBytes],
+    first: BlockNumber,
+    mut each: impl FnMut(usize, Result<(), PageDefect>),
+) {
+    let mut sums = [0; 32];
+    for (group, some) in pages.chunks(sums.len()).enumerate() {
+        let before = group * sums.len();
+        let sums = &mut sums[..some.len()];
+        checksum_scattered(some, first.wrapping_add(before as u32), sums);
+        for (n, (page, sum)) in some.iter().zip(sums).enumerate() {
+            each(before + n, verdict(Page(page), || *sum));
+        }
     }
-    let (expected, found) = (page_checksum(page, block), view.checksum());
+}
+
+fn verdict(page: Page<'_>, sum: impl FnOnce() -> u16) -> Result<(), PageDefect> {
+    if page.is_new() {
+        return if page.is_all_zeros() { Ok(()) } else { Err(PageDefect::BadHeader) };
+    }
+    let (expected, found) = (sum(), page.checksum());
     if expected != found {
         return Err(PageDefect::BadChecksum { expected, found });
     }
-    if view.header_is_sane() { Ok(()) } else { Err(PageDefect::BadHeader) }
+    if page.header_is_sane() { Ok(()) } else { Err(PageDefect::BadHeader) }
 }
 
 /// As [`verify_page`], for a cluster without checksums.
@@ -204,6 +225,27 @@ mod tests {
         assert!(Variant::available().any(|variant| variant == Variant::Scalar));
         for variant in Variant::ALL {
             assert!(Variant::SIDE_BY_SIDE.contains(&variant.preferred()), "{}", variant.name());
+        }
+    }
+
+    #[test]
+    fn scattered_pages_get_the_verdicts_of_single_ones() {
+        let mut pages = vec![[0; BLOCK_SIZE]; 70];
+        for (n, page) in pages.iter_mut().enumerate().filter(|(n, _)| n % 7 != 3) {
+            PageMut(page).init(0);
+            set_checksum(page, 1000 + n as u32);
+        }
+        pages[3][5000] = 1; // new, but not all zeros
+        pages[33][5000] ^= 1;
+        pages[69][100] ^= 1;
+        for count in [0, 1, 31, 32, 33, 64, 65, 70] {
+            let some: Vec<&PageBytes> = pages[..count].iter().collect();
+            let mut got = Vec::new();
+            verify_scattered(&some, 1000, |n, verdict| got.push((n, verdict)));
+            let one = |(n, page): (usize, &&PageBytes)| (n, verify_page(page, 1000 + n as u32));
+            assert_eq!(got, some.iter().enumerate().map(one).collect::<Vec<_>>());
+            let bad = [3, 33, 69].iter().filter(|&&n| n < count).count();
+            assert_eq!(got.iter().filter(|(_, verdict)| verdict.is_err()).count(), bad);
         }
     }
 

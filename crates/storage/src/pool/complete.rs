@@ -5,7 +5,11 @@ use super::Core;
 use super::desc::{DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
 use forebay_format::{BLOCK_SIZE, Page, PageBytes, PageTag, checksum};
+use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// Pages judged together: as many as need no memory but the stack's.
+const GROUP: usize = 32;
 
 /// The end of a read: verifies all pages of the I/O, then makes each valid or marks it failed.
 pub(crate) struct ReadCompletion(pub(crate) Arc<Core>);
@@ -14,14 +18,20 @@ impl SharedCompletion for ReadCompletion {
     fn complete(&self, io: &Completed<'_>) -> Outcome {
         let core = &*self.0;
         let mut outcome = Outcome::OK;
+        let whole = io.result.unwrap_or(0) / BLOCK_SIZE;
+        let mut good = [false; GROUP];
         for (i, &buf) in io.data.iter().enumerate() {
+            if i % GROUP == 0 {
+                let group = &io.data[i..io.data.len().min(i + GROUP)];
+                core.judge(&group[..group.len().min(whole.saturating_sub(i))], &mut good);
+            }
             let desc = &core.descs[buf as usize];
             let fault = match io.result {
                 Err(errno) => Some(IoFault::Transfer(errno)),
                 Ok(got) if got < (i + 1) * BLOCK_SIZE => {
                     Some(IoFault::Short(got.saturating_sub(i * BLOCK_SIZE) as u32))
                 }
-                Ok(_) if !core.page_is_good(buf) => Some(IoFault::Page),
+                Ok(_) if !good[i % GROUP] => Some(IoFault::Page),
                 Ok(_) => None,
             };
             if fault.is_some() && outcome.status == Status::Ok {
@@ -74,16 +84,20 @@ impl SharedCompletion for WriteCompletion {
 }
 
 impl Core {
-    /// Is the page that was just read a page? Only for the completion, while READING is set.
-    fn page_is_good(&self, buf: u32) -> bool {
-        let tag: PageTag = self.descs[buf as usize].tag();
-        // SAFETY: the buffer's 8192 bytes lie in the region; READING keeps everyone but this completion off them,
-        // and the transfer is over.
-        let page = unsafe { &*self.page_ptr(buf).cast::<PageBytes>() };
+    /// Which of these pages, just read and neighbours in their file, are pages? Only for the completion, while READING is set.
+    fn judge(&self, bufs: &[u32], good: &mut [bool; GROUP]) {
+        let Some(&first) = bufs.first() else { return };
+        let tag: PageTag = self.descs[first as usize].tag();
+        let pages: SmallVec<[&PageBytes; GROUP]> = bufs
+            .iter()
+            // SAFETY: the buffer's 8192 bytes lie in the region; READING keeps everyone but this completion off them,
+            // and the transfer is over.
+            .map(|&buf| unsafe { &*self.page_ptr(buf).cast::<PageBytes>() })
+            .collect();
         if self.checksums {
-            checksum::verify_page(page, tag.block).is_ok()
+            checksum::verify_scattered(&pages, tag.block, |n, verdict| good[n] = verdict.is_ok());
         } else {
-            Page(page).header_is_sane()
+            pages.iter().zip(good).for_each(|(page, good)| *good = Page(page).header_is_sane());
         }
     }
 }

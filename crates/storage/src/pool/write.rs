@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 /// Offset of the checksum in a page.
 const CHECKSUM_AT: usize = 8;
+/// Pages whose checksums are taken side by side: as many as need no memory but the stack's.
+const SUMMED_TOGETHER: usize = 32;
 /// How far ahead of its need, in writes of full size, a ring that dirties its pages writes them.
 const RING_WRITES_AHEAD: usize = 8;
 
@@ -362,10 +364,10 @@ impl BufferPool {
             }
         };
         let mut rounds: SmallVec<[u32; 16]> = SmallVec::new();
-        for (i, &buf) in run.bufs.iter().enumerate() {
-            if self.core.checksums {
-                self.set_checksum(buf, block + i as u32);
-            }
+        if self.core.checksums {
+            self.set_checksums(&run.bufs, block);
+        }
+        for &buf in &run.bufs {
             let desc = self.desc(buf);
             desc.start_writing();
             rounds.push(desc.io_round());
@@ -422,22 +424,26 @@ impl BufferPool {
         Page(page).lsn()
     }
 
-    /// Stores the checksum of a page that the caller has share-exclusively locked.
-    fn set_checksum(&self, buf: u32, block: u32) {
-        let ptr = self.core.page_ptr(buf);
-        let sum = {
-            // SAFETY: as in `locked_page_lsn`.
-            let page = unsafe { &*ptr.cast::<PageBytes>() };
-            if Page(page).is_new() {
-                return;
+    /// Stores the checksums of neighbouring pages that the caller has share-exclusively locked.
+    fn set_checksums(&self, bufs: &[u32], first: u32) {
+        let mut sums = [0; SUMMED_TOGETHER];
+        for (group, bufs) in bufs.chunks(SUMMED_TOGETHER).enumerate() {
+            let sums = &mut sums[..bufs.len()];
+            let news: SmallVec<[bool; SUMMED_TOGETHER]> = {
+                // SAFETY: as in `locked_page_lsn`.
+                let page = |&buf: &u32| unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
+                let pages: SmallVec<[&PageBytes; SUMMED_TOGETHER]> = bufs.iter().map(page).collect();
+                checksum::checksum_scattered(&pages, first + (group * SUMMED_TOGETHER) as u32, sums);
+                pages.iter().map(|page| Page(page).is_new()).collect()
+            };
+            for ((&buf, sum), _) in bufs.iter().zip(sums).zip(news).filter(|(_, new)| !new) {
+                // SAFETY: the two bytes at 8 lie in the page and are 2-aligned, as pages are 8192-aligned. Only the holder
+                // of the share-exclusive lock stores them while readers are there; readers leave them alone: only code of
+                // this crate looks at the checksum of a page in the pool, under this lock or before the page is valid.
+                let field = unsafe { AtomicU16::from_ptr(self.core.page_ptr(buf).add(CHECKSUM_AT).cast()) };
+                field.store(sum.to_le(), Ordering::Relaxed);
             }
-            checksum::page_checksum(page, block)
-        };
-        // SAFETY: the two bytes at 8 lie in the page and are 2-aligned, as pages are 8192-aligned. Only the holder of
-        // the share-exclusive lock stores them while readers are there; readers leave them alone: only code of this
-        // crate looks at the checksum of a page in the pool, under this lock or before the page is valid.
-        let field = unsafe { AtomicU16::from_ptr(ptr.add(CHECKSUM_AT).cast()) };
-        field.store(sum.to_le(), Ordering::Relaxed);
+        }
     }
 }
 
