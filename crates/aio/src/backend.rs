@@ -269,7 +269,8 @@ impl Backend {
 
     /// Submits what is staged, and waits until own I/O in flight has finished, any of it: all that has, the oldest first. Nothing,
     /// where nothing is in flight. For windows of I/O whose order does not matter: waiting for the oldest leaves the places of
-    /// those that finish before it empty meanwhile. (Methods that can't tell wait for the oldest all the same.)
+    /// those that finish before it empty meanwhile. (A method that can't tell, and one of fault plans, waits
+    /// for the oldest all the same; so does io_uring's while another thread waits on the same ring.)
     pub fn wait_any(&mut self) -> SmallVec<[WaitRef; 32]> {
         self.submit();
         let table = self.aio.table();

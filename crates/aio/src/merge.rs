@@ -217,6 +217,12 @@ impl Chain {
         Chain { file, op, offset, len: 0, vectors: Vec::new(), members: SmallVec::new(), region: None }
     }
 
+    /// The members alone. The chain's hold on file and memory goes here, while each member still has its own: so it is never
+    /// whoever completes the last member that closes or unmaps.
+    pub(crate) fn into_members(self) -> SmallVec<[Member; 16]> {
+        self.members
+    }
+
     /// Appends the I/O of a handle, with memory in `region`.
     pub(crate) fn push(&mut self, index: u32, vectors: &[Vector], region: Option<&Arc<Region>>) {
         if self.members.is_empty() {

@@ -237,10 +237,10 @@ mod tests {
     #[test]
     fn a_ban_names_its_line_and_replacement() {
         let mut findings = Vec::new();
-        check_bans("crates/wal/src/flush.rs", "fn a() {\n    std::thread::sleep(d);\n}\n", &mut findings);
+        check_bans("crates/wal/src/flush.rs", "fn a() {\n    thread::sleep(d);\n}\n", &mut findings);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].starts_with("crates/wal/src/flush.rs:2:"), "{}", findings[0]);
-        check_bans("crates/wal/tests/all.rs", "std::thread::sleep(d)", &mut findings);
+        check_bans("crates/wal/tests/all.rs", "thread::sleep(d)", &mut findings);
         assert_eq!(findings.len(), 1);
     }
 }

@@ -111,7 +111,8 @@ impl HandleTable {
         if !repeat {
             self.count_completed(index, chain.members.len() as u64);
         }
-        for member in &chain.members {
+        let members = chain.into_members();
+        for member in &members {
             let result = if repeat { self.carry_again(member.index) } else { member.share(whole) };
             if repeat {
                 self.count_completed(member.index, 1);

@@ -100,7 +100,9 @@ fn reads(
     loop {
         for block in 0..blocks.min(CACHED_BLOCKS) {
             let got = match pread(fd, &mut page[..], block * BLOCK_SIZE as u64) {
-                Err(rustix::io::Errno::INTR) => 0,
+                Err(rustix::io::Errno::INTR) => continue,
+                // Cut since it was opened.
+                Ok(got) if got < BLOCK_SIZE => return Err(Errno::IO),
                 other => other?,
             };
             done += got as u64;
