@@ -13,6 +13,8 @@
 
 use smallvec::SmallVec;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::completion::{Completed, Completion, IoReport, Outcome, SharedCompletion, Status, run_all};
 use crate::counters::{Counters, CountingExecutor};
 use crate::error::{AioError, Errno};
@@ -195,8 +197,15 @@ impl HandleTable {
         self.begin_followers(index);
     }
 
-    /// Executes a submitted handle to its end in this thread.
+    /// Executes a submitted handle to its end in this thread. An executor that panics makes it an I/O error.
     pub fn execute(&self, index: u32) {
+        let result = self.surviving(index, || self.carry(index, None));
+        self.executed(index, result);
+        self.conclude(index, result);
+    }
+
+    /// The same in a thread that dies when the executor panics, and leaves the handle SUBMITTED to whoever takes over.
+    pub(crate) fn execute_or_die(&self, index: u32) {
         let result = self.carry(index, None);
         self.executed(index, result);
         self.conclude(index, result);
@@ -225,8 +234,16 @@ impl HandleTable {
     /// Executed -> completed for all: continues a short transfer and runs the shared completions.
     pub fn finish(&self, index: u32) {
         let first = decode(self.handle(index).raw.load(Relaxed));
-        let result = self.carry(index, Some(first));
+        let result = self.surviving(index, || self.carry(index, Some(first)));
         self.conclude(index, result);
+    }
+
+    /// What is done to a handle must end, whatever happens in the executor: others wait for it.
+    fn surviving(&self, index: u32, attempt: impl FnOnce() -> Result<usize, Errno>) -> Result<usize, Errno> {
+        catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
+            tracing::error!(index, "the execution of an I/O panicked");
+            Err(Errno::IO)
+        })
     }
 
     fn carry(&self, index: u32, first: Option<Result<usize, Errno>>) -> Result<usize, Errno> {

@@ -132,7 +132,7 @@ impl Shared {
                 drop(q);
                 self.start_if(another);
                 in_hand.set(Some(index));
-                self.table.execute(index);
+                self.table.execute_or_die(index);
                 in_hand.set(None);
                 idle_since = None;
                 q = self.queue.lock();
@@ -157,14 +157,6 @@ impl Shared {
     fn wake(&self, numbers: &[usize]) {
         for &number in numbers {
             self.beds[number].notify_one();
-        }
-    }
-
-    /// Executes one I/O in a thread that is no worker; whatever happens, it ends.
-    fn execute(&self, index: u32) {
-        if catch_unwind(AssertUnwindSafe(|| self.table.execute(index))).is_err() {
-            tracing::error!(index, "the execution of an I/O panicked");
-            self.abandon(index);
         }
     }
 
@@ -200,7 +192,7 @@ impl Method for Workers {
         self.shared.wake(&called);
         self.shared.start_if(another);
         for index in overflow {
-            self.shared.execute(index);
+            table.execute(index);
         }
     }
 
@@ -214,7 +206,7 @@ impl Method for Workers {
             at.is_some()
         };
         if queued {
-            self.shared.execute(index);
+            table.execute(index);
         } else {
             table.wait_change(index, seen);
         }

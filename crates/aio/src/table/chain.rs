@@ -1,7 +1,5 @@
 //! Chains of merged I/Os in the handle table: the steps that all members take together. See [`crate::merge`].
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use super::{Body, HandleTable, encode};
 use crate::error::Errno;
 use crate::execute::Request;
@@ -124,11 +122,7 @@ impl HandleTable {
     /// Carries out a member by itself, after its chain failed.
     fn carry_again(&self, index: u32) -> Result<usize, Errno> {
         // As if it had been interrupted. The other members must be completed whatever happens to this one.
-        let attempt = AssertUnwindSafe(|| self.carry_alone(index, Some(Err(Errno::INTR))));
-        catch_unwind(attempt).unwrap_or_else(|_| {
-            tracing::error!(index, "the execution of an I/O panicked");
-            Err(Errno::IO)
-        })
+        self.surviving(index, || self.carry_alone(index, Some(Err(Errno::INTR))))
     }
 
     fn count_completed(&self, index: u32, ios: u64) {

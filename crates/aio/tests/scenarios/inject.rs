@@ -184,3 +184,24 @@ fn a_bad_block_fails_alone() {
         }
     });
 }
+
+/// An executor that panics, wherever it runs, ends the I/O with an error: nobody waits for ever, and the next I/O works.
+#[test]
+fn a_panic_in_execution_is_an_error_of_the_io() {
+    each_faulty_case(|s, plan| {
+        let (file, region) = filled(s, "data", BLOCKS);
+        let mut be = s.backend();
+        for synchronous in [false, true] {
+            for (first, rest) in [(Effect::Panic, None), (Effect::AtMost(IO_ALIGN), Some(Effect::Panic))] {
+                plan.add(Rule::on(Ops::READ).nth(0), first);
+                if let Some(rest) = rest {
+                    plan.add(Rule::on(Ops::READ).nth(1), rest);
+                }
+                let io = read(&file, &region, 0, 2).flags(IoFlags { synchronous, ..IoFlags::default() });
+                assert_eq!(report(&mut be, io).errno(), Some(Errno::IO));
+                plan.mend();
+                assert_eq!(report(&mut be, read(&file, &region, 0, 2)).check().unwrap(), 2 * IO_ALIGN);
+            }
+        }
+    });
+}

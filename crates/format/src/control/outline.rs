@@ -32,6 +32,8 @@ const CHECKSUM_VERSION_AT: usize = 252;
 
 /// Control file version, and where its checksum lies.
 const LAYOUTS: [(u32, usize); 2] = [(1300, 288), (CONTROL_VERSION, 292)];
+/// No layout has fewer bytes. A file of fewer tells no version either: it was cut.
+const SHORTEST: usize = 292;
 /// Catalog version and PostgreSQL's major version.
 const MAJORS: [(u32, u32); 4] =
     [(202_209_061, 15), (202_307_071, 16), (202_406_281, 17), (CATALOG_VERSION, 18)];
@@ -65,6 +67,9 @@ impl Outline {
             found: u64::from(found),
             expected: u64::from(expected),
         };
+        if bytes.len() < SHORTEST {
+            return Err(short());
+        }
         let version = number(VERSION_AT)?;
         let (_, crc_at) = LAYOUTS
             .into_iter()
@@ -156,6 +161,15 @@ mod tests {
         let mut damaged = older(202_209_061);
         damaged[40] ^= 1;
         assert_eq!(Outline::decode(&damaged), Err(ControlError::BadCrc));
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_too_short_whatever_it_says() {
+        for file in [older(202_209_061), sample().encode(), [0; FILE_SIZE]] {
+            for len in [0, 7, 100, 291] {
+                assert_eq!(Outline::decode(&file[..len]), Err(ControlError::TooShort(len)));
+            }
+        }
     }
 
     proptest! {
