@@ -24,7 +24,7 @@ fn page_of(data: &[u8]) -> PageBytes {
 /// A data page: header, items, checksum, adding an item.
 pub fn page(data: &[u8]) {
     let mut bytes = page_of(data);
-    let view = Page(&bytes);
+    let view = Page::new(&bytes);
     let _ = (verify_page(&bytes, 1), verify_header(&bytes), view.special_bytes(), view.heap_free_space());
     for (n, item) in view.items() {
         assert!(!item.is_empty() || view.item_id(n).is_some_and(|id| id.len == 0));

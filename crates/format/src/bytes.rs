@@ -19,12 +19,6 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     array_at(bytes, at).map(u32::from_le_bytes)
 }
 
-/// A little-endian `u64` at `at`.
-#[inline]
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    array_at(bytes, at).map(u64::from_le_bytes)
-}
-
 /// Copies `value` to `at`. The caller guarantees the room, as all encoders write into buffers they sized themselves.
 #[inline]
 pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {

@@ -28,7 +28,7 @@ use std::fmt;
 
 use crate::{
     ids::{BLOCK_SIZE, BlockNumber},
-    page::{Page, PageBytes, PageMut},
+    page::{Page, PageBytes, PageMut, is_all_zeros, stored_checksum},
 };
 
 pub use touch::{TOUCH_STREAMS, touch};
@@ -131,7 +131,7 @@ fn folded(sum: u32, block: BlockNumber) -> u16 {
 
 /// Stores the checksum; a new page (all zeros) stays as it is.
 pub fn set_checksum(page: &mut PageBytes, block: BlockNumber) {
-    if !Page(page).is_new() {
+    if !Page::new(page).is_new() {
         let checksum = page_checksum(page, block);
         PageMut(page).set_checksum(checksum);
     }
@@ -139,7 +139,7 @@ pub fn set_checksum(page: &mut PageBytes, block: BlockNumber) {
 
 /// Checks a page read from disk: all zeros, or a right checksum and a possible header.
 pub fn verify_page(page: &PageBytes, block: BlockNumber) -> Result<(), PageDefect> {
-    verdict(Page(page), || page_checksum(page, block))
+    verdict(page, || page_checksum(page, block))
 }
 
 /// As [`verify_page`], for pages at consecutive blocks that are at several places in memory. `each` gets the place of each page
@@ -155,16 +155,17 @@ pub fn verify_scattered(
         let sums = &mut sums[..some.len()];
         checksum_scattered(some, first.wrapping_add(before as u32), sums);
         for (n, (page, sum)) in some.iter().zip(sums).enumerate() {
-            each(before + n, verdict(Page(page), || *sum));
+            each(before + n, verdict(page, || *sum));
         }
     }
 }
 
-fn verdict(page: Page<'_>, sum: impl FnOnce() -> u16) -> Result<(), PageDefect> {
+fn verdict(bytes: &PageBytes, sum: impl FnOnce() -> u16) -> Result<(), PageDefect> {
+    let page = Page::new(bytes);
     if page.is_new() {
-        return if page.is_all_zeros() { Ok(()) } else { Err(PageDefect::BadHeader) };
+        return if is_all_zeros(bytes) { Ok(()) } else { Err(PageDefect::BadHeader) };
     }
-    let (expected, found) = (sum(), page.checksum());
+    let (expected, found) = (sum(), stored_checksum(bytes));
     if expected != found {
         return Err(PageDefect::BadChecksum { expected, found });
     }
@@ -173,8 +174,8 @@ fn verdict(page: Page<'_>, sum: impl FnOnce() -> u16) -> Result<(), PageDefect> 
 
 /// As [`verify_page`], for a cluster without checksums.
 pub fn verify_header(page: &PageBytes) -> Result<(), PageDefect> {
-    let view = Page(page);
-    let good = if view.is_new() { view.is_all_zeros() } else { view.header_is_sane() };
+    let view = Page::new(page);
+    let good = if view.is_new() { is_all_zeros(page) } else { view.header_is_sane() };
     if good { Ok(()) } else { Err(PageDefect::BadHeader) }
 }
 
@@ -262,7 +263,7 @@ mod tests {
         PageMut(&mut bytes).init(0);
         set_checksum(&mut bytes, 7);
         assert_eq!(verify_page(&bytes, 7), Ok(()));
-        let found = Page(&bytes).checksum();
+        let found = stored_checksum(&bytes);
         assert_ne!(found, 0);
         assert_eq!(
             verify_page(&bytes, 8),
@@ -276,7 +277,7 @@ mod tests {
     fn zeros_are_good_and_nearly_zeros_are_not() {
         let mut bytes = [0; BLOCK_SIZE];
         set_checksum(&mut bytes, 3);
-        assert!(Page(&bytes).is_all_zeros());
+        assert!(is_all_zeros(&bytes));
         assert_eq!((verify_page(&bytes, 3), verify_header(&bytes)), (Ok(()), Ok(())));
         bytes[8000] = 1;
         assert_eq!(verify_page(&bytes, 3), Err(PageDefect::BadHeader));

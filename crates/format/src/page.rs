@@ -20,8 +20,10 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use crate::{
-    bytes::{max_align, put, u16_at, u32_at, u64_at},
+    bytes::{max_align, put, u16_at, u32_at},
     ids::{BLOCK_SIZE, OffsetNumber, Xid},
     lsn::Lsn,
 };
@@ -49,15 +51,20 @@ pub const PD_ALL_VISIBLE: u16 = 4;
 /// All flags that exist.
 pub const PD_VALID_FLAGS: u16 = 7;
 
-const CHECKSUM_AT: usize = 8;
+/// Offset of the checksum.
+pub const CHECKSUM_AT: usize = 8;
 const FLAGS_AT: usize = 10;
 const LOWER_AT: usize = 12;
 const UPPER_AT: usize = 14;
 const SPECIAL_AT: usize = 16;
 const SIZE_VERSION_AT: usize = 18;
 const PRUNE_XID_AT: usize = 20;
+/// The bytes behind the checksum: all of the page but its LSN and its checksum.
+const REST_AT: usize = FLAGS_AT;
+const REST_LEN: usize = BLOCK_SIZE - REST_AT;
 
 const _: () = assert!(PRUNE_XID_AT + 4 == HEADER_SIZE);
+const _: () = assert!(CHECKSUM_AT + 2 == REST_AT);
 const _: () = assert!(MAX_HEAP_TUPLES == 291);
 const _: () = assert!(MAX_HEAP_TUPLE_SIZE == 8160);
 
@@ -121,31 +128,64 @@ impl ItemId {
     }
 }
 
-/// A page, to read.
+/// The checksum that a page carries.
+#[inline]
+pub fn stored_checksum(bytes: &PageBytes) -> u16 {
+    u16_at(bytes, CHECKSUM_AT).unwrap_or(0)
+}
+
+/// Is each byte zero, the checksum's too?
+pub fn is_all_zeros(bytes: &PageBytes) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+/// A page, to read: all of it but the checksum, whose field others may store meanwhile (a page is summed in place before it is
+/// written, while readers go on). So it is made of the bytes before that field and those behind it, and never refers to it.
 #[derive(Debug, Clone, Copy)]
-pub struct Page<'a>(pub &'a PageBytes);
+pub struct Page<'a> {
+    head: &'a [u8; CHECKSUM_AT],
+    rest: &'a [u8; REST_LEN],
+}
 
 impl<'a> Page<'a> {
     /// Looks at these bytes as a page.
     #[inline]
-    pub const fn new(bytes: &'a PageBytes) -> Self {
-        Self(bytes)
+    pub fn new(bytes: &'a PageBytes) -> Self {
+        let parts = bytes.first_chunk().zip(bytes.last_chunk());
+        let Some((head, rest)) = parts else { unreachable!("the parts are shorter than a page") };
+        Self { head, rest }
+    }
+
+    /// Puts a page together of its bytes before the checksum and those behind it.
+    #[inline]
+    pub const fn from_parts(head: &'a [u8; CHECKSUM_AT], rest: &'a [u8; REST_LEN]) -> Self {
+        Self { head, rest }
     }
 
     #[inline]
     fn field(&self, at: usize) -> u16 {
-        u16_at(self.0, at).unwrap_or(0)
+        u16_at(self.rest, at - REST_AT).unwrap_or(0)
+    }
+
+    /// Bytes at offsets of the page; `None` where the range leaves the page, or begins before the flags.
+    #[inline]
+    pub fn bytes(&self, range: Range<usize>) -> Option<&'a [u8]> {
+        self.rest.get(range.start.checked_sub(REST_AT)?..range.end.checked_sub(REST_AT)?)
+    }
+
+    /// Copies all bytes but the checksum.
+    pub fn copy_to(&self, bytes: &mut PageBytes) {
+        let (head, rest) = bytes.split_at_mut(REST_AT);
+        if let Some(head) = head.first_chunk_mut() {
+            *head = *self.head;
+        }
+        rest.copy_from_slice(self.rest);
     }
 
     /// End of the last WAL record that changed it.
     #[inline]
     pub fn lsn(&self) -> Lsn {
-        Lsn(u64_at(self.0, 0).unwrap_or(0).rotate_left(32))
-    }
-
-    /// The stored checksum.
-    pub fn checksum(&self) -> u16 {
-        self.field(CHECKSUM_AT)
+        Lsn(u64::from_le_bytes(*self.head).rotate_left(32))
     }
 
     /// Flag bits.
@@ -179,7 +219,7 @@ impl<'a> Page<'a> {
 
     /// The pruning hint.
     pub fn prune_xid(&self) -> Xid {
-        u32_at(self.0, PRUNE_XID_AT).unwrap_or(0)
+        u32_at(self.rest, PRUNE_XID_AT - REST_AT).unwrap_or(0)
     }
 
     /// Are all tuples visible to everyone?
@@ -194,9 +234,9 @@ impl<'a> Page<'a> {
         self.upper() == 0
     }
 
-    /// Is each byte zero?
+    /// Is each byte zero? The checksum, which a new page has not, is left out.
     pub fn is_all_zeros(&self) -> bool {
-        self.0.iter().all(|&byte| byte == 0)
+        self.head.iter().chain(self.rest).all(|&byte| byte == 0)
     }
 
     /// Is the header possible? Says nothing about items. A new page's is not, unless all its bytes are zero.
@@ -223,7 +263,14 @@ impl<'a> Page<'a> {
         if n == 0 || n > self.item_count() {
             return None;
         }
-        u32_at(self.0, item_id_at(n)).map(ItemId::from_bits)
+        u32_at(self.rest, item_id_at(n) - REST_AT).map(ItemId::from_bits)
+    }
+
+    /// All line pointers as stored, for [`ItemId::from_bits`].
+    #[inline]
+    pub fn line_pointers(&self) -> &'a [[u8; ITEM_ID_SIZE]] {
+        let end = HEADER_SIZE + ITEM_ID_SIZE * usize::from(self.item_count());
+        self.bytes(HEADER_SIZE..end).unwrap_or_default().as_chunks().0
     }
 
     /// The bytes of a normal item, `None` for other line pointers and for those that leave the page.
@@ -231,7 +278,7 @@ impl<'a> Page<'a> {
     pub fn item(&self, n: OffsetNumber) -> Option<&'a [u8]> {
         let id = self.item_id(n).filter(|id| id.is_normal())?;
         let start = usize::from(id.offset);
-        self.0.get(start..start.checked_add(usize::from(id.len))?)
+        self.bytes(start..start.checked_add(usize::from(id.len))?)
     }
 
     /// All normal items with their numbers, in order of their line pointers.
@@ -241,7 +288,7 @@ impl<'a> Page<'a> {
 
     /// The special space.
     pub fn special_bytes(&self) -> &'a [u8] {
-        self.0.get(self.special()..).unwrap_or(&[])
+        self.bytes(self.special()..BLOCK_SIZE).unwrap_or_default()
     }
 
     /// Bytes between line pointers and items.
@@ -293,7 +340,7 @@ impl<'a> PageMut<'a> {
     /// The page, to read.
     #[inline]
     pub fn page(&self) -> Page<'_> {
-        Page(self.0)
+        Page::new(self.0)
     }
 
     #[inline]
@@ -439,12 +486,16 @@ mod tests {
     #[test]
     fn init_makes_a_sane_empty_page() {
         let bytes = empty();
-        let page = Page(&bytes);
+        let page = Page::new(&bytes);
         assert!(page.header_is_sane() && !page.is_new() && !page.is_all_zeros());
         assert_eq!((page.lower(), page.upper(), page.special()), (24, 8192, 8192));
         assert_eq!((page.item_count(), page.free_space(), page.size_and_version()), (0, 8164, 0x2004));
         let zeros = [0; BLOCK_SIZE];
-        assert!(Page(&zeros).is_new() && Page(&zeros).is_all_zeros() && Page(&zeros).header_is_sane());
+        assert!(
+            Page::new(&zeros).is_new()
+                && Page::new(&zeros).is_all_zeros()
+                && Page::new(&zeros).header_is_sane()
+        );
     }
 
     #[test]
@@ -452,7 +503,7 @@ mod tests {
         let mut bytes = empty();
         PageMut(&mut bytes).set_lsn(Lsn(0x0102_0304_0506_0708));
         assert_eq!(bytes[..8], [4, 3, 2, 1, 8, 7, 6, 5]);
-        assert_eq!(Page(&bytes).lsn(), Lsn(0x0102_0304_0506_0708));
+        assert_eq!(Page::new(&bytes).lsn(), Lsn(0x0102_0304_0506_0708));
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn pages() {
 #[test]
 fn tuples() {
     let page = HEAP.try_into().expect("a page");
-    for (_, item) in forebay_format::Page(page).items() {
+    for (_, item) in forebay_format::Page::new(page).items() {
         let mut sample = vec![7, 2, 3, 0, 3, 8, 2, 8];
         sample.extend_from_slice(item);
         damage(entry::tuple, &sample, sample.len(), 1500);

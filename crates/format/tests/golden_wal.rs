@@ -282,7 +282,7 @@ fn inserted_tuples_are_those_of_the_page() {
         let (header, data) = stored.expect("a good tuple");
         let n = multi.offset(index).expect("an offset");
         header.rebuild(data, record.header.xid, ItemPointer::new(0, n), &mut tuple);
-        let item = Page(&page).item(n).expect("an item");
+        let item = Page::new(&page).item(n).expect("an item");
         let hint = HeapTuple::new(item).expect("a tuple").infomask();
         HeapTupleMut::new(&mut tuple).expect("a tuple").set_infomask(hint);
         assert_eq!(tuple, item);
@@ -297,7 +297,7 @@ fn images_are_whole_pages() {
         for (block, image) in record.blocks.iter().filter_map(|block| Some((block, block.image?))) {
             let mut page = [0xff; 8192];
             image.restore(&mut page).expect("a whole page");
-            let view = Page(&page);
+            let view = Page::new(&page);
             assert!(view.header_is_sane() && view.lsn() < lsn, "{record}");
             // Maps have no line pointers, so their pages are stored whole.
             let standard = block.tag.fork == Fork::Main;

@@ -113,7 +113,7 @@ pub(crate) fn assemble<'a>(record: &Record<'a>, policy: ImagePolicy) -> Result<A
         if !block.flags.has(BlockFlags::NO_IMAGE) {
             let page =
                 block.page.ok_or_else(|| unbuildable(format!("{} comes without its page", block.tag)))?;
-            let lsn = Page(page).lsn();
+            let lsn = Page::new(page).lsn();
             let due = policy.full_page_writes && lsn <= policy.redo;
             if due || block.flags.has(BlockFlags::FORCE_IMAGE) {
                 image = Some(Image { page, standard: block.flags.has(BlockFlags::STANDARD), apply: true });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_aio::{AlignedBuf, Backend, File, HugePages, OwnedIo, Target};
 use forebay_format::checksum::checksum_pages;
-use forebay_format::page::{Page, PageMut};
+use forebay_format::page::{PageMut, stored_checksum};
 use forebay_format::{BLOCK_SIZE, PageBytes};
 
 use super::BenchError;
@@ -184,7 +184,7 @@ impl Flow<'_> {
         result?;
         if self.case.checksums && self.case.operation == Operation::Read {
             checksum_pages(pages(&buffer), flight.block as u32, sums);
-            let found = pages(&buffer).iter().map(|page| Page(page).checksum());
+            let found = pages(&buffer).iter().map(|page| stored_checksum(page));
             let wrong = black_box(found.zip(sums).position(|(found, sum)| found != *sum));
             if let Some(n) = wrong
                 && self.intact

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_aio::{AioError, AlignedBuf, Backend, File, HugePages, OpenOptions, OwnedIo, Target};
 use forebay_format::checksum::checksum_pages;
 use forebay_format::ids::BLOCK_SIZE;
-use forebay_format::page::{Page, PageMut};
+use forebay_format::page::{Page, PageMut, stored_checksum};
 
 use super::walk::{PageFile, Tree};
 use super::{BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions};
@@ -211,8 +211,8 @@ impl<'a, 't> Scan<'a, 't> {
         // All at once, so that the next page is on its way from memory while one is summed.
         checksum_pages(pages, first, sums);
         for ((n, page), calculated) in (0..chunk.blocks).zip(pages).zip(sums) {
-            let (calculated, found) = (*calculated, Page(page).checksum());
-            if calculated == found || Page(page).is_new() {
+            let (calculated, found) = (*calculated, stored_checksum(page));
+            if calculated == found || Page::new(page).is_new() {
                 continue;
             }
             if self.options.mode == ChecksumMode::Enable {

@@ -6,9 +6,7 @@
 //! Counting needs no copy.
 
 use forebay_format::{
-    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes,
-    page::{HEADER_SIZE, ITEM_ID_SIZE},
-    tuple::HeapTuple,
+    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes, tuple::HeapTuple,
 };
 use forebay_storage::{Backend, ReadStream, Strategy, StreamFlags};
 
@@ -94,7 +92,7 @@ impl HeapScan {
             self.next = 0;
             let Some(pin) = self.stream.next(be)? else { return Ok(None) };
             self.block = pin.tag().block;
-            self.page.copy_from_slice(&pin.lock_shared()[..]);
+            pin.lock_shared().copy_to(&mut self.page);
             drop(pin);
             self.collect(be)?;
             if !self.visible.is_empty() {
@@ -106,7 +104,7 @@ impl HeapScan {
     /// Notes the visible tuples of the copied page.
     fn collect(&mut self, be: &mut Backend) -> Result<(), EngineError> {
         let HeapScan { visibility, page, block, visible, .. } = self;
-        each_visible(visibility, be, page, *block, |found| visible.push(found))
+        each_visible(visibility, be, Page::new(page), *block, |found| visible.push(found))
     }
 
     /// A tuple of the present page, by its index among the visible ones.
@@ -145,7 +143,7 @@ impl HeapScan {
                 return Err(LockError::Interrupted(kind).into());
             }
             let guard = pin.lock_shared();
-            each_visible(&mut self.visibility, be, &guard, pin.tag().block, |_| count += 1)?;
+            each_visible(&mut self.visibility, be, guard.page(), pin.tag().block, |_| count += 1)?;
         }
         Ok(count)
     }
@@ -161,20 +159,17 @@ impl HeapScan {
 fn each_visible(
     visibility: &mut Visibility,
     be: &mut Backend,
-    page: &PageBytes,
+    page: Page<'_>,
     block: BlockNumber,
     mut found: impl FnMut(Visible),
 ) -> Result<(), EngineError> {
-    let view = Page(page);
-    let all_visible = view.is_all_visible();
-    let end = HEADER_SIZE + ITEM_ID_SIZE * usize::from(view.item_count());
-    let (pointers, _) = page[HEADER_SIZE..end].as_chunks::<ITEM_ID_SIZE>();
-    for (number, pointer) in (1..).zip(pointers) {
+    let all_visible = page.is_all_visible();
+    for (number, pointer) in (1..).zip(page.line_pointers()) {
         let id = ItemId::from_bits(u32::from_le_bytes(*pointer));
         if !id.is_normal() {
             continue;
         }
-        let item = page.get(usize::from(id.offset)..usize::from(id.offset) + usize::from(id.len));
+        let item = page.bytes(usize::from(id.offset)..usize::from(id.offset) + usize::from(id.len));
         let item = item.ok_or_else(|| stray(block, number))?;
         let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
         let seen = match known {

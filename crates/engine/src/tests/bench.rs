@@ -216,7 +216,7 @@ fn pages(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator) -> Vec<P
     let read = |block| {
         let tag = forebay_format::PageTag::new(rel, Fork::Main, block);
         let pin = pool.read(be, tag, forebay_storage::Strategy::Normal).unwrap();
-        let mut bytes: PageBytes = *pin.lock_shared();
+        let mut bytes: PageBytes = *pin.lock_shared().copy();
         forebay_format::PageMut(&mut bytes).set_checksum(0);
         bytes
     };

@@ -43,7 +43,7 @@ impl<'a> Image<'a> {
 
     /// The hole as offset and length; a length of zero if there is none.
     fn hole(&self) -> (usize, usize) {
-        let page = Page(self.page);
+        let page = Page::new(self.page);
         let (lower, upper) = (page.lower(), page.upper());
         let has_hole = self.standard && lower >= page::HEADER_SIZE && lower < upper && upper <= BLOCK_SIZE;
         if has_hole { (lower, upper - lower) } else { (0, 0) }

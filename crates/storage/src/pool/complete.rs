@@ -97,7 +97,7 @@ impl Core {
         if self.checksums {
             checksum::verify_scattered(&pages, tag.block, |n, verdict| good[n] = verdict.is_ok());
         } else {
-            pages.iter().zip(good).for_each(|(page, good)| *good = Page(page).header_is_sane());
+            pages.iter().zip(good).for_each(|(page, good)| *good = Page::new(page).header_is_sane());
         }
     }
 }

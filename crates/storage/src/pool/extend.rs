@@ -210,11 +210,8 @@ impl BufferPool {
         if !desc.try_shared() {
             return false;
         }
-        // SAFETY: the page's 8192 bytes lie in the region; the caller's pin keeps it and the shared lock excludes
-        // writers.
-        let zero = unsafe { std::slice::from_raw_parts(self.core.page_ptr(buf), BLOCK_SIZE) }
-            .iter()
-            .all(|&b| b == 0);
+        // SAFETY: the caller's pin keeps the page, and the shared lock excludes writers.
+        let zero = unsafe { self.core.page(buf) }.is_all_zeros();
         if desc.unlock_shared() {
             self.core.parking.wake(buf, desc);
         }

@@ -4,7 +4,7 @@ use super::BufferPool;
 use super::desc::{DIRTY, Descriptor, VALID, WRITING};
 use forebay_aio as aio;
 use forebay_aio::sync::atomic::Ordering;
-use forebay_format::{Lsn, Page, PageBytes, PageMut, PageTag};
+use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageMut, PageTag};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -135,20 +135,31 @@ pub struct PageReadGuard<'a> {
 }
 
 impl PageReadGuard<'_> {
-    /// The page's fields.
+    /// The page, without its checksum, which a write-out may store meanwhile.
     pub fn page(&self) -> Page<'_> {
-        Page(self)
+        // SAFETY: the pin keeps the buffer for this page, the shared lock excludes whoever would change it.
+        unsafe { self.pin.pool.core.page(self.pin.buf) }
     }
-}
 
-impl Deref for PageReadGuard<'_> {
-    type Target = PageBytes;
+    /// Which page it is.
+    pub fn tag(&self) -> PageTag {
+        self.pin.tag()
+    }
 
-    fn deref(&self) -> &PageBytes {
-        // SAFETY: the pin keeps the buffer for this page, which is 8192 bytes inside the pool's region (kept by
-        // the pool's Arc); the shared lock excludes every writer. A write-out may store the checksum field
-        // meanwhile, by an atomic store; only this crate reads that field of a page in the pool.
-        unsafe { &*self.pin.ptr() }
+    /// A copy of all bytes. The checksum is right only if the page was not changed since it was read or written.
+    pub fn copy(&self) -> Box<PageBytes> {
+        let mut bytes = Box::new([0; BLOCK_SIZE]);
+        self.copy_to(&mut bytes);
+        bytes
+    }
+
+    /// As [`Self::copy`], into memory of the caller's.
+    pub fn copy_to(&self, bytes: &mut PageBytes) {
+        let core = &self.pin.pool.core;
+        self.page().copy_to(bytes);
+        // SAFETY: as in `page`.
+        let checksum = unsafe { core.checksum_field(self.pin.buf) };
+        PageMut(bytes).set_checksum(u16::from_le(checksum.load(Ordering::Relaxed)));
     }
 }
 
@@ -181,7 +192,7 @@ impl PageWriteGuard<'_> {
 
     /// The page's fields.
     pub fn page(&self) -> Page<'_> {
-        Page(self)
+        Page::new(self)
     }
 
     /// The page's fields, to change.

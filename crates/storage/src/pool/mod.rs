@@ -39,8 +39,10 @@ use crate::{Backend, PrewarmMode};
 use desc::Descriptor;
 use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use forebay_aio::sync::memory::AtomicU16;
 use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion};
-use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, RelFileLocator};
+use forebay_format::page::CHECKSUM_AT;
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, Page, RelFileLocator};
 use parking::Parking;
 use std::sync::Arc;
 use table::PageTable;
@@ -234,6 +236,36 @@ impl Core {
     /// Where a buffer's page is.
     pub(crate) fn page_ptr(&self, buf: u32) -> *mut u8 {
         self.region.ptr(buf as usize * BLOCK_SIZE)
+    }
+
+    /// A page, but for its checksum.
+    ///
+    /// # Safety
+    /// Until the page goes out of use, the caller keeps the buffer for it (by a pin, or an I/O in progress) and
+    /// keeps everyone from changing it (by a content lock, or by being the only one to know it). Another
+    /// thread may store the checksum, by [`Self::checksum_field`].
+    pub(crate) unsafe fn page(&self, buf: u32) -> Page<'_> {
+        const REST_AT: usize = CHECKSUM_AT + 2;
+        let at = self.page_ptr(buf);
+        // SAFETY: the buffer's 8192 bytes lie in the region, which `self` keeps; the two parts leave out the bytes that may
+        // change, and the caller sees to the others.
+        unsafe {
+            Page::from_parts(
+                &*at.cast::<[u8; CHECKSUM_AT]>(),
+                &*at.add(REST_AT).cast::<[u8; BLOCK_SIZE - REST_AT]>(),
+            )
+        }
+    }
+
+    /// The checksum field of a page, little-endian: all that may change under a reader.
+    ///
+    /// # Safety
+    /// As for [`Self::page`]; and only the holder of the share-exclusive lock may store into it, who for that time has no
+    /// reference to the page as a whole.
+    pub(crate) unsafe fn checksum_field(&self, buf: u32) -> &AtomicU16 {
+        // SAFETY: the two bytes lie in the page and are 2-aligned, as pages are 8192-aligned; while others may store
+        // into them, everyone goes through this.
+        unsafe { AtomicU16::from_ptr(self.page_ptr(buf).add(CHECKSUM_AT).cast()) }
     }
 
     /// Drops a pin.

@@ -12,15 +12,12 @@ use super::{BufferPool, Ring, table};
 use crate::Backend;
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
-use forebay_aio::sync::memory::AtomicU16;
 use forebay_aio::{self as aio, Errno, IoContext, IoMemory, IoObject, IoOp, WaitRef};
 use forebay_format::{BLOCK_SIZE, Lsn, Oid, Page, PageBytes, PageTag, RelFileLocator, checksum};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Offset of the checksum in a page.
-const CHECKSUM_AT: usize = 8;
 /// Pages whose checksums are taken side by side: as many as need no memory but the stack's.
 const SUMMED_TOGETHER: usize = 32;
 /// How far ahead of its need, in writes of full size, a ring that dirties its pages writes them.
@@ -419,9 +416,8 @@ impl BufferPool {
 
     /// The LSN of a page that the caller has locked.
     fn locked_page_lsn(&self, buf: u32) -> Lsn {
-        // SAFETY: the page's 8192 bytes lie in the region; the caller's share-exclusive lock excludes writers.
-        let page = unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
-        Page(page).lsn()
+        // SAFETY: the caller has the page pinned, and its share-exclusive lock excludes writers.
+        unsafe { self.core.page(buf) }.lsn()
     }
 
     /// Stores the checksums of neighbouring pages that the caller has share-exclusively locked.
@@ -430,17 +426,16 @@ impl BufferPool {
         for (group, bufs) in bufs.chunks(SUMMED_TOGETHER).enumerate() {
             let sums = &mut sums[..bufs.len()];
             let news: SmallVec<[bool; SUMMED_TOGETHER]> = {
-                // SAFETY: as in `locked_page_lsn`.
+                // SAFETY: as in `locked_page_lsn`; and the checksum too is only the lock's holder's to store, who does it
+                // when these are gone.
                 let page = |&buf: &u32| unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
                 let pages: SmallVec<[&PageBytes; SUMMED_TOGETHER]> = bufs.iter().map(page).collect();
                 checksum::checksum_scattered(&pages, first + (group * SUMMED_TOGETHER) as u32, sums);
-                pages.iter().map(|page| Page(page).is_new()).collect()
+                pages.iter().map(|page| Page::new(page).is_new()).collect()
             };
             for ((&buf, sum), _) in bufs.iter().zip(sums).zip(news).filter(|(_, new)| !new) {
-                // SAFETY: the two bytes at 8 lie in the page and are 2-aligned, as pages are 8192-aligned. Only the holder
-                // of the share-exclusive lock stores them while readers are there; readers leave them alone: only code of
-                // this crate looks at the checksum of a page in the pool, under this lock or before the page is valid.
-                let field = unsafe { AtomicU16::from_ptr(self.core.page_ptr(buf).add(CHECKSUM_AT).cast()) };
+                // SAFETY: as in `locked_page_lsn`; the references to whole pages are gone.
+                let field = unsafe { self.core.checksum_field(buf) };
                 field.store(sum.to_le(), Ordering::Relaxed);
             }
         }

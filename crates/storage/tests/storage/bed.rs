@@ -230,7 +230,7 @@ const FAR: usize = 8192 - 16;
 
 /// Makes a page that says twice which block and version it is.
 pub fn stamp(page: &mut PageBytes, block: BlockNumber, version: u64) {
-    if Page(page).is_new() {
+    if Page::new(page).is_new() {
         PageMut(page).init(0);
     }
     for at in [NEAR, FAR] {

@@ -50,7 +50,7 @@ fn worker(
         let mut expected = start;
         while let Some(pin) = stream.next(&mut be).unwrap() {
             assert_eq!(pin.tag().block, expected);
-            version(&pin.lock_shared(), expected);
+            version(&pin.lock_shared().copy(), expected);
             expected += 1;
         }
     }
@@ -120,7 +120,7 @@ fn extensions_never_overlap() {
                             let block = pin.tag().block;
                             assert!(bed.pool.nblocks(REL, Fork::Main).unwrap() > block);
                             let mut page = pin.lock_exclusive();
-                            assert!(Page(&page).is_all_zeros());
+                            assert!(Page::new(&page).is_all_zeros());
                             stamp(&mut page, block, 1);
                             page.mark_dirty();
                             assert!(seen.lock().unwrap().insert(block), "block {block} was given twice");
@@ -165,7 +165,7 @@ fn scans_that_extend_do_not_starve_each_other_in_the_smallest_pool() {
                         if !std::mem::replace(&mut ready, true) {
                             all_have_a_page.wait();
                         }
-                        assert_eq!(version(&from.lock_shared(), n), 0);
+                        assert_eq!(version(&from.lock_shared().copy(), n), 0);
                         for to in pool.extend(&mut be, COPY, Fork::Main, 2, Strategy::Normal).unwrap() {
                             let block = to.tag().block;
                             let mut page = to.lock_exclusive();

@@ -26,7 +26,7 @@ fn a_read_in_flight_is_joined() {
             scope.spawn(move || {
                 let n = if block == 0 { 4 } else { 1 };
                 let pins = pool.read_many(&mut be, REL, Fork::Main, block, n, Strategy::Normal).unwrap();
-                assert_eq!(version(&pins[0].lock_shared(), block), 0);
+                assert_eq!(version(&pins[0].lock_shared().copy(), block), 0);
             });
         }
         gate.await_waiters(4);
@@ -53,7 +53,7 @@ fn who_joined_a_failed_read_reads_for_himself() {
         gate.await_held(1);
         let joined = scope.spawn(move || {
             let pin = pool.read(&mut joiner, tag(1), Strategy::Normal).unwrap();
-            version(&pin.lock_shared(), 1)
+            version(&pin.lock_shared().copy(), 1)
         });
         gate.await_waiters(2);
         gate.open();
@@ -82,7 +82,7 @@ fn pages_do_not_change_while_they_are_written() {
         });
         gate.await_held(1);
         // Readers go on.
-        assert_eq!(version(&pin.lock_shared(), 1), 1);
+        assert_eq!(version(&pin.lock_shared().copy(), 1), 1);
         assert!(pin.try_lock_exclusive().is_none());
         let (done, changed) = mpsc::channel();
         let writers_pin = pin.clone();

@@ -25,7 +25,7 @@ fn round_trip_across_segments() {
         let pins = pool.read_many(&mut be, REL, Fork::Main, 3, 15, Strategy::Normal).unwrap();
         for (pin, block) in pins.iter().zip(3..) {
             assert_eq!(pin.tag(), tag(block));
-            assert_eq!(version(&pin.lock_shared(), block), 0);
+            assert_eq!(version(&pin.lock_shared().copy(), block), 0);
         }
         assert_eq!(bed.count(IoOp::Read), 3, "one read for each segment");
         for pin in &pins {
@@ -86,7 +86,7 @@ fn a_tiny_pool_evicts_and_keeps_what_was_written() {
         for round in 1..4 {
             for block in (0..100).rev() {
                 let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
-                assert_eq!(version(&pin.lock_shared(), block), round - 1);
+                assert_eq!(version(&pin.lock_shared().copy(), block), round - 1);
                 change(&pin, |page| stamp(page, block, round));
             }
         }
@@ -118,7 +118,7 @@ fn rings_reuse_their_buffers() {
         let pool = bed.fill_cold(&mut be, 400);
         for block in 0..400 {
             let pin = pool.read(&mut be, tag(block), Strategy::BulkRead).unwrap();
-            assert_eq!(version(&pin.lock_shared(), block), 0);
+            assert_eq!(version(&pin.lock_shared().copy(), block), 0);
         }
         assert_eq!(bed.count_in(IoContext::BulkRead, IoOp::Reuse), 400 - 32);
         let in_pool = (0..400).filter(|&block| pool.lookup(&tag(block)).is_some()).count();
@@ -168,13 +168,13 @@ fn new_pages_are_zero_valid_and_counted() {
         bed.smgr.create(REL, Fork::Main, false).unwrap();
         let pins = bed.pool.extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap();
         assert_eq!(pins.iter().map(|p| p.tag().block).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
-        assert!(pins.iter().all(|p| Page(&p.lock_shared()).is_all_zeros() && !p.is_dirty()));
+        assert!(pins.iter().all(|p| p.lock_shared().page().is_all_zeros() && !p.is_dirty()));
         assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 10);
         assert_eq!((bed.count(IoOp::Extend), bed.count(IoOp::Write), bed.count(IoOp::Read)), (1, 0, 0));
         drop(pins);
         // Never written, they read as zeros.
         let pin = bed.cold().1.read(&mut be, tag(9), Strategy::Normal).unwrap();
-        assert!(Page(&pin.lock_shared()).is_all_zeros());
+        assert!(pin.lock_shared().page().is_all_zeros());
     });
 }
 
@@ -187,15 +187,15 @@ fn recovery_makes_room_for_its_pages() {
         change(&pin, |page| stamp(page, 10, 4));
         drop(pin);
         let pin = bed.pool.read_for_redo(&mut be, tag(20)).unwrap();
-        assert!(Page(&pin.lock_shared()).is_all_zeros());
+        assert!(pin.lock_shared().page().is_all_zeros());
         assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 21);
         let pin = bed.pool.read_for_redo(&mut be, tag(10)).unwrap();
-        assert_eq!(version(&pin.lock_shared(), 10), 4);
+        assert_eq!(version(&pin.lock_shared().copy(), 10), 4);
         // A page that is to be built anew loses what it had, in memory or not.
         let pin = bed.pool.zero_page(&mut be, tag(10)).unwrap();
-        assert!(Page(&pin.lock_shared()).is_all_zeros());
+        assert!(pin.lock_shared().page().is_all_zeros());
         let reads = bed.count(IoOp::Read);
-        assert!(Page(&bed.pool.zero_page(&mut be, tag(3)).unwrap().lock_shared()).is_all_zeros());
+        assert!(bed.pool.zero_page(&mut be, tag(3)).unwrap().lock_shared().page().is_all_zeros());
         assert_eq!(bed.count(IoOp::Read), reads, "not read first");
     });
 }
@@ -246,7 +246,7 @@ fn the_log_is_durable_ahead_of_pages() {
                     // SAFETY: memory of the write that is being executed.
                     unsafe { std::slice::from_raw_parts(v.ptr(), v.len()) }.chunks_exact(8192)
                 })
-                .map(|page| Page(page.try_into().unwrap()).lsn().0)
+                .map(|page| Page::new(page.try_into().unwrap()).lsn().0)
                 .max();
             if newest > Some(seen.flushed().0) {
                 seen.overtaken.store(true, Ordering::SeqCst);
@@ -267,7 +267,7 @@ fn the_log_is_durable_ahead_of_pages() {
     let calls = log.calls.lock();
     assert_eq!(calls.last(), Some(&1039));
     assert!(calls.len() <= 20, "a flush for each run at most");
-    assert_eq!(Page(&bed.on_disk(39)).lsn(), Lsn(1039));
+    assert_eq!(Page::new(&bed.on_disk(39)).lsn(), Lsn(1039));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn scan(
     for &block in blocks {
         let pin = stream.next(be).unwrap().expect("not the end yet");
         assert_eq!(pin.tag(), tag(block));
-        assert_eq!(version(&pin.lock_shared(), block), 0);
+        assert_eq!(version(&pin.lock_shared().copy(), block), 0);
     }
     assert!(stream.next(be).unwrap().is_none());
     assert!(stream.next(be).unwrap().is_none());

@@ -205,7 +205,7 @@ fn a_batch_fills_its_pages() {
         "in order of insertion"
     );
     for (block, page) in bench.pages(&mut be, TABLE).iter().enumerate() {
-        let page = forebay_format::Page(page);
+        let page = forebay_format::Page::new(page);
         assert_eq!(usize::from(page.item_count()), if block < 10 { PER_PAGE } else { 5 });
         for (number, item) in page.items() {
             let tuple = HeapTuple::new(item).unwrap();
@@ -431,7 +431,7 @@ fn a_page_s_promise_to_be_visible_is_taken_back_with_its_map_bits() {
     };
     let look = |be: &mut Backend| {
         let map = heap.pool.read(be, PageTag::new(TABLE, Fork::Vm, 0), Strategy::Normal).unwrap();
-        let bits = map.lock_shared()[24];
+        let bits = map.lock_shared().page().bytes(24..25).unwrap()[0];
         let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
         let visible = pin.lock_shared().page().is_all_visible();
         (bits, visible)

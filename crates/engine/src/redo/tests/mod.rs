@@ -22,7 +22,7 @@ use crate::xact::{Outcome, Transaction, drop_files};
 /// A page without what redo can not know: commands matter to their own transaction only.
 fn masked(page: &PageBytes) -> PageBytes {
     let mut copy = *page;
-    if Page(page).is_new() {
+    if Page::new(page).is_new() {
         return copy;
     }
     let mut view = PageMut(&mut copy);
@@ -39,7 +39,7 @@ fn masked(page: &PageBytes) -> PageBytes {
 
 fn masked_all(pages: &[PageBytes]) -> Vec<PageBytes> {
     // Pages at the end that were added and never used are not in the log.
-    let used = pages.iter().rposition(|page| !Page(page).is_new()).map_or(0, |last| last + 1);
+    let used = pages.iter().rposition(|page| !Page::new(page).is_new()).map_or(0, |last| last + 1);
     pages[..used].iter().map(masked).collect()
 }
 
@@ -108,7 +108,7 @@ fn recovered_numbers(recovered: &mut Recovered) -> Vec<i64> {
     let snapshot = crate::xact::Snapshot::of_everything(1000);
     let mut visibility = crate::heap::Visibility::new(snapshot, recovered.clog.clone());
     let pages = recovered.pages(TABLE);
-    let tuples = pages.iter().flat_map(|page| Page(page).items().map(|(_, item)| item));
+    let tuples = pages.iter().flat_map(|page| Page::new(page).items().map(|(_, item)| item));
     let mut numbers = Vec::new();
     for item in tuples {
         let tuple = forebay_format::HeapTuple::new(item).unwrap();
@@ -234,7 +234,7 @@ fn check_checkpoint(bench: &Bench, be: &mut Backend, from: Lsn) -> Lsn {
         }
         let decoded = record.decode().unwrap();
         for block in &decoded.blocks {
-            let lsn = Page(&pages[block.tag.block as usize]).lsn();
+            let lsn = Page::new(&pages[block.tag.block as usize]).lsn();
             assert!(lsn >= record.end, "{} has LSN {lsn}, a record ends at {}", block.tag, record.end);
         }
         let xid = decoded.header.xid;
@@ -455,8 +455,8 @@ fn a_record_that_does_not_fit_its_page_changes_nothing() {
     );
     let pages = hand.recovered.pages(TABLE);
     assert_eq!(pages.len(), 3, "the file was extended to the page that was made");
-    assert!(Page(&pages[0]).is_new() && Page(&pages[1]).is_new());
-    assert_eq!((Page(&pages[2]).item_count(), Page(&pages[2]).lsn()), (1, Lsn(0x200_0128)));
+    assert!(Page::new(&pages[0]).is_new() && Page::new(&pages[1]).is_new());
+    assert_eq!((Page::new(&pages[2]).item_count(), Page::new(&pages[2]).lsn()), (1, Lsn(0x200_0128)));
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn a_page_newer_than_a_record_is_left_alone() {
     let mut hand = Hand::new();
     hand.redo(&[init, insert.clone(), delete.clone()]).0.unwrap();
     let pages = hand.recovered.pages(TABLE);
-    let page = Page(&pages[0]);
+    let page = Page::new(&pages[0]);
     assert_eq!((page.item_count(), page.lsn(), page.prune_xid()), (2, Lsn(0x200_0328), 7));
     // xmin, xmax, command, place, flags, length of the header: as PostgreSQL's redo leaves them.
     let expected = [6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x20, 0, 0, 24, 0];
