@@ -184,7 +184,7 @@ impl Flow<'_> {
         result?;
         if self.case.checksums && self.case.operation == Operation::Read {
             checksum_pages(pages(&buffer), flight.block as u32, sums);
-            let found = pages(&buffer).iter().map(|page| stored_checksum(page));
+            let found = pages(&buffer).iter().map(stored_checksum);
             let wrong = black_box(found.zip(sums).position(|(found, sum)| found != *sum));
             if let Some(n) = wrong
                 && self.intact
