@@ -37,8 +37,9 @@ pub mod stream;
 pub use backend::Backend;
 pub use error::StorageError;
 pub use pool::{
-    BufferPool, CleanReport, PageReadGuard, PageWriteGuard, Pinned, PoolConfig, Strategy, WalFlush,
-    WriteReport, WriteScope,
+    BufferInfo, BufferPage, BufferPool, CleanReport, Dirtied, DirtyReport, EvictReport, Evicted,
+    KernelCached, MemoryChecksums, PageReadGuard, PageWriteGuard, Pinned, PoolConfig, PoolSummary, Strategy,
+    UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{Smgr, SmgrConfig, SyncReport};

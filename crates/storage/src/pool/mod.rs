@@ -13,12 +13,16 @@
 //! | `write` | writing out: runs of neighbours, the checkpoint's pass, the cleaner's step |
 //! | `complete` | what any thread does when a read or write has ended |
 //! | `discard` | forgetting the pages of dropped or truncated relations |
+//! | `inspect` | what is in the buffers, and whether their checksums are right |
+//! | `evict` | emptying buffers, or marking them dirty, on order |
 
 mod complete;
 mod desc;
 mod discard;
+mod evict;
 mod extend;
 mod guard;
+mod inspect;
 mod parking;
 mod read;
 mod strategy;
@@ -26,7 +30,9 @@ mod table;
 mod victim;
 mod write;
 
+pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use guard::{PageReadGuard, PageWriteGuard, Pinned};
+pub use inspect::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
 pub use strategy::Strategy;
 pub use write::{CleanReport, WriteReport, WriteScope};
 

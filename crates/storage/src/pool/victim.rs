@@ -17,7 +17,7 @@ use forebay_aio::{self as aio, IoContext, IoObject, IoOp};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of a candidate that a thread had pinned alone.
-enum Claim {
+pub(super) enum Claim {
     /// It is the caller's, and held a page before.
     Evicted,
     /// It is the caller's, and was empty.
@@ -126,7 +126,7 @@ impl BufferPool {
     }
 
     /// Makes a candidate, pinned by the caller, the caller's own. After an error or a loss its pin is given back.
-    fn clean_and_evict(
+    pub(super) fn clean_and_evict(
         &self,
         io: &mut aio::Backend,
         buf: u32,

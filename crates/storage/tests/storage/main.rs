@@ -5,5 +5,6 @@ mod concurrent;
 mod damage;
 mod files;
 mod flight;
+mod inspect;
 mod pages;
 mod streams;
