@@ -175,6 +175,21 @@ impl Engine {
         views::checkpointer_row(&self.core.checkpointer.totals)
     }
 
+    /// A look at each buffer of the pool, in order.
+    pub fn buffers(&self) -> impl Iterator<Item = views::BufferInfo> + '_ {
+        self.core.pool.inspect()
+    }
+
+    /// The buffer pool in a few numbers.
+    pub fn pool_summary(&self) -> views::PoolSummary {
+        self.core.pool.summary()
+    }
+
+    /// How many buffers have which usage count, from 0 on.
+    pub fn usage_counts(&self) -> Vec<views::UsageCount> {
+        self.core.pool.usage_counts().to_vec()
+    }
+
     /// Sets the counters of pg_stat_io and pg_stat_aio_backends to zero.
     pub fn reset_io_stats(&self) {
         self.core.aio.stats().reset();

@@ -8,6 +8,7 @@ use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow
 use crate::checkpoint::report::Totals;
 
 pub use forebay_aio::BackendStatsRow as AioBackendRow;
+pub use forebay_storage::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
 
 /// A row of pg_stat_io. None where PostgreSQL shows NULL (the combination cannot happen).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,18 +128,27 @@ fn counts(who: BackendType, object: IoObject, context: IoContext, op: IoOp) -> b
     if object == IoObject::Wal {
         return match op {
             IoOp::Write | IoOp::Fsync => true,
-            IoOp::Read => context == IoContext::Normal,
+            IoOp::Read => context == IoContext::Normal && reads_wal(who),
             _ => false,
         };
     }
     match op {
         IoOp::Read | IoOp::Hit | IoOp::Evict => !writer,
-        IoOp::Extend => !writer && who != BackendType::AutovacuumLauncher,
+        IoOp::Extend => !writer && who != BackendType::AutovacuumLauncher && context != IoContext::BulkRead,
         IoOp::Reuse => ring,
         IoOp::Fsync => !ring && !temp,
         IoOp::Writeback => !temp,
         IoOp::Write => true,
     }
+}
+
+/// Who may come to read WAL.
+fn reads_wal(who: BackendType) -> bool {
+    use BackendType as B;
+    !matches!(
+        who,
+        B::AutovacuumLauncher | B::AutovacuumWorker | B::BackgroundWriter | B::WalReceiver | B::WalWriter
+    )
 }
 
 /// Rows of pg_stat_io, in PostgreSQL's order.

@@ -12,10 +12,12 @@
 //! - `tables`: finding, locking, creating and dropping tables
 //! - `rows`: rows on their way into a table
 //! - `scan`: rows on their way out
+//! - `pool`: sizes, prewarming, and orders about buffers
 //!
 //! Every call holds the engine's activity lock, so that a stop can wait for the calls under way. After an error of a
 //! statement the transaction still runs: its owner aborts it.
 
+mod pool;
 mod rows;
 mod scan;
 mod tables;
@@ -28,6 +30,7 @@ use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::Backend;
 
+pub use pool::{BlockRange, PrewarmMode};
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
 
@@ -40,17 +43,6 @@ use crate::heap::ReadAhead;
 use crate::locks::{Interrupt, LockError, OwnerId};
 use crate::table::Table;
 use crate::xact::{Finished, Snapshot, Transaction, drop_files};
-
-/// How much prewarm brings in: pg_prewarm's modes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrewarmMode {
-    /// Ask the kernel to read into its cache. Here the same as `Read`.
-    Prefetch,
-    /// Read, and forget.
-    Read,
-    /// Read into the buffer pool.
-    Buffer,
-}
 
 /// A running transaction with what the session adds to it.
 #[derive(Debug)]

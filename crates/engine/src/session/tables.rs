@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_format::Fork;
-
-use super::{PrewarmMode, Session};
+use super::Session;
 use crate::catalog::bootstrap::{PG_CATALOG, POSTGRES_DB, PUBLIC};
 use crate::catalog::ddl;
 use crate::catalog::reader::Reader;
@@ -191,25 +189,5 @@ impl Session {
         open.changed_catalogs = true;
         open.own_tables.clear();
         ddl::drop_table(&core, be, &mut open.tx, table).map_err(|error| core.fatal.check(error))
-    }
-
-    /// The blocks of a table's main fork.
-    pub fn relation_blocks(&mut self, table: &Table) -> Result<u32, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        Ok(core.pool.nblocks(table.locator, Fork::Main)?)
-    }
-
-    /// Brings a table's blocks in; the number of blocks.
-    pub fn prewarm(&mut self, table: &Table, mode: PrewarmMode) -> Result<u64, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let mode = match mode {
-            PrewarmMode::Prefetch | PrewarmMode::Read => forebay_storage::PrewarmMode::Read,
-            PrewarmMode::Buffer => forebay_storage::PrewarmMode::Buffer,
-        };
-        Ok(core.pool.prewarm(&mut self.be, table.locator, Fork::Main, mode)?)
     }
 }

@@ -197,7 +197,7 @@ fn eval_rare<'a>(
             let mut values: smallvec::SmallVec<[Datum<'a>; 3]> = smallvec::SmallVec::new();
             for arg in args {
                 let value = eval(arg, row, params, host)?;
-                if value.is_null() {
+                if value.is_null() && !function.takes_null() {
                     return Ok(Datum::Null);
                 }
                 values.push(value);

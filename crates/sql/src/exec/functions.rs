@@ -1,4 +1,4 @@
-//! Functions. No argument is NULL here.
+//! Functions. No argument is NULL here, but for those that take NULL.
 
 use super::cast::out_of_range;
 use super::host::Host;
@@ -7,7 +7,7 @@ use crate::plan::Function;
 use crate::settings::SetScope;
 use crate::value::{Datum, Numeric, SqlType};
 use forebay_aio::sync::Duration;
-use forebay_engine::PrewarmMode;
+use forebay_engine::{BlockRange, Fork, PrewarmMode};
 
 /// The text of an argument.
 fn text<'v>(args: &'v [Datum<'_>], i: usize) -> &'v str {
@@ -59,6 +59,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
             Datum::text(SqlType::from_oid(oid(args, 0)).map_or("???", |ty| ty.sql_name()))
         }
         Function::Random => Datum::Float8(host.random()),
+        Function::Rows(rows) => super::rowsets::row_value(rows, args, host)?,
         Function::Version => Datum::string(host.identity.version.clone()),
         Function::CurrentDatabase => Datum::string(host.identity.database.clone()),
         Function::CurrentUser => Datum::string(host.identity.user.clone()),
@@ -74,7 +75,8 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
             id.map_or(Datum::Null, |id| Datum::Int8(i64::from(id)))
         }
         Function::PgPrewarm => prewarm(args, host)?,
-        Function::PgRelationSize | Function::PgTableSize => relation_size(args, host)?,
+        Function::PgRelationSize => relation_size(args, host)?,
+        Function::PgTableSize => table_size(args, host)?,
         Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
         Function::PgStatResetShared => reset_stats(text(args, 0), host)?,
         Function::RegclassName => {
@@ -218,38 +220,65 @@ fn sleep<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
     Ok(Datum::text(""))
 }
 
+fn invalid(message: &str) -> SqlError {
+    SqlError::new(state::INVALID_PARAMETER_VALUE, message)
+}
+
+/// A fork by its name.
+fn fork(name: &str) -> Result<Fork> {
+    Fork::from_name(name).ok_or_else(|| {
+        invalid("invalid fork name").hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".")
+    })
+}
+
+/// pg_prewarm(relation, mode, fork, first block, last block), all but the first with defaults, the last two perhaps NULL.
 fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    let null = |i: usize| matches!(args.get(i), Some(Datum::Null));
+    let Some(Datum::Oid(oid)) = args.first() else { return Err(invalid("relation cannot be null")) };
+    if null(1) {
+        return Err(invalid("prewarm type cannot be null"));
+    }
     let mode = match args.get(1).and_then(Datum::as_str).unwrap_or("buffer") {
         "prefetch" => PrewarmMode::Prefetch,
         "read" => PrewarmMode::Read,
         "buffer" => PrewarmMode::Buffer,
         _ => {
-            return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, "invalid prewarm type")
+            return Err(invalid("invalid prewarm type")
                 .hint("Valid prewarm types are \"prefetch\", \"read\", and \"buffer\"."));
         }
     };
-    let oid = oid(args, 0);
-    let table = host.table_by_oid(oid)?.ok_or_else(|| {
-        SqlError::new(state::UNDEFINED_TABLE, format!("could not open relation with OID {oid}"))
-    })?;
-    let blocks = host.session()?.prewarm(&table, mode)?;
-    Ok(Datum::Int8(blocks as i64))
+    if null(2) {
+        return Err(invalid("relation fork cannot be null"));
+    }
+    let fork = fork(args.get(2).and_then(Datum::as_str).unwrap_or("main"))?;
+    let block = |i: usize| match args.get(i) {
+        Some(Datum::Int8(block)) => Some(*block),
+        _ => None,
+    };
+    let blocks = BlockRange { first: block(3), last: block(4) };
+    let table = host.open_by_oid(*oid)?;
+    let blocks = host.session()?.prewarm_range(&table, mode, fork, blocks)?;
+    Ok(Datum::Int8(i64::try_from(blocks).unwrap_or(i64::MAX)))
 }
 
 fn relation_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    let fork = fork(args.get(1).and_then(Datum::as_str).unwrap_or("main"))?;
+    size_of(oid(args, 0), &[fork], host)
+}
+
+/// All forks of a table. There is no TOAST, and no index that could be counted.
+fn table_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    size_of(oid(args, 0), &[Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init], host)
+}
+
+fn size_of<'a>(oid: u32, forks: &[Fork], host: &mut Host) -> Result<Datum<'a>> {
     const BLOCK_SIZE: i64 = 8192;
-    match args.get(1).and_then(Datum::as_str).unwrap_or("main") {
-        "main" => {}
-        "fsm" | "vm" | "init" => return Err(SqlError::unsupported("the size of this fork")),
-        _ => {
-            return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, "invalid fork name")
-                .hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\"."));
-        }
+    let Some(table) = host.table_by_oid(oid)? else { return Ok(Datum::Null) };
+    let mut blocks = 0;
+    for fork in forks {
+        blocks += i64::from(host.session()?.fork_blocks(&table, *fork)?.unwrap_or(0));
     }
-    match host.table_by_oid(oid(args, 0))? {
-        Some(table) => Ok(Datum::Int8(i64::from(host.session()?.relation_blocks(&table)?) * BLOCK_SIZE)),
-        None => Ok(Datum::Null),
-    }
+    Ok(Datum::Int8(blocks * BLOCK_SIZE))
 }
 
 fn reset_stats<'a>(target: &str, host: &mut Host) -> Result<Datum<'a>> {

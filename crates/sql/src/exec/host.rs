@@ -70,6 +70,13 @@ impl Host {
         }
     }
 
+    /// The table with that OID, or PostgreSQL's error.
+    pub fn open_by_oid(&mut self, oid: u32) -> Result<Arc<Table>> {
+        self.table_by_oid(oid)?.ok_or_else(|| {
+            SqlError::new(state::INTERNAL_ERROR, format!("could not open relation with OID {oid}"))
+        })
+    }
+
     /// The table a text means where a regclass is wanted: a name, perhaps with a schema and quotes.
     pub fn table_by_text(&mut self, text: &str) -> Result<Arc<Table>> {
         let mut parts = split_name(text)?.into_iter();

@@ -45,6 +45,10 @@ impl Input {
             RowSource::One => Input::Rows(vec![Vec::new()], 0),
             RowSource::View(view) => Input::Rows(super::views::rows(*view, host)?, 0),
             RowSource::Function(e) => Input::Rows(vec![vec![eval(e, none, params, host)?.into_owned()]], 0),
+            RowSource::Rows { function, args } => {
+                let values = eval_all(args, none, params, host)?;
+                Input::Rows(super::rowsets::rows_or_null(*function, &values, host)?, 0)
+            }
             RowSource::Values(_) => Input::Values(0),
             RowSource::Table { table, decode, .. } => {
                 let scan = Box::new(host.session()?.scan(table)?);

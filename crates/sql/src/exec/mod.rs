@@ -6,6 +6,7 @@
 //! - `cast.rs`, `like.rs`, `functions.rs`: parts of that
 //! - `aggregate.rs`: accumulators and groups
 //! - `views.rs`: rows of the computed views
+//! - `rowsets.rs`: functions whose result is a row, or several
 //! - `host.rs`: the engine's session and the settings, as statements reach them
 
 mod aggregate;
@@ -16,6 +17,7 @@ mod functions;
 mod host;
 mod input;
 mod like;
+mod rowsets;
 mod views;
 
 pub use cursor::Cursor;

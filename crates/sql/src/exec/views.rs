@@ -20,6 +20,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
         View::StatAioBackends => {
             Ok(host.session()?.engine().aio_backends().into_iter().map(backend_row).collect())
         }
+        View::BufferCache => Ok(host.session()?.engine().buffers().map(buffer_row).collect()),
         View::Settings => Ok(host.settings.all().into_iter().map(setting_row).collect()),
     }
 }
@@ -125,6 +126,26 @@ fn stat_row(r: forebay_engine::views::IoStatRow, since: &Datum<'static>) -> RowO
         time(r.fsync_time),
         since.clone(),
     ]
+}
+
+/// A row of pg_buffercache: NULLs but for the number where nothing is in memory. Buffers count from 1.
+fn buffer_row(r: forebay_engine::views::BufferInfo) -> RowOf {
+    let mut row = vec![Datum::Int4(i32::try_from(r.buffer + 1).unwrap_or(i32::MAX))];
+    let Some(page) = r.page.filter(|page| page.valid) else {
+        row.resize(View::BufferCache.columns().len(), Datum::Null);
+        return row;
+    };
+    row.extend([
+        Datum::Oid(page.tag.rel.rel),
+        Datum::Oid(page.tag.rel.spc),
+        Datum::Oid(page.tag.rel.db),
+        Datum::Int2(i16::from(page.tag.fork.number())),
+        Datum::Int8(i64::from(page.tag.block)),
+        Datum::Bool(page.dirty),
+        Datum::Int2(i16::from(page.usage)),
+        Datum::Int4(i32::try_from(page.pins).unwrap_or(i32::MAX)),
+    ]);
+    row
 }
 
 fn setting_row(r: crate::settings::SettingRow) -> RowOf {

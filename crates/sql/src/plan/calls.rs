@@ -3,9 +3,9 @@
 use super::aggregate::{AggregateCall, choose, is_aggregate};
 use super::bind::Binder;
 use super::coerce;
-use super::expr::{Expr, Typed};
+use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
-use super::resolve::{self, Choice};
+use super::resolve::{self, Choice, FunctionDef};
 use crate::error::{Result, SqlError, state};
 use crate::value::{Datum, SqlType};
 use sqlparser::ast;
@@ -16,6 +16,9 @@ pub(super) const NOT_UNIQUE: &str =
 /// Hint when no function fits.
 pub(super) const NO_FUNCTION: &str =
     "No function matches the given name and argument types. You might need to add explicit type casts.";
+
+/// The clause of a function that is an item of FROM.
+pub(super) const IN_FROM: &str = "functions in FROM";
 
 impl Binder<'_> {
     /// A call in FROM.
@@ -38,6 +41,11 @@ impl Binder<'_> {
             format!("{name}({})", types.join(", "))
         };
         match resolve::function(name, &types) {
+            Choice::One(FunctionDef { function: Function::Rows(function), .. })
+                if function.is_set() && self.clause != IN_FROM =>
+            {
+                Err(SqlError::unsupported("a set-returning function outside of FROM").at(position))
+            }
             Choice::One(found) => {
                 let mut exprs = Vec::with_capacity(args.len());
                 for (arg, to) in args.into_iter().zip(found.args) {

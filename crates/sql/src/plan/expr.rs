@@ -2,6 +2,7 @@
 //!
 //! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the values' variants.
 
+use super::rowsets::RowFunction;
 use crate::value::{Datum, SqlType};
 
 /// A comparison.
@@ -27,7 +28,7 @@ pub enum Arithmetic {
     Rem,
 }
 
-/// A function that is NULL if an argument is.
+/// A function. It is NULL if an argument is, but for those that [`Function::takes_null`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are the functions")]
 pub enum Function {
@@ -58,6 +59,8 @@ pub enum Function {
     Right,
     Round,
     RoundTo,
+    /// Its result is a row, or several.
+    Rows(RowFunction),
     SetConfig,
     Sqrt,
     StartsWith,
@@ -69,6 +72,13 @@ pub enum Function {
     TxidIfAssigned,
     Upper,
     Version,
+}
+
+impl Function {
+    /// Is it called with NULL?
+    pub fn takes_null(self) -> bool {
+        self == Function::PgPrewarm
+    }
 }
 
 /// An expression. `Column` is an index into the row at hand.

@@ -80,6 +80,7 @@ impl SelectPlan {
             RowSource::Series { args, .. } => args.iter_mut().try_for_each(|e| fold_in_place(e, host))?,
             RowSource::Values(rows) => rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?,
             RowSource::Function(e) => fold_in_place(e, host)?,
+            RowSource::Rows { args, .. } => args.iter_mut().try_for_each(|e| fold_in_place(e, host))?,
             RowSource::One | RowSource::Table { .. } | RowSource::View(_) | RowSource::Subquery(_) => {}
         }
         if let Some(grouping) = &mut self.grouping {

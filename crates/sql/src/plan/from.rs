@@ -1,10 +1,11 @@
 //! The FROM clause: one table, view, function or subquery, or nothing.
 
 use super::bind::ident_name;
-use super::calls::{NO_FUNCTION, NOT_UNIQUE};
+use super::calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
 use super::coerce::{self, Context};
-use super::expr::{Expr, Typed};
+use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
+use super::rowsets::RowFunction;
 use super::scope::{Scope, ScopeColumn};
 use super::select::{Planner, RowSource};
 use super::views::View;
@@ -123,8 +124,8 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
 impl Planner<'_> {
     /// The relation of that name, or PostgreSQL's error.
     pub fn relation(&mut self, name: &QualifiedName) -> Result<Relation> {
-        if name.schema.as_deref().is_none_or(|s| s == "pg_catalog")
-            && let Some(view) = View::by_name(&name.name)
+        if let Some(view) = View::by_name(&name.name)
+            && name.schema.as_deref().is_none_or(|s| s == view.schema())
         {
             return Ok(Relation::View(view));
         }
@@ -160,17 +161,7 @@ fn relation(
             let scope = table_scope(&table)?;
             (RowSource::Table { table, schema: name.schema.clone(), decode: 0 }, scope)
         }
-        Relation::View(view) => {
-            let column = |(index, (name, ty)): (usize, &(&str, SqlType))| ScopeColumn {
-                name: (*name).to_owned(),
-                ty: *ty,
-                typmod: -1,
-                attnum: 0,
-                index,
-            };
-            let columns = view.columns().iter().enumerate().map(column).collect();
-            (RowSource::View(view), Scope { columns, ..Scope::default() })
-        }
+        Relation::View(view) => (RowSource::View(view), computed_scope(view.columns())),
     };
     apply_alias(&mut scope, name.name, alias)?;
     Ok(FromItem { source, scope })
@@ -216,8 +207,7 @@ fn function(
     let position = planner.source.position(name.span().start);
     let call = FunctionCall::in_from(name, args, position)?;
     let (source, ty) = if call.name == "generate_series" {
-        let (source, ty) = series(planner, &call, position)?;
-        (source, ty)
+        series(planner, &call, position)?
     } else {
         let scope = Scope::default();
         let mut binder = super::bind::Binder {
@@ -225,10 +215,15 @@ fn function(
             scope: &scope,
             params: planner.params,
             aggregates: None,
-            clause: "functions in FROM",
+            clause: IN_FROM,
         };
         let typed = binder.call_by_name(&call, position)?;
-        (RowSource::Function(Box::new(typed.expr)), typed.ty)
+        match typed.expr {
+            Expr::Call(Function::Rows(function), args) => {
+                return rows(function, args, call.name, alias);
+            }
+            expr => (RowSource::Function(Box::new(expr)), typed.ty),
+        }
     };
     // A scalar function's column is named as the function, or as the alias.
     let column = alias.map_or_else(|| call.name.clone(), |a| ident_name(&a.name));
@@ -238,10 +233,34 @@ fn function(
     Ok(FromItem { source, scope })
 }
 
+/// A function of rows with columns of its own.
+fn rows(
+    function: RowFunction,
+    args: Vec<Expr>,
+    name: String,
+    alias: Option<&ast::TableAlias>,
+) -> Result<FromItem> {
+    let mut scope = computed_scope(function.columns());
+    apply_alias(&mut scope, name, alias)?;
+    Ok(FromItem { source: RowSource::Rows { function, args }, scope })
+}
+
+/// The columns of a computed relation as names.
+fn computed_scope(columns: &[(&str, SqlType)]) -> Scope {
+    let column = |(index, (name, ty)): (usize, &(&str, SqlType))| ScopeColumn {
+        name: (*name).to_owned(),
+        ty: *ty,
+        typmod: -1,
+        attnum: 0,
+        index,
+    };
+    Scope { columns: columns.iter().enumerate().map(column).collect(), ..Scope::default() }
+}
+
 fn series(planner: &mut Planner<'_>, call: &FunctionCall<'_>, position: u32) -> Result<(RowSource, SqlType)> {
     let mut bound: Vec<Typed> = Vec::new();
     for arg in &call.args {
-        bound.push(planner.bind_constant(arg, "functions in FROM")?);
+        bound.push(planner.bind_constant(arg, IN_FROM)?);
     }
     let types: Vec<SqlType> = bound.iter().map(|a| a.ty).collect();
     let integer = |t: &SqlType| matches!(t, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Unknown);

@@ -12,6 +12,7 @@
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
 //! - `views.rs`: columns of the computed views
+//! - `rowsets.rs`: functions whose result is a row, or several
 
 mod aggregate;
 pub(crate) mod bind;
@@ -25,6 +26,7 @@ mod insert;
 mod literal;
 mod names;
 mod resolve;
+mod rowsets;
 mod scope;
 mod select;
 mod types;
@@ -35,5 +37,6 @@ pub use coerce::ParamTypes;
 pub use expr::{Arithmetic, Comparison, Expr, Function};
 pub use from::Relation;
 pub use insert::{InsertPlan, InsertSource, live_columns, stored_type, target_columns, writable};
+pub use rowsets::RowFunction;
 pub use select::{Grouping, Planner, RowSource, SelectPlan, SortKey};
 pub use views::View;

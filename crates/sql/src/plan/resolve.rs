@@ -1,6 +1,7 @@
 //! Which operator or function a name and argument types mean: PostgreSQL's rules of candidate selection.
 
 use super::expr::{Arithmetic, Comparison, Function};
+use super::rowsets::RowFunction;
 use crate::value::SqlType;
 use SqlType::*;
 use forebay_aio::sync::LazyLock;
@@ -16,7 +17,7 @@ pub fn category(ty: SqlType) -> (u8, bool) {
         Timestamptz => (b'D', true),
         Unknown => (b'X', false),
         Char | PgNodeTree => (b'Z', false),
-        Void | AnyArray => (b'P', false),
+        Void | AnyArray | Record => (b'P', false),
         Int2Vector | OidVector | AclItemArray | TextArray | Int8Array => (b'A', false),
         Bytea | Tid | Xid | Cid | PgLsn => (b'U', false),
     }
@@ -241,6 +242,10 @@ const fn def(
     FunctionDef { name, args, result, function }
 }
 
+const fn rows(name: &'static str, args: &'static [SqlType], function: RowFunction) -> FunctionDef {
+    def(name, args, Record, Function::Rows(function))
+}
+
 static FUNCTIONS: &[FunctionDef] = &[
     def("abs", &[Int2], Int2, Function::Abs),
     def("abs", &[Int4], Int4, Function::Abs),
@@ -270,9 +275,22 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("lower", &[Text], Text, Function::Lower),
     def("octet_length", &[Text], Int4, Function::OctetLength),
     def("pg_backend_pid", &[], Int4, Function::PgBackendPid),
+    rows("pg_buffercache_checksums", &[], RowFunction::Checksums),
+    rows("pg_buffercache_evict", &[Int4], RowFunction::Evict),
+    rows("pg_buffercache_evict_all", &[], RowFunction::EvictAll),
+    rows("pg_buffercache_evict_relation", &[Regclass], RowFunction::EvictRelation),
+    rows("pg_buffercache_mark_dirty", &[Int4], RowFunction::MarkDirty),
+    rows("pg_buffercache_mark_dirty_all", &[], RowFunction::MarkDirtyAll),
+    rows("pg_buffercache_mark_dirty_relation", &[Regclass], RowFunction::MarkDirtyRelation),
+    rows("pg_buffercache_summary", &[], RowFunction::Summary),
+    rows("pg_buffercache_usage_counts", &[], RowFunction::UsageCounts),
     def("pg_is_in_recovery", &[], Bool, Function::PgIsInRecovery),
     def("pg_prewarm", &[Regclass], Int8, Function::PgPrewarm),
     def("pg_prewarm", &[Regclass, Text], Int8, Function::PgPrewarm),
+    def("pg_prewarm", &[Regclass, Text, Text], Int8, Function::PgPrewarm),
+    def("pg_prewarm", &[Regclass, Text, Text, Int8], Int8, Function::PgPrewarm),
+    def("pg_prewarm", &[Regclass, Text, Text, Int8, Int8], Int8, Function::PgPrewarm),
+    rows("pg_relation_kernel_cache", &[Regclass], RowFunction::KernelCache),
     def("pg_relation_size", &[Regclass], Int8, Function::PgRelationSize),
     def("pg_relation_size", &[Regclass, Text], Int8, Function::PgRelationSize),
     def("pg_size_pretty", &[Int8], Text, Function::PgSizePretty),

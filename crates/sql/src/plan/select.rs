@@ -42,6 +42,13 @@ pub enum RowSource {
     Values(Vec<Vec<Expr>>),
     /// A single row from a function in FROM.
     Function(Box<Expr>),
+    /// The rows of a function in FROM.
+    Rows {
+        /// The function.
+        function: super::rowsets::RowFunction,
+        /// Its arguments.
+        args: Vec<Expr>,
+    },
     /// A subquery.
     Subquery(Arc<SelectPlan>),
 }
@@ -534,8 +541,15 @@ impl OutputItem {
 }
 
 fn sortable(ty: SqlType, position: u32) -> Result<()> {
-    if matches!(ty, SqlType::Xid | SqlType::Cid | SqlType::Void | SqlType::PgNodeTree | SqlType::AclItemArray)
-    {
+    if matches!(
+        ty,
+        SqlType::Xid
+            | SqlType::Cid
+            | SqlType::Void
+            | SqlType::Record
+            | SqlType::PgNodeTree
+            | SqlType::AclItemArray
+    ) {
         let message = format!("could not identify an ordering operator for type {}", ty.sql_name());
         let hint = "Use an explicit ordering operator or modify the query.";
         return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position));

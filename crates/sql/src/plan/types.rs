@@ -38,7 +38,7 @@ pub fn type_of_ast(ty: &DataType, position: u32) -> Result<SqlType> {
                 _ => return Err(undefined(&parts.join("."), position)),
             };
             match SqlType::ALL.iter().find(|t| t.typname() == last) {
-                Some(SqlType::Unknown | SqlType::Void | SqlType::AnyArray) | None => {
+                Some(SqlType::Unknown | SqlType::Void | SqlType::AnyArray | SqlType::Record) | None => {
                     return Err(undefined(last, position));
                 }
                 Some(ty) => *ty,

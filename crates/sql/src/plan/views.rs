@@ -1,7 +1,7 @@
-//! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings.
+//! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings, pg_buffercache.
 
 use crate::value::SqlType::{
-    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Numeric, Text, TextArray, Timestamptz,
+    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Numeric, Oid, Text, TextArray, Timestamptz,
 };
 
 /// A view.
@@ -15,6 +15,8 @@ pub enum View {
     StatAioBackends,
     /// Settings.
     Settings,
+    /// Buffers of the pool.
+    BufferCache,
 }
 
 impl View {
@@ -25,8 +27,14 @@ impl View {
             "pg_stat_io" => Some(View::StatIo),
             "pg_stat_aio_backends" => Some(View::StatAioBackends),
             "pg_settings" => Some(View::Settings),
+            "pg_buffercache" => Some(View::BufferCache),
             _ => None,
         }
+    }
+
+    /// The schema it is in: where PostgreSQL's extension puts pg_buffercache, it is too.
+    pub fn schema(self) -> &'static str {
+        if self == View::BufferCache { "public" } else { "pg_catalog" }
     }
 
     /// Its columns, as PostgreSQL 18 has them; pg_stat_aio_backends is Forebay's own.
@@ -101,6 +109,17 @@ impl View {
                 ("errors", Int8),
                 ("retries", Int8),
                 ("stats_reset", Timestamptz),
+            ],
+            View::BufferCache => &[
+                ("bufferid", Int4),
+                ("relfilenode", Oid),
+                ("reltablespace", Oid),
+                ("reldatabase", Oid),
+                ("relforknumber", Int2),
+                ("relblocknumber", Int8),
+                ("isdirty", Bool),
+                ("usagecount", Int2),
+                ("pinning_backends", Int4),
             ],
             View::Settings => &[
                 ("name", Text),

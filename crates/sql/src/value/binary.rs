@@ -20,7 +20,11 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Text(_)
             if matches!(
                 ty,
-                SqlType::TextArray | SqlType::Int8Array | SqlType::Regclass | SqlType::Regtype
+                SqlType::TextArray
+                    | SqlType::Int8Array
+                    | SqlType::Record
+                    | SqlType::Regclass
+                    | SqlType::Regtype
             ) =>
         {
             return Err(no_function("output", ty));

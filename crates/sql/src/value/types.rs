@@ -68,6 +68,7 @@ types! {
     Numeric 1700 -1 "numeric" "numeric";
     Regclass 2205 4 "regclass" "regclass";
     Regtype 2206 4 "regtype" "regtype";
+    Record 2249 -1 "record" "record";
     Void 2278 4 "void" "void";
     AnyArray 2277 -1 "anyarray" "anyarray";
     PgLsn 3220 8 "pg_lsn" "pg_lsn";

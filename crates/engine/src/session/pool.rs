@@ -1,0 +1,167 @@
+//! The buffer pool through a session's eyes: sizes, prewarming, and orders about buffers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_format::Fork;
+use forebay_storage::{
+    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode as Mode,
+};
+
+use super::Session;
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::locks::LockMode;
+use crate::table::Table;
+
+/// How much prewarm brings in: pg_prewarm's modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrewarmMode {
+    /// Ask the kernel to read into its cache. Here the same as `Read`.
+    Prefetch,
+    /// Read, and forget.
+    Read,
+    /// Read into the buffer pool.
+    Buffer,
+}
+
+/// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockRange {
+    /// The first.
+    pub first: Option<i64>,
+    /// The last.
+    pub last: Option<i64>,
+}
+
+impl BlockRange {
+    /// The blocks of a fork that has `blocks` of them.
+    fn within(self, blocks: u32) -> Result<Range<u32>, EngineError> {
+        let last = i64::from(blocks) - 1;
+        let check = |word: &str, given: Option<i64>, default: i64| match given {
+            None => Ok(default),
+            Some(block) if (0..=last).contains(&block) => Ok(block),
+            Some(_) => {
+                let message = format!("{word} block number must be between 0 and {last}");
+                Err(EngineError::statement("22023", message))
+            }
+        };
+        let first = check("starting", self.first, 0)?;
+        let end = check("ending", self.last, last)? + 1;
+        // Both are block numbers now, or one more.
+        Ok(u32::try_from(first).unwrap_or(u32::MAX)..u32::try_from(end).unwrap_or(u32::MAX))
+    }
+}
+
+impl Session {
+    /// The blocks of a table's main fork.
+    pub fn relation_blocks(&mut self, table: &Table) -> Result<u32, EngineError> {
+        Ok(self.fork_blocks(table, Fork::Main)?.unwrap_or(0))
+    }
+
+    /// The blocks of a fork of a table; None if it does not exist.
+    pub fn fork_blocks(&mut self, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        fork_blocks(&core, table, fork)
+    }
+
+    /// Brings a table's blocks in; the number of blocks.
+    pub fn prewarm(&mut self, table: &Table, mode: PrewarmMode) -> Result<u64, EngineError> {
+        self.prewarm_range(table, mode, Fork::Main, BlockRange::default())
+    }
+
+    /// Brings some blocks of a fork of a table in; the number of blocks. The table is locked against being dropped
+    /// meanwhile.
+    pub fn prewarm_range(
+        &mut self,
+        table: &Table,
+        mode: PrewarmMode,
+        fork: Fork,
+        blocks: BlockRange,
+    ) -> Result<u64, EngineError> {
+        self.lock_table(table, LockMode::AccessShare)?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        let Some(size) = fork_blocks(&core, table, fork)? else {
+            let message = format!("fork \"{}\" does not exist for this relation", fork.name());
+            return Err(EngineError::statement("22023", message));
+        };
+        let range = blocks.within(size)?;
+        let mode = match mode {
+            PrewarmMode::Prefetch | PrewarmMode::Read => Mode::Read,
+            PrewarmMode::Buffer => Mode::Buffer,
+        };
+        if range.is_empty() {
+            return Ok(0);
+        }
+        Ok(forebay_storage::prewarm(&core.pool, &mut self.be, table.locator, fork, range, mode)?)
+    }
+
+    /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no such buffer.
+    pub fn evict_buffer(&mut self, buffer: u32) -> Result<Option<Evicted>, EngineError> {
+        self.with_pool(|core, session| Ok(core.pool.evict_buffer(&mut session.be, buffer)?))
+    }
+
+    /// Empties the buffers that hold pages of a table, but for those in use.
+    pub fn evict_table(&mut self, table: &Table) -> Result<EvictReport, EngineError> {
+        self.lock_table(table, LockMode::AccessShare)?;
+        self.with_pool(|core, session| Ok(core.pool.evict_relation(&mut session.be, table.locator)?))
+    }
+
+    /// Empties all buffers, but for those in use.
+    pub fn evict_all(&mut self) -> Result<EvictReport, EngineError> {
+        self.with_pool(|core, session| Ok(core.pool.evict_unused(&mut session.be)?))
+    }
+
+    /// Marks the page in a buffer dirty, by the buffer's number from 0, unless it is in use. None if there is no such
+    /// buffer.
+    pub fn dirty_buffer(&mut self, buffer: u32) -> Result<Option<Dirtied>, EngineError> {
+        self.with_pool(|core, _| Ok(core.pool.dirty_buffer(buffer)))
+    }
+
+    /// Marks the pages of a table that are in memory dirty, but for those in use.
+    pub fn dirty_table(&mut self, table: &Table) -> Result<DirtyReport, EngineError> {
+        self.lock_table(table, LockMode::AccessShare)?;
+        self.with_pool(|core, _| Ok(core.pool.dirty_pages(Some(table.locator))))
+    }
+
+    /// Marks all pages in memory dirty, but for those in use.
+    pub fn dirty_all(&mut self) -> Result<DirtyReport, EngineError> {
+        self.with_pool(|core, _| Ok(core.pool.dirty_pages(None)))
+    }
+
+    /// Computes the checksums of all pages in memory, and compares those of clean ones.
+    pub fn verify_memory(&mut self) -> Result<MemoryChecksums, EngineError> {
+        self.with_pool(|core, session| {
+            let found = core.pool.verify_memory(&mut session.be);
+            for tag in &found.failed {
+                let relation = tag.rel.path(tag.fork);
+                tracing::warn!("wrong checksum in memory: block {} of relation \"{relation}\"", tag.block);
+            }
+            Ok(found)
+        })
+    }
+
+    /// What the kernel caches of a table's files.
+    pub fn kernel_cache(&mut self, table: &Table) -> Result<Vec<KernelCached>, EngineError> {
+        self.lock_table(table, LockMode::AccessShare)?;
+        self.with_pool(|core, _| Ok(core.pool.kernel_cache(table.locator)?))
+    }
+
+    fn with_pool<T>(
+        &mut self,
+        body: impl FnOnce(&Core, &mut Session) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        body(&core, self).map_err(|error| core.fatal.check(error))
+    }
+}
+
+fn fork_blocks(core: &Core, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
+    let exists = core.smgr.exists(table.locator, fork)?;
+    Ok(if exists { Some(core.pool.nblocks(table.locator, fork)?) } else { None })
+}

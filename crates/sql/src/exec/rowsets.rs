@@ -1,0 +1,145 @@
+//! Functions whose result is a row, or several.
+
+use super::host::Host;
+use crate::error::{Result, SqlError, state};
+use crate::plan::RowFunction;
+use crate::value::{Datum, to_text};
+use forebay_engine::Table;
+use std::sync::Arc;
+
+type RowOf = Vec<Datum<'static>>;
+
+fn int(n: u32) -> Datum<'static> {
+    Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
+}
+
+fn long(n: u64) -> Datum<'static> {
+    Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// The rows a function returns. No argument is NULL.
+fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<RowOf>> {
+    Ok(match function {
+        RowFunction::Evict => {
+            let (number, buffer) = buffer(args);
+            let evicted = host.session()?.evict_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
+            vec![vec![Datum::Bool(evicted.evicted), Datum::Bool(evicted.flushed)]]
+        }
+        RowFunction::EvictRelation => {
+            let report = match relation(args, host)? {
+                Some(table) => host.session()?.evict_table(&table)?,
+                None => Default::default(),
+            };
+            vec![vec![int(report.evicted), int(report.flushed), int(report.skipped)]]
+        }
+        RowFunction::EvictAll => {
+            let report = host.session()?.evict_all()?;
+            vec![vec![int(report.evicted), int(report.flushed), int(report.skipped)]]
+        }
+        RowFunction::MarkDirty => {
+            let (number, buffer) = buffer(args);
+            let done = host.session()?.dirty_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
+            vec![vec![Datum::Bool(done.dirtied), Datum::Bool(done.already)]]
+        }
+        RowFunction::MarkDirtyRelation | RowFunction::MarkDirtyAll => {
+            let report = match function {
+                RowFunction::MarkDirtyAll => host.session()?.dirty_all()?,
+                _ => match relation(args, host)? {
+                    Some(table) => host.session()?.dirty_table(&table)?,
+                    None => Default::default(),
+                },
+            };
+            vec![vec![int(report.dirtied), int(report.already), int(report.skipped)]]
+        }
+        RowFunction::Summary => {
+            let sum = host.session()?.engine().pool_summary();
+            let usage = sum.usage.map_or(Datum::Null, Datum::Float8);
+            vec![vec![int(sum.used), int(sum.unused), int(sum.dirty), int(sum.pinned), usage]]
+        }
+        RowFunction::UsageCounts => {
+            let counts = host.session()?.engine().usage_counts();
+            let row = |(n, c): (u32, _)| {
+                let forebay_engine::views::UsageCount { buffers, dirty, pinned } = c;
+                vec![int(n), int(buffers), int(dirty), int(pinned)]
+            };
+            (0..).zip(counts).map(row).collect()
+        }
+        RowFunction::Checksums => {
+            let found = host.session()?.verify_memory()?;
+            let millis = found.time.as_secs_f64() * 1e3;
+            vec![vec![
+                long(found.computed),
+                long(found.compared),
+                long(found.failures),
+                Datum::Float8(millis),
+            ]]
+        }
+        RowFunction::KernelCache => {
+            let files = match relation(args, host)? {
+                Some(table) => host.session()?.kernel_cache(&table)?,
+                None => Vec::new(),
+            };
+            files
+                .into_iter()
+                .map(|f| vec![Datum::text(f.fork.name()), int(f.segment), long(f.pages), long(f.cached)])
+                .collect()
+        }
+    })
+}
+
+/// The rows a function in FROM returns, whose arguments may be NULL.
+pub fn rows_or_null(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<RowOf>> {
+    if !args.iter().any(Datum::is_null) {
+        return rows(function, args, host);
+    }
+    let nulls = || vec![Datum::Null; function.columns().len()];
+    Ok(if function.is_set() { Vec::new() } else { vec![nulls()] })
+}
+
+/// The one row of a function as a value, in the text form of a composite. No argument is NULL.
+pub fn row_value<'a>(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    let row = rows(function, args, host)?.into_iter().next().unwrap_or_default();
+    let mut out = String::from("(");
+    for (n, (value, (_, ty))) in row.iter().zip(function.columns()).enumerate() {
+        if n > 0 {
+            out.push(',');
+        }
+        if !value.is_null() {
+            out.push_str(&quoted(to_text(value, *ty)?));
+        }
+    }
+    out.push(')');
+    Ok(Datum::string(out))
+}
+
+/// A field of a composite's text form.
+fn quoted(field: String) -> String {
+    let special = |c: char| matches!(c, '"' | '\\' | '(' | ')' | ',') || c.is_ascii_whitespace();
+    if field.is_empty() || field.contains(special) {
+        format!("\"{}\"", field.replace('\\', "\\\\").replace('"', "\"\""))
+    } else {
+        field
+    }
+}
+
+/// A buffer as the user numbers them, from 1, and as the pool does.
+fn buffer(args: &[Datum<'_>]) -> (i32, u32) {
+    let number = match args.first() {
+        Some(Datum::Int4(number)) => *number,
+        _ => 0,
+    };
+    // Buffer 0 and below do not exist, so what comes of them may be any number that does not either.
+    (number, u32::try_from(i64::from(number) - 1).unwrap_or(u32::MAX))
+}
+
+fn no_buffer(number: i32) -> SqlError {
+    SqlError::new(state::INTERNAL_ERROR, format!("bad buffer ID: {number}"))
+}
+
+/// The table that a regclass argument means.
+fn relation(args: &[Datum<'_>], host: &mut Host) -> Result<Option<Arc<Table>>> {
+    match args.first() {
+        Some(Datum::Oid(oid)) => host.open_by_oid(*oid).map(Some),
+        _ => Ok(None),
+    }
+}
