@@ -1,18 +1,24 @@
-//! One descriptor for each buffer: the state word, the tag, the content lock and the I/O in progress.
+//! One descriptor for each buffer, in one cache line: the state word, the tag, the content lock and the I/O in progress.
 //!
 //! ```text
-//!   state (64 bits):  | flags ........... | usage (4) | refcount (18) |
-//!   lock  (32 bits):  | X | SX | ............ shared holders (24) ... |
+//!   state (64 bits):  | round of I/O (24) | flags .......... | usage (4) | refcount (18) |
+//!   lock  (32 bits):  | X | SX | wanted | .......... shared holders (24) ... |
 //! ```
 //!
 //! Who may change what:
 //! - the tag changes only while a thread owns the buffer alone: refcount 1 and not TAG_VALID. So whoever holds
 //!   a pin taken while TAG_VALID was set reads a stable tag;
+//! - `next`, the link of the page table's chain, changes under the lock of the chain it is in;
 //! - VALID is set by the completion of a read, or by the owner of a buffer that it zeroed;
 //! - DIRTY is set under the exclusive content lock, and cleared by a write's completion, whose share-exclusive
 //!   lock excludes the former: a page never changes while it is written;
 //! - READING and WRITING are each set by one issuer and cleared by the completion, in any thread. An I/O holds a
-//!   pin of its own, so that an issuer may forget the buffer.
+//!   pin of its own, so that an issuer may forget the buffer. The round tells one I/O from the next, so that a late
+//!   issuer does not store its reference over that of a later I/O.
+//!
+//! Readers may share a page in an unbroken row, so a thread that wants it exclusively and finds readers there says so in
+//! the lock: from then on readers and write-outs wait until it had its turn. A write-out in progress does not make it
+//! say so: readers go on until the page is written.
 //!
 //! A thread that must wait sets WAITERS and parks in [`super::parking`]; whoever changes the state or the lock
 //! and sees WAITERS wakes them. With an I/O in progress a waiter completes it through its wait reference instead.
@@ -46,6 +52,11 @@ pub(crate) const WRITING: u64 = 1 << 26;
 pub(crate) const IO_ERROR: u64 = 1 << 27;
 /// Someone is parked on this buffer.
 pub(crate) const WAITERS: u64 = 1 << 28;
+/// One I/O; the number of I/Os is in the bits from here on, and starts again when they are used up.
+const ROUND_ONE: u64 = 1 << 40;
+
+/// No buffer: the end of a chain.
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// The reference count of a state word.
 pub(crate) const fn refcount(state: u64) -> u64 {
@@ -59,27 +70,50 @@ pub(crate) const fn usage(state: u64) -> u64 {
 
 const LOCK_X: u32 = 1 << 31;
 const LOCK_SX: u32 = 1 << 30;
+/// A thread that wants the exclusive lock waits for readers: no more of them.
+const LOCK_WANTED: u32 = 1 << 29;
 const LOCK_SHARED: u32 = (1 << 24) - 1;
 
-/// A buffer's descriptor; a cache line or so.
+/// A buffer's descriptor.
 #[repr(align(64))]
 pub(crate) struct Descriptor {
-    /// Reference count, usage count and flags.
+    /// Reference count, usage count, flags, round.
     pub(crate) state: AtomicU64,
-    tag: [AtomicU64; 3],
+    /// spc and db, rel and block.
+    tag: [AtomicU64; 2],
+    fork: AtomicU32,
     lock: AtomicU32,
+    /// The next buffer of the page table's chain, or [`NONE`].
+    pub(crate) next: AtomicU32,
     /// The I/O in progress, once it has a wait reference.
     io: Mutex<IoSlot>,
 }
 
-/// What the descriptor knows of its I/O. `round` tells one I/O from the next, so that a late issuer does not
-/// store its reference over that of a later I/O.
-#[derive(Default)]
+// A checked build's locks are larger.
+#[cfg(not(shuttle))]
+const _: () = assert!(size_of::<Descriptor>() == 64 && align_of::<Descriptor>() == 64);
+
+/// What the descriptor knows of its I/O: the wait reference (no generation: none), and why the last one failed.
 struct IoSlot {
-    round: u32,
-    wait: Option<WaitRef>,
-    /// Why the last I/O failed.
-    fault: Option<IoFault>,
+    generation: u64,
+    index: u32,
+    fault: PackedFault,
+}
+
+impl IoSlot {
+    const NO_GENERATION: u64 = u64::MAX;
+
+    const NONE: IoSlot = IoSlot { generation: Self::NO_GENERATION, index: 0, fault: PackedFault(0) };
+
+    fn wait(&self) -> Option<WaitRef> {
+        let wait = WaitRef { index: self.index, generation: self.generation };
+        (wait.generation != Self::NO_GENERATION).then_some(wait)
+    }
+
+    fn set_wait(&mut self, wait: Option<WaitRef>) {
+        self.index = wait.map_or(0, |wait| wait.index);
+        self.generation = wait.map_or(Self::NO_GENERATION, |wait| wait.generation);
+    }
 }
 
 /// How an I/O failed for one block.
@@ -93,13 +127,43 @@ pub(crate) enum IoFault {
     Page,
 }
 
+/// A fault, or none, in 32 bits: the kind above, its number below.
+#[derive(Clone, Copy)]
+struct PackedFault(u32);
+
+impl PackedFault {
+    const NUMBER: u32 = (1 << 28) - 1;
+
+    fn pack(fault: Option<IoFault>) -> PackedFault {
+        let (kind, number) = match fault {
+            None => (0, 0),
+            Some(IoFault::Transfer(errno)) => (1, errno.0.unsigned_abs()),
+            Some(IoFault::Short(got)) => (2, got),
+            Some(IoFault::Page) => (3, 0),
+        };
+        PackedFault(kind << 28 | number & Self::NUMBER)
+    }
+
+    fn unpack(self) -> Option<IoFault> {
+        let number = self.0 & Self::NUMBER;
+        match self.0 >> 28 {
+            0 => None,
+            1 => Some(IoFault::Transfer(Errno(number as i32))),
+            2 => Some(IoFault::Short(number)),
+            _ => Some(IoFault::Page),
+        }
+    }
+}
+
 impl Descriptor {
     pub(crate) fn new() -> Self {
         Descriptor {
             state: AtomicU64::new(0),
-            tag: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+            tag: [AtomicU64::new(0), AtomicU64::new(0)],
+            fork: AtomicU32::new(0),
             lock: AtomicU32::new(0),
-            io: Mutex::new(IoSlot::default()),
+            next: AtomicU32::new(NONE),
+            io: Mutex::new(IoSlot::NONE),
         }
     }
 
@@ -111,33 +175,41 @@ impl Descriptor {
 
     /// The tag; stable while the caller holds a pin taken with TAG_VALID set, else only a hint.
     pub(crate) fn tag(&self) -> PageTag {
-        let [a, b, c] = [0, 1, 2].map(|i| self.tag[i].load(Ordering::Relaxed));
-        let fork = Fork::from_number((b >> 32) as u8).unwrap_or(Fork::Main);
+        let [a, b] = [0, 1].map(|i| self.tag[i].load(Ordering::Relaxed));
+        let fork = Fork::from_number(self.fork.load(Ordering::Relaxed) as u8).unwrap_or(Fork::Main);
         PageTag {
-            rel: RelFileLocator { spc: (a >> 32) as u32, db: a as u32, rel: b as u32 },
+            rel: RelFileLocator { spc: (a >> 32) as u32, db: a as u32, rel: (b >> 32) as u32 },
             fork,
-            block: c as u32,
+            block: b as u32,
         }
+    }
+
+    /// Is this the tag? As certain as [`Self::tag`].
+    pub(crate) fn has_tag(&self, tag: &PageTag) -> bool {
+        let [a, b] = tag_words(tag);
+        self.tag[1].load(Ordering::Relaxed) == b
+            && self.tag[0].load(Ordering::Relaxed) == a
+            && self.fork.load(Ordering::Relaxed) == u32::from(tag.fork.number())
     }
 
     /// Sets the tag. The caller owns the buffer alone.
     pub(crate) fn set_tag(&self, tag: &PageTag) {
         debug_assert!(refcount(self.load()) == 1 && self.load() & TAG_VALID == 0);
-        let fork = u64::from(tag.fork.number());
-        self.tag[0].store(u64::from(tag.rel.spc) << 32 | u64::from(tag.rel.db), Ordering::Relaxed);
-        self.tag[1].store(fork << 32 | u64::from(tag.rel.rel), Ordering::Relaxed);
-        self.tag[2].store(u64::from(tag.block), Ordering::Relaxed);
+        let [a, b] = tag_words(tag);
+        self.tag[0].store(a, Ordering::Relaxed);
+        self.tag[1].store(b, Ordering::Relaxed);
+        self.fork.store(u32::from(tag.fork.number()), Ordering::Relaxed);
     }
 
     // ---- pins
 
-    /// Pins a buffer found in the page table, whose shard the caller has locked. Returns the state before.
-    /// The usage count rises by one, or only from 0 to 1 for a ring's access.
-    pub(crate) fn pin(&self, ring: bool) -> u64 {
+    /// Pins a buffer if it has a tag, and returns the state before. The usage count rises by one, or only from 0 to 1
+    /// for a ring's access. Unless the caller has the table's chain locked, the tag is to be compared afterwards.
+    pub(crate) fn pin(&self, ring: bool) -> Option<u64> {
+        let limit = if ring { 1 } else { USAGE_MAX };
         let mut old = self.state.load(Ordering::Relaxed);
-        loop {
+        while old & TAG_VALID != 0 {
             debug_assert!(refcount(old) < REF_MASK);
-            let limit = if ring { 1 } else { USAGE_MAX };
             let bump = if usage(old) < limit { USAGE_ONE } else { 0 };
             match self.state.compare_exchange_weak(
                 old,
@@ -145,21 +217,24 @@ impl Descriptor {
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return old,
+                Ok(_) => return Some(old),
                 Err(now) => old = now,
             }
         }
+        None
     }
 
     /// Pins a buffer found by walking the descriptors, if its state has all of `required` and TAG_VALID.
     /// Leaves the usage count alone.
     pub(crate) fn pin_if(&self, required: u64) -> bool {
         let required = required | TAG_VALID;
-        self.state
-            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| {
-                (s & required == required).then_some(s + REF_ONE)
-            })
-            .is_ok()
+        self.pin_where(|s| s & required == required)
+    }
+
+    /// Pins the buffer if its state passes. Leaves the usage count alone.
+    pub(crate) fn pin_where(&self, passes: impl Fn(u64) -> bool) -> bool {
+        let pin = |s| passes(s).then_some(s + REF_ONE);
+        self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, pin).is_ok()
     }
 
     /// One more pin for someone who already holds one.
@@ -168,82 +243,73 @@ impl Descriptor {
         debug_assert!(refcount(old) > 0);
     }
 
-    /// Gives a pin back. True if someone waits for that.
+    /// Gives a pin back. Returns the state before.
     #[must_use]
-    pub(crate) fn unpin(&self) -> bool {
+    pub(crate) fn unpin(&self) -> u64 {
         let old = self.state.fetch_sub(REF_ONE, Ordering::SeqCst);
         debug_assert!(refcount(old) > 0, "unpin of an unpinned buffer");
-        old & WAITERS != 0
+        old
     }
 
     // ---- I/O in progress
 
     /// Begins to fill the page: true if the caller now is the one to do it.
     pub(crate) fn start_reading(&self) -> bool {
-        let won = self
-            .state
+        self.state
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
-                (s & (VALID | READING) == 0).then_some((s | READING) & !IO_ERROR)
+                (s & (VALID | READING) == 0).then_some(((s | READING) & !IO_ERROR).wrapping_add(ROUND_ONE))
             })
-            .is_ok();
-        if won {
-            self.next_round();
-        }
-        won
+            .is_ok()
     }
 
     /// Begins a write; the caller holds the share-exclusive lock, and leaves it and one pin to the I/O.
     pub(crate) fn start_writing(&self) {
-        let old = self.state.fetch_or(WRITING, Ordering::SeqCst);
+        let begin = |s: u64| Some((s | WRITING).wrapping_add(ROUND_ONE));
+        let old = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).unwrap_or_default();
         debug_assert!(old & (WRITING | READING) == 0 && old & VALID != 0);
-        self.next_round();
-    }
-
-    fn next_round(&self) {
-        let mut io = self.io.lock();
-        io.fault = None;
-        io.round = io.round.wrapping_add(1);
-        io.wait = None;
     }
 
     /// The number of the I/O that the caller started, for [`Self::set_io`].
     pub(crate) fn io_round(&self) -> u32 {
-        self.io.lock().round
+        (self.load() / ROUND_ONE) as u32
     }
 
     /// Stores the I/O's wait reference, unless that I/O is over. True if someone is parked here.
     #[must_use]
     pub(crate) fn set_io(&self, round: u32, wait: WaitRef) -> bool {
         let mut io = self.io.lock();
-        if io.round != round || self.load() & (READING | WRITING) == 0 {
+        // Under the lock, which the end of an I/O takes too.
+        if self.io_round() != round || self.load() & (READING | WRITING) == 0 {
             return false;
         }
-        io.wait = Some(wait);
+        io.set_wait(Some(wait));
         drop(io);
         self.load() & WAITERS != 0
     }
 
     /// The wait reference of the I/O in progress, if it has one yet.
     pub(crate) fn io(&self) -> Option<WaitRef> {
-        self.io.lock().wait
+        self.io.lock().wait()
     }
 
-    /// Why the last I/O failed, until the next one starts.
+    /// The wait reference of the write in progress, if it has one yet.
+    pub(crate) fn write_io(&self) -> Option<WaitRef> {
+        if self.load() & WRITING != 0 { self.io() } else { None }
+    }
+
+    /// Why the last I/O failed, once it has ended.
     pub(crate) fn fault(&self) -> Option<IoFault> {
-        self.io.lock().fault
+        self.io.lock().fault.unpack()
     }
 
     /// Ends an I/O: clears and sets flags. Returns true if someone is parked here.
     #[must_use]
     pub(crate) fn end_io(&self, clear: u64, set: u64, fault: Option<IoFault>) -> bool {
         let mut io = self.io.lock();
-        io.fault = fault;
-        io.wait = None;
-        io.round = io.round.wrapping_add(1);
-        let old = self
-            .state
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| Some((s & !clear) | set))
-            .unwrap_or_default();
+        io.fault = PackedFault::pack(fault);
+        io.set_wait(None);
+        let end = |s: u64| Some(((s & !clear) | set).wrapping_add(ROUND_ONE));
+        let old = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, end).unwrap_or_default();
         old & WAITERS != 0
     }
 
@@ -253,7 +319,7 @@ impl Descriptor {
         self.lock
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |l| {
                 debug_assert!(l & LOCK_SHARED < LOCK_SHARED);
-                (l & LOCK_X == 0).then_some(l + 1)
+                (l & (LOCK_X | LOCK_WANTED) == 0).then_some(l + 1)
             })
             .is_ok()
     }
@@ -261,28 +327,38 @@ impl Descriptor {
     pub(crate) fn try_share_exclusive(&self) -> bool {
         self.lock
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |l| {
-                (l & (LOCK_X | LOCK_SX) == 0).then_some(l | LOCK_SX)
+                (l & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0).then_some(l | LOCK_SX)
             })
             .is_ok()
     }
 
+    /// Takes a free lock; one that others wait for too, who then still wait.
     pub(crate) fn try_exclusive(&self) -> bool {
-        self.lock.compare_exchange(0, LOCK_X, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        let free = |l: u32| (l & !LOCK_WANTED == 0).then_some(l | LOCK_X);
+        self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_ok()
     }
 
-    /// True if an exclusive lock could be taken now.
-    pub(crate) fn is_unlocked(&self) -> bool {
-        self.lock.load(Ordering::SeqCst) == 0
+    /// Takes the lock that the caller has waited for. Others who wait say so again.
+    pub(crate) fn take_wanted_exclusive(&self) -> bool {
+        let free = |l: u32| (l & !LOCK_WANTED == 0).then_some(LOCK_X);
+        self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_ok()
     }
 
-    /// True if no exclusive lock is held.
+    /// If only readers are in the way: no more of them, until someone has the exclusive lock. Returns true if it is free.
+    pub(crate) fn want_exclusive(&self) -> bool {
+        let want = |l: u32| (l & (LOCK_X | LOCK_SX) == 0 && l & LOCK_SHARED != 0).then_some(l | LOCK_WANTED);
+        let held = self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, want);
+        held.is_err_and(|l| l & !LOCK_WANTED == 0)
+    }
+
+    /// True if a shared lock could be taken now.
     pub(crate) fn allows_shared(&self) -> bool {
-        self.lock.load(Ordering::SeqCst) & LOCK_X == 0
+        self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_WANTED) == 0
     }
 
     /// True if a share-exclusive lock could be taken now.
     pub(crate) fn allows_share_exclusive(&self) -> bool {
-        self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_SX) == 0
+        self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0
     }
 
     /// Each unlock returns true if someone is parked here.
@@ -306,4 +382,10 @@ impl Descriptor {
         debug_assert!(old & LOCK_X != 0);
         self.load() & WAITERS != 0
     }
+}
+
+/// A tag's words, the fork left out.
+fn tag_words(tag: &PageTag) -> [u64; 2] {
+    let PageTag { rel: RelFileLocator { spc, db, rel }, block, .. } = *tag;
+    [u64::from(spc) << 32 | u64::from(db), u64::from(rel) << 32 | u64::from(block)]
 }

@@ -1,7 +1,7 @@
 //! What users of the pool hold: a pinned page, and guards of its content lock.
 
 use super::BufferPool;
-use super::desc::{DIRTY, Descriptor, VALID, WRITING};
+use super::desc::{DIRTY, Descriptor, VALID};
 use forebay_aio as aio;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageMut, PageTag};
@@ -74,12 +74,13 @@ impl BufferPool {
     #[cold]
     fn wait_exclusive(&self, buf: u32) {
         let desc = self.desc(buf);
-        while !desc.try_exclusive() {
-            let written_by = || if desc.load() & WRITING != 0 { desc.io() } else { None };
-            if let Some(wait) = written_by() {
-                self.aio.wait_done(wait);
-            } else {
-                self.core.parking.sleep_until(buf, desc, || desc.is_unlocked() || written_by().is_some());
+        while !desc.take_wanted_exclusive() {
+            match desc.write_io() {
+                Some(wait) => self.aio.wait_done(wait),
+                None => self
+                    .core
+                    .parking
+                    .sleep_until(buf, desc, || desc.want_exclusive() || desc.write_io().is_some()),
             }
         }
     }
@@ -88,14 +89,13 @@ impl BufferPool {
     pub(super) fn lock_share_exclusive(&self, io: &mut aio::Backend, buf: u32) {
         let desc = self.desc(buf);
         while !desc.try_share_exclusive() {
-            let written_by = || if desc.load() & WRITING != 0 { desc.io() } else { None };
-            if let Some(wait) = written_by() {
+            if let Some(wait) = desc.write_io() {
                 io.wait(wait);
             } else {
                 io.submit();
                 self.core
                     .parking
-                    .sleep_until(buf, desc, || desc.allows_share_exclusive() || written_by().is_some());
+                    .sleep_until(buf, desc, || desc.allows_share_exclusive() || desc.write_io().is_some());
             }
         }
     }

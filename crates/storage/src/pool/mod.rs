@@ -5,6 +5,7 @@
 //! | `desc` | descriptor of a buffer: state word, tag, content lock, I/O in progress |
 //! | `parking` | where threads sleep that wait for a buffer |
 //! | `table` | which buffer holds a page |
+//! | `lookup` | finding and pinning what is in memory; giving a buffer a page |
 //! | `guard` | [`Pinned`], [`PageReadGuard`], [`PageWriteGuard`]: what users hold |
 //! | `strategy` | [`Strategy`] and its rings |
 //! | `victim` | clock sweep: a buffer for a new page |
@@ -23,6 +24,7 @@ mod evict;
 mod extend;
 mod guard;
 mod inspect;
+mod lookup;
 mod parking;
 mod read;
 mod strategy;
@@ -42,7 +44,7 @@ pub(crate) use strategy::Ring;
 use crate::error::{StorageError, WalFailure};
 use crate::smgr::{Smgr, SyncQueue, SyncReport};
 use crate::{Backend, PrewarmMode};
-use desc::Descriptor;
+use desc::{Descriptor, WAITERS};
 use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use forebay_aio::sync::memory::AtomicU16;
@@ -277,7 +279,7 @@ impl Core {
     /// Drops a pin.
     pub(crate) fn unpin(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
-        if desc.unpin() {
+        if desc.unpin() & WAITERS != 0 {
             self.parking.wake(buf, desc);
         }
     }

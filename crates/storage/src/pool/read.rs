@@ -7,11 +7,10 @@
 //! A block that someone else reads is joined through the wait reference in its descriptor. If that read fails, the
 //! waiter reads the block itself, and raises what it then finds.
 
-use super::desc::{Descriptor, IO_ERROR, IoFault, READING, TAG_VALID, USAGE_ONE, VALID};
+use super::desc::{Descriptor, IO_ERROR, IoFault, READING, VALID};
 use super::{BufferPool, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
-use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, WaitRef};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use smallvec::SmallVec;
@@ -105,30 +104,9 @@ impl BufferPool {
             .collect()
     }
 
-    /// Pins a page if it is in memory.
-    pub fn lookup(self: &Arc<Self>, tag: &PageTag) -> Option<Pinned> {
-        let hash = table::hash_tag(tag);
-        let (buf, valid) = self.pin_cached(tag, hash, true)?;
-        let pin = Pinned::adopt(self, buf);
-        valid.then_some(pin)
-    }
-
     /// Blocks from `block` on that may go into one I/O.
     pub(crate) fn combinable(&self, block: BlockNumber) -> u32 {
         self.smgr.room_in_segment(block).min(self.config.combine_limit)
-    }
-
-    /// Pins a page that the table knows; tells whether it is valid.
-    pub(crate) fn pin_if_cached(&self, tag: &PageTag, ring: bool) -> Option<(u32, bool)> {
-        self.pin_cached(tag, table::hash_tag(tag), ring)
-    }
-
-    /// Pins a page that the table knows; tells whether it is valid.
-    pub(super) fn pin_cached(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
-        let shard = self.table.shard(hash).read();
-        let buf = table::find(&shard, hash, tag)?;
-        let state = self.desc(buf).pin(ring);
-        Some((buf, state & VALID != 0))
     }
 
     /// Pins a page and tells whether it is valid; gives it a buffer if it has none. None if no buffer is to be had
@@ -156,21 +134,6 @@ impl BufferPool {
                 Ok(Some((other, valid)))
             }
         }
-    }
-
-    /// Gives an owned buffer a tag, and puts it into the table with `flags`. If the table knows the page already,
-    /// pins and returns that one's buffer and whether it is valid.
-    pub(super) fn install(&self, victim: u32, tag: &PageTag, hash: u64, flags: u64) -> Option<(u32, bool)> {
-        let mut shard = self.table.shard(hash).write();
-        if let Some(buf) = table::find(&shard, hash, tag) {
-            let state = self.desc(buf).pin(false);
-            return Some((buf, state & VALID != 0));
-        }
-        let desc = self.desc(victim);
-        desc.set_tag(tag);
-        desc.state.fetch_or(TAG_VALID | USAGE_ONE | flags, Ordering::SeqCst);
-        table::insert(&mut shard, hash, *tag, victim);
-        None
     }
 
     /// Pins up to `n` blocks of one segment, at most the combine limit, and starts the reads that are needed.

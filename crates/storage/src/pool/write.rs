@@ -7,8 +7,8 @@
 //! A run's further pages are locked only if that needs no waiting: whoever waits for one lock while holding another
 //! could wait forever.
 
-use super::desc::{DIRTY, REF_ONE, VALID, WRITING, refcount, usage};
-use super::{BufferPool, Ring, table};
+use super::desc::{DIRTY, VALID, WRITING, refcount, usage};
+use super::{BufferPool, Ring};
 use crate::Backend;
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
@@ -283,19 +283,8 @@ impl BufferPool {
 
     /// Pins and locks a page for writing if it is in memory, dirty, not in use and not wanted soon.
     fn lock_dirty_neighbour(&self, tag: &PageTag) -> Option<u32> {
-        let hash = table::hash_tag(tag);
-        let buf = {
-            let shard = self.table.shard(hash).read();
-            let buf = table::find(&shard, hash, tag)?;
-            let desc = self.desc(buf);
-            desc.state
-                .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| {
-                    (s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1)
-                        .then_some(s + REF_ONE)
-                })
-                .ok()?;
-            buf
-        };
+        let idle = |s| s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1;
+        let buf = self.pin_cached_if(tag, idle)?;
         if self.lock_pinned_dirty(buf) {
             return Some(buf);
         }
