@@ -1,0 +1,76 @@
+//! Pages that are in memory: finding and pinning them; giving a buffer a page.
+//!
+//! A hit follows the page table without a lock, pins what it finds, and compares the tag again: a pin taken while the
+//! buffer has a tag keeps that tag.
+
+use super::desc::{TAG_VALID, USAGE_ONE, VALID};
+use super::{BufferPool, Pinned, table};
+use forebay_aio::sync::atomic::Ordering;
+use forebay_format::PageTag;
+use std::sync::Arc;
+
+impl BufferPool {
+    /// Pins a page if it is in memory.
+    pub fn lookup(self: &Arc<Self>, tag: &PageTag) -> Option<Pinned> {
+        let hash = table::hash_tag(tag);
+        let (buf, valid) = self.pin_cached(tag, hash, true)?;
+        let pin = Pinned::adopt(self, buf);
+        valid.then_some(pin)
+    }
+
+    /// Pins a page that the table knows; tells whether it is valid.
+    pub(crate) fn pin_if_cached(&self, tag: &PageTag, ring: bool) -> Option<(u32, bool)> {
+        self.pin_cached(tag, table::hash_tag(tag), ring)
+    }
+
+    /// Pins a page that the table knows; tells whether it is valid.
+    pub(super) fn pin_cached(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
+        if let Some(buf) = self.table.hint(&self.core.descs, hash, tag) {
+            let desc = self.desc(buf);
+            if let Some(state) = desc.pin(ring) {
+                if desc.has_tag(tag) {
+                    return Some((buf, state & VALID != 0));
+                }
+                self.core.unpin(buf);
+            }
+        }
+        self.pin_known(tag, hash, ring)
+    }
+
+    /// The same under the chain's lock: what it does not find is not there.
+    #[cold]
+    fn pin_known(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
+        let chain = self.table.lock(&self.core.descs, hash);
+        let buf = chain.find(tag)?;
+        let state = self.desc(buf).pin(ring)?;
+        Some((buf, state & VALID != 0))
+    }
+
+    /// Pins a page's buffer as it is, if the table knows it and its state has all of `required` and passes.
+    pub(super) fn pin_cached_if(&self, tag: &PageTag, passes: impl Fn(u64) -> bool) -> Option<u32> {
+        let buf = self.table.hint(&self.core.descs, table::hash_tag(tag), tag)?;
+        let desc = self.desc(buf);
+        let pinned = desc.pin_where(|s| s & TAG_VALID != 0 && passes(s));
+        if pinned && !desc.has_tag(tag) {
+            self.core.unpin(buf);
+            return None;
+        }
+        pinned.then_some(buf)
+    }
+
+    /// Gives an owned buffer a tag, and puts it into the table with `flags`. If the table knows the page already,
+    /// pins and returns that one's buffer and whether it is valid.
+    pub(super) fn install(&self, victim: u32, tag: &PageTag, hash: u64, flags: u64) -> Option<(u32, bool)> {
+        let chain = self.table.lock(&self.core.descs, hash);
+        if let Some(buf) = chain.find(tag)
+            && let Some(state) = self.desc(buf).pin(false)
+        {
+            return Some((buf, state & VALID != 0));
+        }
+        let desc = self.desc(victim);
+        desc.set_tag(tag);
+        desc.state.fetch_or(TAG_VALID | USAGE_ONE | flags, Ordering::SeqCst);
+        chain.insert(victim);
+        None
+    }
+}
