@@ -247,6 +247,11 @@ impl IoStats {
         rows
     }
 
+    /// What was counted since the start, whatever was reset: every combination, in the order of [`Self::snapshot`].
+    pub fn totals(&self) -> Vec<IoStatsRow> {
+        self.sums(&self.shared.lock())
+    }
+
     /// Starts from zero.
     pub fn reset(&self) {
         let mut shared = self.shared.lock();

@@ -2,7 +2,7 @@
 
 use forebay_aio::sync::Duration;
 
-pub use forebay_aio::{BadIoDirect, IoDirect, WorkerLimits};
+pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
 
 /// How I/O is executed: PostgreSQL's io_method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -51,6 +51,8 @@ pub enum WalSyncMethod {
 pub struct EngineConfig {
     /// Blocks of the buffer pool.
     pub shared_buffers: usize,
+    /// Whether the buffer pool uses the system's large pages.
+    pub huge_pages: HugePages,
     /// How I/O is executed.
     pub io_method: IoMethod,
     /// What bypasses the page cache.
@@ -140,6 +142,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {
             shared_buffers: 16384,
+            huge_pages: HugePages::Try,
             io_method: IoMethod::default(),
             io_direct: IoDirect::default(),
             io_workers: WorkerLimits::default(),

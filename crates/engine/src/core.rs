@@ -13,6 +13,7 @@ use crate::catalog::Catalogs;
 use crate::checkpoint::Checkpointer;
 use crate::config::EngineConfig;
 use crate::control::Control;
+use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::heap::{Heap, SpaceMap};
@@ -51,6 +52,7 @@ pub(crate) struct Core {
     pub(crate) catalogs: Catalogs,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) sessions: Registry,
+    pub(crate) counters: Counters,
     pub(crate) fatal: Arc<Fatal>,
     phase: AtomicU8,
     /// Calls under way, which a stop waits for.
@@ -79,6 +81,7 @@ impl Core {
     pub(crate) fn new(parts: Parts) -> Core {
         Core {
             sessions: Registry::new(parts.config.max_connections),
+            counters: Counters::default(),
             dir: parts.dir,
             config: parts.config,
             aio: parts.aio,

@@ -175,6 +175,16 @@ impl Engine {
         views::checkpointer_row(&self.core.checkpointer.totals)
     }
 
+    /// Whether the buffer pool uses the system's large pages.
+    pub fn uses_huge_pages(&self) -> bool {
+        self.core.pool.uses_huge_pages()
+    }
+
+    /// What pg_stat_database tells of the one database.
+    pub fn database_stats(&self) -> views::DatabaseRow {
+        views::database_row(&self.core)
+    }
+
     /// A look at each buffer of the pool, in order.
     pub fn buffers(&self) -> impl Iterator<Item = views::BufferInfo> + '_ {
         self.core.pool.inspect()
@@ -269,6 +279,7 @@ fn start(
         buffers: config.shared_buffers,
         combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
         checksums: control.get().checksum_version == 1,
+        huge_pages: config.huge_pages,
         ..PoolConfig::default()
     };
     let pool = BufferPool::new(pool_config, Arc::clone(aio), Arc::clone(&smgr))?;

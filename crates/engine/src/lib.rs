@@ -11,7 +11,7 @@
 //! - `init`: making a data directory.
 //! - `recovery`: from a data directory to a log that goes on.
 //! - `core`: what sessions and background threads share; `registry`: the sessions; `oids`: object identifiers.
-//! - `activity`: calls under way.
+//! - `activity`: calls under way; `counters`: what pg_stat_database counts.
 //! - `background`: the engine's threads.
 //! - `disk`: small files, read and written whole; `door`: the I/O method an engine is opened with.
 //! - `lockfile`: postmaster.pid.
@@ -34,6 +34,7 @@ pub mod checksums;
 pub mod config;
 mod control;
 mod core;
+mod counters;
 mod disk;
 mod door;
 pub mod engine;
@@ -56,8 +57,8 @@ pub mod views;
 pub mod xact;
 
 pub use config::{
-    BadIoDirect, EngineConfig, FatalAction, InitOptions, IoDirect, IoMethod, RecoveryReport, SessionSettings,
-    WalSyncMethod, WorkerLimits,
+    BadIoDirect, EngineConfig, FatalAction, HugePages, InitOptions, IoDirect, IoMethod, RecoveryReport,
+    SessionSettings, WalSyncMethod, WorkerLimits,
 };
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};

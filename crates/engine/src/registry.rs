@@ -50,6 +50,11 @@ impl Registry {
         Ok(id)
     }
 
+    /// Sessions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().sessions.len()
+    }
+
     /// A session is gone.
     pub(crate) fn leave(&self, id: u32) {
         self.state.lock().sessions.remove(&id);

@@ -5,7 +5,10 @@ use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::stats::{Counts, tracks};
 use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow};
 
+use forebay_format::BLOCK_SIZE;
+
 use crate::checkpoint::report::Totals;
+use crate::core::Core;
 
 pub use forebay_aio::BackendStatsRow as AioBackendRow;
 pub use forebay_storage::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
@@ -117,6 +120,48 @@ pub(crate) fn checkpointer_row(totals: &Totals) -> CheckpointerRow {
         sync_time: get(&totals.sync_micros) as f64 / 1000.0,
         buffers_written: get(&totals.buffers),
         slru_written: get(&totals.slru),
+    }
+}
+
+/// What pg_stat_database tells of the database, as far as it is counted, since the engine was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DatabaseRow {
+    /// Sessions now.
+    pub backends: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Transactions rolled back.
+    pub rollbacks: u64,
+    /// Blocks of relations read into the pool.
+    pub blocks_read: u64,
+    /// Blocks of relations found in the pool.
+    pub blocks_hit: u64,
+    /// Milliseconds of reading, where it is timed.
+    pub read_time: f64,
+    /// Milliseconds of writing, where it is timed.
+    pub write_time: f64,
+    /// Deadlocks found.
+    pub deadlocks: u64,
+    /// Sessions started.
+    pub sessions: u64,
+}
+
+pub(crate) fn database_row(core: &Core) -> DatabaseRow {
+    let rows = core.aio.stats().totals();
+    let sum = |op: IoOp, of: &dyn Fn(Counts) -> u64| {
+        rows.iter().filter(|r| r.object != IoObject::Wal).map(|r| of(r.get(op))).sum::<u64>()
+    };
+    let counters = &core.counters;
+    DatabaseRow {
+        backends: core.sessions.len() as u64,
+        commits: counters.commits.get(),
+        rollbacks: counters.rollbacks.get(),
+        blocks_read: sum(IoOp::Read, &|c| c.bytes) / BLOCK_SIZE as u64,
+        blocks_hit: sum(IoOp::Hit, &|c| c.count),
+        read_time: sum(IoOp::Read, &|c| c.time_ns) as f64 / 1e6,
+        write_time: sum(IoOp::Write, &|c| c.time_ns) as f64 / 1e6,
+        deadlocks: counters.deadlocks.get(),
+        sessions: counters.sessions.get(),
     }
 }
 

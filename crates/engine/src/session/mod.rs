@@ -85,6 +85,7 @@ impl Session {
                 return Err(error.into());
             }
         };
+        core.counters.sessions.count();
         let settings = core.config.session.clone();
         let (engine, leftovers) = (Arc::clone(engine), Leftovers::default());
         Ok(Session { engine, core, be, id, interrupt, settings, open: None, leftovers })
@@ -185,6 +186,7 @@ impl Session {
         let committed = core.fatal.watch("commit", || core.xacts.commit(&mut self.be.io, &mut open.tx));
         match committed {
             Ok(finished) => {
+                core.counters.commits.count();
                 self.remove_files(&finished);
                 drop(change);
                 let left = self.be.io.end_of_transaction();
@@ -209,6 +211,7 @@ impl Session {
     pub fn abort(&mut self) -> Result<(), EngineError> {
         let core = Arc::clone(&self.core);
         let Some(mut open) = self.open.take() else { return Ok(()) };
+        core.counters.rollbacks.count();
         // I/O that a failed statement left behind is over before its locks go. It had no time to close what it had opened: no warning.
         let left = self.be.io.drain();
         left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));

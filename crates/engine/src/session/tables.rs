@@ -8,7 +8,7 @@ use crate::catalog::ddl;
 use crate::catalog::reader::Reader;
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::locks::{LockMode, LockTag, OwnerId};
+use crate::locks::{LockError, LockMode, LockTag, OwnerId};
 use crate::table::{ColumnDef, Table};
 use crate::types::Oid;
 
@@ -137,7 +137,12 @@ impl Session {
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
         self.be.io.submit();
-        Ok(core.locks.acquire(OwnerId(self.id), tag, mode, &self.interrupt)?)
+        core.locks.acquire(OwnerId(self.id), tag, mode, &self.interrupt).map_err(|error| {
+            if matches!(error, LockError::Deadlock { .. }) {
+                core.counters.deadlocks.count();
+            }
+            error.into()
+        })
     }
 
     /// Creates a table (schema None: public). 42P07 if the name is taken.

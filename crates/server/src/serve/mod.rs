@@ -226,6 +226,8 @@ impl Server {
         let mut settings = (*self.shared.settings()).clone();
         settings.tell("data_checksums", engine.data_checksums().to_string());
         settings.tell("wal_segment_size", format!("{}B", engine.wal_segment_size()));
+        let huge = if engine.uses_huge_pages() { "on" } else { "off" };
+        settings.tell("huge_pages_status", huge.to_owned());
         settings.tell("io_method_status", engine.io_method_name().to_owned());
         change_io(&engine, &settings);
         self.shared.set_settings(settings);

@@ -4,7 +4,7 @@ use super::server::ServerSettings;
 use super::session::SessionSettings;
 use super::value::Value;
 use forebay_aio::sync::Duration;
-use forebay_engine::{EngineConfig, IoDirect, IoMethod, IoSettings, WalSyncMethod, WorkerLimits};
+use forebay_engine::{EngineConfig, HugePages, IoDirect, IoMethod, IoSettings, WalSyncMethod, WorkerLimits};
 
 /// What the engine is opened with.
 pub fn engine_config(s: &ServerSettings) -> EngineConfig {
@@ -14,6 +14,11 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     let millis = |name: &str| Duration::from_millis(u64::try_from(s.int(name)).unwrap_or(0));
     EngineConfig {
         shared_buffers: count("shared_buffers"),
+        huge_pages: match s.text("huge_pages") {
+            "off" => HugePages::Off,
+            "on" => HugePages::On,
+            _ => HugePages::Try,
+        },
         io_method: IoMethod::by_name(s.text("io_method")).unwrap_or_default(),
         // Checked when it was set.
         io_direct: IoDirect::parse(s.text("io_direct")).unwrap_or(IoDirect::NONE),

@@ -227,6 +227,8 @@ pub static TABLE: &[Setting] = &[
     setting("extra_float_digits", User, int(1, 3, Unit::None), "1", CLIENT, "Sets the number of digits displayed for floating-point values."),
     setting("fsync", Sighup, Bool, "on", WAL, "Forces synchronization of updates to disk. Always on.").checked(checks::fsync),
     setting("full_page_writes", Postmaster, Bool, "on", WAL, "Writes full pages to WAL when first modified after a checkpoint."),
+    setting("huge_pages", Postmaster, Enum(&["off", "on", "try"]), "try", MEMORY, "Use of huge pages on Linux."),
+    setting("huge_pages_status", Internal, Enum(&["off", "on", "unknown"]), "unknown", PRESET, "Indicates the status of huge pages."),
     setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when in a transaction.").checked(checks::disabled),
     setting("idle_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when not in a transaction.").checked(checks::disabled),
     setting("in_hot_standby", Internal, Bool, "off", PRESET, "Shows whether hot standby is currently active.").reported(),

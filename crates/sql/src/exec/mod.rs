@@ -5,7 +5,7 @@
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `functions.rs`: parts of that
 //! - `aggregate.rs`: accumulators and groups
-//! - `views.rs`: rows of the computed views
+//! - `views.rs`, `statistics.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `host.rs`: the engine's session and the settings, as statements reach them
 
@@ -18,6 +18,7 @@ mod host;
 mod input;
 mod like;
 mod rowsets;
+mod statistics;
 mod views;
 
 pub use cursor::Cursor;

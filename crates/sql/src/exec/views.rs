@@ -1,6 +1,7 @@
 //! Rows of the computed views.
 
 use super::host::Host;
+use super::statistics;
 use crate::error::Result;
 use crate::plan::View;
 use crate::value::{Datum, Numeric};
@@ -20,6 +21,8 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
         View::StatAioBackends => {
             Ok(host.session()?.engine().aio_backends().into_iter().map(backend_row).collect())
         }
+        View::StatCheckpointer => statistics::checkpointer(host),
+        View::StatDatabase => statistics::databases(host),
         View::BufferCache => Ok(host.session()?.engine().buffers().map(buffer_row).collect()),
         View::Settings => Ok(host.settings.all().into_iter().map(setting_row).collect()),
     }

@@ -1,7 +1,8 @@
-//! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings, pg_buffercache.
+//! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
+//! pg_buffercache, pg_stat_checkpointer, pg_stat_database.
 
 use crate::value::SqlType::{
-    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Numeric, Oid, Text, TextArray, Timestamptz,
+    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray, Timestamptz,
 };
 
 /// A view.
@@ -17,7 +18,45 @@ pub enum View {
     Settings,
     /// Buffers of the pool.
     BufferCache,
+    /// Checkpoints.
+    StatCheckpointer,
+    /// Databases.
+    StatDatabase,
 }
+
+/// The columns of pg_stat_database.
+const DATABASE_COLUMNS: &[(&str, SqlType)] = &[
+    ("datid", Oid),
+    ("datname", Name),
+    ("numbackends", Int4),
+    ("xact_commit", Int8),
+    ("xact_rollback", Int8),
+    ("blks_read", Int8),
+    ("blks_hit", Int8),
+    ("tup_returned", Int8),
+    ("tup_fetched", Int8),
+    ("tup_inserted", Int8),
+    ("tup_updated", Int8),
+    ("tup_deleted", Int8),
+    ("conflicts", Int8),
+    ("temp_files", Int8),
+    ("temp_bytes", Int8),
+    ("deadlocks", Int8),
+    ("checksum_failures", Int8),
+    ("checksum_last_failure", Timestamptz),
+    ("blk_read_time", Float8),
+    ("blk_write_time", Float8),
+    ("session_time", Float8),
+    ("active_time", Float8),
+    ("idle_in_transaction_time", Float8),
+    ("sessions", Int8),
+    ("sessions_abandoned", Int8),
+    ("sessions_fatal", Int8),
+    ("sessions_killed", Int8),
+    ("parallel_workers_to_launch", Int8),
+    ("parallel_workers_launched", Int8),
+    ("stats_reset", Timestamptz),
+];
 
 impl View {
     /// The view of that name.
@@ -28,6 +67,8 @@ impl View {
             "pg_stat_aio_backends" => Some(View::StatAioBackends),
             "pg_settings" => Some(View::Settings),
             "pg_buffercache" => Some(View::BufferCache),
+            "pg_stat_checkpointer" => Some(View::StatCheckpointer),
+            "pg_stat_database" => Some(View::StatDatabase),
             _ => None,
         }
     }
@@ -110,6 +151,20 @@ impl View {
                 ("retries", Int8),
                 ("stats_reset", Timestamptz),
             ],
+            View::StatCheckpointer => &[
+                ("num_timed", Int8),
+                ("num_requested", Int8),
+                ("num_done", Int8),
+                ("restartpoints_timed", Int8),
+                ("restartpoints_req", Int8),
+                ("restartpoints_done", Int8),
+                ("write_time", Float8),
+                ("sync_time", Float8),
+                ("buffers_written", Int8),
+                ("slru_written", Int8),
+                ("stats_reset", Timestamptz),
+            ],
+            View::StatDatabase => DATABASE_COLUMNS,
             View::BufferCache => &[
                 ("bufferid", Int4),
                 ("relfilenode", Oid),

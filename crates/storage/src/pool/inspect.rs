@@ -97,6 +97,11 @@ impl MemoryChecksums {
 }
 
 impl BufferPool {
+    /// Is the pool's memory made of the system's large pages?
+    pub fn uses_huge_pages(&self) -> bool {
+        self.core.region.uses_huge_pages()
+    }
+
     /// A look at each buffer, in order.
     pub fn inspect(&self) -> impl Iterator<Item = BufferInfo> + '_ {
         (0..self.core.descs.len() as u32).map(|buffer| BufferInfo { buffer, page: self.page_in(buffer) })

@@ -1,0 +1,32 @@
+//! What pg_stat_database counts that nothing else does.
+
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many so far.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters since the engine was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Transactions committed.
+    pub(crate) commits: Counter,
+    /// Transactions rolled back.
+    pub(crate) rollbacks: Counter,
+    /// Sessions started.
+    pub(crate) sessions: Counter,
+    /// Deadlocks found.
+    pub(crate) deadlocks: Counter,
+}

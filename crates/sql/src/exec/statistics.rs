@@ -1,0 +1,91 @@
+//! Rows of the views that sum up what the server did: pg_stat_checkpointer, pg_stat_database.
+
+use super::host::Host;
+use crate::error::Result;
+use crate::plan::View;
+use crate::value::Datum;
+use forebay_engine::views::DatabaseRow;
+use forebay_engine::{Datum as Stored, LockMode};
+
+type RowOf = Vec<Datum<'static>>;
+
+fn count(n: u64) -> Datum<'static> {
+    Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// The row of pg_stat_checkpointer. There is no standby, so there are no restart points.
+pub fn checkpointer(host: &mut Host) -> Result<Vec<RowOf>> {
+    let r = host.session()?.engine().checkpointer_stats();
+    Ok(vec![vec![
+        count(r.num_timed),
+        count(r.num_requested),
+        count(r.num_done),
+        count(0),
+        count(0),
+        count(0),
+        Datum::Float8(r.write_time),
+        Datum::Float8(r.sync_time),
+        count(r.buffers_written),
+        count(r.slru_written),
+        Datum::Null,
+    ]])
+}
+
+/// The rows of pg_stat_database: one for what belongs to no database, and one for each database. What is not counted
+/// is NULL; a database that nobody can connect to has nothing to count.
+pub fn databases(host: &mut Host) -> Result<Vec<RowOf>> {
+    let own = host.identity.database.clone();
+    let counted = host.session()?.engine().database_stats();
+    let mut rows = vec![database(0, None, None)];
+    for (oid, name) in names(host)? {
+        let counted = if name == own { counted } else { DatabaseRow::default() };
+        rows.push(database(oid, Some(name), Some(counted)));
+    }
+    Ok(rows)
+}
+
+/// OIDs and names of all databases.
+fn names(host: &mut Host) -> Result<Vec<(u32, String)>> {
+    const COLUMNS: usize = 2;
+    let session = host.session()?;
+    let table = session.open_table(Some("pg_catalog"), "pg_database", LockMode::AccessShare)?;
+    let mut scan = session.scan(&table)?;
+    let mut found = Vec::new();
+    while let Some(row) = scan.next(session)? {
+        let mut values = Vec::new();
+        row.decode_into(COLUMNS, &mut values)?;
+        if let [Stored::Oid(oid), Stored::Name(name)] = values.as_slice() {
+            found.push((*oid, (*name).to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// A row. Counters that are not kept are NULL.
+fn database(oid: u32, name: Option<String>, counted: Option<DatabaseRow>) -> RowOf {
+    let shared = counted.is_none();
+    let known = |of: fn(&DatabaseRow) -> u64| counted.as_ref().map_or(Datum::Null, |r| count(of(r)));
+    let time = |of: fn(&DatabaseRow) -> f64| counted.as_ref().map_or(Datum::Null, |r| Datum::Float8(of(r)));
+    let none = if shared { Datum::Null } else { count(0) };
+    let value = |column: &str| match column {
+        "datid" => Datum::Oid(oid),
+        "datname" => name.clone().map_or(Datum::Null, Datum::string),
+        "numbackends" => {
+            let backends = counted.as_ref().map_or(0, |r| r.backends);
+            Datum::Int4(i32::try_from(backends).unwrap_or(i32::MAX))
+        }
+        "xact_commit" => known(|r| r.commits),
+        "xact_rollback" => known(|r| r.rollbacks),
+        "blks_read" => known(|r| r.blocks_read),
+        "blks_hit" => known(|r| r.blocks_hit),
+        "deadlocks" => known(|r| r.deadlocks),
+        "blk_read_time" => time(|r| r.read_time),
+        "blk_write_time" => time(|r| r.write_time),
+        "sessions" => known(|r| r.sessions),
+        // There is no standby, nothing spills, and nothing runs in parallel.
+        "conflicts" | "temp_files" | "temp_bytes" => none.clone(),
+        "parallel_workers_to_launch" | "parallel_workers_launched" => none.clone(),
+        _ => Datum::Null,
+    };
+    View::StatDatabase.columns().iter().map(|(column, _)| value(column)).collect()
+}

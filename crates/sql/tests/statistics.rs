@@ -1,0 +1,43 @@
+//! The statistics views, against answers recorded from PostgreSQL 18.
+
+#[path = "support/bed.rs"]
+mod bed;
+mod support;
+
+use bed::open;
+
+#[test]
+fn answers_as_postgresql_does() {
+    let mut bed = open("");
+    let golden = include_str!("golden/statistics.txt");
+    assert!(support::cases(golden).len() > 9, "too few cases were read");
+    let wrong = support::differences(&mut bed.conn, golden);
+    bed.close();
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn checkpoints_and_transactions_are_counted() {
+    let mut bed = open("");
+    let commits =
+        "select xact_commit, xact_rollback, blks_read + blks_hit from pg_stat_database where datid = 5";
+    let numbers = |rows: Vec<String>| -> Vec<u64> {
+        rows.iter().flat_map(|r| r.split('\t')).map(|n| n.parse().expect("a number")).collect()
+    };
+    let before = numbers(bed.rows(commits));
+    bed.rows("create table t (a int)");
+    bed.rows("begin");
+    bed.rows("rollback");
+    let after = numbers(bed.rows(commits));
+    assert_eq!((after[0] - before[0], after[1] - before[1]), (2, 1));
+    assert!(after[2] > before[2]);
+
+    let checkpoints = "select num_requested, num_done, buffers_written from pg_stat_checkpointer";
+    let before = numbers(bed.rows(checkpoints));
+    bed.rows("insert into t values (1)");
+    bed.rows("checkpoint");
+    let after = numbers(bed.rows(checkpoints));
+    assert_eq!((after[0] - before[0], after[1] - before[1]), (1, 1));
+    assert!(after[2] > before[2]);
+    bed.close();
+}
