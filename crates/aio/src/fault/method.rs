@@ -115,7 +115,9 @@ impl Method for FaultyMethod {
                 continue;
             }
             self.plan.wake_at_release(&verdict, &self.table, index);
-            self.diverted.lock().insert(table.wait_ref(index), Diverted::Pending(verdict));
+            // Under the lock: whoever takes it finds all that were merged with it submitted.
+            let mut diverted = self.diverted.lock();
+            diverted.insert(table.wait_ref(index), Diverted::Pending(verdict));
             table.begin(index);
         }
         if !through.is_empty() {

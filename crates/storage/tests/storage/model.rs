@@ -1,0 +1,382 @@
+//! Many threads do everything the pool offers, over a disk that fails now and then, beside a model of what the pages
+//! must say. Each run follows from a number: `FOREBAY_MODEL_SEED=n` repeats one, `FOREBAY_MODEL_RUNS=n` makes more.
+//!
+//! The model of a relation is the version of each block. A version is read and changed only under the page's content
+//! lock, and the number of blocks shrinks only under the relation's exclusive lock, as the layer above has it; so
+//! whoever has a page locked knows exactly what it must say. Errors are expected while faults last, of the kinds that
+//! the faults explain; what they leave behind is not: in the end the disk is well, and every page, size, pin and handle
+//! is checked.
+
+use crate::bed::{Bed, Spec, each_faulty, stamp, version};
+use forebay_aio::Errno;
+use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
+use forebay_format::{BlockNumber, Fork, PageBytes, PageTag, RelFileLocator, checksum};
+use forebay_storage::{
+    Backend, BufferPool, Pinned, PrewarmMode, ReadStream, StorageError, Strategy, StreamFlags, WriteScope,
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::thread;
+
+const RELATIONS: usize = 3;
+const THREADS: u64 = 6;
+const STEPS: usize = 220;
+/// Blocks at the beginning, and where relations stop growing.
+const FIRST: u32 = 40;
+const MOST: u32 = 160;
+const STRATEGIES: [Strategy; 4] =
+    [Strategy::Normal, Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite];
+
+/// What a relation must hold. The lock stands for the one that sessions take on relations.
+struct Relation {
+    rel: RelFileLocator,
+    /// By block: 0 for a page that is still all zeros.
+    versions: Vec<AtomicU64>,
+}
+
+impl Relation {
+    /// How many pages there must be: those that the model has ever seen, below the file's end.
+    fn blocks(&self, pool: &BufferPool) -> u32 {
+        pool.nblocks(self.rel, Fork::Main).unwrap_or(0)
+    }
+
+    fn check(&self, page: &PageBytes, block: BlockNumber) {
+        let want = self.versions[block as usize].load(Ordering::SeqCst);
+        if want == 0 {
+            assert!(page.iter().all(|&b| b == 0), "block {block} was never filled");
+        } else {
+            assert_eq!(version(page, block), want, "block {block} of {:?}", self.rel);
+        }
+    }
+}
+
+fn fresh(rel: RelFileLocator) -> Relation {
+    Relation { rel, versions: (0..MOST + 64).map(|_| AtomicU64::new(0)).collect() }
+}
+
+/// All that the threads share.
+struct World<'a> {
+    bed: &'a Bed,
+    pool: &'a Arc<BufferPool>,
+    relations: Vec<RwLock<Relation>>,
+    next_rel: AtomicU32,
+    errors: AtomicU64,
+}
+
+/// Takes an expected error for an answer; any other is a failure of the test.
+fn tolerate<T>(world: &World<'_>, result: Result<T, StorageError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let expected = match &error {
+                StorageError::Read { errno, .. }
+                | StorageError::Write { errno, .. }
+                | StorageError::Extend { errno, .. }
+                | StorageError::File { errno, .. } => matches!(*errno, Errno::IO | Errno::NOSPC),
+                _ => false,
+            };
+            assert!(expected, "{error:?}");
+            world.errors.fetch_add(1, Ordering::SeqCst);
+            None
+        }
+    }
+}
+
+/// One thread and its dice.
+struct Actor<'a> {
+    world: &'a World<'a>,
+    be: Backend,
+    rng: StdRng,
+}
+
+impl Actor<'_> {
+    fn step(&mut self) {
+        let at = self.rng.random_range(0..RELATIONS);
+        match self.rng.random_range(0..100) {
+            0..3 => self.shrink(at),
+            3..5 => self.replace(at),
+            action => {
+                let guard = self.world.relations[at].read().unwrap();
+                self.use_relation(&guard, action);
+            }
+        }
+    }
+
+    fn use_relation(&mut self, relation: &Relation, action: u32) {
+        let blocks = relation.blocks(self.world.pool);
+        if blocks == 0 {
+            return self.grow(relation, blocks);
+        }
+        match action {
+            5..35 => self.update(relation, blocks),
+            35..50 => self.look(relation, blocks),
+            50..58 => self.look_at_many(relation, blocks),
+            58..72 => self.stream(relation, blocks),
+            72..84 => self.grow(relation, blocks),
+            84..88 => self.prewarm(relation),
+            88..92 => self.write(relation),
+            92..96 => {
+                let cleaned = self.world.pool.cleaner_step(&mut self.be, 8, 16);
+                tolerate(self.world, cleaned);
+            }
+            96..98 => {
+                tolerate(self.world, self.world.pool.sync_pending(&mut self.be));
+            }
+            _ => {
+                tolerate(self.world, self.world.pool.evict_all(&mut self.be));
+            }
+        }
+    }
+
+    fn tag(&mut self, relation: &Relation, blocks: u32) -> PageTag {
+        PageTag::new(relation.rel, Fork::Main, self.rng.random_range(0..blocks))
+    }
+
+    fn strategy(&mut self) -> Strategy {
+        STRATEGIES[self.rng.random_range(0..STRATEGIES.len())]
+    }
+
+    /// A page moves on by one version.
+    fn fill(relation: &Relation, pin: &Pinned) {
+        let block = pin.tag().block;
+        let mut page = pin.lock_exclusive();
+        relation.check(&page, block);
+        let next = relation.versions[block as usize].load(Ordering::SeqCst) + 1;
+        stamp(&mut page, block, next);
+        page.mark_dirty();
+        relation.versions[block as usize].store(next, Ordering::SeqCst);
+    }
+
+    fn see(relation: &Relation, pin: &Pinned) {
+        let page = pin.lock_shared();
+        relation.check(&page.copy(), pin.tag().block);
+    }
+
+    fn update(&mut self, relation: &Relation, blocks: u32) {
+        let (tag, strategy) = (self.tag(relation, blocks), self.strategy());
+        let pinned = self.world.pool.read(&mut self.be, tag, strategy);
+        if let Some(pin) = tolerate(self.world, pinned) {
+            assert_eq!(pin.tag(), tag);
+            Self::fill(relation, &pin);
+        }
+    }
+
+    fn look(&mut self, relation: &Relation, blocks: u32) {
+        let (tag, strategy) = (self.tag(relation, blocks), self.strategy());
+        if let Some(pin) = self.world.pool.lookup(&tag) {
+            Self::see(relation, &pin);
+        }
+        let pinned = self.world.pool.read(&mut self.be, tag, strategy);
+        if let Some(pin) = tolerate(self.world, pinned) {
+            Self::see(relation, &pin);
+        }
+    }
+
+    fn look_at_many(&mut self, relation: &Relation, blocks: u32) {
+        let first = self.tag(relation, blocks).block;
+        let n = self.rng.random_range(1..=2u32).min(blocks - first);
+        let strategy = self.strategy();
+        let pins = self.world.pool.read_many(&mut self.be, relation.rel, Fork::Main, first, n, strategy);
+        for pin in tolerate(self.world, pins).into_iter().flatten() {
+            Self::see(relation, &pin);
+        }
+    }
+
+    /// Blocks in some order, some twice; some streams end early, with reads in flight.
+    fn stream(&mut self, relation: &Relation, blocks: u32) {
+        let mut wanted: Vec<u32> = Vec::new();
+        for _ in 0..self.rng.random_range(1..6) {
+            let first = self.rng.random_range(0..blocks);
+            wanted.extend(first..blocks.min(first + self.rng.random_range(1..12)));
+        }
+        let leave_after = self.rng.random_range(0..2 * wanted.len());
+        let flags = if self.rng.random_bool(0.5) { StreamFlags::FULL } else { StreamFlags::DEFAULT };
+        let strategy = self.strategy();
+        let mut next = wanted.iter().copied();
+        let (concurrency, combine) = (self.rng.random_range(0..6), self.rng.random_range(1..16));
+        let mut stream = ReadStream::new(
+            self.world.pool,
+            relation.rel,
+            Fork::Main,
+            move || next.next(),
+            flags,
+            strategy,
+            concurrency,
+            combine,
+        );
+        let mut seen = 0;
+        while seen < leave_after {
+            match stream.next(&mut self.be) {
+                Ok(Some(pin)) => {
+                    // After errors some are missing, but the order stays.
+                    let block = pin.tag().block;
+                    assert!(wanted.contains(&block));
+                    Self::see(relation, &pin);
+                    seen += 1;
+                }
+                Ok(None) => break,
+                failed => drop(tolerate(self.world, failed)),
+            }
+        }
+    }
+
+    fn grow(&mut self, relation: &Relation, blocks: u32) {
+        if blocks >= MOST {
+            return;
+        }
+        let (n, strategy) = (self.rng.random_range(1..6), self.strategy());
+        let pins = self.world.pool.extend(&mut self.be, relation.rel, Fork::Main, n, strategy);
+        for pin in tolerate(self.world, pins).into_iter().flatten() {
+            assert!(pin.tag().block < relation.blocks(self.world.pool));
+            // Some stay empty.
+            if self.rng.random_bool(0.8) {
+                Self::fill(relation, &pin);
+            }
+        }
+    }
+
+    fn prewarm(&mut self, relation: &Relation) {
+        let mode = if self.rng.random_bool(0.5) { PrewarmMode::Read } else { PrewarmMode::Buffer };
+        tolerate(self.world, self.world.pool.prewarm(&mut self.be, relation.rel, Fork::Main, mode));
+    }
+
+    fn write(&mut self, relation: &Relation) {
+        let scope =
+            if self.rng.random_bool(0.5) { WriteScope::All } else { WriteScope::Relation(relation.rel) };
+        tolerate(self.world, self.world.pool.write_dirty(&mut self.be, scope));
+    }
+
+    fn shrink(&mut self, at: usize) {
+        let mut relation = self.world.relations[at].write().unwrap();
+        let blocks = relation.blocks(self.world.pool);
+        let keep = self.rng.random_range(0..=blocks);
+        let cut = self.world.pool.truncate(&mut self.be, relation.rel, Fork::Main, keep);
+        if tolerate(self.world, cut).is_some() {
+            assert_eq!(relation.blocks(self.world.pool), keep);
+            relation.versions[keep as usize..].iter_mut().for_each(|v| *v.get_mut() = 0);
+        }
+    }
+
+    /// Drops the relation and makes another.
+    fn replace(&mut self, at: usize) {
+        let mut relation = self.world.relations[at].write().unwrap();
+        if tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel)).is_none() {
+            return;
+        }
+        let rel = RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst));
+        // Opening may fail too; a relation that sessions see has been created.
+        while tolerate(self.world, self.world.pool.smgr().create(rel, Fork::Main, true)).is_none() {}
+        *relation = fresh(rel);
+    }
+}
+
+fn faults(plan: &FaultPlan) {
+    for (ops, chance, effect) in [
+        (Ops::READ, 0.05, Effect::Cut),
+        (Ops::WRITE, 0.05, Effect::Cut),
+        (Ops::READ, 0.02, Effect::Fail(Errno::IO)),
+        (Ops::WRITE, 0.02, Effect::Fail(Errno::IO)),
+        (Ops::WRITE, 0.02, Effect::Fail(Errno::NOSPC)),
+        (Ops::WRITE, 0.02, Effect::FailAfter(8192, Errno::IO)),
+        (Ops::ALLOCATE, 0.1, Effect::Fail(Errno::NOSPC)),
+        (Ops::RESERVE, 0.1, Effect::Fail(Errno::NOSPC)),
+    ] {
+        plan.add(Rule::on(ops).path("base/5").chance(chance), effect);
+    }
+}
+
+fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
+    let mut be = bed.backend();
+    let pool = &bed.cold().1;
+    let relations: Vec<_> = (0..RELATIONS as u32)
+        .map(|n| {
+            let relation = fresh(RelFileLocator::in_default(5, 20_000 + n));
+            pool.smgr().create(relation.rel, Fork::Main, false).unwrap();
+            let mut blocks = 0;
+            while blocks < FIRST {
+                let pins = pool.extend(&mut be, relation.rel, Fork::Main, FIRST - blocks, Strategy::Normal);
+                for pin in pins.unwrap() {
+                    Actor::fill(&relation, &pin);
+                    blocks += 1;
+                }
+            }
+            RwLock::new(relation)
+        })
+        .collect();
+    let world = World { bed, pool, relations, next_rel: AtomicU32::new(30_000), errors: AtomicU64::new(0) };
+    faults(plan);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let mut actor = Actor {
+                world: &world,
+                be: world.bed.backend(),
+                rng: StdRng::seed_from_u64(seed ^ thread << 32),
+            };
+            scope.spawn(move || (0..STEPS).for_each(|_| actor.step()));
+        }
+    });
+    plan.mend();
+    let errors = world.errors.load(Ordering::SeqCst);
+    eprintln!("{errors} errors met; fired: {:?}", plan.fired_by_class());
+    assert!(errors > 0, "no fault was felt: the run shows nothing about them");
+    check_all(&world, &mut be);
+}
+
+/// The disk is well again: everything is as the model has it, in memory and in the files, and nothing is held.
+fn check_all(world: &World<'_>, be: &mut Backend) {
+    let pool = world.pool;
+    pool.write_dirty(be, WriteScope::All).unwrap();
+    pool.sync_pending(be).unwrap();
+    assert_eq!(pool.evict_all(be).unwrap(), 0, "all pins were given back");
+    let cold = world.bed.cold().1;
+    for relation in &world.relations {
+        let relation = relation.read().unwrap();
+        let blocks = pool.nblocks(relation.rel, Fork::Main).unwrap();
+        assert_eq!(cold.nblocks(relation.rel, Fork::Main).unwrap(), blocks);
+        assert!(relation.versions[blocks as usize..].iter().all(|v| v.load(Ordering::SeqCst) == 0));
+        for block in 0..blocks {
+            relation.check(&on_disk(world.bed, relation.rel, block), block);
+            let pin = cold.read(be, PageTag::new(relation.rel, Fork::Main, block), Strategy::Normal);
+            Actor::see(&relation, &pin.unwrap());
+        }
+    }
+    assert!(world.bed.aio.snapshot().is_empty(), "handles are still in use");
+}
+
+fn on_disk(bed: &Bed, rel: RelFileLocator, block: BlockNumber) -> PageBytes {
+    use std::os::unix::fs::FileExt;
+    let per_segment = bed.spec.segment_blocks;
+    let path = bed.dir().join(rel.segment_path(Fork::Main, block / per_segment));
+    let mut page = [0; 8192];
+    let file = std::fs::File::open(path).unwrap();
+    file.read_exact_at(&mut page, u64::from(block % per_segment) * 8192).unwrap();
+    checksum::verify_page(&page, block).unwrap();
+    page
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn runs(buffers: usize, first_seed: u64) {
+    let base = Spec { buffers, segment_blocks: 24, combine: 8, ..Spec::plain() };
+    let seeds = match number("FOREBAY_MODEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => first_seed..first_seed + number("FOREBAY_MODEL_RUNS").unwrap_or(1),
+    };
+    for seed in seeds {
+        eprintln!("FOREBAY_MODEL_SEED={seed}, {buffers} buffers");
+        each_faulty(base, |bed, plan| run(bed, plan, seed));
+    }
+}
+
+#[test]
+fn everything_at_once_in_a_small_pool() {
+    runs(64, 1);
+}
+
+#[test]
+fn everything_at_once_in_a_tiny_pool() {
+    runs(32, 1_000);
+}
