@@ -93,7 +93,13 @@ pub enum StorageError {
     /// The WAL could not be flushed ahead of a page, which stays dirty. What it means is the WAL's to say.
     #[error("could not flush write-ahead log ahead of a page: {0}")]
     Wal(WalFailure),
-    /// All buffers stayed pinned for too long.
+    /// Two threads wait to be the only one with a page.
+    #[error("another backend waits already to be alone with block {block} of relation \"{relation}\"", block = tag.block, relation = relation_path(tag.rel, tag.fork))]
+    CleanupWanted {
+        /// The page.
+        tag: PageTag,
+    },
+    /// All buffers are pinned, and everyone who has a pin waits for another one; or none was given back for a long time.
     #[error("no unpinned buffers available")]
     NoUnpinnedBuffers,
     /// The layer below refused to start an operation.
@@ -123,6 +129,7 @@ impl StorageError {
             | StorageError::DataBeyondEnd { .. } => "XX001",
             StorageError::TooManyBlocks { .. } => "54000",
             StorageError::NoUnpinnedBuffers => "53000",
+            StorageError::CleanupWanted { .. } => "XX000",
             StorageError::Extend { errno, .. }
             | StorageError::Write { errno, .. }
             | StorageError::Read { errno, .. }

@@ -38,8 +38,8 @@ pub use backend::Backend;
 pub use error::StorageError;
 pub use pool::{
     BufferInfo, BufferPage, BufferPool, CleanReport, Dirtied, DirtyReport, EvictReport, Evicted,
-    KernelCached, MemoryChecksums, PageReadGuard, PageWriteGuard, Pinned, PoolConfig, PoolSummary, Strategy,
-    UsageCount, WalFlush, WriteReport, WriteScope,
+    KernelCached, MemoryChecksums, PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned, PoolConfig,
+    PoolSummary, Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{Smgr, SmgrConfig, SyncReport};

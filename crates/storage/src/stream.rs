@@ -112,13 +112,14 @@ impl<F: FnMut() -> Option<BlockNumber>> ReadStream<F> {
     /// The next page, pinned; None at the end. After an error the stream may be asked for the pages behind the bad
     /// one.
     pub fn next(&mut self, be: &mut Backend) -> Result<Option<Pinned>, StorageError> {
+        let visit = self.pool.visit(be);
         if self.distance == 1 && self.slots.is_empty() && self.pending.1 == 0 && !self.ended {
             let Some(block) = self.take_block() else {
                 self.ended = true;
                 return Ok(None);
             };
-            if let Some(pin) = self.cached(be, block) {
-                return Ok(Some(pin));
+            if let Some(buf) = self.cached(be, block) {
+                return Ok(Some(Pinned::new(visit, buf)));
             }
             self.pending = (block, 1);
         }
@@ -126,7 +127,7 @@ impl<F: FnMut() -> Option<BlockNumber>> ReadStream<F> {
             self.look_ahead(be)?;
         }
         let Some(slot) = self.slots.pop_front() else { return Ok(None) };
-        let pin = Pinned::adopt(&self.pool, slot.buf);
+        let pin = Pinned::new(visit, slot.buf);
         match slot.state {
             SlotState::Ready => {}
             SlotState::Own(wait) => {
@@ -146,15 +147,15 @@ impl<F: FnMut() -> Option<BlockNumber>> ReadStream<F> {
     }
 
     /// Pins a page if it is in memory.
-    fn cached(&mut self, be: &mut Backend, block: BlockNumber) -> Option<Pinned> {
+    fn cached(&mut self, be: &mut Backend, block: BlockNumber) -> Option<u32> {
         let tag = PageTag::new(self.rel, self.fork, block);
         let (buf, valid) = self.pool.pin_if_cached(&tag, self.ring.is_used())?;
-        let pin = Pinned::adopt(&self.pool, buf);
         if !valid {
+            self.pool.core.unpin(buf);
             return None;
         }
         be.io.count(IoObject::Relation, self.strategy.context(), IoOp::Hit, 1);
-        Some(pin)
+        Some(buf)
     }
 
     fn take_block(&mut self) -> Option<BlockNumber> {
@@ -185,7 +186,7 @@ impl<F: FnMut() -> Option<BlockNumber>> ReadStream<F> {
     fn grow(&mut self, to: u32) {
         let to = to.min(self.max_distance);
         if to > self.claimed + 1 {
-            self.claimed += self.pool.claim_pins(to - self.claimed - 1);
+            self.claimed += self.pool.claim_pins(self.claimed, to - self.claimed - 1);
         }
         self.distance = self.distance.max(to.min(self.claimed + 1));
     }

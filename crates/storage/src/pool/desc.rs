@@ -52,6 +52,8 @@ pub(crate) const WRITING: u64 = 1 << 26;
 pub(crate) const IO_ERROR: u64 = 1 << 27;
 /// Someone is parked on this buffer.
 pub(crate) const WAITERS: u64 = 1 << 28;
+/// Someone waits until their pin is the only one.
+pub(crate) const CLEANUP_WANTED: u64 = 1 << 29;
 /// One I/O; the number of I/Os is in the bits from here on, and starts again when they are used up.
 const ROUND_ONE: u64 = 1 << 40;
 
@@ -359,6 +361,16 @@ impl Descriptor {
     /// True if a share-exclusive lock could be taken now.
     pub(crate) fn allows_share_exclusive(&self) -> bool {
         self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0
+    }
+
+    /// Says that someone waits for the cleanup lock. False if someone does already.
+    pub(crate) fn want_cleanup(&self) -> bool {
+        self.state.fetch_or(CLEANUP_WANTED, Ordering::SeqCst) & CLEANUP_WANTED == 0
+    }
+
+    /// Nobody waits for the cleanup lock any more.
+    pub(crate) fn end_cleanup(&self) {
+        self.state.fetch_and(!CLEANUP_WANTED, Ordering::SeqCst);
     }
 
     /// Each unlock returns true if someone is parked here.

@@ -5,7 +5,7 @@
 //! neither in the file nor in the pool, and after an error nothing is left behind.
 
 use super::desc::{IO_ERROR, READING, VALID};
-use super::{BufferPool, Pinned, Ring, Strategy, table};
+use super::{BufferPool, Grant, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
 use crate::smgr::RelFork;
@@ -26,9 +26,10 @@ impl BufferPool {
     ) -> Result<Vec<Pinned>, StorageError> {
         be.io.submit();
         let most = (self.config.buffers / 8).clamp(1, 1024) as u32;
+        let mut grant = self.grant(be, n.clamp(1, most));
         let mut ring = be.take_ring(strategy);
         ring.prepare(strategy, self.config.buffers);
-        let victims = self.zeroed_victims(&mut be.io, n.clamp(1, most), strategy, &mut ring);
+        let victims = self.zeroed_victims(&mut be.io, grant.left(), strategy, &mut ring);
         be.put_ring(strategy, ring);
         let mut victims = victims?;
 
@@ -46,7 +47,8 @@ impl BufferPool {
                 return Err(error);
             }
         };
-        let pages = self.install_new_pages(&mut be.io, PageTag::new(rel, fork, first), victims)?;
+        let pages =
+            self.install_new_pages(&mut be.io, PageTag::new(rel, fork, first), victims, &mut grant)?;
         entry.set_size(u64::from(first) + u64::from(count));
         let bytes = u64::from(count) * BLOCK_SIZE as u64;
         let who = be.io.backend_type();
@@ -81,21 +83,22 @@ impl BufferPool {
 
     /// Puts zeroed buffers into the table as pages `first..`, past the published end of the file.
     fn install_new_pages(
-        self: &Arc<Self>,
+        &self,
         io: &mut aio::Backend,
         first: PageTag,
         victims: Vec<u32>,
+        grant: &mut Grant,
     ) -> Result<Vec<Pinned>, StorageError> {
         let mut pages = Vec::with_capacity(victims.len());
         let mut failure = None;
         for (i, buf) in victims.into_iter().enumerate() {
             let tag = PageTag { block: first.block + i as u32, ..first };
             match self.install(buf, &tag, table::hash_tag(&tag), VALID) {
-                None => pages.push(Pinned::adopt(self, buf)),
+                None => pages.push(Pinned::new(grant.take(), buf)),
                 Some((other, _)) => {
                     // Left behind by a read past the end of the file.
                     self.core.unpin(buf);
-                    let pin = Pinned::adopt(self, other);
+                    let pin = Pinned::new(grant.take(), other);
                     match self.zero_leftover(io, other, &tag) {
                         Ok(()) => pages.push(pin),
                         Err(error) => failure = Some(error),
@@ -133,9 +136,10 @@ impl BufferPool {
     /// caller initialises the page and marks it dirty.
     pub fn zero_page(self: &Arc<Self>, be: &mut Backend, tag: PageTag) -> Result<Pinned, StorageError> {
         self.make_room_for(be, &tag)?;
+        let visit = self.visit(be);
         let pinned = self.pin_block(&mut be.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
         let Some((buf, _)) = pinned else { return Err(StorageError::NoUnpinnedBuffers) };
-        let pin = Pinned::adopt(self, buf);
+        let pin = Pinned::new(visit, buf);
         let desc = self.desc(buf);
         loop {
             let state = desc.load();

@@ -1,8 +1,10 @@
-//! What users of the pool hold: a pinned page, and guards of its content lock.
+//! What users of the pool hold: a pinned page, and guards of its content lock. How the locks are waited for is in
+//! `locking`.
 
-use super::BufferPool;
-use super::desc::{DIRTY, Descriptor, VALID};
-use forebay_aio as aio;
+use super::desc::{CLEANUP_WANTED, DIRTY, Descriptor, VALID};
+use super::pins::Visit;
+use super::{BufferPool, Core};
+use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageMut, PageTag};
 use std::ops::{Deref, DerefMut};
@@ -10,14 +12,20 @@ use std::sync::Arc;
 
 /// A page that stays in memory until this is dropped.
 pub struct Pinned {
-    pool: Arc<BufferPool>,
+    visit: Visit,
     buf: u32,
 }
 
 impl Pinned {
-    /// Takes over a pin that the caller holds.
+    /// Takes over a pin that the caller holds, of no backend in particular.
     pub(crate) fn adopt(pool: &Arc<BufferPool>, buf: u32) -> Self {
-        Pinned { pool: Arc::clone(pool), buf }
+        let nobody = &pool.nobody[buf as usize % pool.nobody.len()];
+        Pinned::new(Visit::new(nobody, || ()), buf)
+    }
+
+    /// Takes over a pin that the caller holds as this visitor.
+    pub(crate) fn new(visit: Visit, buf: u32) -> Self {
+        Pinned { visit, buf }
     }
 
     /// Which page it is.
@@ -35,18 +43,36 @@ impl Pinned {
         self.desc().load() & DIRTY != 0
     }
 
-    fn desc(&self) -> &Descriptor {
-        self.pool.desc(self.buf)
+    fn core(&self) -> &Core {
+        self.visit.core()
     }
 
-    /// Waits until nobody changes the page, and reads it. It may be written to its file meanwhile.
+    fn desc(&self) -> &Descriptor {
+        &self.core().descs[self.buf as usize]
+    }
+
+    /// Waits until nobody changes the page, and reads it. It may be written to its file meanwhile. Nobody locks a
+    /// page for reading twice: someone who wants to change it may have come between.
     pub fn lock_shared(&self) -> PageReadGuard<'_> {
-        let desc = self.desc();
-        while !desc.try_shared() {
-            // An exclusive holder is a running thread that waits for no reader's I/O.
-            self.pool.core.parking.sleep_until(self.buf, desc, || desc.allows_shared());
+        if !self.desc().try_shared() {
+            self.core().wait_shared(self.buf);
         }
         PageReadGuard { pin: self }
+    }
+
+    /// Waits until nobody changes the page or writes it out, and keeps others from either. They may go on reading.
+    ///
+    /// The page may not be changed under this lock, hint bits neither: readers hold references to it.
+    pub fn lock_share_exclusive(&self) -> PageHoldGuard<'_> {
+        if !self.desc().try_share_exclusive() {
+            self.core().wait_share_exclusive(self.buf);
+        }
+        PageHoldGuard { pin: self }
+    }
+
+    /// The share-exclusive lock, if it can be had at once.
+    pub fn try_lock_share_exclusive(&self) -> Option<PageHoldGuard<'_>> {
+        self.desc().try_share_exclusive().then(|| PageHoldGuard { pin: self })
     }
 
     /// Waits until nobody else reads, changes or writes the page out, and takes it for changes.
@@ -54,7 +80,7 @@ impl Pinned {
     /// The caller has no staged I/O (streams leave none behind), since this may wait.
     pub fn lock_exclusive(&self) -> PageWriteGuard<'_> {
         if !self.desc().try_exclusive() {
-            self.pool.wait_exclusive(self.buf);
+            self.core().wait_exclusive(self.buf);
         }
         PageWriteGuard { pin: self }
     }
@@ -64,61 +90,37 @@ impl Pinned {
         self.desc().try_exclusive().then(|| PageWriteGuard { pin: self })
     }
 
+    /// Waits until nobody else has the page even pinned, and takes it for changes that move or remove what others may
+    /// look for by its place. Nobody can pin it in a way that matters before they lock it, which they then can't.
+    ///
+    /// The caller has no other pin on the page and no staged I/O. Only one may wait for a page in this way;
+    /// a second one is told [`StorageError::CleanupWanted`].
+    pub fn lock_cleanup(&self) -> Result<PageWriteGuard<'_>, StorageError> {
+        self.core().wait_cleanup(self.buf)?;
+        Ok(PageWriteGuard { pin: self })
+    }
+
+    /// The cleanup lock, if nobody else has the page locked or pinned.
+    pub fn try_lock_cleanup(&self) -> Option<PageWriteGuard<'_>> {
+        let guard = self.try_lock_exclusive()?;
+        self.desc().is_pinned_once().then_some(guard)
+    }
+
     fn ptr(&self) -> *mut PageBytes {
-        self.pool.core.page_ptr(self.buf).cast()
-    }
-}
-
-impl BufferPool {
-    /// The slow path of an exclusive lock: completes the write-out that holds the page, or sleeps.
-    #[cold]
-    fn wait_exclusive(&self, buf: u32) {
-        let desc = self.desc(buf);
-        while !desc.take_wanted_exclusive() {
-            match desc.write_io() {
-                Some(wait) => self.aio.wait_done(wait),
-                None => self
-                    .core
-                    .parking
-                    .sleep_until(buf, desc, || desc.want_exclusive() || desc.write_io().is_some()),
-            }
-        }
-    }
-
-    /// Takes the share-exclusive lock, in which a page is written out. The caller must hold no other one.
-    pub(super) fn lock_share_exclusive(&self, io: &mut aio::Backend, buf: u32) {
-        let desc = self.desc(buf);
-        while !desc.try_share_exclusive() {
-            if let Some(wait) = desc.write_io() {
-                io.wait(wait);
-            } else {
-                io.submit();
-                self.core
-                    .parking
-                    .sleep_until(buf, desc, || desc.allows_share_exclusive() || desc.write_io().is_some());
-            }
-        }
-    }
-
-    /// Gives back a share-exclusive lock that no I/O took over.
-    pub(super) fn unlock_share_exclusive(&self, buf: u32) {
-        let desc = self.desc(buf);
-        if desc.unlock_share_exclusive() {
-            self.core.parking.wake(buf, desc);
-        }
+        self.core().page_ptr(self.buf).cast()
     }
 }
 
 impl Clone for Pinned {
     fn clone(&self) -> Self {
         self.desc().pin_again();
-        Pinned { pool: Arc::clone(&self.pool), buf: self.buf }
+        Pinned { visit: self.visit.clone(), buf: self.buf }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.pool.core.unpin(self.buf);
+        self.core().unpin(self.buf);
     }
 }
 
@@ -138,7 +140,7 @@ impl PageReadGuard<'_> {
     /// The page, without its checksum, which a write-out may store meanwhile.
     pub fn page(&self) -> Page<'_> {
         // SAFETY: the pin keeps the buffer for this page, the shared lock excludes whoever would change it.
-        unsafe { self.pin.pool.core.page(self.pin.buf) }
+        unsafe { self.pin.core().page(self.pin.buf) }
     }
 
     /// Which page it is.
@@ -155,10 +157,9 @@ impl PageReadGuard<'_> {
 
     /// As [`Self::copy`], into memory of the caller's.
     pub fn copy_to(&self, bytes: &mut PageBytes) {
-        let core = &self.pin.pool.core;
         self.page().copy_to(bytes);
         // SAFETY: as in `page`.
-        let checksum = unsafe { core.checksum_field(self.pin.buf) };
+        let checksum = unsafe { self.pin.core().checksum_field(self.pin.buf) };
         PageMut(bytes).set_checksum(u16::from_le(checksum.load(Ordering::Relaxed)));
     }
 }
@@ -167,8 +168,43 @@ impl Drop for PageReadGuard<'_> {
     fn drop(&mut self) {
         let desc = self.pin.desc();
         if desc.unlock_shared() {
-            self.pin.pool.core.parking.wake(self.pin.buf, desc);
+            self.pin.core().parking.wake(self.pin.buf, desc);
         }
+    }
+}
+
+/// A page under the share-exclusive lock: others read it, nobody changes it or writes it out.
+#[derive(Debug)]
+pub struct PageHoldGuard<'a> {
+    pin: &'a Pinned,
+}
+
+impl PageHoldGuard<'_> {
+    /// The page's fields.
+    pub fn page(&self) -> Page<'_> {
+        // SAFETY: the pin keeps the buffer for this page, the share-exclusive lock excludes whoever would change it.
+        unsafe { self.pin.core().page(self.pin.buf) }
+    }
+
+    /// Which page it is.
+    pub fn tag(&self) -> PageTag {
+        self.pin.tag()
+    }
+}
+
+impl Deref for PageHoldGuard<'_> {
+    type Target = PageBytes;
+
+    fn deref(&self) -> &PageBytes {
+        // SAFETY: the pin keeps the buffer for this page, 8192 bytes inside the pool's region; this lock excludes who changes
+        // it, and who stores its checksum on the way to the file. Readers only read.
+        unsafe { &*self.pin.ptr() }
+    }
+}
+
+impl Drop for PageHoldGuard<'_> {
+    fn drop(&mut self) {
+        self.pin.core().unlock_share_exclusive(self.pin.buf);
     }
 }
 
@@ -204,13 +240,18 @@ impl PageWriteGuard<'_> {
     pub fn tag(&self) -> PageTag {
         self.pin.tag()
     }
+
+    /// Does someone wait to be the only one with the page? Who holds a pin for long may give it up then.
+    pub fn cleanup_is_wanted(&self) -> bool {
+        self.pin.desc().load() & CLEANUP_WANTED != 0
+    }
 }
 
 impl Deref for PageWriteGuard<'_> {
     type Target = PageBytes;
 
     fn deref(&self) -> &PageBytes {
-        // SAFETY: as for the read guard; the exclusive lock is stronger.
+        // SAFETY: as for changing it, below.
         unsafe { &*self.pin.ptr() }
     }
 }
@@ -225,9 +266,6 @@ impl DerefMut for PageWriteGuard<'_> {
 
 impl Drop for PageWriteGuard<'_> {
     fn drop(&mut self) {
-        let desc = self.pin.desc();
-        if desc.unlock_exclusive() {
-            self.pin.pool.core.parking.wake(self.pin.buf, desc);
-        }
+        self.pin.core().unlock_exclusive(self.pin.buf);
     }
 }

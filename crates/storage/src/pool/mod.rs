@@ -3,10 +3,12 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `desc` | descriptor of a buffer: state word, tag, content lock, I/O in progress |
+//! | `locking` | waiting for content locks |
+//! | `pins` | who may hold how many pins, and waiting for one |
 //! | `parking` | where threads sleep that wait for a buffer |
 //! | `table` | which buffer holds a page |
 //! | `lookup` | finding and pinning what is in memory; giving a buffer a page |
-//! | `guard` | [`Pinned`], [`PageReadGuard`], [`PageWriteGuard`]: what users hold |
+//! | `guard` | [`Pinned`], [`PageReadGuard`], [`PageHoldGuard`], [`PageWriteGuard`]: what users hold |
 //! | `strategy` | [`Strategy`] and its rings |
 //! | `victim` | clock sweep: a buffer for a new page |
 //! | `read` | pinning a page, starting and awaiting reads of neighbours |
@@ -24,8 +26,10 @@ mod evict;
 mod extend;
 mod guard;
 mod inspect;
+mod locking;
 mod lookup;
 mod parking;
+mod pins;
 mod read;
 mod strategy;
 mod table;
@@ -33,26 +37,28 @@ mod victim;
 mod write;
 
 pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
-pub use guard::{PageReadGuard, PageWriteGuard, Pinned};
+pub use guard::{PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned};
 pub use inspect::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
 pub use strategy::Strategy;
 pub use write::{CleanReport, WriteReport, WriteScope};
 
+pub(crate) use pins::{Grant, Holder, Visit};
 pub(crate) use read::{Slot, SlotState};
 pub(crate) use strategy::Ring;
 
 use crate::error::{StorageError, WalFailure};
 use crate::smgr::{Smgr, SyncQueue, SyncReport};
 use crate::{Backend, PrewarmMode};
-use desc::{Descriptor, WAITERS};
+use desc::{Descriptor, WAITERS, refcount};
 use forebay_aio::sync::OnceLock;
-use forebay_aio::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use forebay_aio::sync::atomic::AtomicU64;
 use forebay_aio::sync::memory::AtomicU16;
-use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion};
+use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion, WaitRef};
 use forebay_format::page::CHECKSUM_AT;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, Page, RelFileLocator};
 use parking::Parking;
-use std::sync::Arc;
+use pins::Budget;
+use std::sync::{Arc, Weak};
 use table::PageTable;
 
 /// The write-ahead log, as far as the pool needs it.
@@ -90,8 +96,8 @@ impl Default for PoolConfig {
     }
 }
 
-/// Pins that a backend has at one time without looking ahead: a page that it reads, and one that it fills.
-const PINS_OF_A_BACKEND: usize = 2;
+/// Holders for pins of no backend in particular: several, so that threads seldom share a counter.
+const NOBODIES: usize = 64;
 
 /// The part of the pool that completions reach; they may outlive the pool's users.
 pub(crate) struct Core {
@@ -100,6 +106,9 @@ pub(crate) struct Core {
     pub(crate) parking: Parking,
     pub(crate) sync: Arc<SyncQueue>,
     pub(crate) checksums: bool,
+    pub(crate) budget: Budget,
+    /// For who waits for someone else's I/O. Weak: an I/O in flight keeps this alive, and the I/O layer outlives its I/O.
+    aio: Weak<Aio>,
 }
 
 /// Shared pages of relations in memory.
@@ -114,8 +123,7 @@ pub struct BufferPool {
     wal: OnceLock<Arc<dyn WalFlush>>,
     on_read: Arc<dyn SharedCompletion>,
     on_write: Arc<dyn SharedCompletion>,
-    /// Pins that look-ahead may still take beyond one a stream.
-    spare_pins: AtomicI64,
+    nobody: Box<[Arc<Holder>]>,
 }
 
 impl WalFlush for forebay_wal::Wal {
@@ -145,6 +153,8 @@ impl BufferPool {
             parking: Parking::new(),
             sync: Arc::clone(smgr.sync_queue()),
             checksums: config.checksums,
+            budget: Budget::new(config.buffers, aio.max_backends()),
+            aio: Arc::downgrade(&aio),
         });
         Ok(Arc::new(BufferPool {
             table: PageTable::new(config.buffers),
@@ -152,7 +162,7 @@ impl BufferPool {
             wal: OnceLock::new(),
             on_read: Arc::new(complete::ReadCompletion(Arc::clone(&core))),
             on_write: Arc::new(complete::WriteCompletion(Arc::clone(&core))),
-            spare_pins: AtomicI64::new(look_ahead_pins(config.buffers, aio.max_backends())),
+            nobody: (0..NOBODIES).map(|_| Holder::of_nobody(&core)).collect(),
             core,
             aio,
             smgr,
@@ -203,29 +213,36 @@ impl BufferPool {
         crate::prewarm::prewarm(self, be, rel, fork, 0..blocks, mode)
     }
 
-    /// Takes up to `want` pins from what look-ahead may hold; give them back with [`Self::return_pins`].
-    pub(crate) fn claim_pins(&self, want: u32) -> u32 {
-        let mut have = self.spare_pins.load(Ordering::Relaxed);
-        loop {
-            let take = i64::from(want).min(have).max(0);
-            if take == 0 {
-                return 0;
-            }
-            match self.spare_pins.compare_exchange_weak(
-                have,
-                have - take,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return take as u32,
-                Err(now) => have = now,
-            }
+    /// The right to take a pin, as this backend. May wait, if the pool is small; see `pins`.
+    pub(crate) fn visit(&self, be: &mut Backend) -> Visit {
+        if be.holder.as_ref().is_none_or(|holder| !holder.is_of(&self.core)) {
+            be.holder = Some(Holder::new(&self.core, be.io.slot()));
         }
+        let Backend { io, holder, .. } = be;
+        match holder {
+            Some(holder) => Visit::new(holder, || io.submit()),
+            None => unreachable!("just set"),
+        }
+    }
+
+    /// A grant for up to `n` pins; at least one. May wait as [`Self::visit`] may.
+    pub(crate) fn grant(&self, be: &mut Backend, n: u32) -> Grant {
+        Grant::new(self.visit(be), n)
+    }
+
+    /// Takes up to `want` spare pins for a claimer who has `have` of them; to be given back with [`Self::return_pins`].
+    pub(crate) fn claim_pins(&self, have: u32, want: u32) -> u32 {
+        self.core.budget.claim(have, want)
     }
 
     /// Gives claimed pins back.
     pub(crate) fn return_pins(&self, n: u32) {
-        self.spare_pins.fetch_add(i64::from(n), Ordering::Relaxed);
+        self.core.budget.give_back(n);
+    }
+
+    /// How often a thread had to wait because all buffers were pinned.
+    pub fn pin_waits(&self) -> u64 {
+        self.core.budget.waits()
     }
 
     pub(crate) fn desc(&self, buf: u32) -> &Descriptor {
@@ -233,14 +250,16 @@ impl BufferPool {
     }
 }
 
-/// Pins that look-ahead may take in all: half of the buffers, but of a small pool none that the backends need to
-/// get on without. Whoever looks ahead keeps its pins while it waits for a buffer elsewhere (a scan that feeds a
-/// load), so all could wait for each other.
-fn look_ahead_pins(buffers: usize, backends: usize) -> i64 {
-    (buffers / 2).min(buffers.saturating_sub(PINS_OF_A_BACKEND * backends)) as i64
-}
-
 impl Core {
+    /// Lets everyone know the wait reference of an I/O that was started on a buffer.
+    pub(crate) fn io_started(&self, buf: u32, round: u32, wait: WaitRef) {
+        let desc = &self.descs[buf as usize];
+        if desc.set_io(round, wait) {
+            self.parking.wake(buf, desc);
+        }
+        self.budget.buffer_freed();
+    }
+
     /// Where a buffer's page is.
     pub(crate) fn page_ptr(&self, buf: u32) -> *mut u8 {
         self.region.ptr(buf as usize * BLOCK_SIZE)
@@ -279,8 +298,12 @@ impl Core {
     /// Drops a pin.
     pub(crate) fn unpin(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
-        if desc.unpin() & WAITERS != 0 {
+        let old = desc.unpin();
+        if old & WAITERS != 0 {
             self.parking.wake(buf, desc);
+        }
+        if refcount(old) == 1 {
+            self.budget.buffer_freed();
         }
     }
 }

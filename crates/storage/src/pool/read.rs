@@ -52,20 +52,33 @@ impl BufferPool {
         tag: PageTag,
         strategy: Strategy,
     ) -> Result<Pinned, StorageError> {
-        let mut ring = be.take_ring(strategy);
-        ring.prepare(strategy, self.config.buffers);
-        let pinned = self.pin_block(&mut be.io, &tag, strategy, &mut ring, true);
-        be.put_ring(strategy, ring);
-        // Patient: there is a buffer, or an error.
-        let Some((buf, valid)) = pinned? else { return Err(StorageError::NoUnpinnedBuffers) };
-        let pin = Pinned::adopt(self, buf);
+        let visit = self.visit(be);
+        let hash = table::hash_tag(&tag);
+        let (buf, valid) = match self.pin_cached(&tag, hash, strategy != Strategy::Normal) {
+            Some((buf, true)) => {
+                be.io.count(IoObject::Relation, strategy.context(), IoOp::Hit, 1);
+                return Ok(Pinned::new(visit, buf));
+            }
+            Some(found) => found,
+            None => {
+                let mut ring = be.take_ring(strategy);
+                ring.prepare(strategy, self.config.buffers);
+                let pinned = self.pin_missing(&mut be.io, &tag, hash, strategy, &mut ring, true);
+                be.put_ring(strategy, ring);
+                // Patient: there is a buffer, or an error.
+                let Some(pinned) = pinned? else { return Err(StorageError::NoUnpinnedBuffers) };
+                pinned
+            }
+        };
+        let pin = Pinned::new(visit, buf);
         if !valid {
             self.await_page(&mut be.io, buf, &tag, strategy.context())?;
         }
         Ok(pin)
     }
 
-    /// Pins `n` neighbouring pages, reading those that are missing with as few I/Os as possible.
+    /// Pins `n` neighbouring pages, reading those that are missing with as few I/Os as possible. Fewer, but at least one, if
+    /// the pool can't spare so many pins now.
     pub fn read_many(
         self: &Arc<Self>,
         be: &mut Backend,
@@ -75,23 +88,27 @@ impl BufferPool {
         n: u32,
         strategy: Strategy,
     ) -> Result<Vec<Pinned>, StorageError> {
+        let mut grant = self.grant(be, n);
+        let end = first + n.min(grant.left());
         let mut ring = be.take_ring(strategy);
         ring.prepare(strategy, self.config.buffers);
         let mut slots = VecDeque::new();
         let mut started = Ok(0);
         let mut at = first;
-        while at < first + n {
-            let count = self.combinable(at).min(first + n - at);
+        while at < end {
+            let count = self.combinable(at).min(end - at);
             let tag = PageTag::new(rel, fork, at);
-            started = self.start_read(&mut be.io, tag, count, strategy, &mut ring, &mut slots, true);
+            let patient = slots.is_empty();
+            started = self.start_read(&mut be.io, tag, count, strategy, &mut ring, &mut slots, patient);
             match started {
-                Ok(got) => at += got,
-                Err(_) => break,
+                Ok(got) if got > 0 => at += got,
+                _ => break,
             }
         }
         be.put_ring(strategy, ring);
         let pins: Vec<(Pinned, SlotState)> =
-            slots.into_iter().map(|slot| (Pinned::adopt(self, slot.buf), slot.state)).collect();
+            slots.into_iter().map(|slot| (Pinned::new(grant.take(), slot.buf), slot.state)).collect();
+        drop(grant);
         started?;
         pins.into_iter()
             .map(|(pin, state)| {
@@ -126,6 +143,19 @@ impl BufferPool {
             }
             return Ok(Some((buf, valid)));
         }
+        self.pin_missing(io, tag, hash, strategy, ring, patient)
+    }
+
+    /// The same for a page that the table does not know.
+    fn pin_missing(
+        &self,
+        io: &mut aio::Backend,
+        tag: &PageTag,
+        hash: u64,
+        strategy: Strategy,
+        ring: &mut Ring,
+        patient: bool,
+    ) -> Result<Option<(u32, bool)>, StorageError> {
         let Some(victim) = self.take_victim(io, strategy, ring, patient)? else { return Ok(None) };
         match self.install(victim, tag, hash, 0) {
             None => Ok(Some((victim, false))),
@@ -260,10 +290,7 @@ impl BufferPool {
             .flags(IoFlags { detached: true, ..IoFlags::default() });
         let wait = io.start(read);
         for (&buf, &round) in bufs.iter().zip(rounds) {
-            let desc = self.desc(buf);
-            if desc.set_io(round, wait) {
-                self.core.parking.wake(buf, desc);
-            }
+            self.core.io_started(buf, round, wait);
         }
         Ok(wait)
     }

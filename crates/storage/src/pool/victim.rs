@@ -5,16 +5,13 @@
 //! pinned once, without a tag.
 
 use super::desc::{
-    DIRTY, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID, WRITING, refcount, usage,
+    DIRTY, Descriptor, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID, WRITING,
+    refcount, usage,
 };
 use super::{BufferPool, Ring, Strategy, table};
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
-use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_aio::{self as aio, IoContext, IoObject, IoOp};
-
-/// How long a thread goes on looking for an unpinned buffer.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of a candidate that a thread had pinned alone.
 pub(super) enum Claim {
@@ -48,17 +45,12 @@ impl BufferPool {
             io.count(IoObject::Relation, context, IoOp::Reuse, 1);
             return Ok(Some(buf));
         }
-        let mut deadline = None;
         loop {
             let Some(buf) = self.sweep() else {
                 if !patient {
                     return Ok(None);
                 }
-                let now = Instant::now();
-                if now > *deadline.get_or_insert(now + PATIENCE) {
-                    return Err(StorageError::NoUnpinnedBuffers);
-                }
-                self.help_others(io);
+                self.await_buffer(io)?;
                 continue;
             };
             match self.clean_and_evict(io, buf, context)? {
@@ -71,17 +63,20 @@ impl BufferPool {
         }
     }
 
-    /// All buffers are pinned: ends an I/O that pins one, or lets other threads run.
+    /// All buffers are pinned: ends an I/O that pins one, or sleeps until a pin is given back.
     #[cold]
-    fn help_others(&self, io: &mut aio::Backend) {
+    fn await_buffer(&self, io: &mut aio::Backend) -> Result<(), StorageError> {
         io.submit();
-        let in_flight =
-            self.core.descs.iter().find(|d| d.load() & (READING | WRITING) != 0 && d.io().is_some());
-        match in_flight.and_then(|d| d.io()) {
+        let in_flight = |desc: &Descriptor| match desc.load() & (READING | WRITING) {
+            0 => None,
+            _ => desc.io(),
+        };
+        match self.core.descs.iter().find_map(in_flight) {
             Some(wait) => {
                 io.wait(wait);
+                Ok(())
             }
-            None => thread::yield_now(),
+            None => self.core.budget.await_buffer(io.slot(), &self.core.descs),
         }
     }
 

@@ -365,10 +365,7 @@ impl BufferPool {
         );
         let wait = io.start(write);
         for (&buf, &round) in run.bufs.iter().zip(&rounds) {
-            let desc = self.desc(buf);
-            if desc.set_io(round, wait) {
-                self.core.parking.wake(buf, desc);
-            }
+            self.core.io_started(buf, round, wait);
         }
         Ok(wait)
     }

@@ -7,4 +7,5 @@ mod files;
 mod flight;
 mod model;
 mod pages;
+mod pins;
 mod streams;
