@@ -1,22 +1,19 @@
 //! One thread's context: its I/O handles and the buffer rings of its plain reads.
 
-use crate::pool::{Holder, Ring, Strategy};
+use crate::pool::{Ring, Strategy};
 use forebay_aio as aio;
-use std::sync::Arc;
 
 /// What a thread passes down as `&mut` to everything that may do I/O.
 pub struct Backend {
     /// The thread's I/O handles.
     pub io: aio::Backend,
     rings: [Ring; 3],
-    /// What its pins refer to; of the pool that it used last.
-    pub(crate) holder: Option<Arc<Holder>>,
 }
 
 impl Backend {
     /// Wraps the I/O context.
     pub fn new(io: aio::Backend) -> Self {
-        Backend { io, rings: Default::default(), holder: None }
+        Backend { io, rings: Default::default() }
     }
 
     /// The ring of a strategy, taken out while it is used.

@@ -8,7 +8,7 @@
 //! Who may change what:
 //! - the tag changes only while a thread owns the buffer alone: refcount 1 and not TAG_VALID. So whoever holds
 //!   a pin taken while TAG_VALID was set reads a stable tag;
-//! - `next`, the link of the page table's chain, changes under the lock of the chain it is in;
+//! - `next`, the link of a chain in the page table, changes under the lock of the bucket that the chain belongs to;
 //! - VALID is set by the completion of a read, or by the owner of a buffer that it zeroed;
 //! - DIRTY is set under the exclusive content lock, and cleared by a write's completion, whose share-exclusive
 //!   lock excludes the former: a page never changes while it is written;
@@ -54,6 +54,12 @@ pub(crate) const IO_ERROR: u64 = 1 << 27;
 pub(crate) const WAITERS: u64 = 1 << 28;
 /// Someone waits until their pin is the only one.
 pub(crate) const CLEANUP_WANTED: u64 = 1 << 29;
+/// Someone waits for any buffer; seen when the last pin is given back.
+pub(crate) const BUFFER_WANTED: u64 = 1 << 30;
+/// The pool is gone, and pins on this buffer keep its memory.
+pub(crate) const ORPHAN: u64 = 1 << 31;
+/// What whoever gives back a pin must attend to.
+const ATTENTION: u64 = WAITERS | BUFFER_WANTED | ORPHAN;
 /// One I/O; the number of I/Os is in the bits from here on, and starts again when they are used up.
 const ROUND_ONE: u64 = 1 << 40;
 
@@ -85,7 +91,7 @@ pub(crate) struct Descriptor {
     tag: [AtomicU64; 2],
     fork: AtomicU32,
     lock: AtomicU32,
-    /// The next buffer of the page table's chain, or [`NONE`].
+    /// The next buffer of a chain in the page table, or [`NONE`].
     pub(crate) next: AtomicU32,
     /// The I/O in progress, once it has a wait reference.
     io: Mutex<IoSlot>,
@@ -245,12 +251,40 @@ impl Descriptor {
         debug_assert!(refcount(old) > 0);
     }
 
+    /// Gives a pin back if there is nothing else to do then. Nothing is looked at afterwards: the memory may be gone.
+    pub(crate) fn unpin_quietly(&self) -> bool {
+        let quiet = |s: u64| (s & ATTENTION == 0).then(|| s - REF_ONE);
+        self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, quiet).is_ok()
+    }
+
+    /// Is there something to do after a pin was given back in this state?
+    pub(crate) fn needs_attention(state: u64) -> bool {
+        state & ATTENTION != 0
+    }
+
+    /// Marks the buffer as one that someone waits for.
+    pub(crate) fn want_buffer(&self) {
+        self.state.fetch_or(BUFFER_WANTED, Ordering::SeqCst);
+    }
+
+    /// Marks a pinned buffer as one whose pool is gone. False if it is not pinned.
+    pub(crate) fn orphan(&self) -> bool {
+        let mark = |s: u64| (refcount(s) > 0).then_some(s | ORPHAN);
+        self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark).is_ok()
+    }
+
     /// Gives a pin back. Returns the state before.
     #[must_use]
     pub(crate) fn unpin(&self) -> u64 {
         let old = self.state.fetch_sub(REF_ONE, Ordering::SeqCst);
         debug_assert!(refcount(old) > 0, "unpin of an unpinned buffer");
         old
+    }
+
+    /// Owns a fresh buffer, as a victim's taker does.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn claim_for_test(&self) -> bool {
+        self.state.compare_exchange(0, REF_ONE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     // ---- I/O in progress

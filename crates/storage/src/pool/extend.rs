@@ -87,7 +87,7 @@ impl BufferPool {
         io: &mut aio::Backend,
         first: PageTag,
         victims: Vec<u32>,
-        grant: &mut Grant,
+        grant: &mut Grant<'_>,
     ) -> Result<Vec<Pinned>, StorageError> {
         let mut pages = Vec::with_capacity(victims.len());
         let mut failure = None;

@@ -8,19 +8,21 @@ use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageMut, PageTag};
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 /// A page that stays in memory until this is dropped.
+///
+/// A pin has no counted reference to the pool, whose counter all threads would share: its count in the descriptor is
+/// the reference. A pool that goes while there are pins leaves its memory to them ([`Core::abandon`]).
 pub struct Pinned {
+    /// Its core lives as long as the pin.
     visit: Visit,
     buf: u32,
 }
 
 impl Pinned {
     /// Takes over a pin that the caller holds, of no backend in particular.
-    pub(crate) fn adopt(pool: &Arc<BufferPool>, buf: u32) -> Self {
-        let nobody = &pool.nobody[buf as usize % pool.nobody.len()];
-        Pinned::new(Visit::new(nobody, || ()), buf)
+    pub(crate) fn adopt(pool: &BufferPool, buf: u32) -> Self {
+        Pinned { visit: Visit::of_nobody(&pool.core), buf }
     }
 
     /// Takes over a pin that the caller holds as this visitor.
@@ -114,13 +116,18 @@ impl Pinned {
 impl Clone for Pinned {
     fn clone(&self) -> Self {
         self.desc().pin_again();
-        Pinned { visit: self.visit.clone(), buf: self.buf }
+        Pinned { visit: self.visit.again(), buf: self.buf }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.core().unpin(self.buf);
+        let Pinned { visit, buf } = self;
+        // The account first: without the pin the core may be gone.
+        visit.leave();
+        if !visit.core().descs[*buf as usize].unpin_quietly() {
+            Core::unpin_last(visit.core_ptr(), *buf);
+        }
     }
 }
 

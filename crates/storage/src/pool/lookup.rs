@@ -37,11 +37,11 @@ impl BufferPool {
         self.pin_known(tag, hash, ring)
     }
 
-    /// The same under the chain's lock: what it does not find is not there.
+    /// The same under the bucket's lock: what it does not find is not there.
     #[cold]
     fn pin_known(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
-        let chain = self.table.lock(&self.core.descs, hash);
-        let buf = chain.find(tag)?;
+        let bucket = self.table.lock(&self.core.descs, hash);
+        let buf = bucket.find(tag)?;
         let state = self.desc(buf).pin(ring)?;
         Some((buf, state & VALID != 0))
     }
@@ -61,8 +61,8 @@ impl BufferPool {
     /// Gives an owned buffer a tag, and puts it into the table with `flags`. If the table knows the page already,
     /// pins and returns that one's buffer and whether it is valid.
     pub(super) fn install(&self, victim: u32, tag: &PageTag, hash: u64, flags: u64) -> Option<(u32, bool)> {
-        let chain = self.table.lock(&self.core.descs, hash);
-        if let Some(buf) = chain.find(tag)
+        let bucket = self.table.lock(&self.core.descs, hash);
+        if let Some(buf) = bucket.find(tag)
             && let Some(state) = self.desc(buf).pin(false)
         {
             return Some((buf, state & VALID != 0));
@@ -70,7 +70,7 @@ impl BufferPool {
         let desc = self.desc(victim);
         desc.set_tag(tag);
         desc.state.fetch_or(TAG_VALID | USAGE_ONE | flags, Ordering::SeqCst);
-        chain.insert(victim);
+        bucket.insert(victim);
         None
     }
 }

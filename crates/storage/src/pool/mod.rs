@@ -42,22 +42,23 @@ pub use inspect::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSum
 pub use strategy::Strategy;
 pub use write::{CleanReport, WriteReport, WriteScope};
 
-pub(crate) use pins::{Grant, Holder, Visit};
+pub(crate) use pins::{Grant, Visit};
 pub(crate) use read::{Slot, SlotState};
 pub(crate) use strategy::Ring;
 
 use crate::error::{StorageError, WalFailure};
 use crate::smgr::{Smgr, SyncQueue, SyncReport};
 use crate::{Backend, PrewarmMode};
-use desc::{Descriptor, WAITERS, refcount};
+use desc::{BUFFER_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
 use forebay_aio::sync::OnceLock;
-use forebay_aio::sync::atomic::AtomicU64;
+use forebay_aio::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use forebay_aio::sync::memory::AtomicU16;
 use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion, WaitRef};
 use forebay_format::page::CHECKSUM_AT;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, Page, RelFileLocator};
 use parking::Parking;
 use pins::Budget;
+use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use table::PageTable;
 
@@ -96,9 +97,6 @@ impl Default for PoolConfig {
     }
 }
 
-/// Holders for pins of no backend in particular: several, so that threads seldom share a counter.
-const NOBODIES: usize = 64;
-
 /// The part of the pool that completions reach; they may outlive the pool's users.
 pub(crate) struct Core {
     pub(crate) descs: Box<[Descriptor]>,
@@ -109,6 +107,9 @@ pub(crate) struct Core {
     pub(crate) budget: Budget,
     /// For who waits for someone else's I/O. Weak: an I/O in flight keeps this alive, and the I/O layer outlives its I/O.
     aio: Weak<Aio>,
+    /// Pinned buffers of a pool that is gone, and one more while they are counted; and the reference that they have.
+    orphans: AtomicUsize,
+    abandoned: AtomicPtr<Core>,
 }
 
 /// Shared pages of relations in memory.
@@ -123,7 +124,6 @@ pub struct BufferPool {
     wal: OnceLock<Arc<dyn WalFlush>>,
     on_read: Arc<dyn SharedCompletion>,
     on_write: Arc<dyn SharedCompletion>,
-    nobody: Box<[Arc<Holder>]>,
 }
 
 impl WalFlush for forebay_wal::Wal {
@@ -155,6 +155,8 @@ impl BufferPool {
             checksums: config.checksums,
             budget: Budget::new(config.buffers, aio.max_backends()),
             aio: Arc::downgrade(&aio),
+            orphans: AtomicUsize::new(0),
+            abandoned: AtomicPtr::new(std::ptr::null_mut()),
         });
         Ok(Arc::new(BufferPool {
             table: PageTable::new(config.buffers),
@@ -162,7 +164,6 @@ impl BufferPool {
             wal: OnceLock::new(),
             on_read: Arc::new(complete::ReadCompletion(Arc::clone(&core))),
             on_write: Arc::new(complete::WriteCompletion(Arc::clone(&core))),
-            nobody: (0..NOBODIES).map(|_| Holder::of_nobody(&core)).collect(),
             core,
             aio,
             smgr,
@@ -215,19 +216,12 @@ impl BufferPool {
 
     /// The right to take a pin, as this backend. May wait, if the pool is small; see `pins`.
     pub(crate) fn visit(&self, be: &mut Backend) -> Visit {
-        if be.holder.as_ref().is_none_or(|holder| !holder.is_of(&self.core)) {
-            be.holder = Some(Holder::new(&self.core, be.io.slot()));
-        }
-        let Backend { io, holder, .. } = be;
-        match holder {
-            Some(holder) => Visit::new(holder, || io.submit()),
-            None => unreachable!("just set"),
-        }
+        Visit::new(&self.core, be.io.slot(), || be.io.submit())
     }
 
     /// A grant for up to `n` pins; at least one. May wait as [`Self::visit`] may.
-    pub(crate) fn grant(&self, be: &mut Backend, n: u32) -> Grant {
-        Grant::new(self.visit(be), n)
+    pub(crate) fn grant(&self, be: &mut Backend, n: u32) -> Grant<'_> {
+        Grant::new(&self.core, self.visit(be), n)
     }
 
     /// Takes up to `want` spare pins for a claimer who has `have` of them; to be given back with [`Self::return_pins`].
@@ -257,7 +251,7 @@ impl Core {
         if desc.set_io(round, wait) {
             self.parking.wake(buf, desc);
         }
-        self.budget.buffer_freed();
+        self.budget.io_started();
     }
 
     /// Where a buffer's page is.
@@ -299,12 +293,63 @@ impl Core {
     pub(crate) fn unpin(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
         let old = desc.unpin();
-        if old & WAITERS != 0 {
+        if Descriptor::needs_attention(old) {
+            self.attend(buf, old);
+        }
+    }
+
+    /// What is to be done after a pin was given back, by the state before.
+    #[cold]
+    fn attend(&self, buf: u32, before: u64) {
+        let desc = &self.descs[buf as usize];
+        if before & WAITERS != 0 {
             self.parking.wake(buf, desc);
         }
-        if refcount(old) == 1 {
-            self.budget.buffer_freed();
+        if refcount(before) == 1 {
+            if before & BUFFER_WANTED != 0 {
+                self.budget.buffer_freed(desc);
+            }
+            if before & ORPHAN != 0 {
+                self.orphan_gone();
+            }
         }
+    }
+
+    /// Gives back a pin that may be all that keeps the core, where there is something to be done afterwards.
+    #[cold]
+    fn unpin_last(core: NonNull<Core>, buf: u32) {
+        // SAFETY: every core is in an `Arc`, and lives while the caller's pin does; the new reference keeps it longer.
+        let core = unsafe {
+            Arc::increment_strong_count(core.as_ptr());
+            Arc::from_raw(core.as_ptr())
+        };
+        core.unpin(buf);
+    }
+
+    /// The pool goes: leaves the memory to those who still have pins.
+    fn abandon(self: &Arc<Self>) {
+        self.orphans.store(1, Ordering::SeqCst);
+        self.abandoned.store(Arc::into_raw(Arc::clone(self)).cast_mut(), Ordering::SeqCst);
+        for desc in &self.descs {
+            self.orphans.fetch_add(1, Ordering::SeqCst);
+            if !desc.orphan() {
+                self.orphans.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.orphan_gone();
+    }
+
+    fn orphan_gone(&self) {
+        if self.orphans.fetch_sub(1, Ordering::SeqCst) == 1 {
+            // SAFETY: the reference that `abandon` left; this happens once, and the caller has another one.
+            unsafe { Arc::decrement_strong_count(self.abandoned.load(Ordering::SeqCst)) };
+        }
+    }
+}
+
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        self.core.abandon();
     }
 }
 

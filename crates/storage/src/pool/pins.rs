@@ -16,13 +16,14 @@
 //! everyone who holds a pin waits for another one, which takes someone who holds more than a few: then the last to come gets
 //! an error, since no one could ever give one back.
 //!
-//! [`Holder`] is a backend's; each pin has a reference to it, in place of one to the pool, whose counter all threads would share.
+//! A [`Visit`] is the right to have one pin, and keeps the account of it.
 
 use super::Core;
-use super::desc::{Descriptor, READING, WRITING, refcount};
+use super::desc::{BUFFER_WANTED, Descriptor, READING, WRITING, refcount};
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Mutex};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Pins that a backend has at one time beside spare ones: the page that it reads, one that it fills, their maps.
@@ -34,7 +35,7 @@ const SMALL: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a thread waits for a grant while none is given back. The rule is cautious, so it may go on without one.
 const CAUTION: Duration = Duration::from_secs(5);
-/// A [`Holder`] whose pins are not counted.
+/// The slot of pins that are not counted.
 const UNCOUNTED: u32 = u32::MAX;
 
 /// How the pins of a pool are shared out.
@@ -86,7 +87,7 @@ pub(crate) struct Budget {
     few: Option<Few>,
     /// Pins of each backend. None: not counted.
     held: Box<[Padded<Held>]>,
-    /// How many threads wait for a buffer; looked at with each pin given back.
+    /// How many threads wait for a buffer.
     waiting: AtomicU32,
     queue: Mutex<Queue>,
     freed: Condvar,
@@ -216,17 +217,24 @@ impl Budget {
 
     // ---- waiting for a buffer
 
-    /// To be called after a change that may let someone go on who waits for a buffer: its last pin is given back, or its I/O
-    /// can be waited for.
-    pub(crate) fn buffer_freed(&self) {
+    /// To be called after a change that may let someone go on who waits for a buffer: there is I/O to be waited for.
+    pub(crate) fn io_started(&self) {
         if self.waiting.load(Ordering::SeqCst) != 0 {
-            self.wake();
+            self.queue.lock().freed += 1;
+            self.freed.notify_all();
         }
     }
 
+    /// To be called when a buffer's last pin was given back that is marked [`BUFFER_WANTED`].
     #[cold]
-    fn wake(&self) {
-        self.queue.lock().freed += 1;
+    pub(crate) fn buffer_freed(&self, desc: &Descriptor) {
+        let mut queue = self.queue.lock();
+        if queue.slots.is_empty() {
+            // Marked under this lock, so that no one's mark is lost.
+            desc.state.fetch_and(!BUFFER_WANTED, Ordering::SeqCst);
+            return;
+        }
+        queue.freed += 1;
         self.freed.notify_all();
     }
 
@@ -243,7 +251,8 @@ impl Budget {
         queue.slots.push(slot);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = loop {
-            // Whoever gives one back after this look sees that someone waits.
+            // Whoever gives one back after this look sees the mark.
+            descs.iter().for_each(Descriptor::want_buffer);
             if descs.iter().any(is_promising) {
                 break Ok(());
             }
@@ -283,93 +292,100 @@ fn is_promising(desc: &Descriptor) -> bool {
     refcount(state) == 0 || state & (READING | WRITING) != 0 && desc.io().is_some()
 }
 
-/// Who holds pins: one for each backend and pool, and some of the pool for those who name no backend.
-pub(crate) struct Holder {
-    core: Arc<Core>,
+/// The right of a backend to have one pin, which it has or is about to take.
+pub(crate) struct Visit {
+    core: NonNull<Core>,
     /// The backend's slot, or [`UNCOUNTED`].
     slot: u32,
-}
-
-impl Holder {
-    /// For a backend.
-    pub(crate) fn new(core: &Arc<Core>, slot: u32) -> Arc<Holder> {
-        let slot = if core.budget.held.is_empty() { UNCOUNTED } else { slot };
-        Arc::new(Holder { core: Arc::clone(core), slot })
-    }
-
-    /// For pins of no backend in particular.
-    pub(crate) fn of_nobody(core: &Arc<Core>) -> Arc<Holder> {
-        Arc::new(Holder { core: Arc::clone(core), slot: UNCOUNTED })
-    }
-
-    pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {
-        Arc::ptr_eq(&self.core, core)
-    }
-}
-
-/// The right of a holder to have one pin, which it has or is about to take.
-pub(crate) struct Visit {
-    holder: Arc<Holder>,
     /// Is it a spare one? Else it is one of the few.
     spare: bool,
 }
 
+const fn is_shared_by_threads<T: Send + Sync>() {}
+const _: () = is_shared_by_threads::<Core>();
+
+// SAFETY: a visit is a shared reference to the core, which threads may share, and numbers.
+unsafe impl Send for Visit {}
+// SAFETY: as above.
+unsafe impl Sync for Visit {}
+
 impl Visit {
-    /// For one of the few. May wait; `before_waiting` is called then.
-    pub(crate) fn new(holder: &Arc<Holder>, before_waiting: impl FnOnce()) -> Visit {
-        if holder.slot != UNCOUNTED && !holder.core.budget.enter(holder.slot) {
+    /// For one of the few of a backend. May wait; `before_waiting` is called then.
+    ///
+    /// Here and below: the core outlives the visit, as the caller's reference to the pool does, and later the pin that
+    /// the visit is for; see [`super::Pinned`].
+    pub(crate) fn new(core: &Arc<Core>, slot: u32, before_waiting: impl FnOnce()) -> Visit {
+        let slot = if core.budget.held.is_empty() { UNCOUNTED } else { slot };
+        if slot != UNCOUNTED && !core.budget.enter(slot) {
             before_waiting();
-            holder.core.budget.await_grant(holder.slot);
+            core.budget.await_grant(slot);
         }
-        Visit { holder: Arc::clone(holder), spare: false }
+        Visit { slot, ..Visit::of_nobody(core) }
+    }
+
+    /// For a pin of no backend in particular.
+    pub(crate) fn of_nobody(core: &Arc<Core>) -> Visit {
+        // SAFETY: no `Arc` is at null.
+        let core = unsafe { NonNull::new_unchecked(Arc::as_ptr(core).cast_mut()) };
+        Visit { core, slot: UNCOUNTED, spare: false }
     }
 
     /// For one of the spare pins that the caller has claimed.
-    fn spare(holder: &Arc<Holder>) -> Visit {
-        if let Some(held) = holder.core.budget.held.get(holder.slot as usize) {
+    fn spare(core: &Arc<Core>, slot: u32) -> Visit {
+        if let Some(held) = core.budget.held.get(slot as usize) {
             held.0.spare.fetch_add(1, Ordering::SeqCst);
         }
-        Visit { holder: Arc::clone(holder), spare: true }
+        Visit { slot, spare: true, ..Visit::of_nobody(core) }
+    }
+
+    /// For one more pin of what is pinned already: one of the few, that needs no buffer.
+    pub(crate) fn again(&self) -> Visit {
+        if self.slot != UNCOUNTED {
+            self.core().budget.had(self.slot);
+        }
+        Visit { core: self.core, slot: self.slot, spare: false }
+    }
+
+    /// Ends the account; the second time it does nothing.
+    pub(crate) fn leave(&mut self) {
+        let slot = std::mem::replace(&mut self.slot, UNCOUNTED);
+        if std::mem::replace(&mut self.spare, false) {
+            self.core().budget.leave_spare(slot);
+        } else if slot != UNCOUNTED {
+            self.core().budget.leave(slot);
+        }
+    }
+
+    /// Where the core is.
+    pub(crate) fn core_ptr(&self) -> NonNull<Core> {
+        self.core
     }
 
     pub(crate) fn core(&self) -> &Core {
-        &self.holder.core
-    }
-}
-
-impl Clone for Visit {
-    /// For one more pin of what is pinned already: one of the few, that needs no buffer.
-    fn clone(&self) -> Visit {
-        if self.holder.slot != UNCOUNTED {
-            self.holder.core.budget.had(self.holder.slot);
-        }
-        Visit { holder: Arc::clone(&self.holder), spare: false }
+        // SAFETY: the core outlives the visit, see `new`.
+        unsafe { self.core.as_ref() }
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let Holder { core, slot } = &*self.holder;
-        if self.spare {
-            core.budget.leave_spare(*slot);
-        } else if *slot != UNCOUNTED {
-            core.budget.leave(*slot);
-        }
+        self.leave();
     }
 }
 
 /// The pins that one request for many pages may take: one of its backend's few, and spare ones.
-pub(crate) struct Grant {
-    holder: Arc<Holder>,
+pub(crate) struct Grant<'a> {
+    core: &'a Arc<Core>,
+    slot: u32,
     few: Option<Visit>,
     spare: u32,
 }
 
-impl Grant {
+impl<'a> Grant<'a> {
     /// For up to `n` pins; at least one. May wait as [`Visit::new`] may.
-    pub(crate) fn new(visit: Visit, n: u32) -> Grant {
-        let spare = visit.core().budget.claim(0, n.saturating_sub(1));
-        Grant { holder: Arc::clone(&visit.holder), few: Some(visit), spare }
+    pub(crate) fn new(core: &'a Arc<Core>, visit: Visit, n: u32) -> Self {
+        let spare = core.budget.claim(0, n.saturating_sub(1));
+        Grant { core, slot: visit.slot, few: Some(visit), spare }
     }
 
     /// How many pins may still be taken.
@@ -382,14 +398,14 @@ impl Grant {
         self.few.take().unwrap_or_else(|| {
             debug_assert!(self.spare > 0, "more pins than were granted");
             self.spare -= 1;
-            Visit::spare(&self.holder)
+            Visit::spare(self.core, self.slot)
         })
     }
 }
 
-impl Drop for Grant {
+impl Drop for Grant<'_> {
     fn drop(&mut self) {
-        self.holder.core.budget.give_back(self.spare);
+        self.core.budget.give_back(self.spare);
     }
 }
 

@@ -162,7 +162,7 @@ impl BufferPool {
         let desc = self.desc(buf);
         let tag = desc.tag();
         let hash = table::hash_tag(&tag);
-        let chain = self.table.lock(&self.core.descs, hash);
+        let bucket = self.table.lock(&self.core.descs, hash);
         let taken = desc.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
             let free = refcount(s) == 1 && s & TAG_VALID != 0 && s & (READING | WRITING | unless) == 0;
             free.then_some(s & !(TAG_VALID | VALID | DIRTY | IO_ERROR | USAGE_MASK))
@@ -170,7 +170,7 @@ impl BufferPool {
         if taken.is_err() {
             return false;
         }
-        let known = chain.remove(buf);
+        let known = bucket.remove(buf);
         debug_assert!(known, "a tagged buffer is in the page table");
         true
     }
