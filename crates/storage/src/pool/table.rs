@@ -162,9 +162,9 @@ impl Locked<'_> {
             return true;
         }
         let next = &self.descs[buf as usize].next;
-        let links =
+        let mut links =
             std::iter::once(&self.bucket.more).chain(self.chain().map(|at| &self.descs[at as usize].next));
-        match { links }.find(|link| link.load(Ordering::Relaxed) == buf) {
+        match links.find(|link| link.load(Ordering::Relaxed) == buf) {
             // Its own link stays: whoever stands on it finds the way on.
             Some(link) => link.store(next.load(Ordering::Relaxed), Ordering::Release),
             None => return false,
