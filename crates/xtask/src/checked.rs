@@ -13,7 +13,17 @@ use crate::test::{Counts, cargo_test};
 /// As [`cargo_test`].
 pub fn interleavings(root: &Path, counts: &mut Counts) -> Result<(), String> {
     let flags = ("RUSTFLAGS", OsString::from("--cfg shuttle"));
-    let suite = ["test", "-p", "forebay-aio", "--test", "interleavings", "--target-dir", "target/shuttle"];
+    let suite = [
+        "test",
+        "-p",
+        "forebay-aio",
+        "-p",
+        "forebay-storage",
+        "--test",
+        "interleavings",
+        "--target-dir",
+        "target/shuttle",
+    ];
     cargo_test(root, &[flags], &suite, counts)
 }
 
