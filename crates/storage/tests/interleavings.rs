@@ -434,6 +434,7 @@ fn pages_of_a_relation_that_is_cut_are_gone_and_not_written() {
 fn pins_outlive_the_pool() {
     each(|bed| {
         let pins = bed.pin(2);
+        let aio = Arc::clone(&bed.aio);
         let users: Vec<_> = pins
             .into_iter()
             .map(|pin| {
@@ -445,7 +446,10 @@ fn pins_outlive_the_pool() {
                 })
             })
             .collect();
+        // The pool's core has a weak reference.
+        let before = Arc::weak_count(&aio);
         drop(bed);
         join(users);
+        assert_eq!(Arc::weak_count(&aio), before - 1, "the pool's memory was not given back");
     });
 }

@@ -121,10 +121,15 @@ fn pins_outlive_the_pool() {
         let pool = bed.fill_cold(&mut be, 20);
         let pin = read(&pool, &mut be, 7);
         let cached = pool.lookup(&tag(7)).unwrap();
+        // The pool's core has a weak reference.
+        let before = Arc::weak_count(&bed.aio);
         drop((pool, be));
         assert_eq!(version(&cached.lock_shared().copy(), 7), 0);
         drop(cached);
         assert_eq!(version(&pin.lock_exclusive(), 7), 0);
+        assert_eq!(Arc::weak_count(&bed.aio), before);
+        drop(pin);
+        assert_eq!(Arc::weak_count(&bed.aio), before - 1, "the pool's memory was not given back");
     });
 }
 
