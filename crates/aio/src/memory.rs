@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use crate::error::{AioError, Errno};
+use crate::platform::{Mapped, map_memory};
 use crate::registration::Mark;
 use crate::sync::Arc;
 
@@ -32,7 +33,7 @@ pub enum HugePages {
 pub struct Region {
     ptr: NonNull<u8>,
     len: usize,
-    huge: bool,
+    huge: Result<bool, Errno>,
     mark: Mark,
 }
 
@@ -51,8 +52,10 @@ impl Region {
     /// Maps `len` bytes of zeros, with large pages as asked.
     pub fn with_huge_pages(len: usize, huge: HugePages) -> Result<Arc<Region>, AioError> {
         let len = len.max(1).next_multiple_of(IO_ALIGN);
-        let (ptr, len, huge) = crate::platform::map_memory(len, huge).map_err(|errno| {
-            AioError::Resource { action: format!("map {len} bytes of I/O memory"), errno }
+        let only = if huge == HugePages::On { " in huge pages" } else { "" };
+        let Mapped { ptr, len, huge } = map_memory(len, huge).map_err(|errno| AioError::Resource {
+            action: format!("map {len} bytes of I/O memory{only}"),
+            errno,
         })?;
         assert_eq!(ptr.as_ptr() as usize % IO_ALIGN, 0, "mapped memory is page-aligned");
         Ok(Arc::new(Region { ptr, len, huge, mark: Mark::default() }))
@@ -70,7 +73,12 @@ impl Region {
 
     /// Whether large pages were obtained.
     pub fn uses_huge_pages(&self) -> bool {
-        self.huge
+        self.huge == Ok(true)
+    }
+
+    /// Why large pages were not obtained that were wanted.
+    pub fn huge_pages_refused(&self) -> Option<Errno> {
+        self.huge.err()
     }
 
     /// With which method it is registered.

@@ -103,16 +103,28 @@ pub(crate) fn forget_cached(fd: BorrowedFd<'_>) -> Result<(), Sys> {
     }
 }
 
-/// Maps zeroed memory; returns it with the length mapped and whether large pages were obtained.
-pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<(NonNull<u8>, usize, bool), Errno> {
+/// Memory as it was mapped.
+pub(crate) struct Mapped {
+    pub(crate) ptr: NonNull<u8>,
+    pub(crate) len: usize,
+    /// In large pages: or why not, though they were wanted.
+    pub(crate) huge: Result<bool, Errno>,
+}
+
+/// Maps zeroed memory.
+pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
     const HUGE: usize = 2 << 20;
+    #[cfg(target_os = "linux")]
+    let mut got = Ok(false);
+    #[cfg(not(target_os = "linux"))]
+    let got = if huge == HugePages::Off { Ok(false) } else { Err(Errno::OPNOTSUPP) };
     #[cfg(target_os = "linux")]
     if huge != HugePages::Off {
         let rounded = len.next_multiple_of(HUGE);
         match map(rounded, libc::MAP_HUGETLB) {
-            Ok(ptr) => return Ok((ptr, rounded, true)),
+            Ok(ptr) => return Ok(Mapped { ptr, len: rounded, huge: Ok(true) }),
             Err(e) if huge == HugePages::On => return Err(e),
-            Err(_) => {}
+            Err(e) => got = Err(e),
         }
     }
     #[cfg(not(target_os = "linux"))]
@@ -126,7 +138,7 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<(NonNull<u8>, us
         // SAFETY: the range was just mapped; the advice does not change its contents.
         unsafe { libc::madvise(ptr.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
     }
-    Ok((ptr, len, false))
+    Ok(Mapped { ptr, len, huge: got })
 }
 
 fn map(len: usize, extra: libc::c_int) -> Result<NonNull<u8>, Errno> {

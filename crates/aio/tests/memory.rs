@@ -110,7 +110,9 @@ fn an_address_outside_is_refused() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no MAP_HUGETLB")]
 fn large_pages_are_tried() {
+    assert_eq!(Region::new(5 << 20).unwrap().huge_pages_refused(), None);
     let region = Region::with_huge_pages(5 << 20, HugePages::Try).unwrap();
+    assert_ne!(region.uses_huge_pages(), region.huge_pages_refused().is_some());
     assert!(region.len() >= 5 << 20);
     if let Err(e) = Region::with_huge_pages(1 << 46, HugePages::On) {
         assert!(e.to_string().contains("I/O memory"), "{e}");

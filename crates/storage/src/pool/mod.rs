@@ -146,6 +146,13 @@ impl BufferPool {
             ..config
         };
         let region = Region::with_huge_pages(config.buffers * BLOCK_SIZE, config.huge_pages)?;
+        if let Some(reason) = region.huge_pages_refused() {
+            tracing::info!(
+                megabytes = region.len() >> 20,
+                %reason,
+                "no huge pages for shared buffers: not enough of them are reserved (vm.nr_hugepages)"
+            );
+        }
         aio.register_memory(&region);
         let core = Arc::new(Core {
             descs: (0..config.buffers).map(|_| Descriptor::new()).collect(),
