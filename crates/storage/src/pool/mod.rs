@@ -97,6 +97,19 @@ impl Default for PoolConfig {
     }
 }
 
+/// A cache line of its own, for what is written often beside what is read often.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct OwnLine<T>(T);
+
+impl<T> std::ops::Deref for OwnLine<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// The part of the pool that completions reach; they may outlive the pool's users.
 pub(crate) struct Core {
     pub(crate) descs: Box<[Descriptor]>,
@@ -120,7 +133,7 @@ pub struct BufferPool {
     pub(crate) config: PoolConfig,
     table: PageTable,
     /// The clock's hand; counts on forever.
-    hand: AtomicU64,
+    hand: OwnLine<AtomicU64>,
     wal: OnceLock<Arc<dyn WalFlush>>,
     on_read: Arc<dyn SharedCompletion>,
     on_write: Arc<dyn SharedCompletion>,
@@ -167,7 +180,7 @@ impl BufferPool {
         });
         Ok(Arc::new(BufferPool {
             table: PageTable::new(config.buffers),
-            hand: AtomicU64::new(0),
+            hand: OwnLine(AtomicU64::new(0)),
             wal: OnceLock::new(),
             on_read: Arc::new(complete::ReadCompletion(Arc::clone(&core))),
             on_write: Arc::new(complete::WriteCompletion(Arc::clone(&core))),

@@ -18,8 +18,8 @@
 //!
 //! A [`Visit`] is the right to have one pin, and keeps the account of it.
 
-use super::Core;
 use super::desc::{BUFFER_WANTED, Descriptor, READING, WRITING, refcount};
+use super::{Core, OwnLine};
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Mutex};
@@ -58,11 +58,6 @@ impl Shares {
     }
 }
 
-/// A cache line of its own.
-#[derive(Default)]
-#[repr(align(64))]
-struct Padded<T>(T);
-
 /// Pins of one backend.
 #[derive(Default)]
 struct Held {
@@ -86,12 +81,12 @@ pub(crate) struct Budget {
     share: i64,
     few: Option<Few>,
     /// Pins of each backend. None: not counted.
-    held: Box<[Padded<Held>]>,
+    held: Box<[OwnLine<Held>]>,
     /// How many threads wait for a buffer.
     waiting: AtomicU32,
     queue: Mutex<Queue>,
     freed: Condvar,
-    spare: Padded<AtomicI64>,
+    spare: OwnLine<AtomicI64>,
     /// How often a thread found all buffers pinned and waited.
     waits: AtomicU64,
 }
@@ -114,11 +109,11 @@ impl Budget {
                 granted: Mutex::new(0),
                 given_back: Condvar::new(),
             }),
-            held: (0..if counted { backends } else { 0 }).map(|_| Padded::default()).collect(),
+            held: (0..if counted { backends } else { 0 }).map(|_| OwnLine::default()).collect(),
             waiting: AtomicU32::new(0),
             queue: Mutex::new(Queue::default()),
             freed: Condvar::new(),
-            spare: Padded(AtomicI64::new(shares.spare as i64)),
+            spare: OwnLine(AtomicI64::new(shares.spare as i64)),
             waits: AtomicU64::new(0),
         }
     }
@@ -129,7 +124,7 @@ impl Budget {
     pub(crate) fn claim(&self, have: u32, want: u32) -> u32 {
         let (have, want) = (i64::from(have), i64::from(want));
         let take = |free: i64| want.min(free).min((self.share - have).max((free - have) / 2)).max(0);
-        let claimed = self.spare.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+        let claimed = self.spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
             let n = take(free);
             (n > 0).then_some(free - n)
         });
@@ -139,7 +134,7 @@ impl Budget {
     /// Gives claimed pins back.
     pub(crate) fn give_back(&self, n: u32) {
         if n > 0 {
-            self.spare.0.fetch_add(i64::from(n), Ordering::Relaxed);
+            self.spare.fetch_add(i64::from(n), Ordering::Relaxed);
         }
     }
 
@@ -149,14 +144,14 @@ impl Budget {
     fn enter(&self, slot: u32) -> bool {
         let Some(held) = self.held.get(slot as usize) else { return true };
         let Some(few) = &self.few else {
-            held.0.few.fetch_add(1, Ordering::SeqCst);
+            held.few.fetch_add(1, Ordering::SeqCst);
             return true;
         };
         let mut granted = few.granted.lock();
         let safe = self.is_safe(few.all, *granted + 1, slot);
         if safe {
             *granted += 1;
-            held.0.few.fetch_add(1, Ordering::SeqCst);
+            held.few.fetch_add(1, Ordering::SeqCst);
         }
         safe
     }
@@ -166,21 +161,21 @@ impl Budget {
     fn await_grant(&self, slot: u32) {
         let (Some(few), Some(held)) = (&self.few, self.held.get(slot as usize)) else { return };
         let mut granted = few.granted.lock();
-        let others_hold_some = |granted: u32| granted > held.0.few.load(Ordering::SeqCst);
+        let others_hold_some = |granted: u32| granted > held.few.load(Ordering::SeqCst);
         while !self.is_safe(few.all, *granted + 1, slot) && others_hold_some(*granted) {
             if few.given_back.wait_for(&mut granted, CAUTION).timed_out() {
                 break;
             }
         }
         *granted += 1;
-        held.0.few.fetch_add(1, Ordering::SeqCst);
+        held.few.fetch_add(1, Ordering::SeqCst);
     }
 
     /// With `granted` pins in all, one of them a new one of `slot`: could someone still get all of its few?
     fn is_safe(&self, all: u32, granted: u32, slot: u32) -> bool {
         let held = self.held.iter().enumerate().map(|(of, held)| {
             let new = u32::from(of as u32 == slot);
-            held.0.few.load(Ordering::SeqCst) + new
+            held.few.load(Ordering::SeqCst) + new
         });
         let most = held.max().unwrap_or(0);
         all >= granted + (PINS_OF_A_BACKEND as u32).saturating_sub(most)
@@ -190,18 +185,18 @@ impl Budget {
     fn had(&self, slot: u32) {
         let Some(held) = self.held.get(slot as usize) else { return };
         let granted = self.few.as_ref().map(|few| few.granted.lock());
-        held.0.few.fetch_add(1, Ordering::SeqCst);
+        held.few.fetch_add(1, Ordering::SeqCst);
         granted.into_iter().for_each(|mut granted| *granted += 1);
     }
 
     fn leave(&self, slot: u32) {
         let Some(held) = self.held.get(slot as usize) else { return };
         match &self.few {
-            None => drop(held.0.few.fetch_sub(1, Ordering::SeqCst)),
+            None => drop(held.few.fetch_sub(1, Ordering::SeqCst)),
             Some(few) => {
                 let mut granted = few.granted.lock();
                 *granted -= 1;
-                held.0.few.fetch_sub(1, Ordering::SeqCst);
+                held.few.fetch_sub(1, Ordering::SeqCst);
                 few.given_back.notify_all();
             }
         }
@@ -210,7 +205,7 @@ impl Budget {
     /// Gives a spare pin of a backend back.
     fn leave_spare(&self, slot: u32) {
         if let Some(held) = self.held.get(slot as usize) {
-            held.0.spare.fetch_sub(1, Ordering::SeqCst);
+            held.spare.fetch_sub(1, Ordering::SeqCst);
         }
         self.give_back(1);
     }
@@ -279,7 +274,7 @@ impl Budget {
         }
         let pins: u64 = descs.iter().map(|desc| refcount(desc.load())).sum();
         // One of each backend's few is the pin that it waits for.
-        let count = |Padded(held): &Padded<Held>| {
+        let count = |held: &OwnLine<Held>| {
             held.few.load(Ordering::SeqCst).saturating_sub(1) + held.spare.load(Ordering::SeqCst)
         };
         let held = queue.slots.iter().filter_map(|&slot| self.held.get(slot as usize));
@@ -333,7 +328,7 @@ impl Visit {
     /// For one of the spare pins that the caller has claimed.
     fn spare(core: &Arc<Core>, slot: u32) -> Visit {
         if let Some(held) = core.budget.held.get(slot as usize) {
-            held.0.spare.fetch_add(1, Ordering::SeqCst);
+            held.spare.fetch_add(1, Ordering::SeqCst);
         }
         Visit { slot, spare: true, ..Visit::of_nobody(core) }
     }

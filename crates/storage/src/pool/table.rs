@@ -15,6 +15,7 @@
 //!
 //! Buckets change under a lock, one for many of them.
 
+use super::OwnLine;
 use super::desc::{Descriptor, NONE};
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_aio::sync::{Mutex, MutexGuard};
@@ -25,10 +26,6 @@ const LOCKS: usize = 256;
 /// How far a look without a lock follows a chain. Longer ones are all but impossible; but a look that is led astray may
 /// not go on for ever.
 const FAR: usize = 32;
-
-/// A cache line of its own for each lock.
-#[repr(align(64))]
-struct Padded(Mutex<()>);
 
 /// Half of a page's hash above, the buffer below.
 type Entry = u64;
@@ -48,7 +45,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// The page table of one pool.
 pub(crate) struct PageTable {
     buckets: Box<[Bucket]>,
-    locks: Box<[Padded]>,
+    locks: Box<[OwnLine<Mutex<()>>]>,
 }
 
 /// The right to change the buckets of one lock; and one of them.
@@ -106,7 +103,7 @@ impl PageTable {
         let buckets = (buffers / 2).next_power_of_two();
         PageTable {
             buckets: (0..buckets).map(|_| Bucket::new()).collect(),
-            locks: (0..LOCKS.min(buckets)).map(|_| Padded(Mutex::new(()))).collect(),
+            locks: (0..LOCKS.min(buckets)).map(|_| OwnLine(Mutex::new(()))).collect(),
         }
     }
 
@@ -122,7 +119,7 @@ impl PageTable {
     /// Locks the bucket that a hash falls into.
     pub(crate) fn lock<'a>(&'a self, descs: &'a [Descriptor], hash: u64) -> Locked<'a> {
         let place = self.place(hash);
-        let _lock = self.locks[place % self.locks.len()].0.lock();
+        let _lock = self.locks[place % self.locks.len()].lock();
         Locked { bucket: &self.buckets[place], hash, descs, _lock }
     }
 }
