@@ -1,13 +1,15 @@
 //! The page table: which buffer holds a page.
 //!
 //! ```text
-//!   bucket (a cache line):  | hash, buffer | hash, buffer | ... 7 of them | more |
-//!                                                                             |
-//!                                                        descs[3] -> descs[7] -> -   by `next` in the descriptors
+//!   bucket (a cache line):  | 8 marks of 16 bits | 8 buffers | more |
+//!                                                               |
+//!                                          descs[3] -> descs[7] -> -   by `next` in the descriptors
 //! ```
 //!
-//! There is a bucket for every two buffers or so, hence the rest of a full one, in a chain, is hardly ever there. Half of the
-//! hash beside the buffer's number keeps a search from descriptors of other pages, which other threads change all the time.
+//! There is a bucket for every two buffers or so, hence the rest of a full one, in a chain, is hardly ever there. A mark is a
+//! part of the page's hash. It keeps a search from the descriptors of other pages, which other threads change all the
+//! time; and all marks are compared at once, without a branch, because a processor that guesses wrong would read such a
+//! descriptor too, and the threads would pass its line to and fro.
 //!
 //! Finding a page writes nothing: it looks through a bucket while others may change it. What it finds is a hint until the
 //! caller has pinned the buffer and compared the tag. A page that is there may be overlooked, if a buffer of its chain
@@ -27,15 +29,16 @@ const LOCKS: usize = 256;
 /// not go on for ever.
 const FAR: usize = 32;
 
-/// Half of a page's hash above, the buffer below.
-type Entry = u64;
-
-/// No buffer.
-const EMPTY: Entry = NONE as u64;
+const ENTRIES: usize = 8;
+/// The lowest bit of each of a word's four marks, and the highest.
+const LOWEST: u64 = 0x0001_0001_0001_0001;
+const HIGHEST: u64 = LOWEST << 15;
 
 #[repr(align(64))]
 struct Bucket {
-    entries: [AtomicU64; 7],
+    /// Four in each word, the first one lowest. That of an entry without a buffer means nothing.
+    marks: [AtomicU64; 2],
+    bufs: [AtomicU32; ENTRIES],
     more: AtomicU32,
 }
 
@@ -67,24 +70,38 @@ pub(crate) fn hash_tag(tag: &PageTag) -> u64 {
     fold(h, (u64::from(tag.rel.spc) << 34 | u64::from(tag.fork.number())) ^ u64::from(tag.rel.db) << 2)
 }
 
-fn entry(hash: u64, buf: u32) -> Entry {
-    hash << 32 | u64::from(buf)
+fn mark(hash: u64) -> u64 {
+    hash & 0xffff
+}
+
+/// The highest bit of each mark in a word that is equal to `mark`; of higher ones by chance as well.
+fn equal_marks(word: u64, mark: u64) -> u64 {
+    let differ = word ^ (mark * LOWEST);
+    differ.wrapping_sub(LOWEST) & !differ & HIGHEST
 }
 
 impl Bucket {
     fn new() -> Self {
-        Bucket { entries: [(); 7].map(|()| AtomicU64::new(EMPTY)), more: AtomicU32::new(NONE) }
+        Bucket {
+            marks: [AtomicU64::new(0), AtomicU64::new(0)],
+            bufs: [(); ENTRIES].map(|()| AtomicU32::new(NONE)),
+            more: AtomicU32::new(NONE),
+        }
     }
 
     /// The buffer that holds the page, as far as one can see.
     fn find(&self, descs: &[Descriptor], hash: u64, tag: &PageTag) -> Option<u32> {
-        let holds = |buf: u32| descs.get(buf as usize).is_some_and(|desc| desc.has_tag(tag));
-        for slot in &self.entries {
-            let found = slot.load(Ordering::Acquire);
-            let buf = found as u32;
-            if found == entry(hash, buf) && holds(buf) {
+        let [low, high] = [0, 1].map(|n| equal_marks(self.marks[n].load(Ordering::Acquire), mark(hash)));
+        // Bit 15 of each sixteen is an entry of the first word, bit 14 one of the second.
+        let mut equal = low | high >> 1;
+        while equal != 0 {
+            let bit = equal.trailing_zeros() as usize;
+            let at = bit / 16 + (1 - bit % 2) * 4;
+            let buf = self.bufs[at % ENTRIES].load(Ordering::Acquire);
+            if descs.get(buf as usize).is_some_and(|desc| desc.has_tag(tag)) {
                 return Some(buf);
             }
+            equal &= equal - 1;
         }
         let mut buf = self.more.load(Ordering::Acquire);
         for _ in 0..FAR {
@@ -141,21 +158,23 @@ impl Locked<'_> {
 
     /// Adds a buffer whose page is not there. Its tag is set.
     pub(crate) fn insert(&self, buf: u32) {
-        let free = self.bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == EMPTY);
-        if let Some(slot) = free {
-            slot.store(entry(self.hash, buf), Ordering::Release);
+        let Bucket { marks, bufs, more } = self.bucket;
+        let free = bufs.iter().position(|slot| slot.load(Ordering::Relaxed) == NONE);
+        if let Some(at) = free {
+            let (word, shift) = (&marks[at / 4], at % 4 * 16);
+            let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
+            word.store(others | mark(self.hash) << shift, Ordering::Release);
+            bufs[at].store(buf, Ordering::Release);
             return;
         }
-        let more = &self.bucket.more;
         self.descs[buf as usize].next.store(more.load(Ordering::Relaxed), Ordering::Release);
         more.store(buf, Ordering::Release);
     }
 
     /// Takes a buffer out. False if it is not there.
     pub(crate) fn remove(&self, buf: u32) -> bool {
-        let this = entry(self.hash, buf);
-        if let Some(slot) = self.bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == this) {
-            slot.store(EMPTY, Ordering::Release);
+        if let Some(slot) = self.bucket.bufs.iter().find(|slot| slot.load(Ordering::Relaxed) == buf) {
+            slot.store(NONE, Ordering::Release);
             return true;
         }
         let next = &self.descs[buf as usize].next;
@@ -217,7 +236,7 @@ mod tests {
         }
         assert!((0..N).all(|buf| table.lock(&descs, 7).find(&tag(buf)) == Some(buf)));
         let near = (0..N).filter(|&buf| table.hint(&descs, 7, &tag(buf)).is_some()).count();
-        assert_eq!(near, 7 + FAR, "the rest is found under the lock only");
+        assert_eq!(near, ENTRIES + FAR, "the rest is found under the lock only");
         for buf in (0..N).rev().step_by(2).chain((0..N).step_by(2)) {
             assert!(table.lock(&descs, 7).remove(buf));
             assert!(!table.lock(&descs, 7).remove(buf));
