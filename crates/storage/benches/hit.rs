@@ -138,5 +138,35 @@ fn hits(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, hits);
+/// Threads that change the same page, each for a moment and as often as it can.
+fn changes(c: &mut Criterion) {
+    let bed = Bed::new();
+    let mut group = c.benchmark_group("one page changed");
+    for threads in [1, 2, 8] {
+        group.bench_function(format!("by {threads} threads"), |b| {
+            b.iter_custom(|all| {
+                let each = all / threads + 1;
+                let begun = Instant::now();
+                thread::scope(|scope| {
+                    for _ in 0..threads {
+                        let mut be = bed.backend();
+                        let pool = &bed.pool;
+                        scope.spawn(move || {
+                            for n in 0..each {
+                                let pin = pool.read(&mut be, tag(7), Strategy::Normal).expect("a page");
+                                let mut page = pin.lock_exclusive();
+                                page[100..800].fill(n as u8);
+                                page.mark_dirty();
+                            }
+                        });
+                    }
+                });
+                begun.elapsed()
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, hits, changes);
 criterion_main!(benches);
