@@ -22,8 +22,8 @@ use forebay_aio::{
 };
 use forebay_format::{BLOCK_SIZE, Fork, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, BufferPool, PageWriteGuard, Pinned, PoolConfig, Smgr, SmgrConfig, StorageError, Strategy,
-    WriteScope,
+    Backend, BufferPool, PageWriteGuard, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig, StorageError,
+    Strategy, StreamFlags, WriteScope,
 };
 
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
@@ -32,16 +32,22 @@ const BUFFERS: u32 = 16;
 /// Where the tests' number is on a page, twice.
 const AT: [usize; 2] = [64, 8100];
 
-/// The disk, watched: reads fail as often as they should, and pages stay as they are while they are written.
+/// The disk, watched: reads and writes fail as often as they should, and pages stay as they are while they are written.
 #[derive(Default)]
 struct Watched {
     failing_reads: AtomicUsize,
+    failing_writes: AtomicUsize,
 }
 
 impl Executor for Watched {
     fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
         let fails = |n: usize| n.checked_sub(1);
-        if request.op() == OpKind::Readv && self.failing_reads.fetch_update(SeqCst, SeqCst, fails).is_ok() {
+        let failing = match request.op() {
+            OpKind::Readv => Some(&self.failing_reads),
+            OpKind::Writev => Some(&self.failing_writes),
+            _ => None,
+        };
+        if failing.is_some_and(|failing| failing.fetch_update(SeqCst, SeqCst, fails).is_ok()) {
             return Err(Errno::IO);
         }
         let before = written(request);
@@ -292,6 +298,59 @@ fn a_page_is_changed_read_and_written_by_turns() {
         join(changers.into_iter().chain([writer]));
         bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
         assert_eq!(bed.on_disk(2), 6);
+    });
+}
+
+#[test]
+fn a_failed_write_leaves_the_page_dirty_and_free() {
+    each(|bed| {
+        bed.disk.failing_writes.store(1, SeqCst);
+        let pin = bed.read(&mut bed.backend(), 2);
+        add_one(pin.lock_exclusive());
+        let failed = Arc::new(AtomicUsize::new(0));
+        let writers: [_; 2] = std::array::from_fn(|_| {
+            let failed = Arc::clone(&failed);
+            spawn(&bed, move |bed| match bed.pool.write_dirty(&mut bed.backend(), WriteScope::All) {
+                Ok(_) => {}
+                Err(StorageError::Write { block: 2, .. }) => drop(failed.fetch_add(1, SeqCst)),
+                Err(other) => panic!("{other}"),
+            })
+        });
+        number(&pin.lock_shared().copy());
+        add_one(pin.lock_exclusive());
+        join(writers);
+        assert_eq!(failed.load(SeqCst), 1);
+        bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
+        assert!(!pin.is_dirty());
+        assert_eq!(bed.on_disk(2), 4);
+    });
+}
+
+#[test]
+fn streams_share_a_small_pool_and_their_reads() {
+    each(|bed| {
+        let kept = bed.pin(BUFFERS - 6);
+        let users: [_; 2] = std::array::from_fn(|n| {
+            spawn(&bed, move |bed| {
+                let mut be = bed.backend();
+                let mut blocks = 11 + n as u32..17 + n as u32;
+                let mut expected = blocks.clone();
+                let next = || blocks.next();
+                let (strategy, flags) = (Strategy::Normal, StreamFlags::FULL);
+                let mut stream = ReadStream::new(&bed.pool, REL, Fork::Main, next, flags, strategy, 2, 4);
+                while let Some(pin) = stream.next(&mut be).unwrap() {
+                    let block = expected.next().unwrap();
+                    assert_eq!(number(&pin.lock_shared().copy()), u64::from(block));
+                    if n == 0 && block == 14 {
+                        return; // with reads in flight
+                    }
+                }
+                assert_eq!(expected.next(), None);
+            })
+        });
+        join(users);
+        drop(kept);
+        assert_eq!(bed.pool.evict_all(&mut bed.backend()).unwrap(), 0, "all pins were given back");
     });
 }
 
