@@ -1,8 +1,7 @@
 //! One descriptor for each buffer, in one cache line: the state word, the tag, the content lock and the I/O in progress.
 //!
 //! ```text
-//!   state (64 bits):  | round of I/O (24) | flags .......... | usage (4) | refcount (18) |
-//!   lock  (32 bits):  | X | SX | wanted | .......... shared holders (24) ... |
+//!   state:  | round of I/O (24) | flags .......... | usage (4) | refcount (18) |
 //! ```
 //!
 //! Who may change what:
@@ -15,10 +14,6 @@
 //! - READING and WRITING are each set by one issuer and cleared by the completion, in any thread. An I/O holds a
 //!   pin of its own, so that an issuer may forget the buffer. The round tells one I/O from the next, so that a late
 //!   issuer does not store its reference over that of a later I/O.
-//!
-//! Readers may share a page in an unbroken row, so a thread that wants it exclusively and finds readers there says so in
-//! the lock: from then on readers and write-outs wait until it had its turn. A write-out in progress does not make it
-//! say so: readers go on until the page is written.
 //!
 //! A thread that must wait sets WAITERS and parks in [`super::parking`]; whoever changes the state or the lock
 //! and sees WAITERS wakes them. With an I/O in progress a waiter completes it through its wait reference instead.
@@ -76,12 +71,6 @@ pub(crate) const fn usage(state: u64) -> u64 {
     (state & USAGE_MASK) / USAGE_ONE
 }
 
-const LOCK_X: u32 = 1 << 31;
-const LOCK_SX: u32 = 1 << 30;
-/// A thread that wants the exclusive lock waits for readers: no more of them.
-const LOCK_WANTED: u32 = 1 << 29;
-const LOCK_SHARED: u32 = (1 << 24) - 1;
-
 /// A buffer's descriptor.
 #[repr(align(64))]
 pub(crate) struct Descriptor {
@@ -90,7 +79,8 @@ pub(crate) struct Descriptor {
     /// spc and db, rel and block.
     tag: [AtomicU64; 2],
     fork: AtomicU32,
-    lock: AtomicU32,
+    /// The content lock, see [`super::locking`].
+    pub(super) lock: AtomicU32,
     /// The next buffer of a chain in the page table, or [`NONE`].
     pub(crate) next: AtomicU32,
     /// The I/O in progress, once it has a wait reference.
@@ -347,86 +337,6 @@ impl Descriptor {
         let end = |s: u64| Some(((s & !clear) | set).wrapping_add(ROUND_ONE));
         let old = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, end).unwrap_or_default();
         old & WAITERS != 0
-    }
-
-    // ---- content lock
-
-    pub(crate) fn try_shared(&self) -> bool {
-        self.lock
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |l| {
-                debug_assert!(l & LOCK_SHARED < LOCK_SHARED);
-                (l & (LOCK_X | LOCK_WANTED) == 0).then_some(l + 1)
-            })
-            .is_ok()
-    }
-
-    pub(crate) fn try_share_exclusive(&self) -> bool {
-        self.lock
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |l| {
-                (l & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0).then_some(l | LOCK_SX)
-            })
-            .is_ok()
-    }
-
-    /// Takes a free lock; one that others wait for too, who then still wait.
-    pub(crate) fn try_exclusive(&self) -> bool {
-        let free = |l: u32| (l & !LOCK_WANTED == 0).then_some(l | LOCK_X);
-        self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_ok()
-    }
-
-    /// Takes the lock that the caller has waited for. Others who wait say so again.
-    pub(crate) fn take_wanted_exclusive(&self) -> bool {
-        let free = |l: u32| (l & !LOCK_WANTED == 0).then_some(LOCK_X);
-        self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_ok()
-    }
-
-    /// If only readers are in the way: no more of them, until someone has the exclusive lock. Returns true if it is free.
-    pub(crate) fn want_exclusive(&self) -> bool {
-        let want = |l: u32| (l & (LOCK_X | LOCK_SX) == 0 && l & LOCK_SHARED != 0).then_some(l | LOCK_WANTED);
-        let held = self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, want);
-        held.is_err_and(|l| l & !LOCK_WANTED == 0)
-    }
-
-    /// True if a shared lock could be taken now.
-    pub(crate) fn allows_shared(&self) -> bool {
-        self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_WANTED) == 0
-    }
-
-    /// True if a share-exclusive lock could be taken now.
-    pub(crate) fn allows_share_exclusive(&self) -> bool {
-        self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0
-    }
-
-    /// Says that someone waits for the cleanup lock. False if someone does already.
-    pub(crate) fn want_cleanup(&self) -> bool {
-        self.state.fetch_or(CLEANUP_WANTED, Ordering::SeqCst) & CLEANUP_WANTED == 0
-    }
-
-    /// Nobody waits for the cleanup lock any more.
-    pub(crate) fn end_cleanup(&self) {
-        self.state.fetch_and(!CLEANUP_WANTED, Ordering::SeqCst);
-    }
-
-    /// Each unlock returns true if someone is parked here.
-    #[must_use]
-    pub(crate) fn unlock_shared(&self) -> bool {
-        let old = self.lock.fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(old & LOCK_SHARED > 0);
-        self.load() & WAITERS != 0
-    }
-
-    #[must_use]
-    pub(crate) fn unlock_share_exclusive(&self) -> bool {
-        let old = self.lock.fetch_and(!LOCK_SX, Ordering::SeqCst);
-        debug_assert!(old & LOCK_SX != 0);
-        self.load() & WAITERS != 0
-    }
-
-    #[must_use]
-    pub(crate) fn unlock_exclusive(&self) -> bool {
-        let old = self.lock.fetch_and(!LOCK_X, Ordering::SeqCst);
-        debug_assert!(old & LOCK_X != 0);
-        self.load() & WAITERS != 0
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `desc` | descriptor of a buffer: state word, tag, content lock, I/O in progress |
-//! | `locking` | waiting for content locks |
-//! | `pins` | who may hold how many pins, and waiting for one |
+//! | `desc` | descriptor of a buffer: state word, tag, pins, I/O in progress |
+//! | `locking` | the content lock, and waiting for it |
+//! | `budget` | who may hold how many pins, and waiting for one |
+//! | `pins` | the right to a pin, for one page or many |
 //! | `parking` | where threads sleep that wait for a buffer |
 //! | `table` | which buffer holds a page |
 //! | `lookup` | finding and pinning what is in memory; giving a buffer a page |
@@ -19,6 +20,7 @@
 //! | `inspect` | what is in the buffers, and whether their checksums are right |
 //! | `evict` | emptying buffers, or marking them dirty, on order |
 
+mod budget;
 mod complete;
 mod desc;
 mod discard;
@@ -49,6 +51,7 @@ pub(crate) use strategy::Ring;
 use crate::error::{StorageError, WalFailure};
 use crate::smgr::{Smgr, SyncQueue, SyncReport};
 use crate::{Backend, PrewarmMode};
+use budget::Budget;
 use desc::{BUFFER_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
 use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -57,7 +60,6 @@ use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion, WaitRef
 use forebay_format::page::CHECKSUM_AT;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, Page, RelFileLocator};
 use parking::Parking;
-use pins::Budget;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use table::PageTable;
@@ -234,7 +236,7 @@ impl BufferPool {
         crate::prewarm::prewarm(self, be, rel, fork, 0..blocks, mode)
     }
 
-    /// The right to take a pin, as this backend. May wait, if the pool is small; see `pins`.
+    /// The right to take a pin, as this backend. May wait, if the pool is small; see `budget`.
     pub(crate) fn visit(&self, be: &mut Backend) -> Visit {
         Visit::new(&self.core, be.io.slot(), || be.io.submit())
     }
