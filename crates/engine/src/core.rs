@@ -142,6 +142,7 @@ impl Core {
             locator: table.locator,
             pool: Arc::clone(&self.pool),
             wal: Arc::clone(&self.wal),
+            logged: !table.is_temporary(),
             clog: Arc::clone(&self.clog),
             space: self.spaces.relation(table.locator),
             fatal: Arc::clone(&self.fatal),

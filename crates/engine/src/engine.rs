@@ -25,7 +25,7 @@ use crate::lockfile::{LockFile, ServerStatus, Told};
 use crate::locks::InterruptKind;
 use crate::oids::OidCounter;
 use crate::recovery::Startup;
-use crate::session::Session;
+use crate::session::{Session, temp};
 use crate::views::{self, AioBackendRow, AioRow, CheckpointerRow, IoStatRow};
 use crate::xact::{Clog, XactManager};
 
@@ -314,6 +314,7 @@ fn start(
     } else {
         core.control.set_state(&mut be.io, DbState::Production)?;
     }
+    temp::forget_stale(&core, be)?;
     let threads = Threads::start(&core)?;
     Ok((core, threads))
 }

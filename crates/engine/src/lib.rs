@@ -66,6 +66,6 @@ pub use error::EngineError;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_format::Fork;
 pub use locks::{Interrupt, InterruptKind, LockMode};
-pub use session::{BlockRange, HeapScan, PrewarmMode, RowBatch, RowView, Session};
+pub use session::{BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Session};
 pub use table::{Column, ColumnDef, Table};
 pub use types::{Datum, Oid, TypeInfo, Value};

@@ -13,8 +13,25 @@ const FIRST: u32 = OTHER_BACKENDS as u32 + 1;
 
 #[derive(Debug)]
 struct State {
-    sessions: HashMap<u32, Interrupt>,
+    sessions: HashMap<u32, Member>,
+    /// Which slots are taken.
+    slots: Vec<bool>,
     last: u32,
+}
+
+#[derive(Debug)]
+struct Member {
+    interrupt: Interrupt,
+    slot: u32,
+}
+
+/// What a session gets when it enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its number, not used again soon.
+    pub(crate) id: u32,
+    /// Its slot, which is the next session's when it has left: the lowest that is free.
+    pub(crate) slot: u32,
 }
 
 /// The sessions.
@@ -27,12 +44,12 @@ pub(crate) struct Registry {
 impl Registry {
     /// At most `max` sessions.
     pub(crate) fn new(max: usize) -> Registry {
-        let state = State { sessions: HashMap::new(), last: FIRST - 1 };
+        let state = State { sessions: HashMap::new(), slots: Vec::new(), last: FIRST - 1 };
         Registry { max, state: Mutex::new(state) }
     }
 
-    /// Enters a session; its number. 53300 if there are too many.
-    pub(crate) fn enter(&self, interrupt: &Interrupt) -> Result<u32, EngineError> {
+    /// Enters a session. 53300 if there are too many.
+    pub(crate) fn enter(&self, interrupt: &Interrupt) -> Result<Entry, EngineError> {
         let mut state = self.state.lock();
         if state.sessions.len() >= self.max {
             return Err(EngineError::statement("53300", "sorry, too many clients already"));
@@ -46,8 +63,14 @@ impl Registry {
             }
         }
         state.last = id;
-        state.sessions.insert(id, interrupt.clone());
-        Ok(id)
+        let slot = state.slots.iter().position(|taken| !taken).unwrap_or(state.slots.len());
+        match state.slots.get_mut(slot) {
+            Some(taken) => *taken = true,
+            None => state.slots.push(true),
+        }
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        state.sessions.insert(id, Member { interrupt: interrupt.clone(), slot });
+        Ok(Entry { id, slot })
     }
 
     /// Sessions there are.
@@ -57,20 +80,24 @@ impl Registry {
 
     /// A session is gone.
     pub(crate) fn leave(&self, id: u32) {
-        self.state.lock().sessions.remove(&id);
+        let mut state = self.state.lock();
+        let left = state.sessions.remove(&id);
+        if let Some(taken) = left.and_then(|member| state.slots.get_mut(member.slot as usize)) {
+            *taken = false;
+        }
     }
 
     /// Asks every session to end.
     pub(crate) fn terminate_all(&self) {
-        for interrupt in self.state.lock().sessions.values() {
-            interrupt.request(InterruptKind::Terminate);
+        for member in self.state.lock().sessions.values() {
+            member.interrupt.request(InterruptKind::Terminate);
         }
     }
 
     /// Asks one session for something; false if there is none of this number.
     pub(crate) fn interrupt(&self, id: u32, kind: InterruptKind) -> bool {
         let state = self.state.lock();
-        let interrupt = state.sessions.get(&id);
+        let interrupt = state.sessions.get(&id).map(|member| &member.interrupt);
         if let Some(interrupt) = interrupt {
             interrupt.request(kind);
         }
@@ -86,12 +113,14 @@ mod tests {
     fn sessions_are_bounded_and_numbers_are_not_reused_at_once() {
         let registry = Registry::new(2);
         let interrupt = Interrupt::new();
-        let first = registry.enter(&interrupt).expect("first");
-        let second = registry.enter(&Interrupt::new()).expect("second");
+        let Entry { id: first, slot: 0 } = registry.enter(&interrupt).expect("first") else { panic!("slot") };
+        let Entry { id: second, slot: 1 } = registry.enter(&Interrupt::new()).expect("second") else {
+            panic!("slot")
+        };
         assert_eq!(registry.enter(&interrupt).expect_err("third").sqlstate(), "53300");
         registry.leave(second);
         let third = registry.enter(&Interrupt::new()).expect("room again");
-        assert!(third != first && third != second);
+        assert!(third.id != first && third.id != second && third.slot == 1);
         assert!(registry.interrupt(first, InterruptKind::Cancel));
         assert_eq!(interrupt.pending(), Some(InterruptKind::Cancel));
         assert!(!registry.interrupt(second, InterruptKind::Cancel));

@@ -61,6 +61,8 @@ pub struct Table {
     pub kind: u8,
     /// Its columns in attnum order, dropped ones included.
     pub columns: Vec<Column>,
+    /// Of a temporary table: the number of the session slot it belongs to.
+    pub(crate) temp: Option<u32>,
     /// Whether it has indexes, which nothing here can keep up to date yet.
     pub(crate) indexed: bool,
     /// Its file.
@@ -80,6 +82,11 @@ impl Table {
         self.locator
     }
 
+    /// Whether it is temporary.
+    pub fn is_temporary(&self) -> bool {
+        self.temp.is_some()
+    }
+
     /// Whether it belongs to pg_catalog, and so can be read only.
     pub fn is_catalog(&self) -> bool {
         self.namespace == 11
@@ -96,6 +103,7 @@ impl Table {
             namespace: 2200,
             schema: "public".to_owned(),
             kind: b'r',
+            temp: None,
             columns: Vec::new(),
             indexed: false,
             locator: RelFileLocator::in_default(5, oid),

@@ -30,7 +30,6 @@ fn unsupported_statements_are_named() {
         ("savepoint a", "SAVEPOINT is not supported"),
         ("create view v as select 1", "CREATE VIEW is not supported"),
         ("create index on t (a)", "CREATE INDEX is not supported"),
-        ("create temp table t (a int)", "CREATE TEMPORARY TABLE is not supported"),
         ("create unlogged table t (a int)", "CREATE UNLOGGED TABLE is not supported"),
         ("create table t as select 1", "CREATE TABLE AS is not supported"),
         ("create table t (a int primary key)", "a PRIMARY KEY constraint is not supported"),

@@ -47,6 +47,7 @@ fn class_row(catalog: &CatalogTable, frozen_xid: u32) -> ClassRow<'static> {
         filenode: if catalog.mapped { 0 } else { catalog.oid },
         tablespace: if catalog.shared { forebay_format::ids::GLOBAL_TABLESPACE } else { 0 },
         shared: catalog.shared,
+        persistence: b'p',
         columns: i16::try_from(catalog.columns.len()).unwrap_or(i16::MAX),
         replica_identity: b'n',
         frozen_xid,

@@ -10,13 +10,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
-use forebay_format::{Fork, RelFileLocator};
+use forebay_format::{Fork, RelFileLocator, Xid};
 use forebay_storage::Backend;
 use forebay_wal::Record;
 
 use super::bootstrap::{PG_CATALOG, PG_TOAST, POSTGRES_DB};
 use super::reader::Reader;
-use super::rows::{ClassRow, user_attributes};
+use super::rows::{ClassRow, OWNER, namespace_datums, user_attributes};
 use super::schema::SYSTEM_COLUMNS;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -79,7 +79,16 @@ pub(crate) fn check_definition(namespace: Oid, name: &str, columns: &[ColumnDef]
     Ok(())
 }
 
-/// Makes a table; the caller holds its name's lock and knows that the name is free.
+/// Whose a new table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// Everyone's, and its changes are logged.
+    Permanent,
+    /// The session's that makes it, and its changes are not.
+    Temporary,
+}
+
+/// Makes a table; the caller holds its name's lock and knows that the name is free. Its file's place.
 pub(crate) fn create_table(
     core: &Core,
     be: &mut Backend,
@@ -87,18 +96,17 @@ pub(crate) fn create_table(
     namespace: Oid,
     name: &str,
     columns: &[ColumnDef],
-) -> Result<Oid, EngineError> {
+    persistence: Persistence,
+) -> Result<RelFileLocator, EngineError> {
     let xid = core.xacts.assign(&mut be.io, tx)?;
     let author = Author { xid, command: tx.use_command() };
     let locator = free_file(core, be)?;
     let oid = locator.rel;
     core.xacts.drop_at_abort(tx, locator);
     core.smgr.create(locator, Fork::Main, false)?;
-    let main = SmgrCreate { rel: locator, fork: Fork::Main }.encode();
-    let record =
-        Record { rmgr: Rmgr::SMGR, info: CREATE | INFO_SPECIAL_REL_UPDATE, xid, main: &main, blocks: &[] };
-    core.wal.insert(&mut be.io, &record)?;
-
+    if persistence == Persistence::Permanent {
+        log_file(core, be, locator, xid)?;
+    }
     let class = ClassRow {
         oid,
         name,
@@ -107,6 +115,7 @@ pub(crate) fn create_table(
         filenode: oid,
         tablespace: 0,
         shared: false,
+        persistence: if persistence == Persistence::Permanent { b'p' } else { b't' },
         columns: i16::try_from(columns.len()).unwrap_or(i16::MAX),
         replica_identity: b'd',
         frozen_xid: core.xacts.oldest_running().xid(),
@@ -115,6 +124,32 @@ pub(crate) fn create_table(
     for attribute in user_attributes(oid, columns)? {
         insert_row(core, be, author, &core.catalogs.attribute, &attribute.datums())?;
     }
+    tx.next_command()?;
+    Ok(locator)
+}
+
+/// Logs that a table's file was made.
+fn log_file(core: &Core, be: &mut Backend, locator: RelFileLocator, xid: Xid) -> Result<(), EngineError> {
+    let main = SmgrCreate { rel: locator, fork: Fork::Main }.encode();
+    let record =
+        Record { rmgr: Rmgr::SMGR, info: CREATE | INFO_SPECIAL_REL_UPDATE, xid, main: &main, blocks: &[] };
+    core.wal.insert(&mut be.io, &record)?;
+    Ok(())
+}
+
+/// Makes a namespace, of a name that is free and nobody else's to make; its OID.
+pub(crate) fn create_namespace(
+    core: &Core,
+    be: &mut Backend,
+    tx: &mut Transaction,
+    name: &str,
+) -> Result<Oid, EngineError> {
+    let xid = core.xacts.assign(&mut be.io, tx)?;
+    let author = Author { xid, command: tx.use_command() };
+    let oid = core.oids.allocate(&mut be.io, &core.wal)?;
+    let snapshot = core.xacts.snapshot(tx);
+    let catalog = Reader::new(core, be, snapshot).namespaces()?;
+    insert_row(core, be, author, &catalog, &namespace_datums(oid, name, OWNER))?;
     tx.next_command()?;
     Ok(oid)
 }
@@ -156,13 +191,26 @@ pub(crate) fn drop_table(
             format!("permission denied: \"{}\" is a system catalog", table.name),
         ));
     }
+    drop_rows(core, be, tx, table.oid, &table.name)?;
+    tx.drop_at_commit(table.locator);
+    Ok(())
+}
+
+/// Takes a table out of the catalogs.
+pub(crate) fn drop_rows(
+    core: &Core,
+    be: &mut Backend,
+    tx: &mut Transaction,
+    oid: Oid,
+    name: &str,
+) -> Result<(), EngineError> {
     let xid = core.xacts.assign(&mut be.io, tx)?;
     tx.next_command()?;
     let snapshot = core.xacts.snapshot(tx);
     let mut reader = Reader::new(core, be, snapshot);
-    let gone = || EngineError::UndefinedTable { name: table.name.clone() };
-    let class = reader.class(table.oid)?.ok_or_else(gone)?;
-    let (_, attributes) = reader.attributes(table.oid)?;
+    let gone = || EngineError::UndefinedTable { name: name.to_owned() };
+    let class = reader.class(oid)?.ok_or_else(gone)?;
+    let (_, attributes) = reader.attributes(oid)?;
     let author = Author { xid, command: tx.use_command() };
     let rows = [(&core.catalogs.class, class.tid)]
         .into_iter()
@@ -173,7 +221,6 @@ pub(crate) fn drop_table(
             return Err(EngineError::statement("XX000", "tuple concurrently deleted"));
         }
     }
-    tx.drop_at_commit(table.locator);
     tx.next_command()
 }
 

@@ -109,6 +109,7 @@ fn catalog_table(catalog: &CatalogTable, map: &RelMap) -> Result<Table, EngineEr
         namespace: PG_CATALOG,
         schema: "pg_catalog".to_owned(),
         kind: b'r',
+        temp: None,
         layouts: columns.iter().map(|c| c.layout).collect(),
         columns,
         indexed: false,

@@ -37,6 +37,7 @@ pub(crate) struct Class {
     tablespace: Oid,
     indexed: bool,
     shared: bool,
+    persistence: u8,
     pub kind: u8,
 }
 
@@ -44,6 +45,11 @@ impl Class {
     /// What has rows: tables, catalogs and TOAST tables. Views, indexes and sequences have none to scan.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.kind, b'r' | b't' | b'm')
+    }
+
+    /// Whether it belongs to a session.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.persistence == b't'
     }
 }
 
@@ -109,6 +115,7 @@ impl<'a> Reader<'a> {
                     tablespace: class.oid(8)?,
                     indexed: class.bool(14)?,
                     shared: class.bool(15)?,
+                    persistence: class.char(16)?,
                     kind: class.char(17)?,
                 });
             }
@@ -121,6 +128,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn class_named(&mut self, namespace: Oid, name: &str) -> Result<Option<Class>, EngineError> {
         let found = self.classes_where(true, &|n, ns, _| n == name && ns == namespace)?;
         Ok(found.into_iter().next())
+    }
+
+    /// All temporary relations, whosever they are.
+    pub(crate) fn temporary(&mut self) -> Result<Vec<(Class, RelFileLocator)>, EngineError> {
+        let mut found = self.classes_where(false, &|_, _, _| true)?;
+        found.retain(Class::is_temporary);
+        found.into_iter().map(|class| self.locator(&class).map(|locator| (class, locator))).collect()
     }
 
     /// A relation by its OID.
@@ -200,11 +214,16 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    fn scan_namespaces(&mut self, see: &mut dyn FnMut(Oid, &str)) -> Result<(), EngineError> {
+    /// The catalog of namespaces.
+    pub(crate) fn namespaces(&mut self) -> Result<Table, EngineError> {
         let class = self
             .class(PG_NAMESPACE.oid)?
             .ok_or_else(|| EngineError::corrupt("pg_class does not have pg_namespace".to_owned()))?;
-        let table = self.table(&class)?;
+        self.table(&class)
+    }
+
+    fn scan_namespaces(&mut self, see: &mut dyn FnMut(Oid, &str)) -> Result<(), EngineError> {
+        let table = self.namespaces()?;
         self.scan(&table, NAMESPACE_COLUMNS, &mut |_, row| {
             let row = Row(row, "pg_namespace");
             see(row.oid(0)?, row.name(1)?);
@@ -220,7 +239,10 @@ impl<'a> Reader<'a> {
     }
 
     fn assemble(&self, class: &Class, columns: Vec<Column>, schema: String) -> Result<Table, EngineError> {
+        // A temporary table outside of such a schema is nobody's.
+        let temp = class.is_temporary().then(|| temp_slot(&schema).unwrap_or(u32::MAX));
         Ok(Table {
+            temp,
             oid: class.oid,
             name: class.name.clone(),
             namespace: class.namespace,
@@ -251,6 +273,16 @@ impl<'a> Reader<'a> {
             EngineError::corrupt(format!("could not find relation mapping for relation \"{}\"", class.name))
         })
     }
+}
+
+/// The namespace of a session slot's temporary tables.
+pub(crate) fn temp_namespace(slot: u32) -> String {
+    format!("pg_temp_{slot}")
+}
+
+/// The slot that such a namespace belongs to.
+fn temp_slot(namespace: &str) -> Option<u32> {
+    namespace.strip_prefix("pg_temp_")?.parse().ok()
 }
 
 /// A relation's columns by number; all must be there.

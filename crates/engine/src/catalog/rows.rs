@@ -29,6 +29,8 @@ pub(crate) struct ClassRow<'a> {
     /// 0: the database's own.
     pub tablespace: Oid,
     pub shared: bool,
+    /// p for a permanent table, t for a temporary one
+    pub persistence: u8,
     pub columns: i16,
     /// d for a user's table, n for a catalog
     pub replica_identity: u8,
@@ -55,7 +57,7 @@ impl<'a> ClassRow<'a> {
             Datum::Oid(0),       // reltoastrelid
             Datum::Bool(false),  // relhasindex
             Datum::Bool(self.shared),
-            Datum::Char(b'p'), // relpersistence
+            Datum::Char(self.persistence),
             Datum::Char(b'r'), // relkind
             Datum::Int2(self.columns),
             Datum::Int2(0),     // relchecks

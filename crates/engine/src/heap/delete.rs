@@ -9,7 +9,7 @@ use forebay_format::{
 use forebay_storage::{Backend, PageWriteGuard, Strategy};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
-use super::insert::{Author, RECORD_ROOM};
+use super::insert::Author;
 use super::{Heap, vm};
 use crate::EngineError;
 use crate::xact::{ComboCommands, Outcome, XactManager};
@@ -52,7 +52,7 @@ impl Heap {
         combos: &ComboCommands,
         tid: ItemPointer,
     ) -> Result<DeleteOutcome, EngineError> {
-        self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
+        self.ensure_log_room(be)?;
         let pin = self.pool.read(be, self.tag(tid.block), Strategy::Normal)?;
         let mut guard = pin.lock_exclusive();
         let Some(bytes) = guard.page().item(tid.offset) else {
@@ -97,6 +97,9 @@ impl Heap {
             stored.set_infomask(mask | combo);
         }
 
+        if !self.logged {
+            return Ok(());
+        }
         let flags = if visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
         let main = heap::HeapDelete { xmax: author.xid, offset: tid.offset, infobits, flags }.encode();
         let block =

@@ -142,7 +142,7 @@ impl Heap {
         author: Author,
         tuple: &[u8],
     ) -> Result<Option<ItemPointer>, EngineError> {
-        self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
+        self.ensure_log_room(be)?;
         let mut guard = pin.lock_exclusive();
         if room_on(&guard) < aligned(tuple.len()) {
             return Ok(None);
@@ -190,7 +190,7 @@ impl Heap {
         from: usize,
         scratch: &mut Scratch,
     ) -> Result<Filled, EngineError> {
-        self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
+        self.ensure_log_room(be)?;
         let mut guard = pin.lock_exclusive();
         let free = room_on(&guard);
         if free < aligned(batch.get(from).len()) {
@@ -264,7 +264,7 @@ impl Heap {
         Ok(Opened { empty, flags: if visible { heap::INSERT_ALL_VISIBLE_CLEARED } else { 0 } })
     }
 
-    /// Logs the change, and gives the page its LSN.
+    /// Logs the change, if this table's are, and gives the page its LSN.
     fn log_change(
         &self,
         be: &mut Backend,
@@ -273,6 +273,9 @@ impl Heap {
         opened: Opened,
         change: Change<'_>,
     ) -> Result<(), EngineError> {
+        if !self.logged {
+            return Ok(());
+        }
         let (init, will_init) =
             if opened.empty { (heap::INIT_PAGE, BlockFlags::WILL_INIT) } else { (0, BlockFlags::NONE) };
         let block = BlockRef {

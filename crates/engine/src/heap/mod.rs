@@ -36,9 +36,10 @@ pub use visibility::Visibility;
 use std::sync::Arc;
 
 use forebay_format::RelFileLocator;
-use forebay_storage::BufferPool;
+use forebay_storage::{Backend, BufferPool};
 use forebay_wal::Wal;
 
+use crate::EngineError;
 use crate::fatal::Fatal;
 use crate::xact::Clog;
 
@@ -51,10 +52,22 @@ pub struct Heap {
     pub pool: Arc<BufferPool>,
     /// The log of changes.
     pub wal: Arc<Wal>,
+    /// Whether changes are logged: not those of a temporary table.
+    pub logged: bool,
     /// Outcomes of transactions.
     pub clog: Arc<Clog>,
     /// Where there is room.
     pub space: Arc<RelationSpace>,
     /// Stops the engine if a page was changed and the change could not be logged.
     pub(crate) fatal: Arc<Fatal>,
+}
+
+impl Heap {
+    /// Sees to it that a page's change will find room in the log, before the page is locked.
+    fn ensure_log_room(&self, be: &mut Backend) -> Result<(), EngineError> {
+        if self.logged {
+            self.wal.ensure_room(&mut be.io, insert::RECORD_ROOM)?;
+        }
+        Ok(())
+    }
 }

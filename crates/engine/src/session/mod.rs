@@ -12,6 +12,7 @@
 //! - `tables`: finding, locking, creating and dropping tables
 //! - `rows`: rows on their way into a table
 //! - `scan`: rows on their way out
+//! - `temp`: temporary tables
 //! - `pool`: sizes, prewarming, and orders about buffers
 //!
 //! Every call holds the engine's activity lock, so that a stop can wait for the calls under way. After an error of a
@@ -21,6 +22,7 @@ mod pool;
 mod rows;
 mod scan;
 mod tables;
+pub(crate) mod temp;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,15 +35,19 @@ use forebay_storage::Backend;
 pub use pool::{BlockRange, PrewarmMode};
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
+pub use temp::OnCommit;
 
 use crate::checkpoint::requests::Causes;
 use crate::config::SessionSettings;
 use crate::core::{Core, Phase};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::heap::ReadAhead;
+use crate::heap::{Heap, ReadAhead};
 use crate::locks::{Interrupt, LockError, OwnerId};
+use crate::registry::Entry;
 use crate::table::Table;
+use temp::TempTables;
+
 use crate::xact::{Finished, Snapshot, Transaction, drop_files};
 
 /// A running transaction with what the session adds to it.
@@ -66,6 +72,7 @@ pub struct Session {
     interrupt: Interrupt,
     settings: SessionSettings,
     open: Option<Open>,
+    temp: TempTables,
     /// I/O that was left open and not yet warned of.
     leftovers: Leftovers,
 }
@@ -76,7 +83,7 @@ impl Session {
         let core = Arc::clone(engine.core());
         core.check_running()?;
         let interrupt = Interrupt::new();
-        let id = core.sessions.enter(&interrupt)?;
+        let Entry { id, slot } = core.sessions.enter(&interrupt)?;
         let io = core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
         let be = match io {
             Ok(io) => Backend::new(io),
@@ -88,7 +95,17 @@ impl Session {
         core.counters.sessions.count();
         let settings = core.config.session.clone();
         let (engine, leftovers) = (Arc::clone(engine), Leftovers::default());
-        Ok(Session { engine, core, be, id, interrupt, settings, open: None, leftovers })
+        Ok(Session {
+            engine,
+            core,
+            be,
+            id,
+            interrupt,
+            settings,
+            open: None,
+            leftovers,
+            temp: TempTables::new(slot),
+        })
     }
 
     /// The engine it belongs to.
@@ -181,6 +198,11 @@ impl Session {
                 return Err(error);
             }
         };
+        if let Err(error) = self.before_commit(&core) {
+            drop(activity);
+            self.abort()?;
+            return Err(core.fatal.check(error));
+        }
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
         let committed = core.fatal.watch("commit", || core.xacts.commit(&mut self.be.io, &mut open.tx));
@@ -188,6 +210,7 @@ impl Session {
             Ok(finished) => {
                 core.counters.commits.count();
                 self.remove_files(&finished);
+                self.temp.end(true);
                 drop(change);
                 let left = self.be.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
@@ -225,6 +248,7 @@ impl Session {
         if let Ok(finished) = &result {
             self.remove_files(finished);
         }
+        self.temp.end(false);
         drop(change);
         self.end();
         result.map(|_| ()).map_err(|error| core.fatal.check(error))
@@ -252,6 +276,24 @@ impl Session {
     /// The transaction's id, if it has written.
     pub fn transaction_id(&self) -> Option<u32> {
         self.open.as_ref().and_then(|open| open.tx.xid())
+    }
+
+    /// The pages of a table, with what working on them needs: where a session chooses between what is everyone's and
+    /// what is its own. Another session's temporary table is refused.
+    fn heap(&self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
+        self.check_own(table)?;
+        Ok(core.heap(table))
+    }
+
+    /// Refuses another session's temporary table.
+    fn check_own(&self, table: &Table) -> Result<(), EngineError> {
+        match table.temp {
+            Some(slot) if !self.temp.owns(slot) => {
+                let message = "cannot access temporary tables of other sessions";
+                Err(EngineError::statement("0A000", message))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn transaction(&mut self) -> Result<&mut Open, EngineError> {
@@ -289,6 +331,7 @@ impl Drop for Session {
         if let Err(error) = self.abort() {
             tracing::warn!("{error}");
         }
+        self.leave_temp();
         self.core.sessions.leave(self.id);
     }
 }

@@ -81,6 +81,7 @@ impl Session {
         fork: Fork,
         blocks: BlockRange,
     ) -> Result<u64, EngineError> {
+        self.check_own(table)?;
         self.lock_table(table, LockMode::AccessShare)?;
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
@@ -106,6 +107,7 @@ impl Session {
 
     /// Empties the buffers that hold pages of a table, but for those in use.
     pub fn evict_table(&mut self, table: &Table) -> Result<EvictReport, EngineError> {
+        shared_only(table, "pg_buffercache_evict_relation")?;
         self.lock_table(table, LockMode::AccessShare)?;
         self.with_pool(|core, session| Ok(core.pool.evict_relation(&mut session.be, table.locator)?))
     }
@@ -123,6 +125,7 @@ impl Session {
 
     /// Marks the pages of a table that are in memory dirty, but for those in use.
     pub fn dirty_table(&mut self, table: &Table) -> Result<DirtyReport, EngineError> {
+        shared_only(table, "pg_buffercache_mark_dirty_relation")?;
         self.lock_table(table, LockMode::AccessShare)?;
         self.with_pool(|core, _| Ok(core.pool.dirty_pages(Some(table.locator))))
     }
@@ -159,6 +162,16 @@ impl Session {
         let _activity = core.activity.enter()?;
         body(&core, self).map_err(|error| core.fatal.check(error))
     }
+}
+
+/// Refuses a temporary table, which is not in the pool.
+fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
+    if !table.is_temporary() {
+        return Ok(());
+    }
+    let message =
+        format!("relation uses local buffers, {function}() is intended to be used for shared buffers only");
+    Err(EngineError::statement("22023", message))
 }
 
 fn fork_blocks(core: &Core, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {

@@ -138,12 +138,12 @@ impl Session {
         table: &Table,
         tuples: &TupleBatch,
     ) -> Result<(), EngineError> {
+        let heap = self.heap(core, table)?;
         let Session { open: Some(open), be, .. } = self else {
             return Err(EngineError::statement("25P01", "there is no transaction in progress"));
         };
         let xid = core.xacts.assign(&mut be.io, &mut open.tx)?;
         let author = Author { xid, command: open.tx.use_command() };
-        let heap = core.heap(table);
         if tuples.len() == 1 {
             heap.insert(be, author, tuples.get(0))?;
             return Ok(());

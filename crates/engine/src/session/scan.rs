@@ -32,7 +32,7 @@ impl Session {
         let _activity = core.activity.enter()?;
         let ahead = self.read_ahead();
         let snapshot = self.transaction()?.snapshot.clone();
-        let scan = core.heap(table).scan(snapshot, ahead)?;
+        let scan = self.heap(&core, table)?.scan(snapshot, ahead)?;
         Ok(HeapScan { table: Arc::clone(table), scan, rows: 0, next: 0 })
     }
 

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use forebay_format::RelFileLocator;
+
 use super::Session;
+use super::temp::PG_TEMP;
 use crate::catalog::bootstrap::{PG_CATALOG, POSTGRES_DB, PUBLIC};
-use crate::catalog::ddl;
+use crate::catalog::ddl::{self, Persistence};
 use crate::catalog::reader::Reader;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -19,7 +22,7 @@ fn lock_tag(table: &Table) -> LockTag {
 }
 
 impl Session {
-    /// Finds a table; without a schema in pg_catalog, then public. No lock is taken.
+    /// Finds a table; without a schema among the session's temporary ones, then in pg_catalog, then public. No lock is taken.
     pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>, EngineError> {
         self.check_cancel()?;
         let core = Arc::clone(&self.core);
@@ -33,6 +36,12 @@ impl Session {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
+        if schema.is_none_or(|schema| schema == PG_TEMP) {
+            let found = self.find_temporary(core, name)?;
+            if found.is_some() || schema.is_some() {
+                return Ok(found);
+            }
+        }
         let Some(schema) = schema else {
             let found = self.find_in(core, PG_CATALOG, "pg_catalog", name)?;
             return match found {
@@ -42,6 +51,17 @@ impl Session {
         };
         match self.namespace(core, schema)? {
             Some(namespace) => self.find_in(core, namespace, schema, name),
+            None => Ok(None),
+        }
+    }
+
+    fn find_temporary(&mut self, core: &Core, name: &str) -> Result<Option<Arc<Table>>, EngineError> {
+        if !self.temp.may_have(name) {
+            return Ok(None);
+        }
+        let own = self.temp.namespace();
+        match self.namespace(core, &own)? {
+            Some(namespace) => self.find_in(core, namespace, PG_TEMP, name),
             None => Ok(None),
         }
     }
@@ -78,14 +98,22 @@ impl Session {
         Ok(Some(table))
     }
 
-    fn namespace(&mut self, core: &Core, name: &str) -> Result<Option<Oid>, EngineError> {
+    /// Whether there is a schema of that name.
+    pub fn schema_exists(&mut self, name: &str) -> Result<bool, EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        Ok(self.namespace(&core, name)?.is_some())
+    }
+
+    pub(super) fn namespace(&mut self, core: &Core, name: &str) -> Result<Option<Oid>, EngineError> {
         if let Some(oid) = core.catalogs.cache.namespace(name) {
             return Ok(Some(oid));
         }
         let version = core.catalogs.cache.version();
         let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
         let found = Reader::new(core, &mut self.be, snapshot).namespace(name)?;
-        if let Some(oid) = found {
+        if let Some(oid) = found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs)) {
             core.catalogs.cache.put_namespace(version, name, oid);
         }
         Ok(found)
@@ -161,10 +189,22 @@ impl Session {
                 EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
             })?,
         };
+        Ok(self.create_in(&core, namespace, name, columns, Persistence::Permanent)?.rel)
+    }
+
+    /// Creates a table in a namespace.
+    pub(super) fn create_in(
+        &mut self,
+        core: &Core,
+        namespace: Oid,
+        name: &str,
+        columns: &[ColumnDef],
+        persistence: Persistence,
+    ) -> Result<RelFileLocator, EngineError> {
         ddl::check_definition(namespace, name, columns)?;
         self.lock(ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
         let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
-        let mut reader = Reader::new(&core, &mut self.be, snapshot);
+        let mut reader = Reader::new(core, &mut self.be, snapshot);
         reader.refuse_indexed_catalogs()?;
         if reader.class_named(namespace, name)?.is_some() {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
@@ -174,15 +214,16 @@ impl Session {
         };
         open.changed_catalogs = true;
         open.own_tables.clear();
-        let created = ddl::create_table(&core, be, &mut open.tx, namespace, name, columns);
-        let oid = created.map_err(|error| core.fatal.check(error))?;
-        let database = POSTGRES_DB;
-        self.lock(LockTag { database, relation: oid }, LockMode::AccessExclusive)?;
-        Ok(oid)
+        let created = ddl::create_table(core, be, &mut open.tx, namespace, name, columns, persistence);
+        let locator = created.map_err(|error| core.fatal.check(error))?;
+        let tag = LockTag { database: POSTGRES_DB, relation: locator.rel };
+        self.lock(tag, LockMode::AccessExclusive)?;
+        Ok(locator)
     }
 
     /// Drops a table: its file goes when the transaction has committed.
     pub fn drop_table(&mut self, table: &Table) -> Result<(), EngineError> {
+        self.check_own(table)?;
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
         self.lock_table(table, LockMode::AccessExclusive)?;
@@ -193,6 +234,8 @@ impl Session {
         };
         open.changed_catalogs = true;
         open.own_tables.clear();
-        ddl::drop_table(&core, be, &mut open.tx, table).map_err(|error| core.fatal.check(error))
+        ddl::drop_table(&core, be, &mut open.tx, table).map_err(|error| core.fatal.check(error))?;
+        self.temp.note_dropped(table.oid);
+        Ok(())
     }
 }

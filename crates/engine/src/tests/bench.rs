@@ -98,6 +98,7 @@ impl Bench {
     pub(crate) fn heap(&self, locator: RelFileLocator) -> Heap {
         self.pool.smgr().create(locator, Fork::Main, true).unwrap();
         Heap {
+            logged: true,
             locator,
             pool: self.pool.clone(),
             wal: self.wal.clone(),

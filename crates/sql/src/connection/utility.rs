@@ -8,6 +8,9 @@ use crate::settings::SetScope;
 use crate::value::{Datum, SqlType};
 use forebay_engine::{ColumnDef, LockMode};
 
+/// The name of a session's own schema.
+const PG_TEMP: &str = "pg_temp";
+
 fn tag(text: &str) -> Result<CommandTag> {
     Ok(CommandTag(text.to_owned()))
 }
@@ -79,12 +82,35 @@ impl Connection {
             self.prepared.clear();
             self.host.settings.reset_all()?;
         }
+        if matches!(what, "DISCARD ALL" | "DISCARD TEMP")
+            && let Some(session) = self.host.session_if_any()
+        {
+            session.discard_temp()?;
+        }
         tag(what)
     }
 
     fn create_table(&mut self, create: &CreateTable, sink: &mut dyn RowSink) -> Result<CommandTag> {
         self.check_writable("CREATE TABLE")?;
-        let QualifiedName { schema, name, .. } = &create.name;
+        let QualifiedName { schema, name, position } = &create.name;
+        if let Some(at) = create.global {
+            let message = "GLOBAL is deprecated in temporary table creation";
+            sink.notice(&SqlError::warning(state::WARNING, message).at(at))?;
+        }
+        let temporary = create.temporary || schema.as_deref() == Some(PG_TEMP);
+        if create.on_commit.is_some() && !temporary {
+            let message = "ON COMMIT can only be used on temporary tables";
+            return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message));
+        }
+        if let Some(other) = schema.as_deref().filter(|s| temporary && *s != PG_TEMP) {
+            let error = if self.host.session()?.schema_exists(other)? {
+                let message = "cannot create temporary relation in non-temporary schema";
+                SqlError::new(state::INVALID_TABLE_DEFINITION, message)
+            } else {
+                SqlError::new(state::INVALID_SCHEMA_NAME, format!("schema \"{other}\" does not exist"))
+            };
+            return Err(error.at(*position));
+        }
         let catalog = schema.as_deref() == Some("pg_catalog");
         if catalog {
             let message = format!("permission denied to create \"pg_catalog.{name}\"");
@@ -92,7 +118,7 @@ impl Connection {
             return Err(SqlError::new("42501", message).detail(detail));
         }
         // Without a schema the new table goes into public, whatever pg_catalog holds.
-        let target = schema.as_deref().unwrap_or("public");
+        let target = if temporary { PG_TEMP } else { schema.as_deref().unwrap_or("public") };
         if create.if_not_exists && self.host.session()?.table(Some(target), name)?.is_some() {
             let message = format!("relation \"{name}\" already exists, skipping");
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
@@ -103,7 +129,12 @@ impl Connection {
             .iter()
             .map(|c| ColumnDef { not_null: c.not_null, ..ColumnDef::new(&c.name, c.ty.oid()) })
             .collect();
-        self.host.session()?.create_table(schema.as_deref(), name, &columns)?;
+        let session = self.host.session()?;
+        if temporary {
+            session.create_temp_table(name, &columns, create.on_commit.unwrap_or_default())?;
+        } else {
+            session.create_table(schema.as_deref(), name, &columns)?;
+        }
         tag("CREATE TABLE")
     }
 

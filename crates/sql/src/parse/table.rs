@@ -4,6 +4,7 @@ use super::Kind;
 use super::cursor::{Cursor, QualifiedName};
 use crate::error::{Result, SqlError, state};
 use crate::value::SqlType;
+use forebay_engine::OnCommit;
 use sqlparser::tokenizer::Token;
 
 /// A column of CREATE TABLE.
@@ -26,6 +27,12 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// The columns.
     pub columns: Vec<NewColumn>,
+    /// TEMPORARY was given.
+    pub temporary: bool,
+    /// GLOBAL was given, which PostgreSQL warns of, here.
+    pub global: Option<u32>,
+    /// ON COMMIT, if it was given.
+    pub on_commit: Option<OnCommit>,
 }
 
 /// DROP TABLE.
@@ -107,16 +114,15 @@ const OTHER_TYPES: &[&str] = &[
 
 pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
     c.advance();
-    for (words, what) in [
-        (&["temp"][..], "CREATE TEMPORARY TABLE"),
-        (&["temporary"][..], "CREATE TEMPORARY TABLE"),
-        (&["local"][..], "CREATE TEMPORARY TABLE"),
-        (&["global"][..], "CREATE TEMPORARY TABLE"),
-        (&["unlogged"][..], "CREATE UNLOGGED TABLE"),
-    ] {
-        if c.accept_all(words) {
-            return Err(SqlError::unsupported(what));
-        }
+    if c.accept("unlogged") {
+        return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
+    }
+    let at = c.position();
+    let global = c.accept("global").then_some(at);
+    let scoped = global.is_some() || c.accept("local");
+    let temporary = c.accept("temporary") || c.accept("temp");
+    if scoped && !temporary {
+        return Err(c.error());
     }
     if !c.accept("table") {
         return Err(unsupported_object("CREATE", c));
@@ -145,13 +151,13 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
             c.expect_token(&Token::Comma)?;
         }
     }
-    table_options(c)?;
+    let on_commit = table_options(c)?;
     c.expect_end()?;
-    Ok(Kind::CreateTable(CreateTable { name, if_not_exists, columns }))
+    Ok(Kind::CreateTable(CreateTable { name, if_not_exists, columns, temporary, global, on_commit }))
 }
 
 /// What may follow the column list.
-fn table_options(c: &mut Cursor<'_>) -> Result<()> {
+fn table_options(c: &mut Cursor<'_>) -> Result<Option<OnCommit>> {
     c.accept_all(&["using", "heap"]);
     for (word, what) in [
         ("inherits", "table inheritance"),
@@ -159,7 +165,6 @@ fn table_options(c: &mut Cursor<'_>) -> Result<()> {
         ("using", "a table access method other than heap"),
         ("with", "storage parameters of a table"),
         ("without", "WITHOUT OIDS"),
-        ("on", "ON COMMIT"),
         ("tablespace", "TABLESPACE"),
         ("as", "CREATE TABLE AS"),
     ] {
@@ -167,7 +172,19 @@ fn table_options(c: &mut Cursor<'_>) -> Result<()> {
             return Err(SqlError::unsupported(what));
         }
     }
-    Ok(())
+    if !c.accept_all(&["on", "commit"]) {
+        return Ok(None);
+    }
+    for (words, what) in [
+        (&["preserve", "rows"][..], OnCommit::PreserveRows),
+        (&["delete", "rows"][..], OnCommit::DeleteRows),
+        (&["drop"][..], OnCommit::Drop),
+    ] {
+        if c.accept_all(words) {
+            return Ok(Some(what));
+        }
+    }
+    Err(c.error())
 }
 
 fn column(c: &mut Cursor<'_>, table: &str) -> Result<NewColumn> {

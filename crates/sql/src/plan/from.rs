@@ -125,7 +125,11 @@ impl Planner<'_> {
     /// The relation of that name, or PostgreSQL's error.
     pub fn relation(&mut self, name: &QualifiedName) -> Result<Relation> {
         if let Some(view) = View::by_name(&name.name)
-            && name.schema.as_deref().is_none_or(|s| s == view.schema())
+            && match name.schema.as_deref() {
+                Some(schema) => schema == view.schema(),
+                // A temporary table of that name comes first.
+                None => self.host.table(Some("pg_temp"), &name.name)?.is_none(),
+            }
         {
             return Ok(Relation::View(view));
         }

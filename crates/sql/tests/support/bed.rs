@@ -1,41 +1,76 @@
 //! A connection to an engine in a directory of its own.
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use forebay_engine::{Engine, EngineConfig, InitOptions, IoDirect, IoMethod, ShutdownMode};
 use forebay_sql::Connection;
+use std::path::Path;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 /// A connection to an engine of its own.
 pub struct Bed {
-    _dir: tempfile::TempDir,
+    dir: TempDir,
+    direct: String,
     pub engine: Arc<Engine>,
     pub conn: Connection,
 }
 
-/// A connection to an engine with this much direct I/O.
+/// A connection to a new engine with this much direct I/O.
 pub fn open(direct: &str) -> Bed {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
     let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
     Engine::init(dir.path(), &options).expect("init");
+    start(dir, direct.to_owned())
+}
+
+fn start(dir: TempDir, direct: String) -> Bed {
     let config = EngineConfig {
         io_method: IoMethod::Sync,
-        io_direct: IoDirect::parse(direct).expect("a list"),
+        io_direct: IoDirect::parse(&direct).expect("a list"),
         shared_buffers: 256,
         ..EngineConfig::default()
     };
     let engine = Engine::open(dir.path(), config).expect("open");
+    let conn = connect(&engine);
+    Bed { dir, direct, engine, conn }
+}
+
+fn connect(engine: &Arc<Engine>) -> Connection {
     let session = engine.session().expect("session");
-    let conn =
-        Connection::new(session, Box::new(crate::support::FewSettings::new()), crate::support::identity());
-    Bed { _dir: dir, engine, conn }
+    Connection::new(session, Box::new(crate::support::FewSettings::new()), crate::support::identity())
+}
+
+/// The rows of a statement that succeeds.
+pub fn rows(conn: &mut Connection, sql: &str) -> Vec<String> {
+    let lines = crate::support::run(conn, sql);
+    let row = |l: &String| l.strip_prefix("| ").map(str::to_owned);
+    assert!(!lines.iter().any(|l| l.starts_with('!')), "{sql}: {lines:?}");
+    lines.iter().filter_map(row).collect()
 }
 
 impl Bed {
     /// The rows of a statement that succeeds.
     pub fn rows(&mut self, sql: &str) -> Vec<String> {
-        let lines = crate::support::run(&mut self.conn, sql);
-        let row = |l: &String| l.strip_prefix("| ").map(str::to_owned);
-        assert!(!lines.iter().any(|l| l.starts_with('!')), "{sql}: {lines:?}");
-        lines.iter().filter_map(row).collect()
+        rows(&mut self.conn, sql)
+    }
+
+    /// One more connection.
+    pub fn connect(&self) -> Connection {
+        connect(&self.engine)
+    }
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Stops the engine under the connection, and starts it again.
+    pub fn restart(self, mode: ShutdownMode) -> Bed {
+        let Bed { dir, direct, engine, conn } = self;
+        engine.shutdown(mode).expect("shutdown");
+        conn.close();
+        drop(engine);
+        start(dir, direct)
     }
 
     /// Ends all.

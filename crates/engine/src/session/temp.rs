@@ -1,0 +1,199 @@
+//! Temporary tables: a session's own, in a namespace of its slot, gone when it ends.
+//!
+//! They are in the catalogs like any table, so that their making and dropping is as transactional as any. Their rows are
+//! not logged. Their pages are in the shared pool for now, though nobody else may see them, and their files have the
+//! names of other tables' files.
+//! What becomes of the rows at a commit is kept here, as PostgreSQL keeps it in a backend's memory.
+//!
+//! Rows of the catalogs that a stop or a crash left behind go when the engine starts ([`forget_stale`]), their files too.
+
+use std::sync::Arc;
+
+use forebay_format::{Fork, RelFileLocator};
+use forebay_storage::Backend;
+
+use super::Session;
+use crate::catalog::ddl::{self, Persistence};
+use crate::catalog::reader::{Reader, temp_namespace};
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::table::ColumnDef;
+use crate::types::Oid;
+use crate::xact::Transaction;
+
+/// The name by which every session calls the namespace of its temporary tables.
+pub(super) const PG_TEMP: &str = "pg_temp";
+
+/// What becomes of a temporary table at the end of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnCommit {
+    /// Nothing.
+    #[default]
+    PreserveRows,
+    /// It loses its rows.
+    DeleteRows,
+    /// It goes.
+    Drop,
+}
+
+/// A temporary table of the session.
+#[derive(Clone, Debug)]
+struct TempTable {
+    oid: Oid,
+    name: String,
+    locator: RelFileLocator,
+    on_commit: OnCommit,
+    /// Made by the running transaction.
+    made: bool,
+    /// Dropped by the running transaction.
+    dropped: bool,
+}
+
+/// The temporary tables of a session.
+#[derive(Debug)]
+pub(super) struct TempTables {
+    slot: u32,
+    tables: Vec<TempTable>,
+}
+
+impl TempTables {
+    /// None yet.
+    pub(super) fn new(slot: u32) -> TempTables {
+        TempTables { slot, tables: Vec::new() }
+    }
+
+    /// Whether a table of this slot is the session's.
+    pub(super) fn owns(&self, slot: u32) -> bool {
+        slot == self.slot
+    }
+
+    /// Whether there is one of this name, perhaps.
+    pub(super) fn may_have(&self, name: &str) -> bool {
+        self.tables.iter().any(|table| table.name == name)
+    }
+
+    /// The name of the namespace they are in.
+    pub(super) fn namespace(&self) -> String {
+        temp_namespace(self.slot)
+    }
+
+    /// A table was dropped by the running transaction.
+    pub(super) fn note_dropped(&mut self, oid: Oid) {
+        if let Some(table) = self.tables.iter_mut().find(|table| table.oid == oid) {
+            table.dropped = true;
+        }
+    }
+
+    /// The transaction is over.
+    pub(super) fn end(&mut self, committed: bool) {
+        self.tables.retain(|table| if committed { !table.dropped } else { !table.made });
+        for table in &mut self.tables {
+            (table.made, table.dropped) = (false, false);
+        }
+    }
+}
+
+impl Session {
+    /// Creates a temporary table. 42P07 if the session has one of that name.
+    pub fn create_temp_table(
+        &mut self,
+        name: &str,
+        columns: &[ColumnDef],
+        on_commit: OnCommit,
+    ) -> Result<Oid, EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        let namespace = self.own_namespace(&core)?;
+        let locator = self.create_in(&core, namespace, name, columns, Persistence::Temporary)?;
+        let (name, oid) = (name.to_owned(), locator.rel);
+        self.temp.tables.push(TempTable { oid, name, locator, on_commit, made: true, dropped: false });
+        Ok(oid)
+    }
+
+    /// The namespace of the session's temporary tables, which is made if there is none.
+    fn own_namespace(&mut self, core: &Core) -> Result<Oid, EngineError> {
+        let name = self.temp.namespace();
+        if let Some(oid) = self.namespace(core, &name)? {
+            return Ok(oid);
+        }
+        let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
+        Reader::new(core, &mut self.be, snapshot).refuse_indexed_catalogs()?;
+        let Session { open: Some(open), be, .. } = self else {
+            return Err(EngineError::internal("the transaction is gone"));
+        };
+        open.changed_catalogs = true;
+        open.own_tables.clear();
+        ddl::create_namespace(core, be, &mut open.tx, &name).map_err(|error| core.fatal.check(error))
+    }
+
+    /// Does what ON COMMIT says, at the end of a transaction that is about to commit.
+    pub(super) fn before_commit(&mut self, core: &Core) -> Result<(), EngineError> {
+        let of = |tables: &[TempTable], what| -> Vec<TempTable> {
+            tables.iter().filter(|t| t.on_commit == what && !t.dropped).cloned().collect()
+        };
+        let doomed = of(&self.temp.tables, OnCommit::Drop);
+        let emptied = of(&self.temp.tables, OnCommit::DeleteRows);
+        self.drop_temp(core, doomed)?;
+        for table in emptied {
+            if core.pool.nblocks(table.locator, Fork::Main)? > 0 {
+                core.pool.truncate(&mut self.be, table.locator, Fork::Main, 0)?;
+                core.spaces.forget(table.locator);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops temporary tables within the running transaction.
+    fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
+        for TempTable { oid, name, locator, .. } in doomed {
+            let Session { open: Some(open), be, .. } = self else { return Ok(()) };
+            open.changed_catalogs = true;
+            open.own_tables.clear();
+            ddl::drop_rows(core, be, &mut open.tx, oid, &name).map_err(|error| core.fatal.check(error))?;
+            open.tx.drop_at_commit(locator);
+            self.temp.note_dropped(oid);
+        }
+        Ok(())
+    }
+
+    /// Drops all temporary tables of the session within the running transaction: DISCARD TEMP.
+    pub fn discard_temp(&mut self) -> Result<(), EngineError> {
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        let doomed = self.temp.tables.iter().filter(|t| !t.dropped).cloned().collect();
+        self.drop_temp(&core, doomed)
+    }
+
+    /// Drops all temporary tables as the session ends, in a transaction of its own.
+    pub(super) fn leave_temp(&mut self) {
+        if self.temp.tables.is_empty() || self.core.check_running().is_err() {
+            return;
+        }
+        let dropped = self.begin().and_then(|()| self.discard_temp()).and_then(|()| self.commit());
+        if let Err(error) = dropped {
+            tracing::warn!("temporary tables stay in the catalogs until the next start: {error}");
+            let _ = self.abort();
+        }
+    }
+}
+
+/// Takes temporary tables out of the catalogs that no session has: all of them, at a start.
+pub(crate) fn forget_stale(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
+    let mut tx = Transaction::new();
+    let snapshot = core.xacts.snapshot(&tx);
+    let mut reader = Reader::new(core, be, snapshot);
+    // PostgreSQL, whose catalogs have indexes, does this for itself.
+    let stale = if reader.refuse_indexed_catalogs().is_ok() { reader.temporary()? } else { Vec::new() };
+    if stale.is_empty() {
+        return Ok(());
+    }
+    for (class, _) in &stale {
+        ddl::drop_rows(core, be, &mut tx, class.oid, &class.name)?;
+    }
+    core.xacts.commit(&mut be.io, &mut tx)?;
+    for (_, locator) in stale {
+        core.pool.drop_relation(be, locator)?;
+    }
+    Ok(())
+}
