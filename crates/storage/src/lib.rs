@@ -43,4 +43,4 @@ pub use pool::{
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{Smgr, SmgrConfig, SyncReport};
-pub use stream::{ReadStream, StreamFlags};
+pub use stream::{BlockSource, ReadStream, StreamFlags, StreamSettings, WithData};

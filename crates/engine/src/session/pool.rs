@@ -17,7 +17,7 @@ use crate::table::Table;
 /// How much prewarm brings in: pg_prewarm's modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrewarmMode {
-    /// Ask the kernel to read into its cache. Here the same as `Read`.
+    /// Ask the kernel to read into its cache; with direct I/O, nothing.
     Prefetch,
     /// Read, and forget.
     Read,
@@ -91,7 +91,8 @@ impl Session {
         };
         let range = blocks.within(size)?;
         let mode = match mode {
-            PrewarmMode::Prefetch | PrewarmMode::Read => Mode::Read,
+            PrewarmMode::Prefetch => Mode::Prefetch,
+            PrewarmMode::Read => Mode::Read,
             PrewarmMode::Buffer => Mode::Buffer,
         };
         if range.is_empty() {

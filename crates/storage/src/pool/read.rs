@@ -303,6 +303,11 @@ impl BufferPool {
         }
     }
 
+    /// Is a pinned buffer's page in memory?
+    pub(crate) fn is_valid(&self, buf: u32) -> bool {
+        self.desc(buf).load() & VALID != 0
+    }
+
     /// Waits until a slot's page is in memory.
     pub(crate) fn await_slot(
         &self,

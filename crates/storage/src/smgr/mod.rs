@@ -411,6 +411,17 @@ impl Smgr {
         Ok(Io::read(file, offset, memory, target))
     }
 
+    /// The open file that holds a block, and where in it.
+    pub(crate) fn file_at(
+        &self,
+        rel: RelFileLocator,
+        fork: Fork,
+        block: BlockNumber,
+    ) -> Result<(File, u64), StorageError> {
+        let (file, offset, _) = self.place(rel, fork, block, BLOCK_SIZE)?;
+        Ok((file, offset))
+    }
+
     /// A write of blocks that lie in one segment. Whoever starts it must see to a sync request when it has ended.
     pub(crate) fn write_io(
         &self,

@@ -275,6 +275,8 @@ fn prewarming() {
     each(Spec { buffers: 512, segment_blocks: 64, ..Spec::plain() }, |bed| {
         let mut be = bed.backend();
         let pool = bed.fill_cold(&mut be, 200);
+        assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Prefetch).unwrap(), 200);
+        assert_eq!(bed.count(IoOp::Read), 0, "the kernel reads, if anyone");
         assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Read).unwrap(), 200);
         assert!(pool.lookup(&tag(0)).is_none());
         assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Buffer).unwrap(), 200);

@@ -1,9 +1,12 @@
 //! Read streams: order, combining, look-ahead.
 
-use crate::bed::{Bed, REL, Spec, each, tag, version};
+use crate::bed::{Bed, Gate, REL, Spec, each, tag, version};
+use forebay_aio::execute::PosixExecutor;
 use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork};
-use forebay_storage::{Backend, BufferPool, ReadStream, Strategy, StreamFlags};
+use forebay_storage::{
+    Backend, BlockSource, BufferPool, ReadStream, Strategy, StreamFlags, StreamSettings, WithData,
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::sync::Arc;
 
@@ -152,4 +155,143 @@ fn a_scan_that_has_ended_holds_no_handle() {
         }
         assert_eq!(be.io.in_flight(), 0, "finished I/Os keep their files open");
     });
+}
+
+/// A source that can be led elsewhere.
+struct Blocks(std::ops::Range<BlockNumber>);
+
+impl BlockSource for Blocks {
+    type Data = u64;
+
+    fn next_block(&mut self) -> Option<(BlockNumber, u64)> {
+        self.0.next().map(|block| (block, u64::from(block) * 3))
+    }
+}
+
+/// Takes pages until there are none; their blocks.
+fn take_all(stream: &mut ReadStream<Blocks>, be: &mut Backend) -> Vec<BlockNumber> {
+    let mut blocks = Vec::new();
+    while let Some((pin, data)) = stream.next_with_data(be).unwrap() {
+        assert_eq!(data, u64::from(pin.tag().block) * 3);
+        blocks.push(pin.tag().block);
+    }
+    blocks
+}
+
+#[test]
+fn each_block_comes_with_its_data() {
+    each(Spec { buffers: 256, segment_blocks: 32, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 100);
+        bed.damage(33, 4000, b"rot");
+        let mut rng = StdRng::seed_from_u64(3);
+        let blocks: Vec<(u32, String)> = (0..400)
+            .map(|n| (rng.random_range(0..33) + if n % 7 == 0 { 34 } else { 0 }, format!("row {n}")))
+            .chain([(33, "bad".into()), (34, "good".into())])
+            .collect();
+        let mut next = blocks.iter().cloned();
+        let source = WithData(|| next.next());
+        let settings = StreamSettings::default();
+        let flags = StreamFlags::DEFAULT;
+        let mut stream =
+            ReadStream::with_settings(&pool, REL, Fork::Main, source, flags, Strategy::Normal, settings);
+        for (block, row) in &blocks {
+            match stream.next_with_data(&mut be) {
+                Ok(Some((pin, data))) => assert_eq!((pin.tag().block, &data), (*block, row)),
+                Ok(None) => panic!("not the end yet"),
+                Err(error) => assert_eq!((row.as_str(), error.sqlstate()), ("bad", "XX001")),
+            }
+        }
+        assert!(stream.next(&mut be).unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
+    each(Spec { buffers: 256, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 200);
+        let settings = StreamSettings { io_concurrency: 4, combine_limit: 8, ..Default::default() };
+        let mut stream = ReadStream::with_settings(
+            &pool,
+            REL,
+            Fork::Main,
+            Blocks(0..100),
+            StreamFlags::FULL,
+            Strategy::Normal,
+            settings,
+        );
+        assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(0));
+        *stream.source_mut() = Blocks(150..160);
+        stream.reset();
+        assert_eq!(stream.distance(), 32, "as at the beginning");
+        assert_eq!(take_all(&mut stream, &mut be), (150..160).collect::<Vec<_>>());
+        *stream.source_mut() = Blocks(20..40);
+        assert_eq!(take_all(&mut stream, &mut be), [], "not asked again before it is resumed");
+        stream.resume();
+        assert_eq!(take_all(&mut stream, &mut be), (20..40).collect::<Vec<_>>());
+        drop(stream);
+        let _ = be.io.drain();
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+    });
+}
+
+/// What a scan of 96 cold blocks costs with these flags: reads, the largest distance.
+fn cost(bed: &Bed, be: &mut Backend, pool: &Arc<BufferPool>, flags: StreamFlags) -> (u64, u32) {
+    let settings = StreamSettings { io_concurrency: 8, maintenance_io_concurrency: 2, combine_limit: 16 };
+    let before = bed.count(IoOp::Read);
+    let mut stream =
+        ReadStream::with_settings(pool, REL, Fork::Main, Blocks(0..96), flags, Strategy::Normal, settings);
+    let mut most = stream.distance();
+    while stream.next(be).unwrap().is_some() {
+        most = most.max(stream.distance());
+    }
+    (bed.count(IoOp::Read) - before, most)
+}
+
+#[test]
+fn flags() {
+    // Reads end at once here, so nobody ever waits.
+    let bed = Bed::new(Spec { buffers: 1024, ..Spec::plain() });
+    let mut be = bed.backend();
+    let pool = bed.fill_cold(&mut be, 96);
+    let cost = |be: &mut Backend, flags| {
+        pool.evict_all(be).unwrap();
+        cost(&bed, be, &pool, flags)
+    };
+    // 1, 2, 4, 8, and then 16.
+    assert_eq!(cost(&mut be, StreamFlags::DEFAULT), (10, 16), "whole reads, and no look-ahead");
+    assert_eq!(cost(&mut be, StreamFlags::WAITING_CALLBACK), (10, 16));
+    assert_eq!(cost(&mut be, StreamFlags::SEQUENTIAL), (6, 16));
+    assert_eq!(cost(&mut be, StreamFlags::FULL), (6, 128));
+    let all = StreamFlags { full: true, maintenance: true, ..StreamFlags::DEFAULT };
+    assert_eq!(cost(&mut be, all), (6, 32));
+}
+
+#[test]
+fn a_callback_that_waits_finds_no_read_held_back() {
+    let (bed, gate) = gated();
+    let mut be = bed.backend();
+    let pool = bed.fill_cold(&mut be, 20);
+    gate.shut();
+    let _open = gate.open_at_end();
+    // Reads of one block each: with each one the callback is called again.
+    let mut blocks = (0..20).step_by(2).enumerate();
+    let seen = Arc::clone(&gate);
+    let next = move || {
+        let (n, block) = blocks.next()?;
+        // All before the last two are out, the one that may still get neighbours and this one.
+        assert!(seen.held() + 1 >= n, "{} of {n} are out", seen.held());
+        if n == 9 {
+            seen.open();
+        }
+        Some(block)
+    };
+    let flags = StreamFlags { full: true, ..StreamFlags::WAITING_CALLBACK };
+    let mut stream = ReadStream::new(&pool, REL, Fork::Main, next, flags, Strategy::Normal, 16, 4);
+    (0..10).for_each(|n| assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(2 * n)));
+}
+
+fn gated() -> (Bed, Arc<Gate>) {
+    Bed::gated(Spec::plain(), Arc::new(PosixExecutor))
 }
