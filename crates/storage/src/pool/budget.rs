@@ -32,6 +32,8 @@ const SMALL: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a thread waits for a grant while none is given back. The rule is cautious, so it may go on without one.
 const CAUTION: Duration = Duration::from_secs(5);
+/// The same for one that has a pin already: it may have that page locked, and the others may wait for the lock.
+const CAUTION_OF_A_HOLDER: Duration = Duration::from_secs(1);
 /// The slot of pins that are not counted.
 pub(super) const UNCOUNTED: u32 = u32::MAX;
 
@@ -160,7 +162,9 @@ impl Budget {
         let mut granted = few.granted.lock();
         let others_hold_some = |granted: u32| granted > held.few.load(Ordering::SeqCst);
         while !self.is_safe(few.all, *granted + 1, slot) && others_hold_some(*granted) {
-            if few.given_back.wait_for(&mut granted, CAUTION).timed_out() {
+            let holds_some = held.few.load(Ordering::SeqCst) > 0;
+            let caution = if holds_some { CAUTION_OF_A_HOLDER } else { CAUTION };
+            if few.given_back.wait_for(&mut granted, caution).timed_out() {
                 break;
             }
         }
