@@ -4,14 +4,11 @@ use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use std::sync::Arc;
 
 use forebay_aio::BackendType;
-use forebay_storage::Backend;
+use forebay_storage::{Backend, CleanReport, Cleaner};
 
 use crate::checkpoint;
 use crate::core::Core;
 use crate::error::EngineError;
-
-/// How many of the cleaner's buffers are looked at for each that it may write.
-const LOOK_PER_PAGE: usize = 4;
 
 /// A rest that a stop cuts short.
 #[derive(Debug, Default)]
@@ -28,6 +25,10 @@ impl Ticker {
             self.wake.wait_for(&mut stopped, time);
         }
         !*stopped
+    }
+
+    fn is_stopped(&self) -> bool {
+        *self.stopped.lock()
     }
 
     fn stop(&self) {
@@ -73,25 +74,23 @@ impl Threads {
                         false
                     }
                 };
-                let rest = if busy { Duration::ZERO } else { core.config.wal_writer_delay };
+                let rest = if busy { Duration::ZERO } else { core.writing().wal_writer_delay };
                 if !ticker.rest(rest) {
                     break;
                 }
             }
         })?;
-        if core.config.bgwriter_lru_maxpages > 0 {
-            self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
-                loop {
-                    let most = core.config.bgwriter_lru_maxpages;
-                    if let Err(error) = core.pool.cleaner_step(be, most, most * LOOK_PER_PAGE) {
-                        tracing::error!("background writer: {}", core.fatal.check(error.into()));
-                    }
-                    if !ticker.rest(core.config.bgwriter_delay) {
-                        break;
-                    }
-                }
-            })?;
-        }
+        self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
+            let mut cleaner = Cleaner::default();
+            while !ticker.is_stopped() {
+                let options = core.writing().cleaner;
+                let report = cleaner.step(&core.pool, be, &options).unwrap_or_else(|error| {
+                    tracing::error!("background writer: {}", core.fatal.check(error.into()));
+                    CleanReport { idle: true, ..CleanReport::default() }
+                });
+                cleaner.rest(&core.pool, &options, report);
+            }
+        })?;
         Ok(())
     }
 
@@ -117,6 +116,7 @@ impl Threads {
     pub(crate) fn stop(&mut self, core: &Core) {
         core.checkpointer.requests.stop();
         self.ticker.stop();
+        core.pool.call_cleaner();
         for handle in self.handles.drain(..) {
             if handle.join().is_err() {
                 core.fatal.stop("a background thread panicked");

@@ -3,6 +3,7 @@
 use forebay_aio::sync::Duration;
 
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
+pub use forebay_storage::CleanerOptions;
 
 /// How I/O is executed: PostgreSQL's io_method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -75,20 +76,8 @@ pub struct EngineConfig {
     pub wal_buffers: Option<usize>,
     /// Whether a page's first change after a checkpoint logs all of it.
     pub full_page_writes: bool,
-    /// Bytes of WAL between checkpoints, about.
-    pub max_wal_size: u64,
-    /// Bytes of WAL segments kept for reuse.
-    pub min_wal_size: u64,
-    /// Time between checkpoints.
-    pub checkpoint_timeout: Duration,
-    /// Share of the time between checkpoints over which writes are spread.
-    pub checkpoint_completion_target: f64,
-    /// Rest between rounds of the WAL writer.
-    pub wal_writer_delay: Duration,
-    /// Rest between rounds of the background writer.
-    pub bgwriter_delay: Duration,
-    /// Buffers written at most in one such round.
-    pub bgwriter_lru_maxpages: usize,
+    /// When and how fast the background threads write; may change while the engine runs.
+    pub writing: WritingSettings,
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: print PANIC and abort.
     pub on_fatal: Option<FatalAction>,
     /// Called now and then during recovery.
@@ -99,6 +88,39 @@ pub struct EngineConfig {
     pub socket_dir: String,
     /// The listen address told in postmaster.pid.
     pub listen_addr: String,
+}
+
+/// When and how fast checkpoints, the background writer and the WAL writer write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WritingSettings {
+    /// Bytes of WAL between checkpoints, about.
+    pub max_wal_size: u64,
+    /// Bytes of WAL segments kept for reuse.
+    pub min_wal_size: u64,
+    /// Time between checkpoints.
+    pub checkpoint_timeout: Duration,
+    /// Share of the time between checkpoints over which writes are spread.
+    pub checkpoint_completion_target: f64,
+    /// Blocks after which a checkpoint has the kernel write back what it has buffered; 0: never.
+    pub checkpoint_flush_after: u32,
+    /// The background writer: bgwriter_delay, _lru_maxpages, _lru_multiplier, _flush_after.
+    pub cleaner: CleanerOptions,
+    /// Rest between rounds of the WAL writer.
+    pub wal_writer_delay: Duration,
+}
+
+impl Default for WritingSettings {
+    fn default() -> Self {
+        WritingSettings {
+            max_wal_size: 1 << 30,
+            min_wal_size: 80 << 20,
+            checkpoint_timeout: Duration::from_secs(300),
+            checkpoint_completion_target: 0.9,
+            checkpoint_flush_after: 32,
+            cleaner: CleanerOptions::default(),
+            wal_writer_delay: Duration::from_millis(200),
+        }
+    }
 }
 
 /// What happens on a failure after which nothing durable may be acknowledged: called with the reason.
@@ -154,13 +176,7 @@ impl Default for EngineConfig {
             wal_sync_method: WalSyncMethod::default(),
             wal_buffers: None,
             full_page_writes: true,
-            max_wal_size: 1 << 30,
-            min_wal_size: 80 << 20,
-            checkpoint_timeout: Duration::from_secs(300),
-            checkpoint_completion_target: 0.9,
-            wal_writer_delay: Duration::from_millis(200),
-            bgwriter_delay: Duration::from_millis(200),
-            bgwriter_lru_maxpages: 100,
+            writing: WritingSettings::default(),
             on_fatal: None,
             on_recovery: None,
             port: 5432,

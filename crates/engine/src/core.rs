@@ -1,5 +1,6 @@
 //! What sessions and background threads share.
 
+use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use forebay_wal::Wal;
 use crate::activity::Activity;
 use crate::catalog::Catalogs;
 use crate::checkpoint::Checkpointer;
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, WritingSettings};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::error::EngineError;
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) sessions: Registry,
     pub(crate) counters: Counters,
     pub(crate) fatal: Arc<Fatal>,
+    /// As the last reload left it.
+    writing: RwLock<WritingSettings>,
     phase: AtomicU8,
     /// Calls under way, which a stop waits for.
     pub(crate) activity: Activity,
@@ -82,6 +85,7 @@ impl Core {
         Core {
             sessions: Registry::new(parts.config.max_connections),
             counters: Counters::default(),
+            writing: RwLock::new(parts.config.writing),
             dir: parts.dir,
             config: parts.config,
             aio: parts.aio,
@@ -128,11 +132,24 @@ impl Core {
         Ok(())
     }
 
+    /// When and how fast to write, now.
+    pub(crate) fn writing(&self) -> WritingSettings {
+        *self.writing.read()
+    }
+
+    /// Changes when and how fast to write.
+    pub(crate) fn change_writing(&self, to: WritingSettings) {
+        *self.writing.write() = to;
+        self.pool.call_cleaner();
+        self.checkpointer.requests.nudge();
+    }
+
     /// Bytes of WAL since the redo pointer that make a checkpoint due, so that the log stays below max_wal_size
     /// while that checkpoint takes its time.
     pub(crate) fn wal_trigger(&self) -> u64 {
         let segment = self.wal.config().segment_size.bytes();
-        let trigger = self.config.max_wal_size as f64 / (1.0 + self.config.checkpoint_completion_target);
+        let writing = self.writing();
+        let trigger = writing.max_wal_size as f64 / (1.0 + writing.checkpoint_completion_target);
         (trigger as u64).max(segment)
     }
 

@@ -13,7 +13,7 @@ use crate::background::Threads;
 use crate::catalog::Catalogs;
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
-use crate::config::{EngineConfig, InitOptions, WalSyncMethod};
+use crate::config::{EngineConfig, InitOptions, WalSyncMethod, WritingSettings};
 use crate::control::Control;
 use crate::core::{Core, Parts, Phase};
 use crate::disk::Disk;
@@ -216,7 +216,12 @@ impl Engine {
         self.core.aio.backend_stats()
     }
 
-    /// Changes what may change while the engine runs.
+    /// Takes over when and how fast the background threads write.
+    pub fn change_writing(&self, to: &WritingSettings) {
+        self.core.change_writing(*to);
+    }
+
+    /// Takes over new settings of the I/O layer.
     pub fn change_io(&self, to: &IoSettings) -> Result<(), EngineError> {
         door::change(&self.core.aio, to)
     }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use common::*;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits};
-use forebay_engine::{Engine, EngineConfig, EngineError, FatalAction, IoMethod, ShutdownMode};
+use forebay_engine::{
+    CleanerOptions, Engine, EngineConfig, EngineError, FatalAction, IoMethod, ShutdownMode, WritingSettings,
+};
 
 const EIO: Effect = Effect::Fail(Errno::IO);
 
@@ -28,7 +30,10 @@ fn recording() -> (EngineConfig, Reasons) {
     let config = EngineConfig {
         on_fatal: Some(action),
         shared_buffers: 64,
-        bgwriter_lru_maxpages: 0,
+        writing: WritingSettings {
+            cleaner: CleanerOptions { max_pages: 0, ..CleanerOptions::default() },
+            ..WritingSettings::default()
+        },
         ..config(IoMethod::Worker, false)
     };
     (config, reasons)

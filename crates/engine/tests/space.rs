@@ -40,7 +40,7 @@ fn a_full_file_system_fails_statements_and_loses_nothing() {
     for method in [IoMethod::Sync, IoMethod::Worker, IoMethod::IoUring] {
         let dir = small.path().join("data");
         init(&dir);
-        let config = EngineConfig { max_wal_size: 4 << 20, min_wal_size: 2 << 20, ..config(method, false) };
+        let config = EngineConfig { writing: little_wal(), ..config(method, false) };
         let engine = open(&dir, &config);
         let mut session = engine.session().expect("session");
         create(&mut session, "t");

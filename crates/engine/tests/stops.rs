@@ -10,7 +10,7 @@ use std::thread;
 use common::*;
 use forebay_engine::{
     Engine, EngineConfig, EngineError, FatalAction, InitOptions, InterruptKind, IoMethod, LockMode,
-    RecoveryReport, ShutdownMode,
+    RecoveryReport, ShutdownMode, WritingSettings,
 };
 
 fn refusal(dir: &Path) -> EngineError {
@@ -20,8 +20,7 @@ fn refusal(dir: &Path) -> EngineError {
 #[test]
 fn checkpoints_beside_writers_lose_nothing_in_a_crash() {
     for (way, config) in ways() {
-        let config =
-            EngineConfig { shared_buffers: 128, max_wal_size: 4 << 20, min_wal_size: 2 << 20, ..config };
+        let config = EngineConfig { shared_buffers: 128, writing: little_wal(), ..config };
         let scratch = scratch();
         let dir = scratch.path().join("data");
         init(&dir);
@@ -62,8 +61,7 @@ fn the_log_stays_near_its_size_and_old_segments_go() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
     init(&dir);
-    let config =
-        EngineConfig { max_wal_size: 4 << 20, min_wal_size: 2 << 20, ..config(IoMethod::Worker, false) };
+    let config = EngineConfig { writing: little_wal(), ..config(IoMethod::Worker, false) };
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
@@ -91,7 +89,10 @@ fn checkpoints_come_by_time_and_not_when_nothing_happens() {
     let dir = scratch.path().join("data");
     init(&dir);
     let config = EngineConfig {
-        checkpoint_timeout: std::time::Duration::from_millis(20),
+        writing: WritingSettings {
+            checkpoint_timeout: std::time::Duration::from_millis(20),
+            ..WritingSettings::default()
+        },
         ..config(IoMethod::Worker, false)
     };
     let engine = open(&dir, &config);

@@ -3,7 +3,7 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use forebay_engine::{Engine, EngineConfig, InitOptions, ShutdownMode};
+use forebay_engine::{Engine, EngineConfig, InitOptions, ShutdownMode, WritingSettings};
 use forebay_sql::{Connection, Step};
 use std::time::Instant;
 
@@ -21,7 +21,13 @@ fn data(delimiter: char) -> Vec<u8> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     Engine::init(dir.path(), &InitOptions::default())?;
-    let engine = Engine::open(dir.path(), EngineConfig { max_wal_size: 8 << 30, ..EngineConfig::default() })?;
+    let engine = Engine::open(
+        dir.path(),
+        EngineConfig {
+            writing: WritingSettings { max_wal_size: 8 << 30, ..WritingSettings::default() },
+            ..EngineConfig::default()
+        },
+    )?;
     let settings = Box::new(support::FewSettings::new());
     let mut conn = Connection::new(engine.session()?, settings, support::identity());
     for (options, delimiter) in [("", '\t'), ("csv", ',')] {

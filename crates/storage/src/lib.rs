@@ -7,6 +7,8 @@
 //! | [`smgr`] | [`Smgr`]: relation forks as files of 1 GB segments; sizes, open files, pending syncs |
 //! | [`pool`] | [`BufferPool`]: shared pages, pins, content locks, reading, extending, writing out |
 //! | [`stream`] | [`ReadStream`]: reads ahead of a scan, combining neighbours |
+//! | [`write_stream`] | [`WriteStream`]: dirty pages in any order, out as combined writes |
+//! | [`pace`] | [`Pace`]: how fast a checkpoint goes |
 //! | [`prewarm`](mod@prewarm) | bringing a relation into memory; what the kernel caches |
 //!
 //! # Which way a page goes
@@ -16,7 +18,7 @@
 //!                        ^                                                     |
 //!                        +---- ReadCompletion: verify, VALID, wake <-----------+   (any thread)
 //!
-//!   write_dirty, cleaner_step, a dirty victim --> share-exclusive lock, WAL flush, checksum --> aio
+//!   WriteStream (checkpoint, cleaner), a dirty victim, a ring --> share-exclusive lock, WAL flush, checksum --> aio
 //!                        ^                                                     |
 //!                        +---- WriteCompletion: sync request, clean, unlock <--+   (any thread)
 //! ```
@@ -29,18 +31,22 @@
 
 pub mod backend;
 pub mod error;
+pub mod pace;
 pub mod pool;
 pub mod prewarm;
 pub mod smgr;
 pub mod stream;
+pub mod write_stream;
 
 pub use backend::Backend;
 pub use error::StorageError;
+pub use pace::{FullSpeed, Pace};
 pub use pool::{
-    BufferInfo, BufferPage, BufferPool, CleanReport, Dirtied, DirtyReport, EvictReport, Evicted,
-    KernelCached, MemoryChecksums, PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned, PoolConfig,
-    PoolSummary, Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
+    BufferInfo, BufferPage, BufferPool, CleanReport, Cleaner, CleanerOptions, Dirtied, DirtyReport,
+    EvictReport, Evicted, KernelCached, MemoryChecksums, PageHoldGuard, PageReadGuard, PageWriteGuard,
+    Pinned, PoolConfig, PoolStats, PoolSummary, Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{Smgr, SmgrConfig, SyncReport};
 pub use stream::{BlockSource, ReadStream, StreamFlags, StreamSettings, WithData};
+pub use write_stream::{Locked, WriteOptions, WriteStream, Written};

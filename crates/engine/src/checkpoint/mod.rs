@@ -3,10 +3,12 @@
 //!
 //! - `requests`: who wants one, and who waits for it
 //! - `run`: making one
+//! - `pace`: how fast its pages are written
 //! - `report`: counters and log lines
 //!
 //! [`step`] is one round of the checkpointer's thread.
 
+mod pace;
 pub(crate) mod report;
 pub(crate) mod requests;
 pub(crate) mod run;
@@ -62,7 +64,7 @@ impl Checkpointer {
 /// One round: sleeps until someone wants a checkpoint or one is due, and makes it. False: the thread is to end.
 pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
     let checkpointer = &core.checkpointer;
-    let due = checkpointer.progress.lock().began + core.config.checkpoint_timeout;
+    let due = || checkpointer.progress.lock().began + core.writing().checkpoint_timeout;
     let (number, causes) = match checkpointer.requests.sleep(due) {
         Work::Stop => return false,
         Work::Checkpoint(number, causes) => (number, causes),

@@ -143,8 +143,8 @@ impl Requests {
         }
     }
 
-    /// The checkpointer's sleep: until someone asks, the deadline, or the end.
-    pub(crate) fn sleep(&self, deadline: Instant) -> Work {
+    /// The checkpointer's sleep: until someone asks, the deadline (which is asked for again after a nudge), or the end.
+    pub(crate) fn sleep(&self, deadline: impl Fn() -> Instant) -> Work {
         let mut state = self.state.lock();
         loop {
             if state.stop {
@@ -155,9 +155,29 @@ impl Requests {
                 let causes = std::mem::take(&mut state.causes);
                 return Work::Checkpoint(state.begun, causes);
             }
-            if self.work.wait_until(&mut state, deadline).timed_out() {
+            if self.work.wait_until(&mut state, deadline()).timed_out() {
                 return if state.stop || state.requested > state.begun { continue } else { Work::Deadline };
             }
+        }
+    }
+
+    /// Lets the checkpointer look at its settings again.
+    pub(crate) fn nudge(&self) {
+        let _state = self.state.lock();
+        self.work.notify_all();
+    }
+
+    /// Must the checkpoint that runs hurry: because the engine stops, or someone wants the next one fast?
+    pub(crate) fn is_urgent(&self) -> bool {
+        let state = self.state.lock();
+        state.stop || state.requested > state.begun && state.causes.immediate()
+    }
+
+    /// A rest in a checkpoint that runs: until the time is over, or there may be a reason to hurry.
+    pub(crate) fn rest(&self, time: Duration) {
+        let mut state = self.state.lock();
+        if !state.stop {
+            self.work.wait_for(&mut state, time);
         }
     }
 
@@ -182,21 +202,17 @@ impl Requests {
 mod tests {
     use super::*;
 
-    fn soon() -> Instant {
-        Instant::now()
-    }
-
     #[test]
     fn a_request_made_during_a_checkpoint_needs_another() {
         let requests = Requests::default();
-        assert_eq!(requests.sleep(soon()), Work::Deadline);
+        assert_eq!(requests.sleep(Instant::now), Work::Deadline);
         let first = requests.ask(Causes::DEMAND);
-        assert_eq!(requests.sleep(soon()), Work::Checkpoint(first, Causes::DEMAND));
+        assert_eq!(requests.sleep(Instant::now), Work::Checkpoint(first, Causes::DEMAND));
         let second = requests.ask(Causes::WAL);
         requests.served(first, None);
         assert_eq!(requests.wait_for(first, || Ok::<(), ()>(())), Ok(Ok(())));
         assert_eq!(requests.wait_for(second, || Err("interrupted")), Err("interrupted"));
-        assert_eq!(requests.sleep(soon()), Work::Checkpoint(second, Causes::WAL));
+        assert_eq!(requests.sleep(Instant::now), Work::Checkpoint(second, Causes::WAL));
         requests.served(second, Some("disk".to_owned()));
         assert_eq!(requests.wait_for(second, || Ok::<(), ()>(())), Ok(Err("disk".to_owned())));
     }
@@ -206,10 +222,10 @@ mod tests {
         let requests = Requests::default();
         requests.ask_once(Causes::WAL);
         requests.ask_once(Causes::WAL);
-        assert_eq!(requests.sleep(soon()), Work::Checkpoint(1, Causes::WAL));
-        assert_eq!(requests.sleep(soon()), Work::Deadline);
+        assert_eq!(requests.sleep(Instant::now), Work::Checkpoint(1, Causes::WAL));
+        assert_eq!(requests.sleep(Instant::now), Work::Deadline);
         requests.stop();
-        assert_eq!(requests.sleep(soon()), Work::Stop);
+        assert_eq!(requests.sleep(Instant::now), Work::Stop);
     }
 
     #[test]

@@ -16,10 +16,11 @@ use forebay_format::wal::Rmgr;
 use forebay_format::wal::standby::{self, RunningXacts};
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::{Lsn, Xid};
-use forebay_storage::{Backend, WriteScope};
+use forebay_storage::{Backend, WriteOptions, WriteScope};
 use forebay_wal::{CheckpointKind, Inserted, Record};
 
 use super::Progress;
+use super::pace::Schedule;
 use super::report::Report;
 use super::requests::Causes;
 use crate::core::Core;
@@ -45,7 +46,7 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     }
     let mut report = Report::default();
     let (redo, point) = begin(core, be, quiet)?;
-    write_everything(core, be, &mut report)?;
+    write_everything(core, be, causes, redo, &mut report)?;
     let inserted = log_checkpoint(core, be, quiet, redo, &point)?;
     let state = if causes.shutdown { DbState::ShutDown } else { DbState::Production };
     core.control.set_checkpoint(&mut be.io, inserted.start, point, state)?;
@@ -115,10 +116,21 @@ fn log_running(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn write_everything(core: &Core, be: &mut Backend, report: &mut Report) -> Result<(), EngineError> {
+fn write_everything(
+    core: &Core,
+    be: &mut Backend,
+    causes: Causes,
+    redo: Lsn,
+    report: &mut Report,
+) -> Result<(), EngineError> {
     let started = Instant::now();
     report.slru_pages = core.clog.flush(&mut be.io).map_err(|error| unknown_durability(core, error))?;
-    report.written = core.pool.write_dirty(be, WriteScope::All)?;
+    let options = WriteOptions {
+        flush_after: core.writing().checkpoint_flush_after,
+        ..WriteOptions::checkpoint(&core.pool)
+    };
+    let mut schedule = Schedule::new(core, causes, redo);
+    report.written = core.pool.write_paced(be, WriteScope::All, options, &mut schedule)?;
     report.write = started.elapsed();
     let started = Instant::now();
     report.synced = core.pool.sync_pending(be)?;
@@ -162,8 +174,9 @@ fn smoothed(estimate: f64, distance: f64) -> f64 {
 
 /// How much room for WAL to keep ready: what the next cycle will need, within the two settings.
 fn keep_bytes(core: &Core, estimate: f64) -> u64 {
-    let wanted = (1.0 + core.config.checkpoint_completion_target) * estimate * 1.1;
-    (wanted as u64).clamp(core.config.min_wal_size.min(core.config.max_wal_size), core.config.max_wal_size)
+    let writing = core.writing();
+    let wanted = (1.0 + writing.checkpoint_completion_target) * estimate * 1.1;
+    (wanted as u64).clamp(writing.min_wal_size.min(writing.max_wal_size), writing.max_wal_size)
 }
 
 /// Seconds since 1970.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_engine::types::oids;
 use forebay_engine::{
     ColumnDef, Datum, Engine, EngineConfig, EngineError, InitOptions, IoDirect, IoMethod, LockMode, RowBatch,
-    Session, Table,
+    Session, Table, WritingSettings,
 };
 
 /// Every way to do I/O: three methods, buffered and direct.
@@ -32,6 +32,11 @@ pub fn config(method: IoMethod, direct: bool) -> EngineConfig {
         max_connections: 10,
         ..EngineConfig::default()
     }
+}
+
+/// Settings with which little WAL makes a checkpoint due.
+pub fn little_wal() -> WritingSettings {
+    WritingSettings { max_wal_size: 4 << 20, min_wal_size: 2 << 20, ..WritingSettings::default() }
 }
 
 /// A scratch directory on a file system that does direct I/O.

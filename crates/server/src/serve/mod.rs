@@ -17,7 +17,7 @@ pub mod sockets;
 
 use crate::log;
 use crate::session;
-use crate::settings::{ConfigError, ServerSettings, engine_config, io_settings};
+use crate::settings::{ConfigError, ServerSettings, engine_config, io_settings, writing_settings};
 use crate::wire::backend;
 use crate::wire::stream::Stream;
 use events::{Event, Events};
@@ -229,7 +229,7 @@ impl Server {
         let huge = if engine.uses_huge_pages() { "on" } else { "off" };
         settings.tell("huge_pages_status", huge.to_owned());
         settings.tell("io_method_status", engine.io_method_name().to_owned());
-        change_io(&engine, &settings);
+        change_running(&engine, &settings);
         self.shared.set_settings(settings);
         self.shared.set_state(State::Running(engine));
         if self.stop.is_none() {
@@ -339,7 +339,7 @@ impl Server {
                 let mut settings = (*self.shared.settings()).clone();
                 let (changed, refused) = settings.reload(new);
                 if let State::Running(engine) = self.shared.state() {
-                    change_io(&engine, &settings);
+                    change_running(&engine, &settings);
                 }
                 self.shared.set_settings(settings.clone());
                 for name in refused {
@@ -362,7 +362,8 @@ fn connections_at_most(max_connections: usize) -> usize {
 }
 
 /// Hands down what may change while the engine runs.
-fn change_io(engine: &Engine, settings: &ServerSettings) {
+fn change_running(engine: &Engine, settings: &ServerSettings) {
+    engine.change_writing(&writing_settings(settings));
     if let Err(e) = engine.change_io(&io_settings(settings)) {
         log::line("WARNING", None, &describe(&e));
     }

@@ -4,14 +4,15 @@ use super::server::ServerSettings;
 use super::session::SessionSettings;
 use super::value::Value;
 use forebay_aio::sync::Duration;
-use forebay_engine::{EngineConfig, HugePages, IoDirect, IoMethod, IoSettings, WalSyncMethod, WorkerLimits};
+use forebay_engine::{
+    CleanerOptions, EngineConfig, HugePages, IoDirect, IoMethod, IoSettings, WalSyncMethod, WorkerLimits,
+    WritingSettings,
+};
 
 /// What the engine is opened with.
 pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     let count = |name: &str| usize::try_from(s.int(name)).unwrap_or(0);
-    let bytes = |name: &str| u64::try_from(s.int(name)).unwrap_or(0) << 20;
     let automatic = |name: &str| usize::try_from(s.int(name)).ok();
-    let millis = |name: &str| Duration::from_millis(u64::try_from(s.int(name)).unwrap_or(0));
     EngineConfig {
         shared_buffers: count("shared_buffers"),
         huge_pages: match s.text("huge_pages") {
@@ -38,16 +39,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         },
         wal_buffers: automatic("wal_buffers"),
         full_page_writes: s.bool("full_page_writes"),
-        max_wal_size: bytes("max_wal_size"),
-        min_wal_size: bytes("min_wal_size"),
-        checkpoint_timeout: Duration::from_secs(u64::try_from(s.int("checkpoint_timeout")).unwrap_or(300)),
-        checkpoint_completion_target: match s.value("checkpoint_completion_target") {
-            Value::Real(x) => *x,
-            _ => 0.9,
-        },
-        wal_writer_delay: millis("wal_writer_delay"),
-        bgwriter_delay: millis("bgwriter_delay"),
-        bgwriter_lru_maxpages: count("bgwriter_lru_maxpages"),
+        writing: writing_settings(s),
         ..EngineConfig::default()
     }
 }
@@ -70,6 +62,31 @@ fn io_workers(s: &ServerSettings) -> WorkerLimits {
 /// What a running engine takes over after a reload.
 pub fn io_settings(s: &ServerSettings) -> IoSettings {
     IoSettings { io_workers: io_workers(s), track_io_timing: s.bool("track_io_timing") }
+}
+
+/// When and how fast the background threads write: also after a reload.
+pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
+    let whole = |name: &str| u64::try_from(s.int(name)).unwrap_or(0);
+    let blocks = |name: &str| u32::try_from(s.int(name)).unwrap_or(0);
+    let millis = |name: &str| Duration::from_millis(whole(name));
+    let real = |name: &str| match s.value(name) {
+        Value::Real(x) => *x,
+        _ => 0.0,
+    };
+    WritingSettings {
+        max_wal_size: whole("max_wal_size") << 20,
+        min_wal_size: whole("min_wal_size") << 20,
+        checkpoint_timeout: Duration::from_secs(whole("checkpoint_timeout")),
+        checkpoint_completion_target: real("checkpoint_completion_target"),
+        checkpoint_flush_after: blocks("checkpoint_flush_after"),
+        cleaner: CleanerOptions {
+            max_pages: usize::try_from(s.int("bgwriter_lru_maxpages")).unwrap_or(0),
+            multiplier: real("bgwriter_lru_multiplier"),
+            delay: millis("bgwriter_delay"),
+            flush_after: blocks("bgwriter_flush_after"),
+        },
+        wal_writer_delay: millis("wal_writer_delay"),
+    }
 }
 
 /// What a session has changed for itself.

@@ -199,17 +199,20 @@ const fn int(min: i64, max: i64, unit: Unit) -> Kind {
 use Context::{Internal, Postmaster, Sighup, Superuser, User};
 use Kind::{Bool, Enum, Text};
 
-/// Every setting. What the engine takes when it is opened needs a restart here, also where PostgreSQL needs only a reload.
+/// Every setting. What the engine takes only when it is opened needs a restart here, also where PostgreSQL needs a reload.
 #[rustfmt::skip]
 pub static TABLE: &[Setting] = &[
     setting("application_name", User, Text, "", LOGGING, "Sets the application name to be reported in statistics and logs.").reported().checked(checks::name),
-    setting("bgwriter_delay", Postmaster, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
-    setting("bgwriter_lru_maxpages", Postmaster, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
+    setting("bgwriter_delay", Sighup, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
+    setting("bgwriter_flush_after", Sighup, int(0, 256, Unit::Blocks), "512kB", BGWRITER, "Number of pages after which previously performed writes are flushed to disk."),
+    setting("bgwriter_lru_maxpages", Sighup, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
+    setting("bgwriter_lru_multiplier", Sighup, Kind::Real { min: 0.0, max: 10.0, unit: Unit::None }, "2", BGWRITER, "Multiple of the average buffer usage to free per round."),
     setting("block_size", Internal, int(8192, 8192, Unit::None), "8192", PRESET, "Shows the size of a disk block."),
     setting("bytea_output", User, Enum(&["hex"]), "hex", CLIENT, "Sets the output format for bytea."),
     setting("check_function_bodies", User, Bool, "on", CLIENT, "Check routine bodies during CREATE FUNCTION. There are no routines."),
-    setting("checkpoint_completion_target", Postmaster, Kind::Real { min: 0.0, max: 1.0, unit: Unit::None }, "0.9", CHECKPOINTS, "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
-    setting("checkpoint_timeout", Postmaster, int(30, 86_400, Unit::Seconds), "5min", CHECKPOINTS, "Sets the maximum time between automatic WAL checkpoints."),
+    setting("checkpoint_completion_target", Sighup, Kind::Real { min: 0.0, max: 1.0, unit: Unit::None }, "0.9", CHECKPOINTS, "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
+    setting("checkpoint_flush_after", Sighup, int(0, 256, Unit::Blocks), "256kB", CHECKPOINTS, "Number of pages after which previously performed writes are flushed to disk."),
+    setting("checkpoint_timeout", Sighup, int(30, 86_400, Unit::Seconds), "5min", CHECKPOINTS, "Sets the maximum time between automatic WAL checkpoints."),
     setting("client_encoding", User, Text, "UTF8", CLIENT, "Sets the client's character set encoding.").reported().checked(checks::client_encoding),
     setting("client_min_messages", User, Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", CLIENT, "Sets the message levels that are sent to the client."),
     setting("cluster_name", Postmaster, Text, "", LOGGING, "Sets the name of the cluster."),
@@ -264,8 +267,8 @@ pub static TABLE: &[Setting] = &[
     setting("max_connections", Postmaster, int(1, 262_143, Unit::None), "100", CONNECT, "Sets the maximum number of concurrent connections."),
     setting("max_files_per_process", Postmaster, int(64, INT_MAX, Unit::None), "1000", "Resource Usage / Kernel Resources", "Sets the maximum number of data files the server keeps open."),
     setting("max_identifier_length", Internal, int(63, 63, Unit::None), "63", PRESET, "Shows the maximum identifier length."),
-    setting("max_wal_size", Postmaster, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS, "Sets the WAL size that triggers a checkpoint."),
-    setting("min_wal_size", Postmaster, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS, "Sets the minimum size to shrink the WAL to."),
+    setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS, "Sets the WAL size that triggers a checkpoint."),
+    setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS, "Sets the minimum size to shrink the WAL to."),
     setting("port", Postmaster, int(1, 65_535, Unit::None), "5432", CONNECT, "Sets the TCP port the server listens on."),
     setting("row_security", User, Bool, "on", CLIENT, "Enables row security. There are no policies."),
     setting("scram_iterations", User, int(1, INT_MAX, Unit::None), "4096", CONNECT, "Sets the iteration count for SCRAM secret generation.").reported(),
@@ -291,7 +294,7 @@ pub static TABLE: &[Setting] = &[
     setting("wal_level", Postmaster, Enum(&["replica"]), "replica", WAL, "Sets the level of information written to the WAL."),
     setting("wal_segment_size", Internal, int(1_048_576, 1_073_741_824, Unit::Bytes), "16MB", PRESET, "Shows the size of write ahead log segments."),
     setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk.").checked(checks::wal_sync_method),
-    setting("wal_writer_delay", Postmaster, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
+    setting("wal_writer_delay", Sighup, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
     setting("xmloption", User, Enum(&["content", "document"]), "content", CLIENT, "Accepted, so that dumps can be read; there is no XML type."),
 ];
 

@@ -235,6 +235,23 @@ impl Descriptor {
         self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, pin).is_ok()
     }
 
+    /// Pins a buffer that holds a dirty page.
+    pub(crate) fn pin_if_dirty(&self) -> bool {
+        self.pin_if(DIRTY)
+    }
+
+    /// Is the page in memory, and newer than its file?
+    pub(crate) fn is_dirty_and_valid(&self) -> bool {
+        self.load() & (DIRTY | VALID) == DIRTY | VALID
+    }
+
+    /// Pins a buffer without a change of its usage count if its state is as `wanted` says.
+    pub(crate) fn pin_alone(&self, wanted: impl Fn(u64) -> bool) -> bool {
+        self.state
+            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| wanted(s).then_some(s + REF_ONE))
+            .is_ok()
+    }
+
     /// One more pin for someone who already holds one.
     pub(crate) fn pin_again(&self) {
         let old = self.state.fetch_add(REF_ONE, Ordering::SeqCst);

@@ -123,7 +123,7 @@ impl Core {
 
 impl BufferPool {
     /// Takes the share-exclusive lock, in which a page is written out. The caller must hold no other one.
-    pub(super) fn lock_share_exclusive(&self, io: &mut aio::Backend, buf: u32) {
+    pub(crate) fn lock_share_exclusive(&self, io: &mut aio::Backend, buf: u32) {
         if !self.desc(buf).try_share_exclusive() {
             io.submit();
             self.core.wait_share_exclusive(buf);
@@ -131,7 +131,7 @@ impl BufferPool {
     }
 
     /// Gives back a share-exclusive lock that no I/O took over.
-    pub(super) fn unlock_share_exclusive(&self, buf: u32) {
+    pub(crate) fn unlock_share_exclusive(&self, buf: u32) {
         self.core.unlock_share_exclusive(buf);
     }
 }

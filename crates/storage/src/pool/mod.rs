@@ -14,14 +14,18 @@
 //! | `victim` | clock sweep: a buffer for a new page |
 //! | `read` | pinning a page, starting and awaiting reads of neighbours |
 //! | `extend` | new pages at a relation's end; pages that recovery builds from nothing |
-//! | `write` | writing out: runs of neighbours, the checkpoint's pass, the cleaner's step |
+//! | `write` | writing out: runs of neighbours, passes over many pages, victims and rings |
+//! | `cleaner` | [`Cleaner`]: clean buffers ahead of the clock's hand |
+//! | `counters` | [`PoolStats`]: what replacement costs |
 //! | `complete` | what any thread does when a read or write has ended |
 //! | `discard` | forgetting the pages of dropped or truncated relations |
 //! | `inspect` | what is in the buffers, and whether their checksums are right |
 //! | `evict` | emptying buffers, or marking them dirty, on order |
 
 mod budget;
+mod cleaner;
 mod complete;
+mod counters;
 mod desc;
 mod discard;
 mod evict;
@@ -38,15 +42,18 @@ mod table;
 mod victim;
 mod write;
 
+pub use cleaner::{CleanReport, Cleaner, CleanerOptions};
+pub use counters::PoolStats;
 pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use guard::{PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned};
 pub use inspect::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
 pub use strategy::Strategy;
-pub use write::{CleanReport, WriteReport, WriteScope};
+pub use write::{WriteReport, WriteScope};
 
 pub(crate) use pins::{Grant, Visit};
 pub(crate) use read::{Slot, SlotState};
 pub(crate) use strategy::Ring;
+pub(crate) use write::Run;
 
 use crate::error::{StorageError, WalFailure};
 use crate::smgr::{Smgr, SyncQueue, SyncReport};
@@ -136,6 +143,8 @@ pub struct BufferPool {
     table: PageTable,
     /// The clock's hand; counts on forever.
     hand: OwnLine<AtomicU64>,
+    demand: cleaner::Demand,
+    counters: counters::Counters,
     wal: OnceLock<Arc<dyn WalFlush>>,
     on_read: Arc<dyn SharedCompletion>,
     on_write: Arc<dyn SharedCompletion>,
@@ -183,6 +192,8 @@ impl BufferPool {
         Ok(Arc::new(BufferPool {
             table: PageTable::new(config.buffers),
             hand: OwnLine(AtomicU64::new(0)),
+            demand: cleaner::Demand::new(),
+            counters: counters::Counters::default(),
             wal: OnceLock::new(),
             on_read: Arc::new(complete::ReadCompletion(Arc::clone(&core))),
             on_write: Arc::new(complete::WriteCompletion(Arc::clone(&core))),
@@ -207,6 +218,11 @@ impl BufferPool {
     /// The I/O layer.
     pub fn aio(&self) -> &Arc<Aio> {
         &self.aio
+    }
+
+    /// What replacing buffers has cost.
+    pub fn stats(&self) -> PoolStats {
+        self.counters.read(self.core.budget.waits())
     }
 
     /// Number of buffers.
@@ -254,11 +270,6 @@ impl BufferPool {
     /// Gives claimed pins back.
     pub(crate) fn return_pins(&self, n: u32) {
         self.core.budget.give_back(n);
-    }
-
-    /// How often a thread had to wait because all buffers were pinned.
-    pub fn pin_waits(&self) -> u64 {
-        self.core.budget.waits()
     }
 
     pub(crate) fn desc(&self, buf: u32) -> &Descriptor {

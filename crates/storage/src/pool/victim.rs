@@ -1,13 +1,13 @@
 //! A buffer for a new page: the ring's next one, or what the clock sweep finds.
 //!
-//! The hand lowers usage counts as it passes and stops at an unpinned buffer with count 0. A dirty victim is written
-//! out first, together with dirty neighbours; then it is taken out of the page table and belongs to the caller alone:
-//! pinned once, without a tag.
+//! The hand lowers usage counts as it passes and stops at an unpinned buffer with count 0. A dirty one has its write started and
+//! is passed over; a clean one is taken out of the page table and belongs to the caller alone: pinned once, without a tag.
 
 use super::desc::{
     DIRTY, Descriptor, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID, WRITING,
     refcount, usage,
 };
+use super::write::Started;
 use super::{BufferPool, Ring, Strategy, table};
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
@@ -23,6 +23,16 @@ pub(super) enum Claim {
     Lost,
 }
 
+/// Where a search for a victim may go on.
+enum Candidate {
+    /// A buffer that was idle, pinned by the caller now.
+    Pinned(u32),
+    /// Something has changed.
+    LookAgain,
+    /// Without waiting there is nothing to be had.
+    Nowhere,
+}
+
 impl BufferPool {
     /// A buffer that belongs to the caller alone. None if all are pinned and the caller is not `patient`.
     pub(super) fn take_victim(
@@ -33,6 +43,7 @@ impl BufferPool {
         patient: bool,
     ) -> Result<Option<u32>, StorageError> {
         let context = strategy.context();
+        self.counters.allocated();
         let turn = ring.advance();
         if ring.begins_stretch(self.run_limit()) && matches!(strategy, Strategy::BulkWrite | Strategy::Vacuum)
         {
@@ -45,22 +56,74 @@ impl BufferPool {
             io.count(IoObject::Relation, context, IoOp::Reuse, 1);
             return Ok(Some(buf));
         }
+        let mut started = Started::default();
+        let found = self.search(io, context, patient, &mut started);
+        self.leave_started(io, started);
+        if let Ok(Some(buf)) = found {
+            ring.remember(buf);
+        }
+        found
+    }
+
+    /// Goes on with the clock's hand until a clean buffer is the caller's own.
+    fn search(
+        &self,
+        io: &mut aio::Backend,
+        context: IoContext,
+        patient: bool,
+        started: &mut Started,
+    ) -> Result<Option<u32>, StorageError> {
         loop {
-            let Some(buf) = self.sweep() else {
-                if !patient {
+            let buf = match self.candidate(io, patient, started)? {
+                Candidate::Pinned(buf) => buf,
+                Candidate::LookAgain => continue,
+                Candidate::Nowhere => return Ok(None),
+            };
+            if self.desc(buf).load() & DIRTY != 0 {
+                if started.is_full() {
+                    // Not patient: there is no time for more.
+                    self.core.unpin(buf);
                     return Ok(None);
                 }
-                self.await_buffer(io)?;
+                self.pass_over(io, buf, context, started)?;
                 continue;
-            };
-            match self.clean_and_evict(io, buf, context)? {
-                Claim::Lost => continue,
-                Claim::Evicted => io.count(IoObject::Relation, context, IoOp::Evict, 1),
-                Claim::Empty => {}
             }
-            ring.remember(buf);
-            return Ok(Some(buf));
+            match self.evict(buf) {
+                Claim::Lost => self.core.unpin(buf),
+                Claim::Evicted => {
+                    io.count(IoObject::Relation, context, IoOp::Evict, 1);
+                    return Ok(Some(buf));
+                }
+                Claim::Empty => return Ok(Some(buf)),
+            }
         }
+    }
+
+    /// The next buffer that may do.
+    fn candidate(
+        &self,
+        io: &mut aio::Backend,
+        patient: bool,
+        started: &mut Started,
+    ) -> Result<Candidate, StorageError> {
+        if started.is_full()
+            && patient
+            && let Some(buf) = self.await_started(io, started)?
+        {
+            return Ok(Candidate::Pinned(buf));
+        }
+        if let Some(buf) = self.sweep() {
+            return Ok(Candidate::Pinned(buf));
+        }
+        if !patient {
+            return Ok(Candidate::Nowhere);
+        }
+        if started.is_empty() {
+            self.await_buffer(io)?;
+            return Ok(Candidate::LookAgain);
+        }
+        // All are pinned, some by our own writes.
+        Ok(self.await_started(io, started)?.map_or(Candidate::LookAgain, Candidate::Pinned))
     }
 
     /// All buffers are pinned: ends an I/O that pins one, or sleeps until a pin is given back.
@@ -86,13 +149,12 @@ impl BufferPool {
         if desc.load() & WRITING != 0
             && let Some(wait) = desc.io()
         {
+            if !io.is_done(wait) {
+                self.counters.ring_waited();
+            }
             io.wait(wait);
         }
-        desc.state
-            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| {
-                (refcount(s) == 0 && usage(s) <= 1).then_some(s + REF_ONE)
-            })
-            .is_ok()
+        desc.pin_alone(|s| refcount(s) == 0 && usage(s) <= 1)
     }
 
     /// Moves the clock's hand to the next unpinned buffer with usage count 0, and pins it. None if a whole round
@@ -101,7 +163,11 @@ impl BufferPool {
         let buffers = self.core.descs.len() as u64;
         let mut pinned_in_a_row = 0;
         while pinned_in_a_row < buffers {
-            let at = (self.hand.fetch_add(1, Ordering::Relaxed) % buffers) as usize;
+            let hand = self.hand.fetch_add(1, Ordering::Relaxed);
+            if self.demand.is_due(hand) {
+                self.demand.call();
+            }
+            let at = (hand % buffers) as usize;
             let desc = &self.core.descs[at];
             let state = desc.state.load(Ordering::Relaxed);
             if refcount(state) != 0 {

@@ -20,8 +20,8 @@ use files::{ForkKey, UNKNOWN_SIZE};
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::{
-    self as aio, Aio, AioError, Errno, File, FileCache, Io, IoMemory, Namespace, OpenOptions, Target,
-    VirtualFile,
+    self as aio, Aio, AioError, Errno, File, FileCache, Io, IoContext, IoFlags, IoMemory, IoObject, IoOp,
+    Namespace, Op, OpenOptions, Target, VirtualFile,
 };
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RELSEG_BLOCKS, RelFileLocator};
 use hashbrown::HashMap;
@@ -420,6 +420,26 @@ impl Smgr {
     ) -> Result<(File, u64), StorageError> {
         let (file, offset, _) = self.place(rel, fork, block, BLOCK_SIZE)?;
         Ok((file, offset))
+    }
+
+    /// A hint to the kernel that it should write back blocks that were written. None if it would be of no use.
+    pub(crate) fn writeback_io(
+        &self,
+        rel: RelFileLocator,
+        fork: Fork,
+        first: BlockNumber,
+        blocks: u32,
+    ) -> Option<Io> {
+        let len = blocks as usize * BLOCK_SIZE;
+        // The file may be gone by now.
+        let (file, offset, target) = self.place(rel, fork, first, len).ok()?;
+        let hint = Op::SyncFileRange { offset, len: len as u64 };
+        let flags = IoFlags { detached: true, ..IoFlags::default() };
+        Some(Io::new(file, hint, target).flags(flags).account(
+            IoObject::Relation,
+            IoContext::Normal,
+            IoOp::Writeback,
+        ))
     }
 
     /// A write of blocks that lie in one segment. Whoever starts it must see to a sync request when it has ended.

@@ -2,7 +2,9 @@
 
 use crate::bed::{REL, Spec, each, stamp, tag, version};
 use forebay_format::{Fork, Page, RelFileLocator};
-use forebay_storage::{Backend, Pinned, ReadStream, Strategy, StreamFlags, WriteScope};
+use forebay_storage::{
+    Backend, Cleaner, CleanerOptions, Pinned, ReadStream, Strategy, StreamFlags, WriteScope,
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -66,10 +68,11 @@ fn torture(buffers: usize, threads: u64) {
             let (pool, model, stop) = (&pool, &model, &stop);
             scope.spawn(|| {
                 let mut be = bed.backend();
+                let mut cleaner = Cleaner::default();
                 while !stop.load(Ordering::SeqCst) {
                     pool.write_dirty(&mut be, WriteScope::All).unwrap();
                     pool.sync_pending(&mut be).unwrap();
-                    pool.cleaner_step(&mut be, 10, 20).unwrap();
+                    cleaner.step(pool, &mut be, &CleanerOptions::default()).unwrap();
                 }
             });
             let workers: Vec<_> = (0..threads)

@@ -12,7 +12,8 @@ use forebay_aio::Errno;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_format::{BlockNumber, Fork, PageBytes, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, BufferPool, Pinned, PrewarmMode, ReadStream, StorageError, Strategy, StreamFlags, WriteScope,
+    Backend, BufferPool, Cleaner, CleanerOptions, Pinned, PrewarmMode, ReadStream, StorageError, Strategy,
+    StreamFlags, WriteScope,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -87,6 +88,7 @@ fn tolerate<T>(world: &World<'_>, result: Result<T, StorageError>) -> Option<T> 
 struct Actor<'a> {
     world: &'a World<'a>,
     be: Backend,
+    cleaner: Cleaner,
     rng: StdRng,
 }
 
@@ -117,7 +119,7 @@ impl Actor<'_> {
             84..88 => self.prewarm(relation),
             88..92 => self.write(relation),
             92..96 => {
-                let cleaned = self.world.pool.cleaner_step(&mut self.be, 8, 16);
+                let cleaned = self.cleaner.step(self.world.pool, &mut self.be, &CleanerOptions::default());
                 tolerate(self.world, cleaned);
             }
             96..98 => {
@@ -311,6 +313,7 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
             let mut actor = Actor {
                 world: &world,
                 be: world.bed.backend(),
+                cleaner: Cleaner::default(),
                 rng: StdRng::seed_from_u64(seed ^ thread << 32),
             };
             scope.spawn(move || (0..STEPS).for_each(|_| actor.step()));
@@ -320,15 +323,15 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
     let errors = world.errors.load(Ordering::SeqCst);
     eprintln!("{errors} errors met; fired: {:?}", plan.fired_by_class());
     assert!(errors > 0, "no fault was felt: the run shows nothing about them");
-    check_all(&world, &mut be);
+    check_all(&world, be);
 }
 
 /// The disk is well again: everything is as the model has it, in memory and in the files, and nothing is held.
-fn check_all(world: &World<'_>, be: &mut Backend) {
+fn check_all(world: &World<'_>, mut be: Backend) {
     let pool = world.pool;
-    pool.write_dirty(be, WriteScope::All).unwrap();
-    pool.sync_pending(be).unwrap();
-    assert_eq!(pool.evict_all(be).unwrap(), 0, "all pins were given back");
+    pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    pool.sync_pending(&mut be).unwrap();
+    assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
     let cold = world.bed.cold().1;
     for relation in &world.relations {
         let relation = relation.read().unwrap();
@@ -337,10 +340,12 @@ fn check_all(world: &World<'_>, be: &mut Backend) {
         assert!(relation.versions[blocks as usize..].iter().all(|v| v.load(Ordering::SeqCst) == 0));
         for block in 0..blocks {
             relation.check(&on_disk(world.bed, relation.rel, block), block);
-            let pin = cold.read(be, PageTag::new(relation.rel, Fork::Main, block), Strategy::Normal);
+            let pin = cold.read(&mut be, PageTag::new(relation.rel, Fork::Main, block), Strategy::Normal);
             Actor::see(&relation, &pin.unwrap());
         }
     }
+    // It may still have writes that it left behind.
+    drop(be);
     assert!(world.bed.aio.snapshot().is_empty(), "handles are still in use");
 }
 

@@ -2,11 +2,13 @@
 
 use crate::bed::{Bed, REL, Spec, change, each, set_lsn, stamp, tag, version};
 use forebay_aio::execute::{Executor, PosixExecutor, Request};
-use forebay_aio::sync::Mutex;
+use forebay_aio::sync::{Duration, Mutex};
 use forebay_aio::{self as aio, Errno, IoContext, IoOp, OpKind};
 use forebay_format::{Fork, Lsn, Page, RelFileLocator};
 use forebay_storage::error::WalFailure;
-use forebay_storage::{PrewarmMode, StorageError, Strategy, WalFlush, WriteScope, kernel_cached_pages};
+use forebay_storage::{
+    Cleaner, CleanerOptions, PrewarmMode, StorageError, Strategy, WalFlush, WriteScope, kernel_cached_pages,
+};
 use forebay_wal::WalError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -146,19 +148,84 @@ fn the_cleaner_works_ahead_of_the_clock() {
     let mut be = bed.backend();
     bed.fill(&mut be, 200);
     let pool = bed.cold().1;
+    // The first stays clean, so that the clock's first round ends with it.
     for block in 0..64 {
         let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
-        change(&pin, |page| stamp(page, block, 1));
+        if block > 0 {
+            change(&pin, |page| stamp(page, block, 1));
+        }
     }
+    let mut cleaner = Cleaner::default();
+    let options = CleanerOptions { max_pages: 40, ..CleanerOptions::default() };
     // All have a usage count, so the clock must pass once before the cleaner may touch them.
-    assert_eq!(pool.cleaner_step(&mut be, 100, 64).unwrap().cleaned, 0);
+    assert_eq!(cleaner.step(&pool, &mut be, &options).unwrap().cleaned, 0);
     drop(pool.read(&mut be, tag(100), Strategy::Normal).unwrap());
-    let report = pool.cleaner_step(&mut be, 40, 64).unwrap();
-    assert_eq!((report.cleaned, report.limited), (40, true));
-    assert!(!pool.cleaner_step(&mut be, 100, 64).unwrap().limited);
-    let before = bed.count(IoOp::Write);
-    (101..150).for_each(|block| drop(pool.read(&mut be, tag(block), Strategy::Normal).unwrap()));
-    assert_eq!(bed.count(IoOp::Write), before, "the foreground did not write");
+    // It keeps a quarter of a small pool clean ahead, and again a quarter when those are taken.
+    let mut next = 101;
+    for _ in 0..3 {
+        let report = cleaner.step(&pool, &mut be, &options).unwrap();
+        assert_eq!((report.cleaned, report.limited, report.idle), (16, false, false));
+        (next..next + 16).for_each(|block| drop(pool.read(&mut be, tag(block), Strategy::Normal).unwrap()));
+        next += 16;
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.victims_dirty, stats.victims_waited, stats.cleaned), (0, 0, 48));
+}
+
+/// Whoever needs a buffer passes dirty ones over, and waits only where there is nothing else.
+#[test]
+fn dirty_victims_are_written_behind() {
+    each(Spec { buffers: 256, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 600);
+        let pool = bed.cold().1;
+        // Every other page that is brought in is changed.
+        for block in 0..600 {
+            let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            if block % 2 == 0 {
+                change(&pin, |page| stamp(page, block, 1));
+            }
+        }
+        let stats = pool.stats();
+        assert!(stats.victims_dirty > 0, "{stats:?}");
+        assert_eq!(stats.victims_waited, 0, "{stats:?}");
+        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        for block in 0..600 {
+            assert_eq!(version(&bed.on_disk(block), block), u64::from(block % 2 == 0));
+        }
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_cleaner_is_called_when_it_is_needed() {
+    let bed = Bed::new(Spec { buffers: 64, ..Spec::plain() });
+    let mut be = bed.backend();
+    bed.fill(&mut be, 400);
+    let pool = bed.cold().1;
+    let options = CleanerOptions { delay: Duration::from_secs(600), ..CleanerOptions::default() };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| {
+            let (mut be, mut cleaner) = (bed.backend(), Cleaner::default());
+            while !done.load(Ordering::SeqCst) {
+                let report = cleaner.step(&pool, &mut be, &options).unwrap();
+                cleaner.rest(&pool, &options, report);
+            }
+        });
+        // With a delay of ten minutes, it cleans only because it is called.
+        let mut block = 0;
+        while pool.stats().cleaned < 200 {
+            let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            change(&pin, |page| stamp(page, block, 1));
+            block = (block + 1) % 400;
+        }
+        done.store(true, Ordering::SeqCst);
+        while !cleaner.is_finished() {
+            pool.call_cleaner();
+            std::thread::yield_now();
+        }
+    });
 }
 
 #[test]

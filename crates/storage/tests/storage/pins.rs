@@ -105,7 +105,7 @@ fn who_waits_for_a_buffer_is_woken_by_a_pin_given_back() {
                 let pin = read(pool, &mut other, 130);
                 version(&pin.lock_shared().copy(), 130)
             });
-            while pool.pin_waits() == 0 {
+            while pool.stats().pin_waits == 0 {
                 thread::yield_now();
             }
             pins.pop();

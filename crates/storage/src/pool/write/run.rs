@@ -1,0 +1,215 @@
+//! Runs: neighbouring dirty pages that leave as one write.
+//!
+//! A page is written under its share-exclusive lock: readers may go on, nobody may change it. The lock and a pin go
+//! over to the I/O, whose completion gives them back, in any thread. Before the I/O starts, the WAL is durable up to
+//! the newest of its pages, and each page carries its checksum.
+//!
+//! A run's further pages are locked only if that needs no waiting: whoever waits for one lock while holding another
+//! could wait forever.
+
+use super::super::BufferPool;
+use super::super::desc::{DIRTY, VALID, WRITING, refcount, usage};
+use crate::error::StorageError;
+use forebay_aio::sync::atomic::Ordering;
+use forebay_aio::{self as aio, Errno, IoContext, IoMemory, IoObject, IoOp, WaitRef};
+use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageTag, checksum};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Pages whose checksums are taken side by side: as many as need no memory but the stack's.
+const SUMMED_TOGETHER: usize = 32;
+
+/// Neighbouring pages, each pinned and share-exclusively locked by whoever has this.
+pub(crate) struct Run {
+    pub(crate) first: PageTag,
+    pub(crate) bufs: SmallVec<[u32; 16]>,
+}
+
+impl Run {
+    /// A run of one page.
+    pub(crate) fn of(tag: PageTag, buf: u32) -> Run {
+        Run { first: tag, bufs: SmallVec::from_slice(&[buf]) }
+    }
+
+    /// The page that would continue it.
+    pub(crate) fn next(&self) -> PageTag {
+        PageTag { block: self.first.block + self.bufs.len() as u32, ..self.first }
+    }
+}
+
+impl BufferPool {
+    /// Most pages of one write.
+    pub(crate) fn run_limit(&self) -> usize {
+        (self.config.combine_limit as usize).min(self.config.buffers / 4)
+    }
+
+    /// True if a block begins a segment: no write goes across that border.
+    pub(crate) fn starts_segment(&self, block: u32) -> bool {
+        self.smgr.room_in_segment(block) == self.smgr.room_in_segment(0)
+    }
+
+    /// Gives up a run's locks and pins.
+    pub(crate) fn release_run(&self, run: &Run) {
+        for &buf in &run.bufs {
+            self.unlock_share_exclusive(buf);
+            self.core.unpin(buf);
+        }
+    }
+
+    /// The run of dirty pages around a page that the caller has pinned and locked.
+    pub(super) fn gather_run(&self, buf: u32) -> Run {
+        let tag = self.desc(buf).tag();
+        let mut run = Run::of(tag, buf);
+        let limit = self.run_limit();
+        while run.bufs.len() < limit && self.smgr.room_in_segment(tag.block) > run.bufs.len() as u32 {
+            let Some(b) = self.lock_dirty_neighbour(&run.next()) else { break };
+            run.bufs.push(b);
+        }
+        while run.bufs.len() < limit && !self.starts_segment(run.first.block) {
+            let before = PageTag { block: run.first.block - 1, ..run.first };
+            let Some(b) = self.lock_dirty_neighbour(&before) else { break };
+            run.bufs.insert(0, b);
+            run.first = before;
+        }
+        run
+    }
+
+    /// Pins and locks a page for writing if it is in memory, dirty, not in use and not wanted soon.
+    fn lock_dirty_neighbour(&self, tag: &PageTag) -> Option<u32> {
+        let idle = |s| s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1;
+        let buf = self.pin_cached_if(tag, idle)?;
+        if self.lock_pinned_dirty(buf) {
+            return Some(buf);
+        }
+        self.core.unpin(buf);
+        None
+    }
+
+    /// Takes the share-exclusive lock of a pinned page if it is free and the page dirty.
+    pub(super) fn lock_pinned_dirty(&self, buf: u32) -> bool {
+        let desc = self.desc(buf);
+        if !desc.try_share_exclusive() {
+            return false;
+        }
+        let dirty = desc.load() & (DIRTY | VALID | WRITING) == DIRTY | VALID;
+        if !dirty {
+            self.unlock_share_exclusive(buf);
+        }
+        dirty
+    }
+
+    /// Up to where the log must be durable before a run may be written.
+    pub(crate) fn run_lsn(&self, run: &Run) -> Lsn {
+        run.bufs.iter().map(|&buf| self.locked_page_lsn(buf)).max().unwrap_or_default()
+    }
+
+    /// Starts the write of a run, whose locks and one pin each go over to the I/O. After an error they are given
+    /// up too.
+    pub(crate) fn start_run(
+        &self,
+        io: &mut aio::Backend,
+        run: &Run,
+        context: IoContext,
+    ) -> Result<WaitRef, StorageError> {
+        let newest = self.run_lsn(run);
+        let mut memory = IoMemory::empty(Arc::clone(&self.core.region));
+        for &buf in &run.bufs {
+            memory.push(buf as usize * BLOCK_SIZE, BLOCK_SIZE);
+        }
+        let PageTag { rel, fork, block } = run.first;
+        let ready = self.flush_wal(io, newest).and_then(|()| self.smgr.write_io(rel, fork, block, memory));
+        let write = match ready {
+            Ok(write) => write,
+            Err(error) => {
+                self.release_run(run);
+                return Err(error);
+            }
+        };
+        let mut rounds: SmallVec<[u32; 16]> = SmallVec::new();
+        if self.core.checksums {
+            self.set_checksums(&run.bufs, block);
+        }
+        for &buf in &run.bufs {
+            let desc = self.desc(buf);
+            desc.start_writing();
+            rounds.push(desc.io_round());
+        }
+        let write = write.completion(Arc::clone(&self.on_write), run.bufs.clone()).account(
+            IoObject::Relation,
+            context,
+            IoOp::Write,
+        );
+        let wait = io.start(write);
+        for (&buf, &round) in run.bufs.iter().zip(&rounds) {
+            self.core.io_started(buf, round, wait);
+        }
+        Ok(wait)
+    }
+
+    /// Waits for a run's write, which this backend has started. What the descriptors say may be of a later write.
+    pub(crate) fn finish_run(
+        &self,
+        io: &mut aio::Backend,
+        wait: WaitRef,
+        run: &Run,
+    ) -> Result<(), StorageError> {
+        let Some(error) = io.wait(wait).report().and_then(|report| report.error) else { return Ok(()) };
+        Err(StorageError::Write {
+            file: self.smgr.file_name(run.first.rel, run.first.fork, run.first.block),
+            block: run.first.block,
+            count: run.bufs.len() as u32,
+            errno: error.errno().unwrap_or(Errno::IO),
+        })
+    }
+
+    /// Is the log durable up to `lsn`, or is there none?
+    pub(super) fn is_log_durable(&self, lsn: Lsn) -> bool {
+        self.wal.get().is_none_or(|wal| lsn <= wal.flushed())
+    }
+
+    /// Makes the log durable up to `lsn`, if there is one and it is not yet.
+    pub(crate) fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
+        match self.wal.get() {
+            Some(wal) if lsn > wal.flushed() => {
+                // The log may stage a batch of its own.
+                let in_batch = io.in_batch();
+                if in_batch {
+                    io.end_batch();
+                }
+                let flushed = wal.flush(io, lsn).map_err(StorageError::Wal);
+                if in_batch {
+                    io.begin_batch();
+                }
+                flushed
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The LSN of a page that the caller has locked.
+    fn locked_page_lsn(&self, buf: u32) -> Lsn {
+        // SAFETY: the caller has the page pinned, and its share-exclusive lock excludes writers.
+        unsafe { self.core.page(buf) }.lsn()
+    }
+
+    /// Stores the checksums of neighbouring pages that the caller has share-exclusively locked.
+    fn set_checksums(&self, bufs: &[u32], first: u32) {
+        let mut sums = [0; SUMMED_TOGETHER];
+        for (group, bufs) in bufs.chunks(SUMMED_TOGETHER).enumerate() {
+            let sums = &mut sums[..bufs.len()];
+            let news: SmallVec<[bool; SUMMED_TOGETHER]> = {
+                // SAFETY: as in `locked_page_lsn`; and the checksum too is only the lock's holder's to store, who does it
+                // when these are gone.
+                let page = |&buf: &u32| unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
+                let pages: SmallVec<[&PageBytes; SUMMED_TOGETHER]> = bufs.iter().map(page).collect();
+                checksum::checksum_scattered(&pages, first + (group * SUMMED_TOGETHER) as u32, sums);
+                pages.iter().map(|page| Page::new(page).is_new()).collect()
+            };
+            for ((&buf, sum), _) in bufs.iter().zip(sums).zip(news).filter(|(_, new)| !new) {
+                // SAFETY: as in `locked_page_lsn`; the references to whole pages are gone.
+                let field = unsafe { self.core.checksum_field(buf) };
+                field.store(sum.to_le(), Ordering::Relaxed);
+            }
+        }
+    }
+}
