@@ -1,19 +1,22 @@
 //! One thread's context: its I/O handles and the buffer rings of its plain reads.
 
-use crate::pool::{Ring, Strategy};
+use crate::pool::{Mailbox, ReadPolicy, Ring, Strategy};
 use forebay_aio as aio;
 
 /// What a thread passes down as `&mut` to everything that may do I/O.
 pub struct Backend {
     /// The thread's I/O handles.
     pub io: aio::Backend,
+    /// What becomes of damaged pages that this backend reads from now on.
+    pub policy: ReadPolicy,
+    pub(crate) warnings: Mailbox,
     rings: [Ring; 3],
 }
 
 impl Backend {
     /// Wraps the I/O context.
     pub fn new(io: aio::Backend) -> Self {
-        Backend { io, rings: Default::default() }
+        Backend { io, policy: ReadPolicy::default(), warnings: Mailbox::default(), rings: Default::default() }
     }
 
     /// The ring of a strategy, taken out while it is used.

@@ -42,9 +42,10 @@ pub use backend::Backend;
 pub use error::StorageError;
 pub use pace::{FullSpeed, Pace};
 pub use pool::{
-    BufferInfo, BufferPage, BufferPool, CleanReport, Cleaner, CleanerOptions, Dirtied, DirtyReport,
-    EvictReport, Evicted, KernelCached, MemoryChecksums, PageHoldGuard, PageReadGuard, PageWriteGuard,
-    Pinned, PoolConfig, PoolStats, PoolSummary, Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
+    BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanReport, Cleaner, CleanerOptions, Dirtied,
+    DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PageHoldGuard, PageReadGuard,
+    PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, ReadPolicy, ReadWarning, Strategy,
+    UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{Smgr, SmgrConfig, SyncReport};

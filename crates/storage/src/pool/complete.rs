@@ -2,9 +2,11 @@
 //! descriptors, and a small outcome to the issuer.
 
 use super::Core;
+use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
 use super::desc::{DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
-use forebay_format::{BLOCK_SIZE, Page, PageBytes, PageTag, checksum};
+use forebay_format::checksum::{self, PageDefect};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Page, PageBytes};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -12,34 +14,31 @@ use std::sync::Arc;
 const GROUP: usize = 32;
 
 /// The end of a read: verifies all pages of the I/O, then makes each valid or marks it failed.
-pub(crate) struct ReadCompletion(pub(crate) Arc<Core>);
+pub(crate) struct ReadCompletion {
+    pub(crate) core: Arc<Core>,
+    pub(crate) policy: ReadPolicy,
+    /// Where to leave warnings, if the policy makes any.
+    pub(crate) mailbox: Option<Mailbox>,
+}
 
 impl SharedCompletion for ReadCompletion {
     fn complete(&self, io: &Completed<'_>) -> Outcome {
-        let core = &*self.0;
+        let core = &*self.core;
         let mut outcome = Outcome::OK;
         let whole = io.result.unwrap_or(0) / BLOCK_SIZE;
-        let mut good = [false; GROUP];
+        let judged = core.judge(&io.data[..io.data.len().min(whole)], io.data.len(), self);
         for (i, &buf) in io.data.iter().enumerate() {
-            if i % GROUP == 0 {
-                let group = &io.data[i..io.data.len().min(i + GROUP)];
-                core.judge(&group[..group.len().min(whole.saturating_sub(i))], &mut good);
-            }
             let desc = &core.descs[buf as usize];
             let fault = match io.result {
                 Err(errno) => Some(IoFault::Transfer(errno)),
                 Ok(got) if got < (i + 1) * BLOCK_SIZE => {
                     Some(IoFault::Short(got.saturating_sub(i * BLOCK_SIZE) as u32))
                 }
-                Ok(_) if !good[i % GROUP] => Some(IoFault::Page),
+                Ok(_) if judged.get(i) == Some(&Judgement::Bad) => Some(IoFault::Page),
                 Ok(_) => None,
             };
             if fault.is_some() && outcome.status == Status::Ok {
                 outcome = Outcome::new(Status::Error, i as u64);
-            }
-            if fault == Some(IoFault::Page) {
-                let tag = desc.tag();
-                tracing::warn!(block = tag.block, relation = %tag.rel.path(tag.fork), "invalid page");
             }
             let set = if fault.is_none() { VALID } else { IO_ERROR };
             if desc.end_io(READING, set, fault) {
@@ -84,10 +83,44 @@ impl SharedCompletion for WriteCompletion {
 }
 
 impl Core {
-    /// Which of these pages, just read and neighbours in their file, are pages? Only for the completion, while READING is set.
-    fn judge(&self, bufs: &[u32], good: &mut [bool; GROUP]) {
-        let Some(&first) = bufs.first() else { return };
-        let tag: PageTag = self.descs[first as usize].tag();
+    /// What of these pages, just read and neighbours in their file? Only for the completion of a read of `blocks` pages, while
+    /// READING is set. Whoever waits for a page finds the warning left.
+    fn judge(&self, bufs: &[u32], blocks: usize, read: &ReadCompletion) -> SmallVec<[Judgement; GROUP]> {
+        let mut judged: SmallVec<[Judgement; GROUP]> = SmallVec::from_elem(Judgement::Good, bufs.len());
+        let Some(&first) = bufs.first() else { return judged };
+        let tag = self.descs[first as usize].tag();
+        let mut defects: SmallVec<[(usize, PageDefect); 4]> = SmallVec::new();
+        for (group, bufs) in bufs.chunks(GROUP).enumerate() {
+            let before = group * GROUP;
+            self.verify(bufs, tag.block + before as u32, |n, defect| defects.push((before + n, defect)));
+        }
+        if defects.is_empty() {
+            return judged;
+        }
+        let mut warning = ReadWarning::new(&tag, blocks);
+        let mut wrong_checksums = 0;
+        for (n, defect) in defects {
+            wrong_checksums += u64::from(matches!(defect, PageDefect::BadChecksum { .. }));
+            judged[n] = self.accept(bufs[n], &defect, read.policy);
+            if judged[n] != Judgement::Bad {
+                warning.add(n, judged[n]);
+            }
+            let (block, what) = (tag.block + n as u32, judged[n]);
+            tracing::warn!(block, relation = %tag.rel.path(tag.fork), %defect, ?what, "invalid page");
+        }
+        if wrong_checksums > 0 {
+            self.checksum_failures.add(tag.rel.db, wrong_checksums);
+        }
+        if let Some(mailbox) = &read.mailbox
+            && warning.zeroed + warning.ignored > 0
+        {
+            mailbox.lock().push(warning);
+        }
+        judged
+    }
+
+    /// Finds the pages that are none; at most a group of them.
+    fn verify(&self, bufs: &[u32], first: BlockNumber, mut bad: impl FnMut(usize, PageDefect)) {
         let pages: SmallVec<[&PageBytes; GROUP]> = bufs
             .iter()
             // SAFETY: the buffer's 8192 bytes lie in the region; READING keeps everyone but this completion off them,
@@ -95,9 +128,29 @@ impl Core {
             .map(|&buf| unsafe { &*self.page_ptr(buf).cast::<PageBytes>() })
             .collect();
         if self.checksums {
-            checksum::verify_scattered(&pages, tag.block, |n, verdict| good[n] = verdict.is_ok());
+            checksum::verify_scattered(&pages, first, |n, verdict| {
+                verdict.err().into_iter().for_each(|defect| bad(n, defect));
+            });
         } else {
-            pages.iter().zip(good).for_each(|(page, good)| *good = Page::new(page).header_is_sane());
+            let insane = |page: &&PageBytes| !Page::new(page).header_is_sane();
+            let insane = pages.iter().enumerate().filter(|(_, page)| insane(page));
+            insane.for_each(|(n, _)| bad(n, PageDefect::BadHeader));
+        }
+    }
+
+    /// What a reader of this policy makes of a page with a defect; while READING is set.
+    fn accept(&self, buf: u32, defect: &PageDefect, policy: ReadPolicy) -> Judgement {
+        // SAFETY: as in `verify`, whose references are gone.
+        let page = unsafe { &mut *self.page_ptr(buf).cast::<PageBytes>() };
+        let only_checksum =
+            matches!(defect, PageDefect::BadChecksum { .. }) && Page::new(page).header_is_sane();
+        if only_checksum && policy.ignore_checksum_failure {
+            Judgement::Ignored
+        } else if policy.zeroes() {
+            page.fill(0);
+            Judgement::Zeroed
+        } else {
+            Judgement::Bad
         }
     }
 }

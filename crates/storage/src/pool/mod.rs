@@ -18,6 +18,7 @@
 //! | `cleaner` | [`Cleaner`]: clean buffers ahead of the clock's hand |
 //! | `counters` | [`PoolStats`]: what replacement costs |
 //! | `complete` | what any thread does when a read or write has ended |
+//! | `damage` | [`ReadPolicy`], [`ReadWarning`]: what becomes of damaged pages, and how many there were |
 //! | `discard` | forgetting the pages of dropped or truncated relations |
 //! | `inspect` | what is in the buffers, and whether their checksums are right |
 //! | `evict` | emptying buffers, or marking them dirty, on order |
@@ -26,6 +27,7 @@ mod budget;
 mod cleaner;
 mod complete;
 mod counters;
+mod damage;
 mod desc;
 mod discard;
 mod evict;
@@ -44,12 +46,14 @@ mod write;
 
 pub use cleaner::{CleanReport, Cleaner, CleanerOptions};
 pub use counters::PoolStats;
+pub use damage::{ChecksumFailures, ReadPolicy, ReadWarning};
 pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use guard::{PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned};
 pub use inspect::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
 pub use strategy::Strategy;
 pub use write::{WriteReport, WriteScope};
 
+pub(crate) use damage::Mailbox;
 pub(crate) use pins::{Grant, Visit};
 pub(crate) use read::{Slot, SlotState};
 pub(crate) use strategy::Ring;
@@ -126,6 +130,7 @@ pub(crate) struct Core {
     pub(crate) parking: Parking,
     pub(crate) sync: Arc<SyncQueue>,
     pub(crate) checksums: bool,
+    pub(crate) checksum_failures: damage::FailureCounts,
     pub(crate) budget: Budget,
     /// For who waits for someone else's I/O. Weak: an I/O in flight keeps this alive, and the I/O layer outlives its I/O.
     aio: Weak<Aio>,
@@ -184,6 +189,7 @@ impl BufferPool {
             parking: Parking::new(),
             sync: Arc::clone(smgr.sync_queue()),
             checksums: config.checksums,
+            checksum_failures: damage::FailureCounts::default(),
             budget: Budget::new(config.buffers, aio.max_backends()),
             aio: Arc::downgrade(&aio),
             orphans: AtomicUsize::new(0),
@@ -195,7 +201,11 @@ impl BufferPool {
             demand: cleaner::Demand::new(),
             counters: counters::Counters::default(),
             wal: OnceLock::new(),
-            on_read: Arc::new(complete::ReadCompletion(Arc::clone(&core))),
+            on_read: Arc::new(complete::ReadCompletion {
+                core: Arc::clone(&core),
+                policy: ReadPolicy::default(),
+                mailbox: None,
+            }),
             on_write: Arc::new(complete::WriteCompletion(Arc::clone(&core))),
             core,
             aio,
@@ -233,6 +243,11 @@ impl BufferPool {
     /// Blocks of a fork, as everyone may see them now.
     pub fn nblocks(&self, rel: RelFileLocator, fork: Fork) -> Result<BlockNumber, StorageError> {
         self.smgr.nblocks(rel, fork)
+    }
+
+    /// Pages read so far whose checksums were wrong, by database.
+    pub fn checksum_failures(&self) -> Vec<ChecksumFailures> {
+        self.core.checksum_failures.all()
     }
 
     /// Makes durable what was written before: syncs each file and directory with pending requests.

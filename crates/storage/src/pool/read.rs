@@ -7,11 +7,12 @@
 //! A block that someone else reads is joined through the wait reference in its descriptor. If that read fails, the
 //! waiter reads the block itself, and raises what it then finds.
 
+use super::complete::ReadCompletion;
 use super::desc::{Descriptor, IO_ERROR, IoFault, READING, VALID};
 use super::{BufferPool, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
-use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, WaitRef};
+use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, SharedCompletion, WaitRef};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -72,7 +73,7 @@ impl BufferPool {
         };
         let pin = Pinned::new(visit, buf);
         if !valid {
-            self.await_page(&mut be.io, buf, &tag, strategy.context())?;
+            self.await_page(be, buf, &tag, strategy.context())?;
         }
         Ok(pin)
     }
@@ -99,7 +100,7 @@ impl BufferPool {
             let count = self.combinable(at).min(end - at);
             let tag = PageTag::new(rel, fork, at);
             let patient = slots.is_empty();
-            started = self.start_read(&mut be.io, tag, count, strategy, &mut ring, &mut slots, patient);
+            started = self.start_read(be, tag, count, strategy, &mut ring, &mut slots, patient);
             match started {
                 Ok(got) if got > 0 => at += got,
                 _ => break,
@@ -115,7 +116,7 @@ impl BufferPool {
                 if let SlotState::Own(wait) = state {
                     be.io.wait(wait);
                 }
-                self.await_slot(&mut be.io, pin.buffer(), state, strategy.context())?;
+                self.await_slot(be, pin.buffer(), state, strategy.context())?;
                 Ok(pin)
             })
             .collect()
@@ -171,7 +172,7 @@ impl BufferPool {
     #[expect(clippy::too_many_arguments, reason = "the parts belong to different owners")]
     pub(crate) fn start_read(
         &self,
-        io: &mut aio::Backend,
+        be: &mut Backend,
         first: PageTag,
         n: u32,
         strategy: Strategy,
@@ -183,7 +184,7 @@ impl BufferPool {
         let mut pinned = 0;
         while pinned < n {
             let tag = PageTag { block: first.block + pinned, ..first };
-            match self.pin_block(io, &tag, strategy, ring, patient && pinned == 0) {
+            match self.pin_block(&mut be.io, &tag, strategy, ring, patient && pinned == 0) {
                 Ok(Some((buf, valid))) => {
                     let state = if valid { SlotState::Ready } else { SlotState::Foreign };
                     slots.push_back(Slot { buf, state });
@@ -196,7 +197,7 @@ impl BufferPool {
                 }
             }
         }
-        if let Err(error) = self.start_missing(io, first, strategy.context(), slots, base) {
+        if let Err(error) = self.start_missing(be, first, strategy.context(), slots, base) {
             self.unpin_slots(slots, base);
             return Err(error);
         }
@@ -212,7 +213,7 @@ impl BufferPool {
     /// Starts one I/O for each stretch of pages that are missing and that nobody reads.
     fn start_missing(
         &self,
-        io: &mut aio::Backend,
+        be: &mut Backend,
         first: PageTag,
         context: IoContext,
         slots: &mut VecDeque<Slot>,
@@ -224,7 +225,7 @@ impl BufferPool {
             let desc = self.desc(buf);
             if state == SlotState::Ready || !desc.start_reading() {
                 if let Some(stretch) = stretch.take() {
-                    self.start_stretch(io, stretch, context, slots)?;
+                    self.start_stretch(be, stretch, context, slots)?;
                 }
                 continue;
             }
@@ -238,21 +239,21 @@ impl BufferPool {
             stretch.rounds.push(desc.io_round());
         }
         match stretch {
-            Some(stretch) => self.start_stretch(io, stretch, context, slots),
+            Some(stretch) => self.start_stretch(be, stretch, context, slots),
             None => Ok(()),
         }
     }
 
     fn start_stretch(
         &self,
-        io: &mut aio::Backend,
+        be: &mut Backend,
         stretch: Stretch,
         context: IoContext,
         slots: &mut VecDeque<Slot>,
     ) -> Result<(), StorageError> {
         let Stretch { first, bufs, rounds, slot } = stretch;
         let count = bufs.len();
-        let wait = self.start_transfer(io, first, &bufs, &rounds, context)?;
+        let wait = self.start_transfer(be, first, &bufs, &rounds, context)?;
         for slot in slots.range_mut(slot..slot + count) {
             slot.state = SlotState::Own(wait);
         }
@@ -262,7 +263,7 @@ impl BufferPool {
     /// Starts a read into buffers that the caller has set READING. After an error nobody reads them any more.
     fn start_transfer(
         &self,
-        io: &mut aio::Backend,
+        be: &mut Backend,
         first: PageTag,
         bufs: &[u32],
         rounds: &[u32],
@@ -285,14 +286,26 @@ impl BufferPool {
             self.desc(buf).pin_again();
         }
         let read = read
-            .completion(Arc::clone(&self.on_read), SmallVec::from_slice(bufs))
+            .completion(self.on_read(be), SmallVec::from_slice(bufs))
             .account(IoObject::Relation, context, IoOp::Read)
             .flags(IoFlags { detached: true, ..IoFlags::default() });
-        let wait = io.start(read);
+        let wait = be.io.start(read);
         for (&buf, &round) in bufs.iter().zip(rounds) {
             self.core.io_started(buf, round, wait);
         }
         Ok(wait)
+    }
+
+    /// The completion of a read by this backend.
+    fn on_read(&self, be: &Backend) -> Arc<dyn SharedCompletion> {
+        if be.policy.is_strict() {
+            return Arc::clone(&self.on_read);
+        }
+        Arc::new(ReadCompletion {
+            core: Arc::clone(&self.core),
+            policy: be.policy,
+            mailbox: Some(Arc::clone(&be.warnings)),
+        })
     }
 
     /// Ends READING without an I/O.
@@ -311,7 +324,7 @@ impl BufferPool {
     /// Waits until a slot's page is in memory.
     pub(crate) fn await_slot(
         &self,
-        io: &mut aio::Backend,
+        be: &mut Backend,
         buf: u32,
         state: SlotState,
         context: IoContext,
@@ -319,7 +332,7 @@ impl BufferPool {
         let desc = self.desc(buf);
         if let SlotState::Own(wait) = state {
             if desc.load() & VALID == 0 {
-                io.wait(wait);
+                be.io.wait(wait);
             }
             if desc.load() & VALID != 0 {
                 return Ok(());
@@ -332,14 +345,14 @@ impl BufferPool {
         }
         match state {
             SlotState::Ready => Ok(()),
-            _ => self.await_page(io, buf, &desc.tag(), context),
+            _ => self.await_page(be, buf, &desc.tag(), context),
         }
     }
 
     /// Waits for whoever reads a pinned page, or reads it.
     pub(super) fn await_page(
         &self,
-        io: &mut aio::Backend,
+        be: &mut Backend,
         buf: u32,
         tag: &PageTag,
         context: IoContext,
@@ -351,16 +364,16 @@ impl BufferPool {
             if state & VALID != 0 {
                 if !read {
                     // Someone else read it: for us it was there.
-                    io.count(IoObject::Relation, context, IoOp::Hit, 1);
+                    be.io.count(IoObject::Relation, context, IoOp::Hit, 1);
                 }
                 return Ok(());
             }
             if state & READING != 0 {
-                self.await_reader(io, buf, desc);
+                self.await_reader(&mut be.io, buf, desc);
             } else if desc.start_reading() {
                 read = true;
-                let wait = self.start_transfer(io, *tag, &[buf], &[desc.io_round()], context)?;
-                io.wait(wait);
+                let wait = self.start_transfer(be, *tag, &[buf], &[desc.io_round()], context)?;
+                be.io.wait(wait);
                 if desc.load() & (VALID | READING) == 0
                     && let Some(fault) = desc.fault()
                 {

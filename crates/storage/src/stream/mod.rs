@@ -220,7 +220,7 @@ impl<S: BlockSource> ReadStream<S> {
                 }
             }
         }
-        self.pool.await_slot(&mut be.io, slot.buf, slot.state, self.strategy.context())?;
+        self.pool.await_slot(be, slot.buf, slot.state, self.strategy.context())?;
         Ok(Some((pin, data)))
     }
 
@@ -398,7 +398,7 @@ impl<S: BlockSource> ReadStream<S> {
         let tag = PageTag::new(self.rel, self.fork, first);
         let patient = base == 0;
         let started =
-            self.pool.start_read(&mut be.io, tag, n, self.strategy, &mut self.ring, &mut self.slots, patient);
+            self.pool.start_read(be, tag, n, self.strategy, &mut self.ring, &mut self.slots, patient);
         let got = match started {
             Ok(got) => got,
             Err(error) => {

@@ -8,4 +8,5 @@ mod flight;
 mod model;
 mod pages;
 mod pins;
+mod policy;
 mod streams;

@@ -1,0 +1,175 @@
+//! What becomes of damaged pages, by the reader's policy; what is told and counted.
+
+use crate::bed::{Bed, Gate, REL, Spec, each, tag, version};
+use forebay_aio::IoOp;
+use forebay_aio::execute::PosixExecutor;
+use forebay_format::{Fork, Page};
+use forebay_storage::{Backend, BufferPool, ReadPolicy, ReadStream, StorageError, Strategy, StreamFlags};
+use std::sync::Arc;
+use std::thread;
+
+const ZERO: ReadPolicy =
+    ReadPolicy { zero_damaged_pages: true, ignore_checksum_failure: false, zero_on_error: false };
+const IGNORE: ReadPolicy =
+    ReadPolicy { zero_damaged_pages: false, ignore_checksum_failure: true, zero_on_error: false };
+const BOTH: ReadPolicy =
+    ReadPolicy { zero_damaged_pages: false, ignore_checksum_failure: true, zero_on_error: true };
+
+/// A checksum that is not that of the page.
+fn spoil_checksum(bed: &Bed, block: u32) {
+    bed.damage(block, 5000, b"rot");
+}
+
+/// A header that can't be.
+fn spoil_header(bed: &Bed, block: u32) {
+    bed.damage(block, 12, &[0xff, 0xff]);
+}
+
+fn is_zero(pool: &Arc<BufferPool>, block: u32) -> bool {
+    Page::new(&pool.lookup(&tag(block)).unwrap().lock_shared().copy()).is_new()
+}
+
+/// Reads the first five blocks at once; the warnings: message, detail, hint.
+fn read_five(pool: &Arc<BufferPool>, be: &mut Backend) -> Vec<(String, Option<String>, Option<String>)> {
+    pool.read_many(be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap();
+    be.take_read_warnings().iter().map(|w| (w.to_string(), w.detail(), w.hint())).collect()
+}
+
+fn told(message: &str, detail: Option<&str>, hint: Option<&str>) -> (String, Option<String>, Option<String>) {
+    (message.into(), detail.map(Into::into), hint.map(Into::into))
+}
+
+#[test]
+fn damaged_pages_are_zeroed_if_asked_for() {
+    each(Spec::plain(), |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 8);
+        spoil_checksum(bed, 3);
+        assert!(matches!(
+            pool.read(&mut be, tag(3), Strategy::Normal),
+            Err(StorageError::InvalidPage { .. })
+        ));
+        assert_eq!(be.take_read_warnings(), []);
+        be.policy = ZERO;
+        let one = "invalid page in block 3 of relation \"base/5/16384\"; zeroing out page";
+        assert_eq!(read_five(&pool, &mut be), [told(one, None, None)]);
+        assert!(is_zero(&pool, 3) && !is_zero(&pool, 2));
+        assert_eq!(read_five(&pool, &mut be), [], "it is told once");
+
+        spoil_header(bed, 1);
+        pool.evict_all(&mut be).unwrap();
+        let two = "zeroing out 2 invalid pages among blocks 0..4 of relation \"base/5/16384\"";
+        let detail = Some("Block 1 held the first zeroed page.");
+        let hint = Some("See server log for the other 1 zeroed block.");
+        assert_eq!(read_five(&pool, &mut be), [told(two, detail, hint)]);
+        assert!(is_zero(&pool, 1) && is_zero(&pool, 3));
+        assert!(!pool.lookup(&tag(1)).unwrap().is_dirty());
+    });
+}
+
+#[test]
+fn wrong_checksums_are_ignored_if_asked_for_but_impossible_headers_are_not() {
+    each(Spec::plain(), |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 8);
+        spoil_checksum(bed, 2);
+        be.policy = IGNORE;
+        let one = "ignoring checksum failure in block 2 of relation \"base/5/16384\"";
+        assert_eq!(read_five(&pool, &mut be), [told(one, None, None)]);
+        let page = pool.lookup(&tag(2)).unwrap().lock_shared().copy();
+        assert_eq!((version(&page, 2), &page[5000..5003]), (0, &b"rot"[..]));
+
+        spoil_checksum(bed, 4);
+        pool.evict_all(&mut be).unwrap();
+        let two = "ignoring 2 checksum failures among blocks 0..4 of relation \"base/5/16384\"";
+        let detail = Some("Block 2 held the first ignored page.");
+        let hint = Some("See server log for the other 1 ignored block.");
+        assert_eq!(read_five(&pool, &mut be), [told(two, detail, hint)]);
+
+        // Bad headers among them: an error, or zeros.
+        spoil_header(bed, 1);
+        spoil_header(bed, 3);
+        pool.evict_all(&mut be).unwrap();
+        let error = pool.read_many(&mut be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap_err();
+        assert_eq!(error.to_string(), "invalid page in block 1 of relation \"base/5/16384\"");
+        be.take_read_warnings();
+        pool.evict_all(&mut be).unwrap();
+        be.policy = BOTH;
+        let mixed = "zeroing 2 page(s) and ignoring 2 checksum failure(s) among blocks 0..4 of relation \"base/5/16384\"";
+        let detail = Some("Block 1 held the first zeroed page.");
+        let hint = Some("See server log for details about the other 3 invalid blocks.");
+        assert_eq!(read_five(&pool, &mut be), [told(mixed, detail, hint)]);
+        assert!([1, 3].iter().all(|&block| is_zero(&pool, block)));
+        assert!([0, 2, 4].iter().all(|&block| !is_zero(&pool, block)));
+    });
+}
+
+#[test]
+fn checksum_failures_are_counted_with_their_time() {
+    each(Spec::plain(), |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 8);
+        assert_eq!(pool.checksum_failures(), []);
+        let before = std::time::SystemTime::now();
+        [0, 4].iter().for_each(|&block| spoil_checksum(bed, block));
+        pool.read_many(&mut be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap_err();
+        let failures = pool.checksum_failures();
+        assert_eq!(failures.iter().map(|f| (f.db, f.count)).collect::<Vec<_>>(), [(5, 2)]);
+        assert!(failures[0].last >= before && failures[0].last <= std::time::SystemTime::now());
+        be.policy = IGNORE;
+        read_five(&pool, &mut be);
+        assert_eq!(pool.checksum_failures()[0].count, 4, "ignored ones count");
+    });
+}
+
+#[test]
+fn a_stream_goes_by_its_readers_policy() {
+    each(Spec::plain(), |bed| {
+        let mut be = bed.backend();
+        let pool = bed.fill_cold(&mut be, 40);
+        [5, 6, 22].iter().for_each(|&block| spoil_checksum(bed, block));
+        be.policy = ZERO;
+        let mut blocks = 0..40;
+        let next = || blocks.next();
+        let mut stream =
+            ReadStream::new(&pool, REL, Fork::Main, next, StreamFlags::FULL, Strategy::Normal, 4, 16);
+        let mut zeros = Vec::new();
+        while let Some(pin) = stream.next(&mut be).unwrap() {
+            if Page::new(&pin.lock_shared().copy()).is_new() {
+                zeros.push(pin.tag().block);
+            }
+        }
+        assert_eq!(zeros, [5, 6, 22]);
+        let told: u32 = be.take_read_warnings().iter().map(|warning| warning.zeroed).sum();
+        assert_eq!(told, 3);
+    });
+}
+
+#[test]
+fn who_completes_anothers_read_tells_the_issuer() {
+    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let pool = bed.fill_cold(&mut bed.backend(), 8);
+    spoil_checksum(&bed, 1);
+    gate.shut();
+    thread::scope(|scope| {
+        let _open = gate.open_at_end();
+        let (mut issuer, mut joiner) = (bed.backend(), bed.backend());
+        issuer.policy = ZERO;
+        let (pool, gate): (_, &Arc<Gate>) = (&pool, &gate);
+        let issued = scope.spawn(move || {
+            drop(pool.read(&mut issuer, tag(1), Strategy::Normal).unwrap());
+            issuer.take_read_warnings().len()
+        });
+        gate.await_held(1);
+        let joined = scope.spawn(move || {
+            // Strict, but it finds a page that someone has accepted.
+            drop(pool.read(&mut joiner, tag(1), Strategy::Normal).unwrap());
+            joiner.take_read_warnings().len()
+        });
+        gate.await_waiters(2);
+        gate.open();
+        assert_eq!((issued.join().unwrap(), joined.join().unwrap()), (1, 0));
+    });
+    assert_eq!(bed.count(IoOp::Read), 1);
+    assert!(is_zero(&pool, 1));
+}
