@@ -5,6 +5,7 @@ mod concurrent;
 mod damage;
 mod files;
 mod flight;
+mod inspect;
 mod model;
 mod pages;
 mod pins;
