@@ -6,6 +6,7 @@ mod damage;
 mod files;
 mod flight;
 mod inspect;
+mod joined;
 mod model;
 mod pages;
 mod pins;
