@@ -215,4 +215,5 @@ pub mod state {
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: &str = "55000";
     pub const QUERY_CANCELED: &str = "57014";
     pub const INTERNAL_ERROR: &str = "XX000";
+    pub const DATA_CORRUPTED: &str = "XX001";
 }

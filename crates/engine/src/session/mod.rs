@@ -30,7 +30,7 @@ use std::sync::Arc;
 use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_format::ids::BLOCK_SIZE;
-use forebay_storage::Backend;
+use forebay_storage::{Backend, ReadPolicy, ReadWarning};
 
 pub use pool::{BlockRange, PrewarmMode};
 pub use rows::RowBatch;
@@ -183,6 +183,16 @@ impl Session {
     /// Warnings of what statements and commits left open, in PostgreSQL's words, each once.
     pub fn take_warnings(&mut self) -> impl Iterator<Item = &'static str> + use<> {
         std::mem::take(&mut self.leftovers).warnings()
+    }
+
+    /// What becomes of damaged pages from now on: zero_damaged_pages and ignore_checksum_failure.
+    pub fn set_read_policy(&mut self, policy: ReadPolicy) {
+        self.be.policy = policy;
+    }
+
+    /// Warnings of reads that accepted damaged pages, each once.
+    pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
+        self.be.take_read_warnings()
     }
 
     /// Commits: durable on return. If it fails the transaction is aborted, but for a failure of the log, after which

@@ -179,6 +179,16 @@ impl Connection {
     /// Sends the engine's warnings that arose where nobody could be told: after `sync`, say.
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
         let Some(session) = self.host.session_if_any() else { return Ok(()) };
+        for warning in session.take_read_warnings() {
+            let mut notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());
+            if let Some(detail) = warning.detail() {
+                notice = notice.detail(detail);
+            }
+            if let Some(hint) = warning.hint() {
+                notice = notice.hint(hint);
+            }
+            sink.notice(&notice)?;
+        }
         session.take_warnings().try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
     }
 
