@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`error`] | [`StorageError`]: what can go wrong, with file and block |
 //! | [`backend`] | [`Backend`]: one thread's context, passed down as `&mut` |
+//! | [`local`] | [`LocalPool`]: temporary relations of one session |
 //! | [`smgr`] | [`Smgr`]: relation forks as files of 1 GB segments; sizes, open files, pending syncs |
 //! | [`pool`] | [`BufferPool`]: shared pages, pins, content locks, reading, extending, writing out |
 //! | [`stream`] | [`ReadStream`]: reads ahead of a scan, combining neighbours |
@@ -31,6 +32,7 @@
 
 pub mod backend;
 pub mod error;
+pub mod local;
 pub mod pace;
 pub mod pool;
 pub mod prewarm;
@@ -40,6 +42,7 @@ pub mod write_stream;
 
 pub use backend::Backend;
 pub use error::StorageError;
+pub use local::LocalPool;
 pub use pace::{FullSpeed, Pace};
 pub use pool::{
     BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanReport, Cleaner, CleanerOptions, Dirtied,
@@ -48,6 +51,6 @@ pub use pool::{
     UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
-pub use smgr::{Smgr, SmgrConfig, SyncReport};
+pub use smgr::{Smgr, SmgrConfig, SyncReport, remove_private_files};
 pub use stream::{BlockSource, ReadStream, StreamFlags, StreamSettings, WithData};
 pub use write_stream::{Locked, WriteOptions, WriteStream, Written};

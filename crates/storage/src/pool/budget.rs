@@ -99,6 +99,15 @@ struct Few {
 
 impl Budget {
     pub(crate) fn new(buffers: usize, backends: usize) -> Budget {
+        Budget::shared_by(buffers, backends, backends)
+    }
+
+    /// For a pool of which only one backend, in one of `slots` slots, has pins.
+    pub(crate) fn of_one(buffers: usize, slots: usize) -> Budget {
+        Budget::shared_by(buffers, 1, slots)
+    }
+
+    fn shared_by(buffers: usize, backends: usize, slots: usize) -> Budget {
         let shares = Shares::of(buffers, backends);
         let counted = shares.scarce.is_some() || buffers <= SMALL;
         Budget {
@@ -108,7 +117,7 @@ impl Budget {
                 granted: Mutex::new(0),
                 given_back: Condvar::new(),
             }),
-            held: (0..if counted { backends } else { 0 }).map(|_| OwnLine::default()).collect(),
+            held: (0..if counted { slots } else { 0 }).map(|_| OwnLine::default()).collect(),
             waiting: AtomicU32::new(0),
             queue: Mutex::new(Queue::default()),
             freed: Condvar::new(),

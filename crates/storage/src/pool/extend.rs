@@ -9,7 +9,7 @@ use super::{BufferPool, Grant, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
 use crate::smgr::RelFork;
-use forebay_aio::{self as aio, Errno, IoObject, IoOp};
+use forebay_aio::{self as aio, Errno, IoOp};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ impl BufferPool {
         strategy: Strategy,
     ) -> Result<Vec<Pinned>, StorageError> {
         be.io.submit();
+        let strategy = self.effective(strategy);
         let most = (self.config.buffers / 8).clamp(1, 1024) as u32;
         let mut grant = self.grant(be, n.clamp(1, most));
         let mut ring = be.take_ring(strategy);
@@ -52,7 +53,7 @@ impl BufferPool {
         entry.set_size(u64::from(first) + u64::from(count));
         let bytes = u64::from(count) * BLOCK_SIZE as u64;
         let who = be.io.backend_type();
-        self.aio.stats().count(who, IoObject::Relation, strategy.context(), IoOp::Extend, 1, bytes);
+        self.aio.stats().count(who, self.object(), strategy.context(), IoOp::Extend, 1, bytes);
         Ok(pages)
     }
 
@@ -199,7 +200,7 @@ impl BufferPool {
         entry.set_size(u64::from(end));
         let bytes = u64::from(count) * BLOCK_SIZE as u64;
         let (who, context) = (be.io.backend_type(), Strategy::Normal.context());
-        self.aio.stats().count(who, IoObject::Relation, context, IoOp::Extend, 1, bytes);
+        self.aio.stats().count(who, self.object(), context, IoOp::Extend, 1, bytes);
         Ok(())
     }
 

@@ -67,7 +67,7 @@ use desc::{BUFFER_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
 use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use forebay_aio::sync::memory::AtomicU16;
-use forebay_aio::{self as aio, Aio, HugePages, Region, SharedCompletion, WaitRef};
+use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion, WaitRef};
 use forebay_format::page::CHECKSUM_AT;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, Page, RelFileLocator};
 use parking::Parking;
@@ -174,7 +174,9 @@ impl BufferPool {
             write_depth: config.write_depth.max(1),
             ..config
         };
-        let region = Region::with_huge_pages(config.buffers * BLOCK_SIZE, config.huge_pages)?;
+        let private = smgr.is_private();
+        let huge_pages = if private { HugePages::Off } else { config.huge_pages };
+        let region = Region::with_huge_pages(config.buffers * BLOCK_SIZE, huge_pages)?;
         if let Some(reason) = region.huge_pages_refused() {
             tracing::info!(
                 megabytes = region.len() >> 20,
@@ -182,7 +184,11 @@ impl BufferPool {
                 "no huge pages for shared buffers: not enough of them are reserved (vm.nr_hugepages)"
             );
         }
-        aio.register_memory(&region);
+        if !private {
+            // Places for registered memory are few, and sessions many.
+            aio.register_memory(&region);
+        }
+        let slots = aio.max_backends();
         let core = Arc::new(Core {
             descs: (0..config.buffers).map(|_| Descriptor::new()).collect(),
             region,
@@ -190,7 +196,11 @@ impl BufferPool {
             sync: Arc::clone(smgr.sync_queue()),
             checksums: config.checksums,
             checksum_failures: damage::FailureCounts::default(),
-            budget: Budget::new(config.buffers, aio.max_backends()),
+            budget: if private {
+                Budget::of_one(config.buffers, slots)
+            } else {
+                Budget::new(config.buffers, slots)
+            },
             aio: Arc::downgrade(&aio),
             orphans: AtomicUsize::new(0),
             abandoned: AtomicPtr::new(std::ptr::null_mut()),
@@ -285,6 +295,21 @@ impl BufferPool {
     /// Gives claimed pins back.
     pub(crate) fn return_pins(&self, n: u32) {
         self.core.budget.give_back(n);
+    }
+
+    /// As what the pages' I/O is counted.
+    pub(crate) fn object(&self) -> IoObject {
+        if self.smgr.is_private() { IoObject::TempRelation } else { IoObject::Relation }
+    }
+
+    /// The strategy that is followed: a private pool has no use for rings, as there is nobody to spare.
+    pub(crate) fn effective(&self, strategy: Strategy) -> Strategy {
+        if self.smgr.is_private() { Strategy::Normal } else { strategy }
+    }
+
+    /// What is said of an I/O's memory.
+    fn io_flags(&self) -> IoFlags {
+        IoFlags { local_memory: self.smgr.is_private(), ..IoFlags::default() }
     }
 
     pub(crate) fn desc(&self, buf: u32) -> &Descriptor {

@@ -12,7 +12,7 @@ use super::desc::{Descriptor, IO_ERROR, IoFault, READING, VALID};
 use super::{BufferPool, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
-use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoObject, IoOp, SharedCompletion, WaitRef};
+use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoOp, SharedCompletion, WaitRef};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -53,11 +53,12 @@ impl BufferPool {
         tag: PageTag,
         strategy: Strategy,
     ) -> Result<Pinned, StorageError> {
+        let strategy = self.effective(strategy);
         let visit = self.visit(be);
         let hash = table::hash_tag(&tag);
         let (buf, valid) = match self.pin_cached(&tag, hash, strategy != Strategy::Normal) {
             Some((buf, true)) => {
-                be.io.count(IoObject::Relation, strategy.context(), IoOp::Hit, 1);
+                be.io.count(self.object(), strategy.context(), IoOp::Hit, 1);
                 return Ok(Pinned::new(visit, buf));
             }
             Some(found) => found,
@@ -89,6 +90,7 @@ impl BufferPool {
         n: u32,
         strategy: Strategy,
     ) -> Result<Vec<Pinned>, StorageError> {
+        let strategy = self.effective(strategy);
         let mut grant = self.grant(be, n);
         let end = first + n.min(grant.left());
         let mut ring = be.take_ring(strategy);
@@ -140,7 +142,7 @@ impl BufferPool {
         let hash = table::hash_tag(tag);
         if let Some((buf, valid)) = self.pin_cached(tag, hash, ring.is_used()) {
             if valid {
-                io.count(IoObject::Relation, strategy.context(), IoOp::Hit, 1);
+                io.count(self.object(), strategy.context(), IoOp::Hit, 1);
             }
             return Ok(Some((buf, valid)));
         }
@@ -287,8 +289,8 @@ impl BufferPool {
         }
         let read = read
             .completion(self.on_read(be), SmallVec::from_slice(bufs))
-            .account(IoObject::Relation, context, IoOp::Read)
-            .flags(IoFlags { detached: true, ..IoFlags::default() });
+            .account(self.object(), context, IoOp::Read)
+            .flags(IoFlags { detached: true, ..self.io_flags() });
         let wait = be.io.start(read);
         for (&buf, &round) in bufs.iter().zip(rounds) {
             self.core.io_started(buf, round, wait);
@@ -364,7 +366,7 @@ impl BufferPool {
             if state & VALID != 0 {
                 if !read {
                     // Someone else read it: for us it was there.
-                    be.io.count(IoObject::Relation, context, IoOp::Hit, 1);
+                    be.io.count(self.object(), context, IoOp::Hit, 1);
                 }
                 return Ok(());
             }

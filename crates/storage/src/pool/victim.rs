@@ -11,7 +11,7 @@ use super::write::Started;
 use super::{BufferPool, Ring, Strategy, table};
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
-use forebay_aio::{self as aio, IoContext, IoObject, IoOp};
+use forebay_aio::{self as aio, IoContext, IoOp};
 
 /// What became of a candidate that a thread had pinned alone.
 pub(super) enum Claim {
@@ -53,7 +53,7 @@ impl BufferPool {
             && self.claim_ring_buffer(io, buf)
             && let Claim::Evicted | Claim::Empty = self.clean_and_evict(io, buf, context)?
         {
-            io.count(IoObject::Relation, context, IoOp::Reuse, 1);
+            io.count(self.object(), context, IoOp::Reuse, 1);
             return Ok(Some(buf));
         }
         let mut started = Started::default();
@@ -91,7 +91,7 @@ impl BufferPool {
             match self.evict(buf) {
                 Claim::Lost => self.core.unpin(buf),
                 Claim::Evicted => {
-                    io.count(IoObject::Relation, context, IoOp::Evict, 1);
+                    io.count(self.object(), context, IoOp::Evict, 1);
                     return Ok(Some(buf));
                 }
                 Claim::Empty => return Ok(Some(buf)),

@@ -3,15 +3,18 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `files` | [`RelFork`]: one fork's size, extension lock and segment files |
+//! | `private` | relation files of one backend alone, and what is left of them after a crash |
 //! | `sync` | [`SyncQueue`]: which files and directories must be synced before the next checkpoint is done |
 //!
 //! A fork's size is read from the file system once and then kept: all changes go through here. Segments before the
 //! last are full. An I/O never crosses a segment border; whoever combines blocks asks [`Smgr::room_in_segment`].
 
 mod files;
+mod private;
 mod sync;
 
 pub(crate) use files::RelFork;
+pub use private::remove_private_files;
 pub(crate) use sync::SyncQueue;
 pub use sync::SyncReport;
 
@@ -63,6 +66,8 @@ pub struct Smgr {
     sync: Arc<SyncQueue>,
     /// Cleared when the file system turns out not to allocate; then zeros are written.
     allocates: AtomicBool,
+    /// Whose files they are, if they are one backend's own (temporary relations).
+    owner: Option<i32>,
 }
 
 impl Smgr {
@@ -78,6 +83,7 @@ impl Smgr {
             forks: (0..SHARDS).map(|_| RwLock::new(HashMap::new())).collect(),
             sync,
             allocates: AtomicBool::new(true),
+            owner: None,
         })
     }
 
@@ -110,11 +116,11 @@ impl Smgr {
 
     /// The name of the file that holds a block, relative to the data directory.
     pub fn file_name(&self, rel: RelFileLocator, fork: Fork, block: BlockNumber) -> String {
-        rel.segment_path(fork, block / self.config.segment_blocks)
+        self.segment_name(rel, fork, block / self.config.segment_blocks)
     }
 
     pub(crate) fn segment_path(&self, rel: RelFileLocator, fork: Fork, segment: u32) -> PathBuf {
-        self.dir.join(rel.segment_path(fork, segment))
+        self.dir.join(self.segment_name(rel, fork, segment))
     }
 
     // ---- existence and size
@@ -265,7 +271,7 @@ impl Smgr {
         let offset = u64::from(at % self.config.segment_blocks) * BLOCK;
         let len = u64::from(count) * BLOCK;
         let failed = |e: &AioError| StorageError::Extend {
-            file: rel.segment_path(fork, segment),
+            file: self.segment_name(rel, fork, segment),
             errno: e.errno().unwrap_or(Errno::IO),
         };
         if entry.reserved() >= u64::from(at) + u64::from(count) {
@@ -467,7 +473,8 @@ impl Smgr {
         let (file, _) = self.open_segment(&entry, rel, fork, block / self.config.segment_blocks, false)?;
         let offset = u64::from(block % self.config.segment_blocks) * BLOCK;
         let RelFileLocator { spc, db, rel } = rel;
-        let target = Target::Smgr { spc, db, rel, fork: fork.suffix(), block, count, temp: false };
+        let temp = self.is_private();
+        let target = Target::Smgr { spc, db, rel, fork: fork.suffix(), block, count, temp };
         Ok((file, offset, target))
     }
 

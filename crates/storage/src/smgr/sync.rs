@@ -32,6 +32,8 @@ pub struct SyncReport {
 /// Pending requests.
 pub(crate) struct SyncQueue {
     segment_blocks: u32,
+    /// False for files that need not outlive a crash: nothing is ever synced.
+    wanted: bool,
     state: Mutex<State>,
     /// One checkpoint at a time works them off.
     turn: Mutex<()>,
@@ -47,7 +49,12 @@ struct State {
 
 impl SyncQueue {
     pub(crate) fn new(segment_blocks: u32) -> Self {
-        SyncQueue { segment_blocks, state: Mutex::default(), turn: Mutex::new(()) }
+        SyncQueue { segment_blocks, wanted: true, state: Mutex::default(), turn: Mutex::new(()) }
+    }
+
+    /// Takes no requests.
+    pub(crate) fn deaf(segment_blocks: u32) -> Self {
+        SyncQueue { wanted: false, ..SyncQueue::new(segment_blocks) }
     }
 
     /// A page was written.
@@ -57,12 +64,16 @@ impl SyncQueue {
 
     /// A segment was created, written, extended or cut.
     pub(crate) fn request_segment(&self, rel: RelFileLocator, fork: Fork, segment: u32) {
-        self.state.lock().pending.insert((rel, fork, segment));
+        if self.wanted {
+            self.state.lock().pending.insert((rel, fork, segment));
+        }
     }
 
     /// A name was made: its directory must be synced.
     pub(crate) fn request_directory(&self, of: &Path) {
-        if let Some(dir) = of.parent() {
+        if let Some(dir) = of.parent()
+            && self.wanted
+        {
             let mut state = self.state.lock();
             if !state.directories.contains(dir) {
                 state.directories.insert(dir.to_path_buf());

@@ -26,7 +26,7 @@ use crate::Backend;
 use crate::error::StorageError;
 use crate::pool::{BufferPool, Pinned, Ring, Slot, SlotState, Strategy};
 use distance::Distance;
-use forebay_aio::{IoObject, IoOp, WaitRef};
+use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -139,6 +139,7 @@ impl<S: BlockSource> ReadStream<S> {
         strategy: Strategy,
         settings: StreamSettings,
     ) -> Self {
+        let strategy = pool.effective(strategy);
         let reads =
             if flags.maintenance { settings.maintenance_io_concurrency } else { settings.io_concurrency };
         let max_reads = reads.max(1);
@@ -269,7 +270,7 @@ impl<S: BlockSource> ReadStream<S> {
             self.pool.core.unpin(buf);
             return None;
         }
-        be.io.count(IoObject::Relation, self.strategy.context(), IoOp::Hit, 1);
+        be.io.count(self.pool.object(), self.strategy.context(), IoOp::Hit, 1);
         Some(buf)
     }
 

@@ -7,6 +7,7 @@ mod files;
 mod flight;
 mod inspect;
 mod joined;
+mod local;
 mod model;
 mod pages;
 mod pins;

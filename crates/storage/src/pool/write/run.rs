@@ -11,7 +11,7 @@ use super::super::BufferPool;
 use super::super::desc::{DIRTY, VALID, WRITING, refcount, usage};
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
-use forebay_aio::{self as aio, Errno, IoContext, IoMemory, IoObject, IoOp, WaitRef};
+use forebay_aio::{self as aio, Errno, IoContext, IoMemory, IoOp, WaitRef};
 use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageTag, checksum};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -134,11 +134,10 @@ impl BufferPool {
             desc.start_writing();
             rounds.push(desc.io_round());
         }
-        let write = write.completion(Arc::clone(&self.on_write), run.bufs.clone()).account(
-            IoObject::Relation,
-            context,
-            IoOp::Write,
-        );
+        let write = write
+            .completion(Arc::clone(&self.on_write), run.bufs.clone())
+            .account(self.object(), context, IoOp::Write)
+            .flags(self.io_flags());
         let wait = io.start(write);
         for (&buf, &round) in run.bufs.iter().zip(&rounds) {
             self.core.io_started(buf, round, wait);
