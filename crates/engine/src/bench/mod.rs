@@ -3,6 +3,7 @@
 //! - `checksum`: every variant of the page checksum, in the processor's cache and from memory, beside reading alone
 //! - `io`: runs the plan; `plan`: which runs there are; `flow`: one run: a window of reads or writes
 //! - `file`: the private file that is read and written; `align`: memory that is not aligned
+//! - `pool`: the buffer pool on relation files: scans, prewarming, random changes, a checkpoint
 //! - `report`: what the I/O runs gave; `table`, `json`: how it is shown
 //! - `measure`: clocks, medians
 //!
@@ -17,6 +18,7 @@ mod io;
 mod json;
 mod measure;
 mod plan;
+mod pool;
 mod report;
 mod table;
 
@@ -29,6 +31,7 @@ pub use checksum::{CRC_SIZES, ChecksumBench, ChecksumReport, CrcRow, TouchRow, V
 pub use io::bench_io;
 pub use measure::Spread;
 pub use plan::{Case, IoBench, IoTable, MethodChoice, Operation, Pattern};
+pub use pool::{PoolBench, PoolReport, PoolRow, PoolTask, Way, bench_pool};
 pub use report::{CaseResult, IoReport, MethodAvailability};
 
 /// Why there are no figures.

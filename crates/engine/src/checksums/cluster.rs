@@ -11,7 +11,7 @@ use super::ChecksumMode;
 use crate::error::EngineError;
 
 /// Reads no more than the file should have, whatever it has.
-pub(super) fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, EngineError> {
+pub(crate) fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, EngineError> {
     let unreadable = |error: AioError| match error.errno() {
         Some(errno) => EngineError::statement(
             "58P01",

@@ -16,6 +16,8 @@ mod scan;
 mod sync;
 mod walk;
 
+pub(crate) use cluster::read_outline;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -142,7 +144,7 @@ pub fn checksums(
     let mut io = aio.backend(BackendType::Standalone)?;
 
     let path = dir.join(control::PATH);
-    let outline = cluster::read_outline(&mut io, &path)?;
+    let outline = read_outline(&mut io, &path)?;
     cluster::check_outline(&outline, options.mode)?;
     let _still = lockfile::hold_still(&mut Disk::new(&mut io), dir)
         .map_err(|error| cluster::not_shut_down(error.hint().or_else(|| Some(error.to_string()))))?;

@@ -32,7 +32,8 @@ use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, ReadPolicy, ReadWarning};
 
-pub use pool::{BlockRange, PrewarmMode};
+pub use forebay_storage::PrewarmMode;
+pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
 pub use temp::OnCommit;

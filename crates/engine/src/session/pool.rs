@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_format::Fork;
 use forebay_storage::{
-    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode as Mode,
+    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode,
 };
 
 use super::Session;
@@ -13,17 +13,6 @@ use crate::core::Core;
 use crate::error::EngineError;
 use crate::locks::LockMode;
 use crate::table::Table;
-
-/// How much prewarm brings in: pg_prewarm's modes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrewarmMode {
-    /// Ask the kernel to read into its cache; with direct I/O, nothing.
-    Prefetch,
-    /// Read, and forget.
-    Read,
-    /// Read into the buffer pool.
-    Buffer,
-}
 
 /// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,11 +79,6 @@ impl Session {
             return Err(EngineError::statement("22023", message));
         };
         let range = blocks.within(size)?;
-        let mode = match mode {
-            PrewarmMode::Prefetch => Mode::Prefetch,
-            PrewarmMode::Read => Mode::Read,
-            PrewarmMode::Buffer => Mode::Buffer,
-        };
         if range.is_empty() {
             return Ok(0);
         }

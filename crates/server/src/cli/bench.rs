@@ -1,5 +1,7 @@
 //! `forebay bench`: figures of the machine at hand.
 
+mod pool;
+
 use clap::{Args, Subcommand};
 use forebay_aio::sync::Duration;
 use forebay_engine::bench::{
@@ -18,8 +20,16 @@ pub(super) struct BenchArgs {
 enum What {
     /// Page checksums by every variant, and CRC-32C, beside reading memory alone
     Checksum(ChecksumArgs),
+    /// A checkpoint: a pool full of dirty pages is written
+    Checkpoint(pool::PoolArgs),
+    /// Random pages are changed in a relation larger than the pool
+    Evict(pool::EvictArgs),
     /// Reads and writes by every method: combine limits, depths, checksums, alignment of memory
     Io(IoArgs),
+    /// A relation is brought into memory
+    Prewarm(pool::PrewarmArgs),
+    /// A relation is read through the pool, and its live tuples are counted
+    Scan(pool::ScanArgs),
 }
 
 #[derive(Debug, Args)]
@@ -85,7 +95,11 @@ struct IoArgs {
 pub(super) fn run(args: &BenchArgs) -> u8 {
     let done = match &args.what {
         What::Checksum(args) => checksum(args),
+        What::Checkpoint(args) => pool::checkpoint(args),
+        What::Evict(args) => pool::evict(args),
         What::Io(args) => io(args),
+        What::Prewarm(args) => pool::prewarm(args),
+        What::Scan(args) => pool::scan(args),
     };
     match done {
         Ok(text) => {
@@ -107,9 +121,7 @@ fn checksum(args: &ChecksumArgs) -> Result<String, String> {
 
 fn io(args: &IoArgs) -> Result<String, String> {
     let bench = args.plan()?;
-    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {eta}");
-    // Nothing is drawn where there is no terminal.
-    let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar = bar();
     let report = bench_io(&bench, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
@@ -117,6 +129,12 @@ fn io(args: &IoArgs) -> Result<String, String> {
     bar.finish_and_clear();
     let report = report.map_err(|error: BenchError| error.to_string())?;
     Ok(if args.json { report.json() } else { report.text() })
+}
+
+/// Nothing is drawn where there is no terminal.
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {eta}");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 impl ChecksumArgs {
@@ -157,11 +175,7 @@ impl IoArgs {
             bench.methods = list(text, method)?;
         }
         if let Some(text) = &self.io_direct {
-            bench.direct = match text.as_str() {
-                "" => vec![false],
-                "data" => vec![true],
-                other => return Err(format!("invalid value \"{other}\" for option --io-direct")),
-            };
+            bench.direct = direct_modes(text)?;
         }
         if let Some(text) = &self.io_combine_limit {
             let most = u64::from(IoBench::MAX_COMBINE);
@@ -186,6 +200,14 @@ const ROUNDS: u64 = 1000;
 
 fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(',').map(|part| item(part.trim())).collect()
+}
+
+fn direct_modes(text: &str) -> Result<Vec<bool>, String> {
+    match text {
+        "" => Ok(vec![false]),
+        "data" => Ok(vec![true]),
+        other => Err(format!("invalid value \"{other}\" for option --io-direct")),
+    }
 }
 
 fn method(name: &str) -> Result<MethodChoice, String> {

@@ -4,6 +4,7 @@
 //! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent
 //! - [`tools`]: PostgreSQL's own programs read the directory, and PostgreSQL recovers a crashed copy
 //! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
+//! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
 //! - [`io`]: what the kernel sees: direct opens, combined reads, gathered log writes, an empty page cache
 //!
 //! - [`forebay`]: starts, stops and kills the server
@@ -17,4 +18,5 @@ mod forebay;
 mod io;
 mod kill;
 mod peer;
+mod scan;
 mod tools;

@@ -205,3 +205,51 @@ fn bad_options_are_one_line() {
     let (code, _, errors) = run(&["checksum", "--size", "100", "--rounds", "1"]);
     assert!(code == 1 && errors.contains("at least a page"), "{errors}");
 }
+
+/// Commands on the buffer pool, with what suits a small run.
+const POOL: [&[&str]; 5] = [
+    &["scan", "--size", "2MB"],
+    &["scan", "--size", "2MB", "--random", "--warm", "--shared-buffers", "1MB"],
+    &["prewarm", "--size", "2MB", "--mode", "read"],
+    &["evict", "--seconds", "0.05", "--shared-buffers", "1MB"],
+    &["checkpoint", "--shared-buffers", "2MB"],
+];
+
+#[test]
+fn the_pool_is_measured() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = ["-D", dir.path().to_str().expect("UTF-8"), "--rounds", "1"];
+    for command in POOL {
+        let (code, said, errors) = run(&[command, &place[..]].concat());
+        assert_eq!((code, errors.as_str()), (0, ""), "{command:?}");
+        for expected in ["medians of 1 rounds", "sync", "io_uring", "CPU s/GB"] {
+            assert!(said.contains(expected), "{expected}: {said}");
+        }
+        let report = json(&[command, &place[..], &["--io-method", "sync,worker", "--json"]].concat());
+        let results = report["results"].as_array().expect("a list");
+        for row in results {
+            assert_spread(&row["bytes_per_second"]);
+            assert!(row["mean_io_bytes"].as_f64().expect("a number") >= 8192.0, "{row}");
+            assert!(row["direct"] != true || row["kernel_cached_bytes"] == 0, "{row}");
+        }
+        assert!(results.len() >= 2, "{report}");
+    }
+    assert_empty(dir.path());
+}
+
+#[test]
+fn absurd_wishes_for_the_pool_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = dir.path().to_str().expect("UTF-8");
+    for (arguments, why) in [
+        (&["scan", "-D", "/nowhere"][..], "is not a directory"),
+        (&["scan", "-D", place, "--relation", "base/5/1"], "is not a data directory"),
+        (&["scan", "-D", place, "--size", "1kB"], "must have 512 kB"),
+        (&["prewarm", "-D", place, "--mode", "all"], "invalid value"),
+        (&["evict", "-D", place, "--depth", "0"], "--depth must be in range"),
+    ] {
+        let (code, _, errors) = run(arguments);
+        assert!(code == 1 && errors.contains(why), "{arguments:?}: {errors}");
+    }
+    assert_empty(dir.path());
+}
