@@ -81,10 +81,23 @@ impl Wal {
 
     /// Makes segments so that `bytes` more of WAL, and as much again from others as a segment holds, can be
     /// inserted without making a segment: what a caller needs before a critical section.
+    ///
+    /// So a segment's worth of the log is still free when the disk is full. It is for those that end transactions and
+    /// for those that make room, which call [`Wal::ensure_room_of_the_spare`].
     pub fn ensure_room(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
+        self.ensure_room_beside(io, bytes, self.config.segment_size.bytes())
+    }
+
+    /// Like [`Wal::ensure_room`], for changes that free space, such as the removal of a table: they may use up the
+    /// segment that others leave, but for a quarter.
+    pub fn ensure_room_of_the_spare(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
+        self.ensure_room_beside(io, bytes, self.config.segment_size.bytes() / 4)
+    }
+
+    fn ensure_room_beside(&self, io: &mut Backend, bytes: u64, others: u64) -> Result<(), WalError> {
         self.check()?;
         let pos = self.insert_pos.load(Ordering::Acquire);
-        let end = self.positions.end_lsn(pos + align_record(bytes)).add(self.config.segment_size.bytes());
+        let end = self.positions.end_lsn(pos + align_record(bytes)).add(others);
         self.ensure_segment(io, self.segments.number(end))
     }
 

@@ -122,6 +122,30 @@ fn a_sync_that_fails_while_making_a_segment_spoils_only_that_file() {
     wal.ensure_room(&mut rig.io, 1).expect("room");
 }
 
+#[test]
+fn a_full_disk_leaves_room_for_what_makes_room() {
+    let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
+    let wal = rig.fresh();
+    wal.ensure_room(&mut rig.io, 1000).expect("room");
+    fail_fill(&plan, 0);
+    let mut inserted = 0;
+    while wal.ensure_room(&mut rig.io, 1000).is_ok() {
+        insert(&wal, &mut rig.io, &[1; 1000]);
+        inserted += 1;
+    }
+    assert!(inserted > 0);
+    let (mut spared, before) = (0, rig.names());
+    while wal.ensure_room_of_the_spare(&mut rig.io, 1000).is_ok() {
+        insert(&wal, &mut rig.io, &[2; 1000]);
+        spared += 1;
+    }
+    assert!((600..800).contains(&spared), "three quarters of a segment of 1 MB: {spared} records");
+    // And what is left is for the ends of transactions.
+    let last = insert(&wal, &mut rig.io, &[3; 1000]);
+    wal.flush(&mut rig.io, last.end).expect("flush");
+    assert_eq!(rig.names(), before);
+}
+
 /// A real file system that is full.
 #[test]
 fn a_full_file_system() {

@@ -52,7 +52,7 @@ impl Heap {
         combos: &ComboCommands,
         tid: ItemPointer,
     ) -> Result<DeleteOutcome, EngineError> {
-        self.ensure_log_room(be)?;
+        self.ensure_log_room_to_delete(be)?;
         let pin = self.pool.read(be, self.tag(tid.block), Strategy::Normal)?;
         let mut guard = pin.lock_exclusive();
         let Some(bytes) = guard.page().item(tid.offset) else {

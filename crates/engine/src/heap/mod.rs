@@ -63,10 +63,18 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Sees to it that a page's change will find room in the log, before the page is locked.
+    /// Sees to it that a new row will find room in the log, before the page is locked.
     fn ensure_log_room(&self, be: &mut Backend) -> Result<(), EngineError> {
         if self.logged {
             self.wal.ensure_room(&mut be.io, insert::RECORD_ROOM)?;
+        }
+        Ok(())
+    }
+
+    /// The same for a deletion, which is how room is made on a full disk.
+    fn ensure_log_room_to_delete(&self, be: &mut Backend) -> Result<(), EngineError> {
+        if self.logged {
+            self.wal.ensure_room_of_the_spare(&mut be.io, insert::RECORD_ROOM)?;
         }
         Ok(())
     }

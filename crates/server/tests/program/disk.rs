@@ -124,8 +124,11 @@ fn a_full_disk_fails_the_statement_until_there_is_room() {
 
     assert_eq!(load_fails(&mut client, "large", 2_000_000), "53100");
     assert_eq!(value(&mut client, "SELECT count(*) FROM large"), "10000");
-    client.query("DROP TABLE large; CREATE TABLE next (i int4, s text)").expect("makes room");
+    // The log keeps a segment in hand for what makes room. New rows don't get it, not even those of catalogs, so the
+    // table has to be gone before the next is made.
+    client.query("DROP TABLE large").expect("makes room");
     client.query("CHECKPOINT").expect("makes room");
+    client.query("CREATE TABLE next (i int4, s text)").expect("there is room");
     assert_eq!(load(&mut client, "next", 10_000).expect("there is room"), ["COPY 10000"]);
     assert_eq!(server.value("SELECT count(*) FROM small"), "1");
     let folder = server.kill();
