@@ -3,7 +3,7 @@
 use forebay_aio::sync::Duration;
 
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
-pub use forebay_storage::CleanerOptions;
+pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
 /// How I/O is executed: PostgreSQL's io_method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -70,6 +70,8 @@ pub struct EngineConfig {
     pub max_connections: usize,
     /// Data files kept open at a time.
     pub max_files_per_process: usize,
+    /// How data files grow.
+    pub file_extend_method: ExtendMethod,
     /// How WAL is made durable.
     pub wal_sync_method: WalSyncMethod,
     /// Blocks of WAL buffers; None: shared_buffers/32, at least 8 blocks, at most one segment.
@@ -173,6 +175,7 @@ impl Default for EngineConfig {
             session: SessionSettings::default(),
             max_connections: 100,
             max_files_per_process: 1000,
+            file_extend_method: ExtendMethod::default(),
             wal_sync_method: WalSyncMethod::default(),
             wal_buffers: None,
             full_page_writes: true,

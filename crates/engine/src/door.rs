@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_aio::{Aio, AioConfig, AioError, MethodKind, Namespace, PosixNamespace, WorkerLimits};
 use forebay_format::ids::BLOCK_SIZE;
 
-use crate::config::{EngineConfig, IoMethod};
+use crate::config::{EngineConfig, ExtendMethod, IoMethod};
 use crate::error::EngineError;
 
 /// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer, and some to spare.
@@ -26,6 +26,8 @@ pub struct IoSettings {
     pub io_workers: WorkerLimits,
     /// Whether I/O times are measured (track_io_timing).
     pub track_io_timing: bool,
+    /// How data files grow (file_extend_method).
+    pub file_extend_method: ExtendMethod,
 }
 
 impl EngineConfig {

@@ -223,6 +223,7 @@ impl Engine {
 
     /// Takes over new settings of the I/O layer.
     pub fn change_io(&self, to: &IoSettings) -> Result<(), EngineError> {
+        self.core.pool.smgr().set_extend_method(to.file_extend_method);
         door::change(&self.core.aio, to)
     }
 }
@@ -277,6 +278,7 @@ fn start(
     let smgr_config = SmgrConfig {
         direct: config.io_direct.data,
         max_open_files: config.max_files_per_process,
+        extend_method: config.file_extend_method,
         ..SmgrConfig::default()
     };
     let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);

@@ -57,8 +57,8 @@ pub mod views;
 pub mod xact;
 
 pub use config::{
-    BadIoDirect, CleanerOptions, EngineConfig, FatalAction, HugePages, InitOptions, IoDirect, IoMethod,
-    RecoveryReport, SessionSettings, WalSyncMethod, WorkerLimits, WritingSettings,
+    BadIoDirect, CleanerOptions, EngineConfig, ExtendMethod, FatalAction, HugePages, InitOptions, IoDirect,
+    IoMethod, RecoveryReport, SessionSettings, WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};

@@ -50,11 +50,33 @@ pub enum StorageError {
         /// The system's reason.
         errno: Errno,
     },
+    /// The file that should have a block could not be opened.
+    #[error("could not open file \"{file}\" (target block {block}): {errno}")]
+    OpenSegment {
+        /// The segment file, relative to the data directory.
+        file: String,
+        /// The block.
+        block: BlockNumber,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// A write past a relation's end, which only an extension may move.
+    #[error("could not write block {block} in file \"{file}\": the relation has {size} blocks")]
+    WritePastEnd {
+        /// The segment file, relative to the data directory.
+        file: String,
+        /// The first block that the relation does not have.
+        block: BlockNumber,
+        /// How many it has.
+        size: BlockNumber,
+    },
     /// A relation could not be extended; its size is what it was.
-    #[error("could not extend file \"{file}\": {errno}")]
+    #[error("could not extend file \"{file}\" at block {block}: {errno}")]
     Extend {
         /// The segment file, relative to the data directory.
         file: String,
+        /// The first block of it that there should have been.
+        block: BlockNumber,
         /// The system's reason.
         errno: Errno,
     },
@@ -126,11 +148,13 @@ impl StorageError {
         match self {
             StorageError::InvalidPage { .. }
             | StorageError::ShortRead { .. }
+            | StorageError::WritePastEnd { .. }
             | StorageError::DataBeyondEnd { .. } => "XX001",
             StorageError::TooManyBlocks { .. } => "54000",
             StorageError::NoUnpinnedBuffers => "53000",
             StorageError::CleanupWanted { .. } => "XX000",
             StorageError::Extend { errno, .. }
+            | StorageError::OpenSegment { errno, .. }
             | StorageError::Write { errno, .. }
             | StorageError::Read { errno, .. }
             | StorageError::File { errno, .. }

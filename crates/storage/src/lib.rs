@@ -51,6 +51,6 @@ pub use pool::{
     UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
-pub use smgr::{Smgr, SmgrConfig, SyncReport, remove_private_files};
+pub use smgr::{ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, remove_private_files};
 pub use stream::{BlockSource, ReadStream, StreamFlags, StreamSettings, WithData};
 pub use write_stream::{Locked, WriteOptions, WriteStream, Written};

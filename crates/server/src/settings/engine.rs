@@ -5,8 +5,8 @@ use super::session::SessionSettings;
 use super::value::Value;
 use forebay_aio::sync::Duration;
 use forebay_engine::{
-    CleanerOptions, EngineConfig, HugePages, IoDirect, IoMethod, IoSettings, WalSyncMethod, WorkerLimits,
-    WritingSettings,
+    CleanerOptions, EngineConfig, ExtendMethod, HugePages, IoDirect, IoMethod, IoSettings, WalSyncMethod,
+    WorkerLimits, WritingSettings,
 };
 
 /// What the engine is opened with.
@@ -33,6 +33,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         },
         max_connections: count("max_connections"),
         max_files_per_process: count("max_files_per_process"),
+        file_extend_method: file_extend_method(s),
         wal_sync_method: match s.text("wal_sync_method") {
             "open_datasync" => WalSyncMethod::OpenDatasync,
             _ => WalSyncMethod::Fdatasync,
@@ -61,7 +62,15 @@ fn io_workers(s: &ServerSettings) -> WorkerLimits {
 
 /// What a running engine takes over after a reload.
 pub fn io_settings(s: &ServerSettings) -> IoSettings {
-    IoSettings { io_workers: io_workers(s), track_io_timing: s.bool("track_io_timing") }
+    IoSettings {
+        io_workers: io_workers(s),
+        track_io_timing: s.bool("track_io_timing"),
+        file_extend_method: file_extend_method(s),
+    }
+}
+
+fn file_extend_method(s: &ServerSettings) -> ExtendMethod {
+    ExtendMethod::by_name(s.text("file_extend_method")).unwrap_or_default()
 }
 
 /// When and how fast the background threads write: also after a reload.
@@ -120,6 +129,9 @@ mod tests {
         let kind = super::super::find("io_method").expect("exists").kind;
         let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
         assert_eq!(words.to_vec(), IoMethod::NAMES.map(|(name, _)| name));
+        let kind = super::super::find("file_extend_method").expect("exists").kind;
+        let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
+        assert_eq!(words.to_vec(), ExtendMethod::NAMES.map(|(name, _)| name));
     }
 
     #[test]

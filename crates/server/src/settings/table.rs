@@ -228,6 +228,7 @@ pub static TABLE: &[Setting] = &[
     setting("dynamic_shared_memory_type", Postmaster, Text, "posix", MEMORY, UNUSED),
     setting("effective_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "Number of simultaneous requests that can be handled efficiently by the disk subsystem."),
     setting("extra_float_digits", User, int(1, 3, Unit::None), "1", CLIENT, "Sets the number of digits displayed for floating-point values."),
+    setting("file_extend_method", Sighup, Enum(&["posix_fallocate", "write_zeros"]), "posix_fallocate", "Resource Usage / Disk", "Selects the method used for extending data files."),
     setting("fsync", Sighup, Bool, "on", WAL, "Forces synchronization of updates to disk. Always on.").checked(checks::fsync),
     setting("full_page_writes", Postmaster, Bool, "on", WAL, "Writes full pages to WAL when first modified after a checkpoint."),
     setting("huge_pages", Postmaster, Enum(&["off", "on", "try"]), "try", MEMORY, "Use of huge pages on Linux."),

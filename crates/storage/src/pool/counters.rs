@@ -15,6 +15,8 @@ pub struct PoolStats {
     pub ring_waited: u64,
     /// How often someone waited because all buffers were pinned.
     pub pin_waits: u64,
+    /// How often a backend that wanted to extend a relation found another one at it, and joined it.
+    pub extensions_joined: u64,
     /// Pages that the cleaner wrote (buffers_clean).
     pub cleaned: u64,
     /// How often a round of the cleaner ended at its limit (maxwritten_clean).
@@ -29,6 +31,7 @@ pub(crate) struct Counters {
     victims_dirty: AtomicU64,
     victims_waited: AtomicU64,
     ring_waited: AtomicU64,
+    extensions_joined: AtomicU64,
     cleaned: AtomicU64,
     clean_limited: AtomicU64,
 }
@@ -55,6 +58,10 @@ impl Counters {
         self.ring_waited.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn extension_joined(&self) {
+        self.extensions_joined.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn cleaned(&self, pages: u64, limited: bool) {
         self.cleaned.fetch_add(pages, Ordering::Relaxed);
         self.clean_limited.fetch_add(u64::from(limited), Ordering::Relaxed);
@@ -68,6 +75,7 @@ impl Counters {
             victims_waited: get(&self.victims_waited),
             ring_waited: get(&self.ring_waited),
             pin_waits,
+            extensions_joined: get(&self.extensions_joined),
             cleaned: get(&self.cleaned),
             clean_limited: get(&self.clean_limited),
         }

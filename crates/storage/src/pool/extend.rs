@@ -3,12 +3,15 @@
 //! The file grows first (allocated, not written: the pages' first write is the one with data in it), then the zeroed
 //! buffers enter the page table, then the new size is published. So nobody meets a block below the size that is
 //! neither in the file nor in the pool, and after an error nothing is left behind.
+//!
+//! Backends that extend a fork at the same time line up (`smgr::line`), each with buffers that it has found and zeroed
+//! before: one of them lets the file grow for all, so that their pins stay their own and the file system is called once.
 
 use super::desc::{IO_ERROR, READING, VALID};
-use super::{BufferPool, Grant, Pinned, Ring, Strategy, table};
+use super::{BufferPool, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
-use crate::smgr::RelFork;
+use crate::smgr::{RelFork, Turn};
 use forebay_aio::{self as aio, Errno, IoOp};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use std::sync::Arc;
@@ -32,29 +35,93 @@ impl BufferPool {
         ring.prepare(strategy, self.config.buffers);
         let victims = self.zeroed_victims(&mut be.io, grant.left(), strategy, &mut ring);
         be.put_ring(strategy, ring);
-        let mut victims = victims?;
+        let victims = victims?;
 
+        // Nothing of this thread's stays staged while it waits for another.
+        be.io.submit();
         let entry = self.smgr.fork(rel, fork);
-        let _lock = entry.extending.lock();
-        let count = victims.len() as u32;
-        let grown = self.smgr.size_locked(&entry, rel, fork).and_then(|first| {
-            self.smgr.grow_locked(&mut be.io, &entry, rel, fork, first, count)?;
-            Ok(first)
-        });
-        let first = match grown {
-            Ok(first) => first,
-            Err(error) => {
-                victims.drain(..).for_each(|buf| self.core.unpin(buf));
-                return Err(error);
+        let answer = match entry.line.enter(victims, || self.counters.extension_joined()) {
+            Turn::Answer(answer) => Some(answer),
+            Turn::Lead(mut lead) => {
+                let lock = entry.extending.lock();
+                let (of, requests) = (PageTag::new(rel, fork, 0), lead.gather());
+                let answers = self.extend_for_all(&mut be.io, &entry, of, strategy, requests);
+                drop(lock);
+                lead.answer(answers)
             }
         };
-        let pages =
-            self.install_new_pages(&mut be.io, PageTag::new(rel, fork, first), victims, &mut grant)?;
-        entry.set_size(u64::from(first) + u64::from(count));
-        let bytes = u64::from(count) * BLOCK_SIZE as u64;
-        let who = be.io.backend_type();
+        let pages = answer.unwrap_or(Err(StorageError::NoUnpinnedBuffers))?;
+        Ok(pages.into_iter().map(|buf| Pinned::new(grant.take(), buf)).collect())
+    }
+
+    /// Extends a fork for all who want it now, under the extension lock: by one growth of the file, or if there is no room
+    /// for all, for each as far as there is. Each request is zeroed buffers of its owner's, who gets them, or others, back
+    /// as new pages.
+    fn extend_for_all(
+        &self,
+        io: &mut aio::Backend,
+        entry: &RelFork,
+        of: PageTag,
+        strategy: Strategy,
+        requests: Vec<Vec<u32>>,
+    ) -> Vec<Result<Vec<u32>, StorageError>> {
+        let all = requests.iter().map(Vec::len).sum();
+        match self.make_room(io, entry, of, strategy, all) {
+            Ok(first) => self.hand_out(io, entry, PageTag { block: first, ..of }, requests),
+            Err(error) if requests.len() == 1 => {
+                requests.into_iter().flatten().for_each(|buf| self.core.unpin(buf));
+                vec![Err(error)]
+            }
+            Err(_) => {
+                let alone = |one| self.extend_for_all(io, entry, of, strategy, vec![one]);
+                requests.into_iter().flat_map(alone).collect()
+            }
+        }
+    }
+
+    /// Lets the fork's files grow by `n` blocks; the first of them.
+    fn make_room(
+        &self,
+        io: &mut aio::Backend,
+        entry: &RelFork,
+        of: PageTag,
+        strategy: Strategy,
+        n: usize,
+    ) -> Result<BlockNumber, StorageError> {
+        let first = self.smgr.size_locked(entry, of.rel, of.fork)?;
+        self.smgr.grow_locked(io, entry, of.rel, of.fork, first, n as u32)?;
+        let (who, bytes) = (io.backend_type(), (n * BLOCK_SIZE) as u64);
         self.aio.stats().count(who, self.object(), strategy.context(), IoOp::Extend, 1, bytes);
-        Ok(pages)
+        Ok(first)
+    }
+
+    /// Makes the requests' buffers pages from `first` on, and publishes the size. Where there is a page already that
+    /// can't be, nobody gets any from there on.
+    fn hand_out(
+        &self,
+        io: &mut aio::Backend,
+        entry: &RelFork,
+        first: PageTag,
+        requests: Vec<Vec<u32>>,
+    ) -> Vec<Result<Vec<u32>, StorageError>> {
+        let mut at = first.block;
+        let mut failure = None;
+        let mut install = |victims: Vec<u32>| {
+            if let Some(error) = &failure {
+                victims.into_iter().for_each(|buf| self.core.unpin(buf));
+                return Err(StorageError::clone(error));
+            }
+            let n = victims.len() as u32;
+            let installed = self.install_new_pages(io, PageTag { block: at, ..first }, victims);
+            match &installed {
+                Ok(_) => at += n,
+                Err(error) => failure = Some(error.clone()),
+            }
+            installed
+        };
+        let answers = requests.into_iter().map(&mut install).collect();
+        entry.set_size(u64::from(at));
+        answers
     }
 
     /// Up to `n` buffers of the caller's own, zeroed; at least one.
@@ -82,32 +149,33 @@ impl BufferPool {
         Ok(victims)
     }
 
-    /// Puts zeroed buffers into the table as pages `first..`, past the published end of the file.
+    /// Puts zeroed buffers into the table as pages `first..`, past the published end of the file: the pinned pages.
     fn install_new_pages(
         &self,
         io: &mut aio::Backend,
         first: PageTag,
         victims: Vec<u32>,
-        grant: &mut Grant<'_>,
-    ) -> Result<Vec<Pinned>, StorageError> {
+    ) -> Result<Vec<u32>, StorageError> {
         let mut pages = Vec::with_capacity(victims.len());
         let mut failure = None;
         for (i, buf) in victims.into_iter().enumerate() {
             let tag = PageTag { block: first.block + i as u32, ..first };
-            match self.install(buf, &tag, table::hash_tag(&tag), VALID) {
-                None => pages.push(Pinned::new(grant.take(), buf)),
-                Some((other, _)) => {
-                    // Left behind by a read past the end of the file.
-                    self.core.unpin(buf);
-                    let pin = Pinned::new(grant.take(), other);
-                    match self.zero_leftover(io, other, &tag) {
-                        Ok(()) => pages.push(pin),
-                        Err(error) => failure = Some(error),
-                    }
-                }
+            let Some((other, _)) = self.install(buf, &tag, table::hash_tag(&tag), VALID) else {
+                pages.push(buf);
+                continue;
+            };
+            // Left behind by a read past the end of the file.
+            self.core.unpin(buf);
+            pages.push(other);
+            failure = failure.or(self.zero_leftover(io, other, &tag).err());
+        }
+        match failure {
+            None => Ok(pages),
+            Some(error) => {
+                pages.into_iter().for_each(|buf| self.core.unpin(buf));
+                Err(error)
             }
         }
-        failure.map_or(Ok(pages), Err)
     }
 
     fn zero_leftover(&self, io: &mut aio::Backend, buf: u32, tag: &PageTag) -> Result<(), StorageError> {

@@ -299,7 +299,7 @@ impl BufferPool {
 
     /// As what the pages' I/O is counted.
     pub(crate) fn object(&self) -> IoObject {
-        if self.smgr.is_private() { IoObject::TempRelation } else { IoObject::Relation }
+        self.smgr.object()
     }
 
     /// The strategy that is followed: a private pool has no use for rings, as there is nobody to spare.

@@ -1,8 +1,10 @@
 //! One fork of a relation: its size, its extension lock, its segment files.
 
+use super::line::Line;
+use crate::error::StorageError;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
-use forebay_aio::sync::{Arc, Mutex, RwLock};
-use forebay_aio::{File, VirtualFile};
+use forebay_aio::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
+use forebay_aio::{Aio, File, VirtualFile, WaitRef};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
 
 /// What identifies a fork.
@@ -18,7 +20,48 @@ pub(crate) struct RelFork {
     size: AtomicU64,
     /// Space is set aside for blocks below this number; only under the extension lock.
     reserved: AtomicU64,
+    /// Those who want pages at the fork's end: with zeroed buffers of their own, which they get back as those pages.
+    pub(crate) line: Line<Vec<u32>, Result<Vec<u32>, StorageError>>,
+    pub(super) transfers: Transfers,
     files: RwLock<Files>,
+}
+
+/// Transfers that the pool knows nothing of.
+#[derive(Default)]
+pub(super) struct Transfers {
+    /// Read-locked while one is being started, write-locked while the files are cut or removed.
+    starting: RwLock<()>,
+    /// In flight, or ended not long ago.
+    waits: Mutex<Vec<WaitRef>>,
+}
+
+impl Transfers {
+    /// So many may have ended before a look at which have.
+    const KEPT: usize = 64;
+
+    /// Starts one, which is submitted when this returns.
+    pub(super) fn start<E>(
+        &self,
+        aio: &Aio,
+        start: impl FnOnce() -> Result<WaitRef, E>,
+    ) -> Result<WaitRef, E> {
+        let _open = self.starting.read();
+        let wait = start()?;
+        let mut waits = self.waits.lock();
+        if waits.len() >= Self::KEPT {
+            waits.retain(|&wait| !aio.is_done(wait));
+        }
+        waits.push(wait);
+        Ok(wait)
+    }
+
+    /// Waits for those in flight, and lets none start while the guard lives.
+    pub(super) fn close(&self, aio: &Aio) -> RwLockWriteGuard<'_, ()> {
+        let closed = self.starting.write();
+        let waits = std::mem::take(&mut *self.waits.lock());
+        waits.into_iter().for_each(|wait| aio.wait_done(wait));
+        closed
+    }
 }
 
 #[derive(Default)]
@@ -34,6 +77,8 @@ impl Default for RelFork {
             extending: Mutex::new(()),
             size: AtomicU64::new(UNKNOWN_SIZE),
             reserved: AtomicU64::new(0),
+            line: Line::default(),
+            transfers: Transfers::default(),
             files: RwLock::default(),
         }
     }

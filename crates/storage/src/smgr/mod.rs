@@ -3,41 +3,47 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `files` | [`RelFork`]: one fork's size, extension lock and segment files |
+//! | `grow` | [`ExtendMethod`]: blocks of zeros at a fork's end, and taking them back |
+//! | `line` | those who want a fork to grow at the same time, served together |
+//! | `shrink` | cutting and removing files, after what is in flight on them |
+//! | `transfer` | [`Transfer`]: reads and writes of blocks, across segments |
 //! | `private` | relation files of one backend alone, and what is left of them after a crash |
 //! | `sync` | [`SyncQueue`]: which files and directories must be synced before the next checkpoint is done |
 //!
 //! A fork's size is read from the file system once and then kept: all changes go through here. Segments before the
-//! last are full. An I/O never crosses a segment border; whoever combines blocks asks [`Smgr::room_in_segment`].
+//! last are full. An I/O never crosses a segment border; whoever combines blocks asks [`Smgr::room_in_segment`], and
+//! [`Smgr::start_read`] and [`Smgr::start_write`] take any range apart themselves.
 
 mod files;
+mod grow;
+mod line;
 mod private;
+mod shrink;
 mod sync;
+mod transfer;
 
 pub(crate) use files::RelFork;
+pub use grow::ExtendMethod;
+pub(crate) use line::Turn;
 pub use private::remove_private_files;
 pub(crate) use sync::SyncQueue;
 pub use sync::SyncReport;
+pub use transfer::Transfer;
 
 use crate::error::StorageError;
 use files::{ForkKey, UNKNOWN_SIZE};
 use forebay_aio::sync::RwLock;
-use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::{
-    self as aio, Aio, AioError, Errno, File, FileCache, Io, IoContext, IoFlags, IoMemory, IoObject, IoOp,
-    Namespace, Op, OpenOptions, Target, VirtualFile,
+    self as aio, Aio, AioError, Errno, File, FileCache, IoObject, Namespace, OpenOptions, VirtualFile,
 };
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RELSEG_BLOCKS, RelFileLocator};
+use grow::Growing;
 use hashbrown::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const SHARDS: usize = 32;
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// Bytes of zeros written by one write where files cannot be allocated.
-const ZEROS_AT_ONCE: u64 = 1 << 20;
-/// Which part of its size a growing relation sets aside, and how many blocks at most (16 MB).
-const RESERVE_SHARE: u32 = 8;
-const RESERVE_MOST: u32 = 2048;
 
 /// How relation files are handled.
 #[derive(Debug, Clone)]
@@ -48,11 +54,18 @@ pub struct SmgrConfig {
     pub segment_blocks: u32,
     /// Most segment files open at once.
     pub max_open_files: usize,
+    /// file_extend_method: how files grow.
+    pub extend_method: ExtendMethod,
 }
 
 impl Default for SmgrConfig {
     fn default() -> Self {
-        SmgrConfig { direct: false, segment_blocks: RELSEG_BLOCKS, max_open_files: 1000 }
+        SmgrConfig {
+            direct: false,
+            segment_blocks: RELSEG_BLOCKS,
+            max_open_files: 1000,
+            extend_method: ExtendMethod::default(),
+        }
     }
 }
 
@@ -64,8 +77,8 @@ pub struct Smgr {
     forks: Vec<RwLock<HashMap<ForkKey, Arc<RelFork>>>>,
     files: Arc<FileCache>,
     sync: Arc<SyncQueue>,
-    /// Cleared when the file system turns out not to allocate; then zeros are written.
-    allocates: AtomicBool,
+    /// How files grow; of all who share the directory.
+    growing: Arc<Growing>,
     /// Whose files they are, if they are one backend's own (temporary relations).
     owner: Option<i32>,
 }
@@ -76,13 +89,13 @@ impl Smgr {
         let sync = Arc::new(SyncQueue::new(config.segment_blocks));
         let files = FileCache::new(Arc::clone(aio.namespace()), config.max_open_files);
         Arc::new(Smgr {
+            growing: Arc::new(Growing::new(config.extend_method)),
             aio,
             files,
             dir: dir.to_path_buf(),
             config,
             forks: (0..SHARDS).map(|_| RwLock::new(HashMap::new())).collect(),
             sync,
-            allocates: AtomicBool::new(true),
             owner: None,
         })
     }
@@ -103,6 +116,11 @@ impl Smgr {
 
     pub(crate) fn aio(&self) -> &Arc<Aio> {
         &self.aio
+    }
+
+    /// As what the files' I/O is counted.
+    pub(crate) fn object(&self) -> IoObject {
+        if self.is_private() { IoObject::TempRelation } else { IoObject::Relation }
     }
 
     fn namespace(&self) -> &dyn Namespace {
@@ -212,271 +230,7 @@ impl Smgr {
         Ok(total)
     }
 
-    // ---- growing and shrinking
-
-    /// Appends `n` blocks of zeros, and returns the first one's number. For files without pages in the pool.
-    pub fn extend(
-        &self,
-        io: &mut aio::Backend,
-        rel: RelFileLocator,
-        fork: Fork,
-        n: u32,
-    ) -> Result<BlockNumber, StorageError> {
-        io.submit();
-        let entry = self.fork(rel, fork);
-        let _lock = entry.extending.lock();
-        let first = self.size_locked(&entry, rel, fork)?;
-        self.grow_locked(io, &entry, rel, fork, first, n)?;
-        entry.set_size(u64::from(first) + u64::from(n));
-        Ok(first)
-    }
-
-    /// Makes room for blocks `first..first + n`, which read as zeros, under the extension lock. The new size is not
-    /// published: the caller does, with [`RelFork::set_size`]. After an error the files have their old sizes.
-    pub(crate) fn grow_locked(
-        &self,
-        io: &mut aio::Backend,
-        entry: &RelFork,
-        rel: RelFileLocator,
-        fork: Fork,
-        first: BlockNumber,
-        n: u32,
-    ) -> Result<(), StorageError> {
-        if u64::from(first) + u64::from(n) >= u64::from(u32::MAX) {
-            return Err(StorageError::TooManyBlocks { relation: rel.path(fork) });
-        }
-        let mut at = first;
-        while at < first + n {
-            let count = self.room_in_segment(at).min(first + n - at);
-            if let Err(error) = self.grow_segment(io, entry, rel, fork, at, count) {
-                self.shrink_files(entry, rel, fork, first, at + count);
-                return Err(error);
-            }
-            at += count;
-        }
-        Ok(())
-    }
-
-    fn grow_segment(
-        &self,
-        io: &mut aio::Backend,
-        entry: &RelFork,
-        rel: RelFileLocator,
-        fork: Fork,
-        at: BlockNumber,
-        count: u32,
-    ) -> Result<(), StorageError> {
-        let segment = at / self.config.segment_blocks;
-        let (file, created) = self.open_segment(entry, rel, fork, segment, segment > 0)?;
-        let offset = u64::from(at % self.config.segment_blocks) * BLOCK;
-        let len = u64::from(count) * BLOCK;
-        let failed = |e: &AioError| StorageError::Extend {
-            file: self.segment_name(rel, fork, segment),
-            errno: e.errno().unwrap_or(Errno::IO),
-        };
-        if entry.reserved() >= u64::from(at) + u64::from(count) {
-            self.namespace().set_len(&file, offset + len).map_err(|e| failed(&e))?;
-        } else {
-            self.allocate(io, entry, &file, at, count).map_err(|e| failed(&e))?;
-        }
-        self.sync.request_segment(rel, fork, segment);
-        if created {
-            self.sync.request_directory(file.path());
-        }
-        Ok(())
-    }
-
-    /// Allocates blocks at a file's end. For a relation of some size, sets aside more than asked for: an allocation
-    /// waits until all I/O on the file has ended, so it had better be rare while the file is being filled.
-    fn allocate(
-        &self,
-        io: &mut aio::Backend,
-        entry: &RelFork,
-        file: &File,
-        at: BlockNumber,
-        count: u32,
-    ) -> Result<(), AioError> {
-        let offset = u64::from(at % self.config.segment_blocks) * BLOCK;
-        let len = u64::from(count) * BLOCK;
-        let ahead = (at / RESERVE_SHARE).min(RESERVE_MOST).min(self.room_in_segment(at));
-        if ahead > count && self.namespace().reserve(file, offset, u64::from(ahead) * BLOCK).is_ok() {
-            entry.set_reserved(u64::from(at) + u64::from(ahead));
-            return self.namespace().set_len(file, offset + len);
-        }
-        if self.allocates.load(Ordering::Relaxed) {
-            match self.namespace().allocate(file, offset, len) {
-                Err(e) if e.errno() == Some(Errno::OPNOTSUPP) => {
-                    self.allocates.store(false, Ordering::Relaxed)
-                }
-                allocated => return allocated,
-            }
-        }
-        let mut done = 0;
-        while done < len {
-            let zeros = aio::AlignedBuf::zeroed((len - done).min(ZEROS_AT_ONCE) as usize)?;
-            io.write_all_at(file, offset + done, &zeros)?;
-            done += zeros.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// Takes back a growth that failed half-way: the files end at `keep` again.
-    fn shrink_files(
-        &self,
-        entry: &RelFork,
-        rel: RelFileLocator,
-        fork: Fork,
-        keep: BlockNumber,
-        end: BlockNumber,
-    ) {
-        let per_segment = self.config.segment_blocks;
-        // Cutting a file also gives back what was set aside behind its end.
-        entry.set_reserved(0);
-        for segment in keep / per_segment..=(end - 1) / per_segment {
-            let start = segment * per_segment;
-            let undone = if start >= keep && segment > 0 {
-                self.sync.forget_segment(rel, fork, segment);
-                entry.forget(segment);
-                self.namespace().unlink(&self.segment_path(rel, fork, segment))
-            } else {
-                self.open_segment(entry, rel, fork, segment, false).map_or(Ok(()), |(file, _)| {
-                    self.namespace().set_len(&file, u64::from(keep - start) * BLOCK)
-                })
-            };
-            if let Err(error) = undone
-                && !error.is_not_found()
-            {
-                tracing::warn!(%error, "could not take back a failed extension");
-            }
-        }
-    }
-
-    /// Cuts a fork to `n` blocks. Its later pages must be gone from the pool already.
-    pub(crate) fn truncate_locked(
-        &self,
-        entry: &RelFork,
-        rel: RelFileLocator,
-        fork: Fork,
-        n: BlockNumber,
-    ) -> Result<(), StorageError> {
-        let old = self.size_locked(entry, rel, fork)?;
-        if n >= old {
-            return Ok(());
-        }
-        entry.set_reserved(0);
-        let per_segment = self.config.segment_blocks;
-        // From the end, so that a crash or an error leaves no gap.
-        for segment in (n / per_segment..=(old - 1) / per_segment).rev() {
-            let keep = n.saturating_sub(segment * per_segment);
-            let (file, _) = self.open_segment(entry, rel, fork, segment, false)?;
-            entry.set_size(UNKNOWN_SIZE);
-            self.namespace()
-                .set_len(&file, u64::from(keep) * BLOCK)
-                .map_err(|e| file_error("truncate", file.path(), &e))?;
-            self.sync.request_segment(rel, fork, segment);
-        }
-        entry.set_size(u64::from(n));
-        Ok(())
-    }
-
-    /// Removes all files of a relation; missing ones are no error. Its pages must be gone from the pool already.
-    pub fn unlink(&self, rel: RelFileLocator) -> Result<(), StorageError> {
-        for fork in Fork::ALL {
-            let entry = self.fork(rel, fork);
-            let _lock = entry.extending.lock();
-            self.sync.forget(rel, fork);
-            entry.set_size(UNKNOWN_SIZE);
-            entry.remove();
-            self.shard(rel).write().remove(&(rel, fork));
-            for segment in 0.. {
-                let path = self.segment_path(rel, fork, segment);
-                // An I/O handle that has not been used again keeps its last file open: emptied, the file takes no space
-                // however long that lasts. Should it fail, the space comes back later.
-                let _ = self.namespace().open(&path, &OpenOptions::READ_WRITE.truncate());
-                match self.namespace().unlink(&path) {
-                    Ok(()) => {}
-                    Err(e) if e.is_not_found() => break,
-                    Err(e) => return Err(file_error("remove", &path, &e)),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    // ---- transfers
-
-    /// A read of blocks that lie in one segment, ready to be given a completion and started.
-    pub(crate) fn read_io(
-        &self,
-        rel: RelFileLocator,
-        fork: Fork,
-        first: BlockNumber,
-        memory: IoMemory,
-    ) -> Result<Io, StorageError> {
-        let (file, offset, target) = self.place(rel, fork, first, memory.len())?;
-        Ok(Io::read(file, offset, memory, target))
-    }
-
-    /// The open file that holds a block, and where in it.
-    pub(crate) fn file_at(
-        &self,
-        rel: RelFileLocator,
-        fork: Fork,
-        block: BlockNumber,
-    ) -> Result<(File, u64), StorageError> {
-        let (file, offset, _) = self.place(rel, fork, block, BLOCK_SIZE)?;
-        Ok((file, offset))
-    }
-
-    /// A hint to the kernel that it should write back blocks that were written. None if it would be of no use.
-    pub(crate) fn writeback_io(
-        &self,
-        rel: RelFileLocator,
-        fork: Fork,
-        first: BlockNumber,
-        blocks: u32,
-    ) -> Option<Io> {
-        let len = blocks as usize * BLOCK_SIZE;
-        // The file may be gone by now.
-        let (file, offset, target) = self.place(rel, fork, first, len).ok()?;
-        let hint = Op::SyncFileRange { offset, len: len as u64 };
-        let flags = IoFlags { detached: true, ..IoFlags::default() };
-        Some(Io::new(file, hint, target).flags(flags).account(
-            IoObject::Relation,
-            IoContext::Normal,
-            IoOp::Writeback,
-        ))
-    }
-
-    /// A write of blocks that lie in one segment. Whoever starts it must see to a sync request when it has ended.
-    pub(crate) fn write_io(
-        &self,
-        rel: RelFileLocator,
-        fork: Fork,
-        first: BlockNumber,
-        memory: IoMemory,
-    ) -> Result<Io, StorageError> {
-        let (file, offset, target) = self.place(rel, fork, first, memory.len())?;
-        Ok(Io::write(file, offset, memory, target))
-    }
-
-    fn place(
-        &self,
-        rel: RelFileLocator,
-        fork: Fork,
-        block: BlockNumber,
-        len: usize,
-    ) -> Result<(File, u64, Target), StorageError> {
-        let count = (len / BLOCK_SIZE) as u32;
-        debug_assert!(count >= 1 && count <= self.room_in_segment(block) && len.is_multiple_of(BLOCK_SIZE));
-        let entry = self.fork(rel, fork);
-        let (file, _) = self.open_segment(&entry, rel, fork, block / self.config.segment_blocks, false)?;
-        let offset = u64::from(block % self.config.segment_blocks) * BLOCK;
-        let RelFileLocator { spc, db, rel } = rel;
-        let temp = self.is_private();
-        let target = Target::Smgr { spc, db, rel, fork: fork.suffix(), block, count, temp };
-        Ok((file, offset, target))
-    }
+    // ---- syncs and open files
 
     /// Syncs every file and directory with a pending request: files asynchronously, several at once.
     pub fn sync_pending(&self, io: &mut aio::Backend) -> Result<SyncReport, StorageError> {
@@ -497,8 +251,6 @@ impl Smgr {
     pub fn files(&self) -> &FileCache {
         &self.files
     }
-
-    // ---- open files
 
     fn shard(&self, rel: RelFileLocator) -> &RwLock<HashMap<ForkKey, Arc<RelFork>>> {
         &self.forks[rel.rel as usize % SHARDS]

@@ -4,7 +4,6 @@
 use super::{SHARDS, Smgr, SyncQueue, file_error};
 use crate::error::StorageError;
 use forebay_aio::sync::RwLock;
-use forebay_aio::sync::atomic::AtomicBool;
 use forebay_aio::{FileKind, Namespace};
 use forebay_format::{Fork, RelFileLocator, ids::TABLESPACE_VERSION_DIR};
 use hashbrown::HashMap;
@@ -21,7 +20,7 @@ impl Smgr {
             forks: (0..SHARDS).map(|_| RwLock::new(HashMap::new())).collect(),
             files: Arc::clone(&self.files),
             sync: Arc::new(SyncQueue::deaf(self.config.segment_blocks)),
-            allocates: AtomicBool::new(true),
+            growing: Arc::clone(&self.growing),
             owner: Some(owner),
         })
     }

@@ -4,7 +4,8 @@
 //! that ran in between would take the request, and the write would be without one.
 //!
 //! A failed sync is final. The kernel may have dropped the pages and will not report it twice, so the error is fatal
-//! and the request is not put back. Only a file that could not even be opened keeps its request.
+//! and the request is not put back. Only a file that could not even be opened keeps its request. The sync of a file that
+//! is removed while it runs may end as it likes.
 
 use super::Smgr;
 use crate::error::StorageError;
@@ -208,6 +209,9 @@ fn finish_oldest(
     let Some(oldest) = in_flight.pop_front() else { return };
     match io.wait(oldest.wait).check() {
         Ok(_) => report.files += 1,
+        Err(error) if !queue.still_wanted(&oldest.key) => {
+            tracing::info!(%error, "of a file that is gone");
+        }
         Err(error) => {
             let errno = error.errno().unwrap_or(Errno::IO);
             // A sync that failed outweighs a file that could not be opened.

@@ -113,7 +113,10 @@ fn a_full_disk_leaves_sizes_as_they_were() {
     bed.smgr.create(REL, Fork::Main, false).unwrap();
     assert_eq!(bed.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap().len(), 6);
     let error = bed.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap_err();
-    assert_eq!(error.to_string(), "could not extend file \"base/5/16384.1\": No space left on device");
+    assert_eq!(
+        error.to_string(),
+        "could not extend file \"base/5/16384.1\" at block 8: No space left on device"
+    );
     assert_eq!(error.sqlstate(), "53100");
     assert!(!error.is_fatal());
     assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6);

@@ -5,6 +5,7 @@ mod concurrent;
 mod damage;
 mod files;
 mod flight;
+mod growth;
 mod inspect;
 mod joined;
 mod local;

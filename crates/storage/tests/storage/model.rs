@@ -74,6 +74,7 @@ fn tolerate<T>(world: &World<'_>, result: Result<T, StorageError>) -> Option<T> 
                 StorageError::Read { errno, .. }
                 | StorageError::Write { errno, .. }
                 | StorageError::Extend { errno, .. }
+                | StorageError::OpenSegment { errno, .. }
                 | StorageError::File { errno, .. } => matches!(*errno, Errno::IO | Errno::NOSPC),
                 _ => false,
             };
