@@ -154,11 +154,24 @@ pub struct SessionSettings {
     pub effective_io_concurrency: usize,
     /// Whether commit waits for its WAL to be durable.
     pub synchronous_commit: bool,
+    /// kB that a sort may take in memory before it goes on in temporary files.
+    pub work_mem: usize,
+    /// kB that the session's temporary files may have together; below 0: no limit.
+    pub temp_file_limit: i64,
+    /// Temporary files from so many kB on are logged when they go; below 0: none are.
+    pub log_temp_files: i64,
 }
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        SessionSettings { io_combine_limit: 16, effective_io_concurrency: 16, synchronous_commit: true }
+        SessionSettings {
+            io_combine_limit: 16,
+            effective_io_concurrency: 16,
+            synchronous_commit: true,
+            work_mem: 4096,
+            temp_file_limit: -1,
+            log_temp_files: -1,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_aio::Aio;
-use forebay_storage::{BufferPool, Smgr};
+use forebay_storage::{BufferPool, Smgr, TempFiles};
 use forebay_wal::Wal;
 
 use crate::activity::Activity;
@@ -43,6 +43,7 @@ pub(crate) struct Core {
     pub(crate) aio: Arc<Aio>,
     pub(crate) smgr: Arc<Smgr>,
     pub(crate) pool: Arc<BufferPool>,
+    pub(crate) temp_files: Arc<TempFiles>,
     pub(crate) wal: Arc<Wal>,
     pub(crate) clog: Arc<Clog>,
     pub(crate) xacts: XactManager,
@@ -69,6 +70,7 @@ pub(crate) struct Parts {
     pub(crate) aio: Arc<Aio>,
     pub(crate) smgr: Arc<Smgr>,
     pub(crate) pool: Arc<BufferPool>,
+    pub(crate) temp_files: Arc<TempFiles>,
     pub(crate) wal: Arc<Wal>,
     pub(crate) clog: Arc<Clog>,
     pub(crate) xacts: XactManager,
@@ -91,6 +93,7 @@ impl Core {
             aio: parts.aio,
             smgr: parts.smgr,
             pool: parts.pool,
+            temp_files: parts.temp_files,
             wal: parts.wal,
             clog: parts.clog,
             xacts: parts.xacts,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType};
 use forebay_format::control::DbState;
-use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig};
+use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_wal::{SyncMethod, Wal, WalConfig};
 
 use crate::background::Threads;
@@ -127,6 +127,7 @@ impl Engine {
             }
         };
         core.enter(Phase::Stopped);
+        core.temp_files.close();
         result.and(lock.release(core.aio.namespace().as_ref()))
     }
 
@@ -282,6 +283,8 @@ fn start(
         ..SmgrConfig::default()
     };
     let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);
+    let temp_files = TempFiles::new(&smgr);
+    temp_files.remove_leftovers();
     let pool_config = PoolConfig {
         buffers: config.shared_buffers,
         combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
@@ -306,6 +309,7 @@ fn start(
         aio: Arc::clone(aio),
         smgr,
         pool,
+        temp_files,
         wal,
         clog,
         xacts,

@@ -65,7 +65,7 @@ pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_format::Fork;
-pub use forebay_storage::{ReadPolicy, ReadWarning};
+pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
 pub use locks::{Interrupt, InterruptKind, LockMode};
 pub use session::{BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Session};
 pub use table::{Column, ColumnDef, Table};

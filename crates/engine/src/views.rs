@@ -144,6 +144,10 @@ pub struct DatabaseRow {
     pub deadlocks: u64,
     /// Sessions started.
     pub sessions: u64,
+    /// Temporary files that have gone.
+    pub temp_files: u64,
+    /// Bytes that were in them.
+    pub temp_bytes: u64,
 }
 
 pub(crate) fn database_row(core: &Core) -> DatabaseRow {
@@ -151,7 +155,7 @@ pub(crate) fn database_row(core: &Core) -> DatabaseRow {
     let sum = |op: IoOp, of: &dyn Fn(Counts) -> u64| {
         rows.iter().filter(|r| r.object != IoObject::Wal).map(|r| of(r.get(op))).sum::<u64>()
     };
-    let counters = &core.counters;
+    let (counters, temp) = (&core.counters, core.temp_files.stats());
     DatabaseRow {
         backends: core.sessions.len() as u64,
         commits: counters.commits.get(),
@@ -162,6 +166,8 @@ pub(crate) fn database_row(core: &Core) -> DatabaseRow {
         write_time: sum(IoOp::Write, &|c| c.time_ns) as f64 / 1e6,
         deadlocks: counters.deadlocks.get(),
         sessions: counters.sessions.get(),
+        temp_files: temp.files,
+        temp_bytes: temp.bytes,
     }
 }
 

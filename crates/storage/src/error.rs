@@ -104,6 +104,36 @@ pub enum StorageError {
         /// The system's reason.
         errno: Errno,
     },
+    /// A transfer of a temporary file failed.
+    #[error("could not {operation} file \"{file}\" at offset {offset}: {errno}")]
+    TempFile {
+        /// "read from" or "write to".
+        operation: &'static str,
+        /// The file, relative to the data directory.
+        file: String,
+        /// The transfer's first byte.
+        offset: u64,
+        /// The system's reason.
+        errno: Errno,
+    },
+    /// A temporary file ends before what was written into it.
+    #[error("could not read from file \"{file}\" at offset {offset}: read only {got} of {wanted} bytes")]
+    TempShort {
+        /// The file, relative to the data directory.
+        file: String,
+        /// The read's first byte.
+        offset: u64,
+        /// Bytes that were there.
+        got: u64,
+        /// Bytes wanted.
+        wanted: u64,
+    },
+    /// The session's temporary files would become larger than they may.
+    #[error("temporary file size exceeds \"temp_file_limit\" ({kilobytes}kB)")]
+    TempLimit {
+        /// The limit.
+        kilobytes: i64,
+    },
     /// A sync failed: what was written may be lost, and a second sync would not tell. The process must stop.
     #[error("could not fsync file \"{file}\": {errno}")]
     Sync {
@@ -153,11 +183,14 @@ impl StorageError {
             StorageError::TooManyBlocks { .. } => "54000",
             StorageError::NoUnpinnedBuffers => "53000",
             StorageError::CleanupWanted { .. } => "XX000",
+            StorageError::TempShort { .. } => "58030",
+            StorageError::TempLimit { .. } => "53400",
             StorageError::Extend { errno, .. }
             | StorageError::OpenSegment { errno, .. }
             | StorageError::Write { errno, .. }
             | StorageError::Read { errno, .. }
             | StorageError::File { errno, .. }
+            | StorageError::TempFile { errno, .. }
             | StorageError::Sync { errno, .. } => sqlstate_of(*errno),
             StorageError::Aio(error) => error.errno().map_or("58030", sqlstate_of),
             StorageError::Wal(failure) => match failure.downcast_ref() {

@@ -8,6 +8,7 @@
 //! | [`smgr`] | [`Smgr`]: relation forks as files of 1 GB segments; sizes, open files, pending syncs |
 //! | [`pool`] | [`BufferPool`]: shared pages, pins, content locks, reading, extending, writing out |
 //! | [`stream`] | [`ReadStream`]: reads ahead of a scan, combining neighbours |
+//! | [`tempfile`] | [`TempFiles`]: spill files of sorts, written and read as streams of bytes |
 //! | [`write_stream`] | [`WriteStream`]: dirty pages in any order, out as combined writes |
 //! | [`pace`] | [`Pace`]: how fast a checkpoint goes |
 //! | [`prewarm`](mod@prewarm) | bringing a relation into memory; what the kernel caches |
@@ -38,6 +39,7 @@ pub mod pool;
 pub mod prewarm;
 pub mod smgr;
 pub mod stream;
+pub mod tempfile;
 pub mod write_stream;
 
 pub use backend::Backend;
@@ -53,4 +55,7 @@ pub use pool::{
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, remove_private_files};
 pub use stream::{BlockSource, ReadStream, StreamFlags, StreamSettings, WithData};
+pub use tempfile::{
+    LeftoverReport, TempFile, TempFiles, TempOptions, TempReader, TempSpace, TempStats, TempWriter,
+};
 pub use write_stream::{Locked, WriteOptions, WriteStream, Written};

@@ -14,6 +14,7 @@
 //! - `scan`: rows on their way out
 //! - `temp`: temporary tables
 //! - `pool`: sizes, prewarming, and orders about buffers
+//! - `spill`: temporary files
 //!
 //! Every call holds the engine's activity lock, so that a stop can wait for the calls under way. After an error of a
 //! statement the transaction still runs: its owner aborts it.
@@ -21,6 +22,7 @@
 mod pool;
 mod rows;
 mod scan;
+mod spill;
 mod tables;
 pub(crate) mod temp;
 
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_format::ids::BLOCK_SIZE;
-use forebay_storage::{Backend, ReadPolicy, ReadWarning};
+use forebay_storage::{Backend, ReadPolicy, ReadWarning, TempSpace};
 
 pub use forebay_storage::PrewarmMode;
 pub use pool::BlockRange;
@@ -74,6 +76,7 @@ pub struct Session {
     settings: SessionSettings,
     open: Option<Open>,
     temp: TempTables,
+    temp_space: Arc<TempSpace>,
     /// I/O that was left open and not yet warned of.
     leftovers: Leftovers,
 }
@@ -106,6 +109,7 @@ impl Session {
             open: None,
             leftovers,
             temp: TempTables::new(slot),
+            temp_space: TempSpace::new(),
         })
     }
 

@@ -30,6 +30,9 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
             io_combine_limit: count("io_combine_limit"),
             effective_io_concurrency: count("effective_io_concurrency"),
             synchronous_commit: s.text("synchronous_commit") != "off",
+            work_mem: count("work_mem"),
+            temp_file_limit: s.int("temp_file_limit"),
+            log_temp_files: s.int("log_temp_files"),
         },
         max_connections: count("max_connections"),
         max_files_per_process: count("max_files_per_process"),
@@ -104,6 +107,9 @@ pub fn session_settings(s: &SessionSettings) -> forebay_engine::SessionSettings 
         io_combine_limit: usize::try_from(s.int("io_combine_limit")).unwrap_or(1),
         effective_io_concurrency: usize::try_from(s.int("effective_io_concurrency")).unwrap_or(0),
         synchronous_commit: s.text("synchronous_commit") != "off",
+        work_mem: usize::try_from(s.int("work_mem")).unwrap_or(64),
+        temp_file_limit: s.int("temp_file_limit"),
+        log_temp_files: s.int("log_temp_files"),
     }
 }
 

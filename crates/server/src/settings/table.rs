@@ -263,6 +263,7 @@ pub static TABLE: &[Setting] = &[
     setting("log_min_error_statement", Superuser, Enum(LEVELS), "error", LOGGING, "Causes all statements generating error at or above this level to be logged."),
     setting("log_min_messages", Superuser, Enum(LEVELS), "warning", LOGGING, "Sets the message levels that are logged."),
     setting("log_statement", Superuser, Enum(&["none", "all"]), "none", LOGGING, "Sets the type of statements logged."),
+    setting("log_temp_files", Superuser, int(-1, INT_MAX, Unit::Kb), "-1", LOGGING, "Log the use of temporary files larger than this number of kilobytes."),
     setting("log_timezone", Sighup, Text, "UTC", LOGGING, "Sets the time zone to use in log messages. They are in UTC.").checked(checks::time_zone),
     setting("maintenance_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "A variant of effective_io_concurrency that is used for maintenance work."),
     setting("max_connections", Postmaster, int(1, 262_143, Unit::None), "100", CONNECT, "Sets the maximum number of concurrent connections."),
@@ -284,6 +285,7 @@ pub static TABLE: &[Setting] = &[
     setting("statement_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed duration of any statement."),
     setting("synchronize_seqscans", User, Bool, "on", CLIENT, "Accepted; every scan starts at the first block."),
     setting("synchronous_commit", User, Enum(&["local", "remote_write", "remote_apply", "on", "off"]), "on", WAL, "Sets the current transaction's synchronization level. Every level but off waits for the local disk."),
+    setting("temp_file_limit", Superuser, int(-1, INT_MAX, Unit::Kb), "-1", "Resource Usage / Disk", "Limits the total size of all temporary files used by each session."),
     setting("TimeZone", User, Text, "UTC", CLIENT, "Sets the time zone for displaying and interpreting time stamps. They are shown in UTC.").reported().checked(checks::time_zone),
     setting("track_io_timing", Sighup, Bool, "off", "Statistics / Cumulative Query and Index Statistics", "Collects timing statistics for database I/O activity, for the whole server."),
     setting("transaction_deferrable", User, Bool, "off", CLIENT, "Whether to defer a read-only serializable transaction.").checked(checks::always_off),
@@ -296,6 +298,7 @@ pub static TABLE: &[Setting] = &[
     setting("wal_segment_size", Internal, int(1_048_576, 1_073_741_824, Unit::Bytes), "16MB", PRESET, "Shows the size of write ahead log segments."),
     setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk.").checked(checks::wal_sync_method),
     setting("wal_writer_delay", Sighup, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
+    setting("work_mem", User, int(64, INT_MAX, Unit::Kb), "4MB", MEMORY, "Sets the maximum memory to be used for query workspaces."),
     setting("xmloption", User, Enum(&["content", "document"]), "content", CLIENT, "Accepted, so that dumps can be read; there is no XML type."),
 ];
 

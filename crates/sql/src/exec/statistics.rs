@@ -82,8 +82,10 @@ fn database(oid: u32, name: Option<String>, counted: Option<DatabaseRow>) -> Row
         "blk_read_time" => time(|r| r.read_time),
         "blk_write_time" => time(|r| r.write_time),
         "sessions" => known(|r| r.sessions),
-        // There is no standby, nothing spills, and nothing runs in parallel.
-        "conflicts" | "temp_files" | "temp_bytes" => none.clone(),
+        "temp_files" => known(|r| r.temp_files),
+        "temp_bytes" => known(|r| r.temp_bytes),
+        // There is no standby, and nothing runs in parallel.
+        "conflicts" => none.clone(),
         "parallel_workers_to_launch" | "parallel_workers_launched" => none.clone(),
         _ => Datum::Null,
     };

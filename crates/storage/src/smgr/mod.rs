@@ -123,6 +123,10 @@ impl Smgr {
         if self.is_private() { IoObject::TempRelation } else { IoObject::Relation }
     }
 
+    pub(crate) fn file_cache(&self) -> &Arc<FileCache> {
+        &self.files
+    }
+
     fn namespace(&self) -> &dyn Namespace {
         self.aio.namespace().as_ref()
     }

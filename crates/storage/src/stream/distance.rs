@@ -11,7 +11,7 @@
 
 /// The two distances, in blocks.
 #[derive(Debug)]
-pub(super) struct Distance {
+pub(crate) struct Distance {
     ahead: u32,
     combine: u32,
     most_ahead: u32,
@@ -21,61 +21,61 @@ pub(super) struct Distance {
 }
 
 impl Distance {
-    pub(super) fn new(most_ahead: u32, most_combine: u32) -> Distance {
+    pub(crate) fn new(most_ahead: u32, most_combine: u32) -> Distance {
         let most_combine = most_combine.min(most_ahead);
         Distance { ahead: 1, combine: 1, most_ahead, most_combine, hold: 0 }
     }
 
     /// As at the beginning.
-    pub(super) fn least(&mut self) {
+    pub(crate) fn least(&mut self) {
         (self.ahead, self.combine, self.hold) = (1, 1, 0);
     }
 
     /// As after many waits.
-    pub(super) fn in_full(&mut self) {
+    pub(crate) fn in_full(&mut self) {
         self.ahead = self.most_ahead;
         self.combine = self.most_combine;
     }
 
     /// As after many reads that nobody waited for.
-    pub(super) fn combine_in_full(&mut self) {
+    pub(crate) fn combine_in_full(&mut self) {
         self.combine = self.most_combine;
     }
 
     /// Blocks to be on their way.
-    pub(super) fn ahead(&self) -> u32 {
+    pub(crate) fn ahead(&self) -> u32 {
         self.ahead
     }
 
     /// Neighbours to be read at once.
-    pub(super) fn combine(&self) -> u32 {
+    pub(crate) fn combine(&self) -> u32 {
         self.combine
     }
 
     /// Blocks that the stream may have in hand.
-    pub(super) fn window(&self) -> u32 {
+    pub(crate) fn window(&self) -> u32 {
         // A read may be made whole beyond the distance.
         (if self.ahead > 1 { self.ahead + self.combine - 1 } else { self.combine }).min(self.most_ahead)
     }
 
     /// Nothing but hits for long: no look-ahead at all.
-    pub(super) fn is_least(&self) -> bool {
+    pub(crate) fn is_least(&self) -> bool {
         self.ahead == 1 && self.combine == 1
     }
 
     /// A read was started.
-    pub(super) fn read(&mut self) {
+    pub(crate) fn read(&mut self) {
         self.combine = self.combine.saturating_mul(2).min(self.most_combine);
         self.hold = self.ahead;
     }
 
     /// A page was not there in its turn.
-    pub(super) fn waited(&mut self) {
+    pub(crate) fn waited(&mut self) {
         self.ahead = self.ahead.max(self.combine).saturating_mul(2).min(self.most_ahead);
     }
 
     /// A page was in memory when it was looked for.
-    pub(super) fn hit(&mut self) {
+    pub(crate) fn hit(&mut self) {
         if self.hold > 0 {
             self.hold -= 1;
         } else {

@@ -22,10 +22,11 @@ mod source;
 
 pub use source::{BlockSource, WithData};
 
+pub(crate) use distance::Distance;
+
 use crate::Backend;
 use crate::error::StorageError;
 use crate::pool::{BufferPool, Pinned, Ring, Slot, SlotState, Strategy};
-use distance::Distance;
 use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 use std::collections::VecDeque;

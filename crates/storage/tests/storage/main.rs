@@ -14,3 +14,4 @@ mod pages;
 mod pins;
 mod policy;
 mod streams;
+mod tempfile;

@@ -1,0 +1,263 @@
+//! The way out of a temporary file.
+//!
+//! ```text
+//!   the file --> reads in flight --> the buffer being read --> read_exact() or fill() + consume()
+//!                 ahead of it, as far as waits that blocked have shown to be needed
+//! ```
+//!
+//! After an error the reader stands where it stood: the next call reads there again.
+
+use super::TempOptions;
+use super::file::Stored;
+use crate::error::StorageError;
+use crate::stream::Distance;
+use forebay_aio::sync::Arc;
+use forebay_aio::{self as aio, AioError, AlignedBuf, Errno, IO_ALIGN, OwnedIo};
+use forebay_format::BLOCK_SIZE;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+const ALIGN: u64 = IO_ALIGN as u64;
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// Reads a temporary file, or a part of it, and keeps the file.
+pub struct TempReader {
+    stored: Arc<Stored>,
+    options: TempOptions,
+    /// Behind the last byte to be read.
+    end: u64,
+    /// The next byte to be given out.
+    at: u64,
+    /// Where the next read begins.
+    next: u64,
+    current: Option<Chunk>,
+    /// Reads in flight, or finished and not looked at; in file order, up to `next`.
+    pending: VecDeque<Pending>,
+    distance: Distance,
+    free: Vec<AlignedBuf>,
+}
+
+/// A piece of the file in memory.
+struct Chunk {
+    buffer: AlignedBuf,
+    offset: u64,
+    len: usize,
+}
+
+struct Pending {
+    io: OwnedIo,
+    offset: u64,
+    len: usize,
+}
+
+impl TempReader {
+    pub(super) fn new(stored: Arc<Stored>, part: Range<u64>, options: TempOptions) -> TempReader {
+        let combine = (options.bytes() / BLOCK_SIZE) as u32;
+        // At least two blocks: one is no look-ahead.
+        let ahead = combine.saturating_mul(options.depth).max(combine).max(2);
+        TempReader {
+            stored,
+            options,
+            end: part.end,
+            at: part.start,
+            next: part.start / ALIGN * ALIGN,
+            current: None,
+            pending: VecDeque::new(),
+            distance: Distance::new(ahead, combine),
+            free: Vec::new(),
+        }
+    }
+
+    /// Where in the file the next byte is.
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Bytes from here to the end.
+    pub fn left(&self) -> u64 {
+        self.end.saturating_sub(self.at)
+    }
+
+    /// The next bytes, as many as are in memory, at least one unless this is the end. They come again until
+    /// [`Self::consume`] takes them. For who can do without a copy.
+    pub fn fill(&mut self, io: &mut aio::Backend) -> Result<&[u8], StorageError> {
+        if self.in_memory().is_empty() && self.at < self.end {
+            self.load(io)?;
+        }
+        Ok(self.in_memory())
+    }
+
+    /// Goes on by `n` bytes, which need not have been read.
+    pub fn consume(&mut self, n: usize) {
+        self.at = self.at.saturating_add(n as u64).min(self.end.max(self.at));
+    }
+
+    /// Reads up to `into.len()` bytes; fewer only at the end.
+    pub fn read(&mut self, io: &mut aio::Backend, into: &mut [u8]) -> Result<usize, StorageError> {
+        let mut done = 0;
+        while let Some(rest) = into.get_mut(done..)
+            && !rest.is_empty()
+        {
+            let bytes = self.fill(io)?;
+            let n = bytes.len().min(rest.len());
+            if n == 0 {
+                break;
+            }
+            rest[..n].copy_from_slice(&bytes[..n]);
+            self.consume(n);
+            done += n;
+        }
+        Ok(done)
+    }
+
+    /// Reads `into.len()` bytes; an error if there are fewer, and then none is taken.
+    pub fn read_exact(&mut self, io: &mut aio::Backend, into: &mut [u8]) -> Result<(), StorageError> {
+        if self.left() < into.len() as u64 {
+            return Err(self.stored.short(self.at, self.left() as usize, into.len()));
+        }
+        self.read(io, into).map(drop)
+    }
+
+    /// Goes to a place in the file. Behind the reader's end there is nothing to be read. What was read ahead is given up, unless it
+    /// goes on there.
+    pub fn seek(&mut self, io: &mut aio::Backend, to: u64) {
+        self.at = to;
+        let within = |offset: u64, len: usize| (offset..offset + len as u64).contains(&to);
+        if self.current.as_ref().is_some_and(|chunk| within(chunk.offset, chunk.len)) {
+            return;
+        }
+        self.recycle();
+        while self.pending.front().is_some_and(|first| !within(first.offset, first.len)) {
+            if let Some(given_up) = self.pending.pop_front() {
+                io.forget(given_up.io.wait_ref());
+            }
+        }
+        if self.pending.is_empty() {
+            self.next = to / ALIGN * ALIGN;
+            self.distance.least();
+        }
+    }
+
+    /// What of the buffer being read was not given out.
+    fn in_memory(&self) -> &[u8] {
+        let Some(chunk) = &self.current else { return &[] };
+        let from = self.at.checked_sub(chunk.offset).and_then(|n| usize::try_from(n).ok());
+        let len = chunk.len.min(usize::try_from(self.end.saturating_sub(chunk.offset)).unwrap_or(usize::MAX));
+        from.and_then(|from| chunk.buffer.get(from..len)).unwrap_or(&[])
+    }
+
+    fn recycle(&mut self) {
+        self.free.extend(self.current.take().map(|chunk| chunk.buffer));
+    }
+
+    /// Brings in the piece of the file that holds the next byte.
+    fn load(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+        self.recycle();
+        let begin = self.pending.front().map_or((self.next, ALIGN), |first| (first.offset, first.len as u64));
+        if !(begin.0..begin.0 + begin.1).contains(&self.at) {
+            // Consumed without having been read.
+            self.seek(io, self.at);
+        }
+        if self.pending.is_empty() {
+            self.start(io)?;
+        }
+        let Some(Pending { io: read, offset, len }) = self.pending.pop_front() else { return Ok(()) };
+        if !io.is_done(read.wait_ref()) {
+            self.distance.waited();
+        }
+        let (mut buffer, mut result) = io.finish_owned(read);
+        if matches!(&result, Err(AioError::Resource { errno: Errno::CANCELED, .. })) {
+            // It was read ahead before a transaction's end, which no report outlives.
+            (buffer, result) = self.read_again(io, buffer, offset, len)?;
+        }
+        match self.judge(offset, len, result) {
+            Ok(()) => self.current = Some(Chunk { buffer, offset, len }),
+            Err(error) => {
+                self.free.push(buffer);
+                self.pending.drain(..).for_each(|later| io.forget(later.io.wait_ref()));
+                self.next = offset;
+                return Err(error);
+            }
+        }
+        self.look_ahead(io);
+        Ok(())
+    }
+
+    fn read_again(
+        &self,
+        io: &mut aio::Backend,
+        buffer: AlignedBuf,
+        offset: u64,
+        len: usize,
+    ) -> Result<(AlignedBuf, Result<usize, AioError>), StorageError> {
+        let file = self.stored.open()?;
+        let again = io.start_read(&file, offset, buffer, 0..len, self.stored.target());
+        Ok(io.finish_owned(again))
+    }
+
+    /// Whether a read of `len` bytes brought all that belongs to the reader.
+    fn judge(&self, offset: u64, len: usize, result: Result<usize, AioError>) -> Result<(), StorageError> {
+        let wanted = self.end.saturating_sub(offset).min(len as u64) as usize;
+        match result {
+            Ok(got) | Err(AioError::Short { got, .. }) if got >= wanted => Ok(()),
+            Ok(got) | Err(AioError::Short { got, .. }) => Err(self.stored.short(offset, got, wanted)),
+            Err(error) => Err(self.stored.failed("read from", offset, &error)),
+        }
+    }
+
+    /// Starts reads until enough are on their way.
+    fn look_ahead(&mut self, io: &mut aio::Backend) {
+        let ahead = u64::from(self.distance.ahead());
+        if ahead <= 1 || self.options.depth == 0 {
+            return;
+        }
+        let begun = !io.in_batch();
+        if begun {
+            io.begin_batch();
+        }
+        while self.next < self.end && self.pending_bytes() < ahead * BLOCK {
+            // What can't be started now is an error when it is wanted.
+            if self.start(io).is_err() {
+                break;
+            }
+        }
+        if begun {
+            io.end_batch();
+        }
+    }
+
+    fn pending_bytes(&self) -> u64 {
+        self.pending.front().map_or(0, |first| self.next - first.offset)
+    }
+
+    /// Starts the next read. There is something to be read.
+    fn start(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+        let most = u64::from(self.distance.combine()) * BLOCK;
+        // A direct file ends with a whole piece; of a buffered one, and of a part, no more is read than belongs to it.
+        let mut len = most.min(self.end - self.next);
+        if self.stored.is_direct() {
+            len = len.next_multiple_of(ALIGN);
+        }
+        let len = len as usize;
+        let file = self.stored.open()?;
+        let buffer = match self.free.pop() {
+            Some(buffer) => buffer,
+            None => self.options.buffer()?,
+        };
+        let read = io.start_read(&file, self.next, buffer, 0..len, self.stored.target());
+        self.pending.push_back(Pending { io: read, offset: self.next, len });
+        self.next += len as u64;
+        self.distance.read();
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for TempReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TempReader")
+            .field("stored", &self.stored)
+            .field("at", &self.at)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}

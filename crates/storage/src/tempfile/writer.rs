@@ -1,0 +1,195 @@
+//! The way into a temporary file.
+//!
+//! ```text
+//!   write_all() or room() + advance() --> the buffer being filled --> writes in flight, at most `depth` --> the file
+//!                                              ^------------ buffers that have come back ------------+
+//! ```
+//!
+//! After an error the writer gives that error to every call. Dropped before [`TempWriter::finish`], it takes the file with it.
+
+use super::file::Stored;
+use super::{TempFile, TempOptions};
+use crate::error::StorageError;
+use forebay_aio::sync::Arc;
+use forebay_aio::{self as aio, AlignedBuf, IO_ALIGN, OwnedIo};
+use std::collections::VecDeque;
+
+/// Appends to a temporary file.
+pub struct TempWriter {
+    stored: Arc<Stored>,
+    options: TempOptions,
+    /// The buffer being filled, and up to where it is.
+    filling: Option<AlignedBuf>,
+    filled: usize,
+    /// Where in the file it goes.
+    offset: u64,
+    /// The oldest first.
+    in_flight: VecDeque<InFlight>,
+    free: Vec<AlignedBuf>,
+    failed: Option<StorageError>,
+}
+
+struct InFlight {
+    io: OwnedIo,
+    offset: u64,
+}
+
+impl TempWriter {
+    pub(super) fn new(stored: Arc<Stored>, options: TempOptions) -> TempWriter {
+        TempWriter {
+            stored,
+            options,
+            filling: None,
+            filled: 0,
+            offset: 0,
+            in_flight: VecDeque::new(),
+            free: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Bytes taken so far.
+    pub fn len(&self) -> u64 {
+        self.offset + self.filled as u64
+    }
+
+    /// Was nothing taken yet?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends bytes.
+    pub fn write_all(&mut self, io: &mut aio::Backend, mut bytes: &[u8]) -> Result<(), StorageError> {
+        while !bytes.is_empty() {
+            let room = self.room(io)?;
+            let n = room.len().min(bytes.len());
+            let (now, later) = bytes.split_at(n);
+            room[..n].copy_from_slice(now);
+            self.advance(io, n)?;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Memory to be filled from its beginning, of at least one byte; what is in it counts after [`Self::advance`]. For who can
+    /// do without a copy.
+    pub fn room(&mut self, io: &mut aio::Backend) -> Result<&mut [u8], StorageError> {
+        self.check()?;
+        if self.filling.is_none() {
+            let buffer = self.free_buffer(io)?;
+            self.filling = Some(buffer);
+            self.filled = 0;
+        }
+        let filled = self.filled;
+        Ok(self.filling.as_mut().map_or(&mut [], |buffer| &mut buffer[filled..]))
+    }
+
+    /// Takes the first `n` bytes of [`Self::room`]. Panics if there is no such room.
+    pub fn advance(&mut self, io: &mut aio::Backend, n: usize) -> Result<(), StorageError> {
+        let size = self.filling.as_ref().map_or(0, |buffer| buffer.len());
+        assert!(n <= size - self.filled.min(size), "{n} bytes are more than there was room for");
+        self.filled += n;
+        if self.filled == size && size > 0 { self.start(io, size) } else { Ok(()) }
+    }
+
+    /// Waits for the writes in flight and gives their memory back: nothing more comes for a while.
+    pub fn rest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+        self.check()?;
+        while !self.in_flight.is_empty() {
+            self.finish_oldest(io)?;
+        }
+        self.free.clear();
+        Ok(())
+    }
+
+    /// Writes what is left, and waits for all of it.
+    pub fn finish(mut self, io: &mut aio::Backend) -> Result<TempFile, StorageError> {
+        self.check()?;
+        let len = self.len();
+        if self.filled > 0 {
+            let mut size = self.filled;
+            if self.stored.is_direct()
+                && let Some(buffer) = &mut self.filling
+            {
+                size = size.next_multiple_of(IO_ALIGN).min(buffer.len());
+                buffer[self.filled..size].fill(0);
+            }
+            self.start(io, size)?;
+        }
+        self.rest(io)?;
+        Ok(TempFile::new(Arc::clone(&self.stored), len))
+    }
+
+    fn check(&self) -> Result<(), StorageError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail<T>(&mut self, error: StorageError) -> Result<T, StorageError> {
+        self.failed.get_or_insert(error.clone());
+        Err(error)
+    }
+
+    /// A buffer that is nobody's, perhaps after waiting for the oldest write.
+    fn free_buffer(&mut self, io: &mut aio::Backend) -> Result<AlignedBuf, StorageError> {
+        if self.free.is_empty() && self.in_flight.len() >= self.depth() {
+            self.finish_oldest(io)?;
+        }
+        match self.free.pop() {
+            Some(buffer) => Ok(buffer),
+            None => self.options.buffer().or_else(|error| self.fail(error)),
+        }
+    }
+
+    /// Writes in flight while a buffer is being filled.
+    fn depth(&self) -> usize {
+        self.options.depth.max(1) as usize
+    }
+
+    /// Starts to write the first `size` bytes of the buffer being filled, padding included.
+    fn start(&mut self, io: &mut aio::Backend, size: usize) -> Result<(), StorageError> {
+        let Some(buffer) = self.filling.take() else { return Ok(()) };
+        let bytes = std::mem::take(&mut self.filled) as u64;
+        let file = match self.stored.take(bytes).and_then(|()| self.stored.open()) {
+            Ok(file) => file,
+            Err(error) => return self.fail(error),
+        };
+        let write = io.start_write(&file, self.offset, buffer, 0..size, self.stored.target());
+        // Who drops the writer waits for its writes, and can't submit them.
+        io.submit();
+        self.in_flight.push_back(InFlight { io: write, offset: self.offset });
+        self.offset += bytes;
+        if self.options.depth == 0 {
+            return self.finish_oldest(io);
+        }
+        Ok(())
+    }
+
+    fn finish_oldest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+        let Some(InFlight { io: write, offset }) = self.in_flight.pop_front() else { return Ok(()) };
+        let (buffer, result) = io.finish_owned(write);
+        self.free.push(buffer);
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) => self.fail(self.stored.failed("write to", offset, &error)),
+        }
+    }
+}
+
+impl Drop for TempWriter {
+    fn drop(&mut self) {
+        // The file may go now; a write behind that would make it grow again.
+        for write in &self.in_flight {
+            self.stored.wait(write.io.wait_ref());
+        }
+    }
+}
+
+impl std::fmt::Debug for TempWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TempWriter")
+            .field("stored", &self.stored)
+            .field("len", &self.len())
+            .field("in_flight", &self.in_flight.len())
+            .finish_non_exhaustive()
+    }
+}
