@@ -4,11 +4,14 @@ use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use std::sync::Arc;
 
 use forebay_aio::BackendType;
-use forebay_storage::{Backend, CleanReport, Cleaner};
+use forebay_storage::{Backend, Cleaner};
 
 use crate::checkpoint;
 use crate::core::Core;
 use crate::error::EngineError;
+
+/// How long the background writer leaves a disk alone that has failed it: who needs a buffer finds out for himself.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// A rest that a stop cuts short.
 #[derive(Debug, Default)]
@@ -84,11 +87,13 @@ impl Threads {
             let mut cleaner = Cleaner::default();
             while !ticker.is_stopped() {
                 let options = core.writing().cleaner;
-                let report = cleaner.step(&core.pool, be, &options).unwrap_or_else(|error| {
-                    tracing::error!("background writer: {}", core.fatal.check(error.into()));
-                    CleanReport { idle: true, ..CleanReport::default() }
-                });
-                cleaner.rest(&core.pool, &options, report);
+                match cleaner.step(&core.pool, be, &options) {
+                    Ok(report) => cleaner.rest(&core.pool, &options, report),
+                    Err(error) => {
+                        tracing::error!("background writer: {}", core.fatal.check(error.into()));
+                        ticker.rest(AFTER_ERROR.max(options.delay));
+                    }
+                }
             }
         })?;
         Ok(())

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A page is locked only when its run is about to start. Whoever waits for a page's lock holds nothing: the runs that are
-//! locked by then are started first. After an error the stream gives up what it has not started, and waits for the rest.
+//! locked by then are started first. After an error the stream gives up what it has not started, and waits for the rest; unless
+//! it was told to go on, and to tell at the end.
 
 use crate::Backend;
 use crate::error::StorageError;
@@ -35,6 +36,8 @@ pub struct WriteOptions {
     pub context: IoContext,
     /// What becomes of locked pages.
     pub locked: Locked,
+    /// Does the stream go on after a write that failed? The first failure is then told at the end.
+    pub go_on: bool,
     /// Blocks after which the kernel is told to begin writing back what it has buffered; 0: never. Without effect on direct files.
     pub flush_after: u32,
 }
@@ -47,13 +50,14 @@ impl WriteOptions {
             combine: pool.config.combine_limit,
             context: IoContext::Normal,
             locked: Locked::Wait,
+            go_on: false,
             flush_after: 0,
         }
     }
 
-    /// For cleaning ahead of need: the pool's own depth, leaving locked pages out.
+    /// For cleaning ahead of need: the pool's own depth, leaving out pages that are locked or can't be written.
     pub fn cleaning(pool: &BufferPool) -> WriteOptions {
-        WriteOptions { locked: Locked::Skip, ..WriteOptions::checkpoint(pool) }
+        WriteOptions { locked: Locked::Skip, go_on: true, ..WriteOptions::checkpoint(pool) }
     }
 }
 
@@ -91,6 +95,8 @@ pub struct WriteStream<'a> {
     in_flight: VecDeque<InFlight>,
     written: VecDeque<Written>,
     report: WriteReport,
+    /// The first write that failed, if the stream went on then.
+    failure: Option<StorageError>,
     /// Blocks written since the kernel was last told to write back, in runs.
     buffered: Vec<Written>,
 }
@@ -109,6 +115,7 @@ impl<'a> WriteStream<'a> {
             in_flight: VecDeque::new(),
             written: VecDeque::new(),
             report: WriteReport::default(),
+            failure: None,
             buffered: Vec::new(),
         }
     }
@@ -116,6 +123,11 @@ impl<'a> WriteStream<'a> {
     /// How many pages the stream takes together: their order does not matter, and the log is flushed once for them.
     pub fn window(&self) -> usize {
         self.group() * self.options.combine as usize
+    }
+
+    /// Most pages of one write.
+    pub(crate) fn combine(&self) -> usize {
+        self.options.combine as usize
     }
 
     /// Runs that are started together: half of what may be in flight, so that the other half keeps the disk busy.
@@ -150,6 +162,8 @@ impl<'a> WriteStream<'a> {
         let io = &mut be.io;
         let mut window = std::mem::take(&mut self.window);
         window.sort_unstable_by_key(|candidate| candidate.tag);
+        // Taken twice, a page would stand in its own way.
+        window.dedup_by_key(|candidate| (candidate.tag, candidate.buf));
         // What is staged elsewhere must not wait for what happens here.
         io.submit();
         for candidate in window {
@@ -166,6 +180,11 @@ impl<'a> WriteStream<'a> {
         self.written.pop_front()
     }
 
+    /// What was written so far.
+    pub fn report(&self) -> WriteReport {
+        self.report
+    }
+
     /// Starts what was taken, and waits for all writes.
     pub fn drain(&mut self, be: &mut Backend) -> Result<(), StorageError> {
         let mut result = self.start(be);
@@ -173,7 +192,7 @@ impl<'a> WriteStream<'a> {
             result = result.and(self.finish_oldest(&mut be.io));
         }
         self.write_back(&mut be.io);
-        result
+        result.and(self.failure.take().map_or(Ok(()), Err))
     }
 
     /// Writes what was taken, waits for all of it, and tells what was written.
@@ -269,6 +288,7 @@ impl<'a> WriteStream<'a> {
             }
             match self.pool.start_run(io, &run, self.options.context) {
                 Ok(wait) => self.in_flight.push_back(InFlight { wait, run }),
+                Err(error) if self.options.go_on => drop(self.failure.get_or_insert(error)),
                 Err(error) => result = Err(error),
             }
         }
@@ -286,7 +306,13 @@ impl<'a> WriteStream<'a> {
 
     fn finish_oldest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
         let Some(InFlight { wait, run }) = self.in_flight.pop_front() else { return Ok(()) };
-        self.pool.finish_run(io, wait, &run)?;
+        if let Err(error) = self.pool.finish_run(io, wait, &run) {
+            if !self.options.go_on {
+                return Err(error);
+            }
+            self.failure.get_or_insert(error);
+            return Ok(());
+        }
         let written = Written { first: run.first, pages: run.bufs.len() as u32 };
         self.report.buffers += u64::from(written.pages);
         self.report.writes += 1;

@@ -13,7 +13,7 @@ pub(crate) mod report;
 pub(crate) mod requests;
 pub(crate) mod run;
 
-use forebay_aio::sync::{Instant, Mutex};
+use forebay_aio::sync::{Duration, Instant, Mutex};
 
 use forebay_format::Lsn;
 use forebay_storage::Backend;
@@ -21,6 +21,9 @@ use forebay_storage::Backend;
 use crate::core::Core;
 use report::Totals;
 use requests::{Causes, Requests, Work};
+
+/// How long the checkpointer waits after a failure, unless someone asks for a checkpoint.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// The checkpointer's state.
 #[derive(Debug)]
@@ -74,9 +77,12 @@ pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
     let failure = result.err().map(|error| {
         let error = core.fatal.check(error);
         tracing::error!("checkpoint failed: {error}");
-        checkpointer.progress.lock().began = Instant::now();
         error.to_string()
     });
+    let failed = failure.is_some();
     checkpointer.requests.served(number, failure);
+    if failed {
+        checkpointer.requests.pause(AFTER_ERROR);
+    }
     true
 }

@@ -81,6 +81,12 @@ struct State {
     stop: bool,
 }
 
+impl State {
+    fn is_urgent(&self) -> bool {
+        self.stop || self.requested > self.begun && self.causes.immediate()
+    }
+}
+
 /// The checkpointer's letter box.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -169,8 +175,7 @@ impl Requests {
 
     /// Must the checkpoint that runs hurry: because the engine stops, or someone wants the next one fast?
     pub(crate) fn is_urgent(&self) -> bool {
-        let state = self.state.lock();
-        state.stop || state.requested > state.begun && state.causes.immediate()
+        self.state.lock().is_urgent()
     }
 
     /// A rest in a checkpoint that runs: until the time is over, or there may be a reason to hurry.
@@ -179,6 +184,13 @@ impl Requests {
         if !state.stop {
             self.work.wait_for(&mut state, time);
         }
+    }
+
+    /// A pause between checkpoints: until the time is over, the engine stops, or someone wants one fast.
+    pub(crate) fn pause(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = self.state.lock();
+        while !state.is_urgent() && !self.work.wait_until(&mut state, until).timed_out() {}
     }
 
     /// Tells those who wait what became of the checkpoint that served requests up to `upto`.
@@ -226,6 +238,21 @@ mod tests {
         assert_eq!(requests.sleep(Instant::now), Work::Deadline);
         requests.stop();
         assert_eq!(requests.sleep(Instant::now), Work::Stop);
+    }
+
+    #[test]
+    fn a_pause_ends_for_who_is_in_a_hurry_only() {
+        const LONG: Duration = Duration::from_secs(86_400);
+        let requests = Requests::default();
+        requests.ask(Causes::WAL);
+        assert!(!requests.is_urgent());
+        requests.pause(Duration::from_millis(1));
+        requests.ask(Causes::DEMAND);
+        requests.pause(LONG);
+        assert_eq!(requests.sleep(Instant::now), Work::Checkpoint(2, Causes::WAL.and(Causes::DEMAND)));
+        assert!(!requests.is_urgent());
+        requests.stop();
+        requests.pause(LONG);
     }
 
     #[test]

@@ -22,12 +22,17 @@ use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 const AT_LEAST: f64 = 256.0;
 /// Times between two looks at the rate that are too short to tell one.
 const TOO_SHORT: Duration = Duration::from_millis(2);
+/// Delays for which an idle cleaner rests.
+const HIBERNATION: u32 = 50;
 /// How slowly the rate falls: the part of the old one that is kept.
 const KEPT: f64 = 15.0 / 16.0;
 
+/// A clock position that the hand never reaches.
+const NOT_BY_DEMAND: u64 = u64::MAX;
+
 /// Where the cleaner sleeps, and how it is called.
 pub(crate) struct Demand {
-    /// The clock position at which the hand calls; `u64::MAX` while nobody sleeps or was called already.
+    /// The clock position at which the hand calls; never while nobody sleeps or was called already.
     wake_at: AtomicU64,
     called: Mutex<bool>,
     wake: Condvar,
@@ -35,7 +40,7 @@ pub(crate) struct Demand {
 
 impl Demand {
     pub(crate) fn new() -> Demand {
-        Demand { wake_at: AtomicU64::new(u64::MAX), called: Mutex::new(false), wake: Condvar::new() }
+        Demand { wake_at: AtomicU64::new(NOT_BY_DEMAND), called: Mutex::new(false), wake: Condvar::new() }
     }
 
     /// Has the hand come so far that the cleaner should look?
@@ -45,8 +50,8 @@ impl Demand {
 
     /// Calls the cleaner, if it sleeps.
     pub(crate) fn call(&self) {
-        if self.wake_at.load(Ordering::Relaxed) != u64::MAX
-            && self.wake_at.swap(u64::MAX, Ordering::SeqCst) != u64::MAX
+        if self.wake_at.load(Ordering::Relaxed) != NOT_BY_DEMAND
+            && self.wake_at.swap(NOT_BY_DEMAND, Ordering::SeqCst) != NOT_BY_DEMAND
         {
             self.call_in_any_case();
         }
@@ -63,7 +68,7 @@ impl Demand {
         if !*called {
             self.wake_at.store(wake_at, Ordering::SeqCst);
             self.wake.wait_for(&mut called, time);
-            self.wake_at.store(u64::MAX, Ordering::SeqCst);
+            self.wake_at.store(NOT_BY_DEMAND, Ordering::SeqCst);
         }
         *called = false;
     }
@@ -72,7 +77,7 @@ impl Demand {
 /// How the cleaner works.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CleanerOptions {
-    /// Most pages written in one round (bgwriter_lru_maxpages); 0: none.
+    /// Most pages written in one round (bgwriter_lru_maxpages); 0: it does not work.
     pub max_pages: usize,
     /// How many times what was needed lately is kept clean (bgwriter_lru_multiplier).
     pub multiplier: f64,
@@ -86,6 +91,18 @@ impl Default for CleanerOptions {
     fn default() -> Self {
         let delay = Duration::from_millis(200);
         CleanerOptions { max_pages: 100, multiplier: 2.0, delay, flush_after: 64 }
+    }
+}
+
+impl CleanerOptions {
+    /// How long a cleaner rests that nobody calls. A round that stopped at its limit is followed by the next without much ado while
+    /// buffers are in demand; where nobody needs any, it hibernates.
+    pub fn rest_after(&self, last: CleanReport) -> Duration {
+        match last {
+            CleanReport { limited: true, idle: false, .. } => Duration::ZERO,
+            CleanReport { limited: false, idle: true, cleaned: 0 } => self.delay.saturating_mul(HIBERNATION),
+            _ => self.delay,
+        }
     }
 }
 
@@ -121,7 +138,8 @@ impl Default for Cleaner {
 }
 
 impl Cleaner {
-    /// One round: writes dirty idle buffers ahead of the hand until enough are clean there.
+    /// One round: writes dirty idle buffers ahead of the hand until enough are clean there. A bad block
+    /// does not hold up the others, but the next round does not count on what this one has found.
     pub fn step(
         &mut self,
         pool: &BufferPool,
@@ -129,16 +147,37 @@ impl Cleaner {
         options: &CleanerOptions,
     ) -> Result<CleanReport, StorageError> {
         let idle = self.catch_up(pool);
-        let wanted = self.wanted(pool, options);
+        if options.max_pages == 0 {
+            return Ok(CleanReport { idle, ..CleanReport::default() });
+        }
         let mut stream = WriteStream::new(
             pool,
             WriteOptions { flush_after: options.flush_after, ..WriteOptions::cleaning(pool) },
         );
+        let looked = self.look_ahead(pool, be, options, &mut stream);
+        let drained = stream.drain(be);
+        let cleaned = stream.report().buffers;
+        let limited = *looked.as_ref().unwrap_or(&false);
+        pool.counters.cleaned(cleaned, limited);
+        if let Err(error) = looked.and(drained) {
+            self.ahead = 0.0;
+            return Err(error);
+        }
+        Ok(CleanReport { cleaned, limited, idle })
+    }
+
+    /// Goes on from where the last round stopped, and hands dirty idle buffers to the stream. True if it came to its limit.
+    fn look_ahead(
+        &mut self,
+        pool: &BufferPool,
+        be: &mut Backend,
+        options: &CleanerOptions,
+        stream: &mut WriteStream<'_>,
+    ) -> Result<bool, StorageError> {
+        let wanted = self.wanted(pool, options);
         let buffers = pool.core.descs.len() as u64;
         let end = pool.hand.load(Ordering::Relaxed) + buffers;
         let mut taken = 0;
-        let mut limited = false;
-        let mut result = Ok(());
         while self.ahead < wanted && self.clean_to < end {
             let at = (self.clean_to % buffers) as u32;
             let desc = pool.desc(at);
@@ -146,35 +185,29 @@ impl Cleaner {
             if refcount(state) == 0 && usage(state) == 0 {
                 if state & DIRTY != 0 {
                     if taken == options.max_pages {
-                        limited = true;
-                        break;
+                        return Ok(true);
                     }
-                    result = stream.push_buffer(be, desc.tag(), at);
-                    if result.is_err() {
-                        break;
-                    }
+                    stream.push_buffer(be, desc.tag(), at)?;
                     taken += 1;
                 }
                 self.ahead += 1.0;
             }
             self.clean_to += 1;
         }
-        let written = match result {
-            Ok(()) => stream.finish(be)?,
-            Err(error) => stream.abandon(be, error)?,
-        };
-        pool.counters.cleaned(written.buffers, limited);
-        Ok(CleanReport { cleaned: written.buffers, limited, idle })
+        Ok(false)
     }
 
-    /// Sleeps until the next round is due: for the delay, or until it is called. A round that stopped at its limit is followed
-    /// by the next without much ado while buffers are in demand.
+    /// Sleeps until the next round is due, or until it is called.
     pub fn rest(&self, pool: &BufferPool, options: &CleanerOptions, last: CleanReport) {
         let hand = pool.hand.load(Ordering::Relaxed);
-        let halfway = if last.limited { hand } else { hand + self.clean_to.saturating_sub(hand) / 2 };
-        let short = last.limited && !last.idle;
-        if !short {
-            pool.demand.sleep(halfway, options.delay);
+        let wake_at = match options.max_pages {
+            0 => NOT_BY_DEMAND,
+            _ if last.limited => hand,
+            _ => hand + self.clean_to.saturating_sub(hand) / 2,
+        };
+        let time = options.rest_after(last);
+        if !time.is_zero() {
+            pool.demand.sleep(wake_at, time);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the storage crate through its public interface, over every I/O method, buffered and direct.
 
 mod bed;
+mod cleaner;
 mod concurrent;
 mod damage;
 mod files;
@@ -9,9 +10,14 @@ mod growth;
 mod inspect;
 mod joined;
 mod local;
+mod log;
 mod model;
+mod paced;
 mod pages;
 mod pins;
 mod policy;
 mod streams;
 mod tempfile;
+mod write_faults;
+mod write_stream;
+mod written;

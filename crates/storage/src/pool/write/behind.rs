@@ -3,7 +3,7 @@
 //! Nobody waits for them if that can be avoided. A victim that is dirty has its write started and is passed over; the
 //! hand goes on to a clean one. A page that the log does not cover yet is only passed over: the cleaner flushes the log. Only
 //! who meets many dirty ones in one search waits, for the first of those it started, and is counted. A write that failed
-//! shows when the page is written again: by the checkpoint, or by who then waits.
+//! shows when the page is written again: by the checkpoint, or by who then waits and finds that all it started have failed.
 
 use super::super::desc::{DIRTY, refcount, usage};
 use super::super::{BufferPool, Ring};
@@ -65,20 +65,26 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Waits for the first of the writes that a search has started, and takes one of its buffers if it can.
+    /// Waits for the first of the writes that a search has started, and takes one of its buffers if it can. One that failed is
+    /// no reason to fail, as long as another one did not.
     pub(crate) fn await_started(
         &self,
         io: &mut aio::Backend,
         started: &mut Started,
     ) -> Result<Option<u32>, StorageError> {
-        if started.is_empty() {
-            return Ok(None);
+        let mut failure = None;
+        while !started.is_empty() {
+            let (wait, run) = started.writes.remove(0);
+            self.counters.victim_waited();
+            match self.finish_run(io, wait, &run) {
+                Ok(()) => {
+                    let idle = |s| s & DIRTY == 0 && refcount(s) == 0 && usage(s) <= 1;
+                    return Ok(run.bufs.iter().copied().find(|&buf| self.desc(buf).pin_alone(idle)));
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        let (wait, run) = started.writes.remove(0);
-        self.counters.victim_waited();
-        self.finish_run(io, wait, &run)?;
-        let idle = |s| s & DIRTY == 0 && refcount(s) == 0 && usage(s) <= 1;
-        Ok(run.bufs.iter().copied().find(|&buf| self.desc(buf).pin_alone(idle)))
+        failure.map_or(Ok(None), Err)
     }
 
     /// The search is over: nobody waits for its writes.

@@ -57,7 +57,7 @@ impl BufferPool {
         self.write_paced(be, scope, WriteOptions::checkpoint(self), &mut crate::pace::FullSpeed)
     }
 
-    /// As [`Self::write_dirty`], at the pace of the caller's choice, who may also end it.
+    /// As [`Self::write_dirty`], at the pace of the caller's choice: it may rest between any two writes.
     pub fn write_paced(
         &self,
         be: &mut Backend,
@@ -67,14 +67,14 @@ impl BufferPool {
     ) -> Result<WriteReport, StorageError> {
         let pages = self.dirty_pages_of(scope);
         let mut stream = WriteStream::new(self, options);
-        let between = stream.window();
-        for (done, part) in pages.chunks(between).enumerate() {
-            let result = part.iter().try_for_each(|&(tag, buf)| stream.push_buffer(be, tag, buf));
-            if let Err(error) = result.and_then(|()| stream.start(be)) {
+        let mut done = 0;
+        while let Some(run) = next_run(&pages[done..], stream.combine()) {
+            let pushed = run.iter().try_for_each(|&(tag, buf)| stream.push_buffer(be, tag, buf));
+            if let Err(error) = pushed {
                 return stream.abandon(be, error);
             }
             while stream.next_written().is_some() {}
-            let done = done * between + part.len();
+            done += run.len();
             if pace.is_ahead(done, pages.len()) {
                 // Nobody shall wait for a page that we hold while we rest.
                 stream.drain(be)?;
@@ -98,4 +98,14 @@ impl BufferPool {
         pages.sort_unstable_by_key(|&(tag, _)| tag);
         pages
     }
+}
+
+/// The neighbours that sorted pages begin with, at most `limit` of them; none where there are no pages.
+fn next_run(pages: &[(PageTag, u32)], limit: usize) -> Option<&[(PageTag, u32)]> {
+    let &(first, _) = pages.first()?;
+    let continues = |&(n, &(tag, _)): &(usize, &(PageTag, u32))| {
+        tag == PageTag { block: first.block.saturating_add(n as u32), ..first }
+    };
+    let len = pages.iter().take(limit).enumerate().take_while(continues).count();
+    Some(&pages[..len.max(1)])
 }

@@ -1,0 +1,209 @@
+//! The cleaner, stepped by hand; victims; rings that clean ahead of themselves.
+
+use crate::bed::{Bed, REL, Spec, change, each, stamp, tag, version};
+use crate::log::{assert_nothing_held, dirty, pin};
+use forebay_aio::execute::PosixExecutor;
+use forebay_aio::sync::Duration;
+use forebay_aio::{IoContext, IoOp, MethodKind};
+use forebay_format::Fork;
+use forebay_storage::{Backend, BufferPool, CleanReport, Cleaner, CleanerOptions, Strategy, WriteScope};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use std::sync::Arc;
+use std::thread;
+
+const UNLIMITED: CleanerOptions =
+    CleanerOptions { max_pages: 10_000, multiplier: 2.0, delay: Duration::from_millis(200), flush_after: 0 };
+
+/// A pool of 64 pages that are dirty but for the first, aged by one round of the hand, which stands at the second.
+fn aged(bed: &Bed, be: &mut Backend) -> Arc<BufferPool> {
+    bed.fill(be, 300);
+    let pool = bed.cold().1;
+    drop(pin(&pool, be, 0));
+    (1..64).for_each(|block| drop(dirty(&pool, be, block, 1)));
+    drop(pin(&pool, be, 100));
+    pool
+}
+
+const SMALL: Spec = Spec { buffers: 64, ..Spec::plain() };
+
+#[test]
+fn enough_clean_buffers_are_kept_ahead_of_need() {
+    let spec = Spec { buffers: 256, ..Spec::plain() };
+    each(spec, |bed| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 1024);
+        let pool = bed.cold().1;
+        let mut random = StdRng::seed_from_u64(7);
+        let mut versions = vec![0_u64; 1024];
+        let mut cleaner = Cleaner::default();
+        let mut update = |be: &mut Backend, times: usize| {
+            for _ in 0..times {
+                let block = random.random_range(0..1024_u32);
+                let seen = &mut versions[block as usize];
+                let pinned = pool.read(be, tag(block), Strategy::Normal).unwrap();
+                assert_eq!(version(&pinned.lock_shared().copy(), block), *seen);
+                *seen += 1;
+                change(&pinned, |page| stamp(page, block, *seen));
+            }
+        };
+        // Until the pool is full of dirty pages and the cleaner has caught up; then a steady state.
+        for _ in 0..20 {
+            update(&mut be, 40);
+            cleaner.step(&pool, &mut be, &UNLIMITED).unwrap();
+        }
+        let before = pool.stats();
+        for _ in 0..100 {
+            update(&mut be, 40);
+            cleaner.step(&pool, &mut be, &UNLIMITED).unwrap();
+        }
+        let after = pool.stats();
+        let taken = after.allocated - before.allocated;
+        let waited = after.victims_waited - before.victims_waited;
+        assert!(taken > 2000, "{after:?}");
+        assert!(waited * 100 < taken, "{waited} of {taken} were waited for");
+        let dirty = after.victims_dirty - before.victims_dirty;
+        assert!(dirty * 20 < taken, "{dirty} of {taken} were dirty when the hand came");
+        // It does not write pages over and over that are changed again: about one write for each page that goes.
+        let cleaned = after.cleaned - before.cleaned;
+        assert!(cleaned <= taken + taken / 4, "{cleaned} pages cleaned, {taken} taken");
+        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        (0..1024).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), versions[block as usize]));
+    });
+}
+
+#[test]
+fn rounds_end_at_their_limit_which_is_counted() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        let pool = aged(bed, &mut be);
+        let mut cleaner = Cleaner::default();
+        let few = CleanerOptions { max_pages: 5, ..UNLIMITED };
+        let report = cleaner.step(&pool, &mut be, &few).unwrap();
+        assert_eq!(report, CleanReport { cleaned: 5, limited: true, idle: false });
+        assert_eq!(few.rest_after(report), Duration::ZERO, "buffers are in demand");
+        assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (5, 1));
+        // Nobody has needed a buffer since: it goes on, in its own time, until a quarter of the pool is clean.
+        for cleaned in [5, 5, 1] {
+            let report = cleaner.step(&pool, &mut be, &few).unwrap();
+            assert_eq!(report, CleanReport { cleaned, limited: cleaned == 5, idle: true });
+            assert_eq!(few.rest_after(report), few.delay);
+        }
+        assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (16, 3));
+        // Then it hibernates.
+        let report = cleaner.step(&pool, &mut be, &few).unwrap();
+        assert_eq!(report, CleanReport { cleaned: 0, limited: false, idle: true });
+        assert_eq!(few.rest_after(report), few.delay * 50);
+        assert_eq!(few.rest_after(CleanReport { idle: false, ..report }), few.delay);
+    });
+}
+
+#[test]
+fn a_cleaner_without_pages_to_write_does_nothing() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        let pool = aged(bed, &mut be);
+        let off = CleanerOptions { max_pages: 0, ..UNLIMITED };
+        let mut cleaner = Cleaner::default();
+        let report = cleaner.step(&pool, &mut be, &off).unwrap();
+        assert_eq!(report, CleanReport { cleaned: 0, limited: false, idle: false });
+        assert_eq!(off.rest_after(report), off.delay, "it does not try again and again");
+        assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (0, 0));
+    });
+}
+
+#[test]
+fn it_leaves_alone_what_is_pinned_locked_or_used() {
+    each(SMALL, |bed| {
+        let mut be = bed.backend();
+        let pool = aged(bed, &mut be);
+        // 1 is pinned, 2 is used once more, 3 and 4 stay as they are.
+        let pinned = pin(&pool, &mut be, 1);
+        drop(pin(&pool, &mut be, 2));
+        let report = Cleaner::default().step(&pool, &mut be, &UNLIMITED).unwrap();
+        assert_eq!(report.cleaned, 16);
+        let is_dirty = |block: u32| pool.lookup(&tag(block)).unwrap().is_dirty();
+        assert!(pinned.is_dirty() && is_dirty(2));
+        assert!(!is_dirty(3) && !is_dirty(18) && is_dirty(19));
+    });
+}
+
+#[test]
+fn who_has_to_wait_for_a_victim_is_counted() {
+    let (bed, gate) = Bed::gated(SMALL, Arc::new(PosixExecutor));
+    let mut be = bed.backend();
+    bed.fill(&mut be, 300);
+    let pool = bed.cold().1;
+    (0..64).for_each(|n| drop(dirty(&pool, &mut be, n * 2, 1)));
+    assert_eq!(pool.stats().victims_waited, 0);
+    gate.shut();
+    thread::scope(|scope| {
+        let _open = gate.open_at_end();
+        let reader = scope.spawn(|| drop(pin(&pool, &mut bed.backend(), 200)));
+        // It has started the writes of some victims, finds no clean one, and waits.
+        gate.await_waiters(1);
+        assert!(gate.held() >= 1 && !reader.is_finished());
+        gate.open();
+        reader.join().unwrap();
+    });
+    let stats = pool.stats();
+    assert_eq!((stats.victims_waited, stats.victims_dirty), (1, 8));
+    assert!(pool.lookup(&tag(200)).is_some());
+}
+
+/// A load through its ring.
+fn load(pool: &Arc<BufferPool>, be: &mut Backend, blocks: &mut u32, n: u32) {
+    let end = *blocks + n;
+    while *blocks < end {
+        for pinned in pool.extend(be, REL, Fork::Main, 8, Strategy::BulkWrite).unwrap() {
+            change(&pinned, |page| stamp(page, *blocks, 3));
+            *blocks += 1;
+        }
+    }
+}
+
+#[test]
+fn a_bulk_load_cleans_its_ring_ahead_of_itself() {
+    each(Spec { buffers: 1024, ..Spec::plain() }, |bed| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 8);
+        // The rest of the pool is someone else's, dirty and not to be touched by the load.
+        let pool = bed.cold().1;
+        let mut blocks = 8;
+        load(&pool, &mut be, &mut blocks, 1200);
+        let stats = pool.stats();
+        assert_eq!((stats.victims_dirty, stats.victims_waited), (0, 0), "{stats:?}");
+        if bed.spec.method == MethodKind::Sync {
+            assert_eq!(stats.ring_waited, 0);
+        }
+        // 1200 pages through a ring of 128: all but the last of them have left, in full writes.
+        let (writes, reuses) = (
+            bed.count_in(IoContext::BulkWrite, IoOp::Write),
+            bed.count_in(IoContext::BulkWrite, IoOp::Reuse),
+        );
+        assert!(reuses >= 1200 - 128 - 16, "{reuses} reuses");
+        assert!(((1200 - 128) / 16 - 1..=1200 / 8).contains(&writes), "{writes} writes");
+        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        (8..blocks).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 3));
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+        assert_nothing_held(bed, be);
+    });
+}
+
+/// With a disk that does not answer a load goes on for half a ring: what it writes ahead, it does not wait for.
+#[test]
+fn a_bulk_load_does_not_wait_for_its_writes() {
+    let (bed, gate) = Bed::gated(Spec { buffers: 1024, ..Spec::plain() }, Arc::new(PosixExecutor));
+    let mut be = bed.backend();
+    bed.fill(&mut be, 8);
+    let pool = bed.cold().1;
+    let mut blocks = 8;
+    load(&pool, &mut be, &mut blocks, 256);
+    gate.shut();
+    let _open = gate.open_at_end();
+    load(&pool, &mut be, &mut blocks, 32);
+    assert!(gate.held() >= 1, "writes are in flight");
+    assert_eq!(pool.stats().ring_waited, 0);
+    gate.open();
+    pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    (8..blocks).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 3));
+}

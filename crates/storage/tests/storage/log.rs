@@ -1,0 +1,100 @@
+//! A log that keeps an account, and fails on order; the order in which it and the disk were written.
+
+use crate::bed::{Bed, change, set_lsn, stamp, tag};
+use forebay_aio as aio;
+use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
+use forebay_format::Lsn;
+use forebay_storage::error::WalFailure;
+use forebay_storage::{Backend, BufferPool, Pinned, Strategy, WalFlush};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The log was made durable up to here.
+    Flushed(u64),
+    /// These blocks went to the disk.
+    Wrote { first: u32, blocks: u32 },
+}
+
+#[derive(Default)]
+pub struct Log {
+    flushed: AtomicU64,
+    broken: AtomicBool,
+    refused: AtomicU64,
+    events: Mutex<Vec<Event>>,
+}
+
+impl Log {
+    /// Attached to the bed's pool; sees every write of the plan's disk.
+    pub fn attach(pool: &BufferPool, plan: &FaultPlan) -> Arc<Log> {
+        let log = Arc::new(Log::default());
+        pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
+        let seen = Arc::clone(&log);
+        let note = move |call: &Call| {
+            let (first, blocks) = ((call.offset / 8192) as u32, (call.len / 8192) as u32);
+            seen.events.lock().unwrap().push(Event::Wrote { first, blocks });
+            false
+        };
+        plan.add(Rule::on(Ops::WRITE).path("base/5").when(note), Effect::Fail(aio::Errno::IO));
+        log
+    }
+
+    /// From now on flushes fail, or no longer.
+    pub fn set_broken(&self, broken: bool) {
+        self.broken.store(broken, Ordering::SeqCst);
+    }
+
+    /// How often it refused to be flushed.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    /// What happened since the last time.
+    pub fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut self.events.lock().unwrap())
+    }
+}
+
+impl WalFlush for Log {
+    fn flush(&self, _io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure> {
+        if self.broken.load(Ordering::SeqCst) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(Arc::new(std::io::Error::other("the log is broken")));
+        }
+        self.events.lock().unwrap().push(Event::Flushed(upto.0));
+        self.flushed.fetch_max(upto.0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn flushed(&self) -> Lsn {
+        Lsn(self.flushed.load(Ordering::SeqCst))
+    }
+}
+
+/// Pins a block.
+pub fn pin(pool: &Arc<BufferPool>, be: &mut Backend, block: u32) -> Pinned {
+    pool.read(be, tag(block), Strategy::Normal).unwrap()
+}
+
+/// Pins a block and gives it this version; its LSN is `1000 * version + block`.
+pub fn dirty(pool: &Arc<BufferPool>, be: &mut Backend, block: u32, version: u64) -> Pinned {
+    let pinned = pin(pool, be, block);
+    change(&pinned, |page| {
+        stamp(page, block, version);
+        set_lsn(page, lsn(block, version));
+    });
+    pinned
+}
+
+pub fn lsn(block: u32, version: u64) -> u64 {
+    1000 * version + u64::from(block)
+}
+
+/// Do all pins, locks and handles seem to have been given back, once the backend is gone?
+pub fn assert_nothing_held(bed: &Bed, mut be: Backend) {
+    assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0, "a pin or a lock was left behind");
+    drop(be);
+    assert!(bed.aio.snapshot().is_empty(), "handles are still in use");
+}

@@ -1,0 +1,134 @@
+//! What reaches the disk is whole: nothing changes a page while it is on its way, however many want to, and each arrives with the
+//! checksum of what it says.
+
+use crate::bed::{Bed, Spec, change, each, stamp, version};
+use crate::log::pin;
+use forebay_aio::execute::{Executor, PosixExecutor, Request};
+use forebay_aio::{Errno, OpKind};
+use forebay_format::{PageBytes, checksum};
+use forebay_storage::{BufferPool, Cleaner, CleanerOptions, WriteScope};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const BLOCKS: u32 = 96;
+const ROUNDS: u64 = 6;
+
+/// Changes pages until it is told to stop; each page's version only rises.
+fn keep_changing(bed: &Bed, pool: &Arc<BufferPool>, first: u32, stop: &AtomicBool) {
+    let mut be = bed.backend();
+    let mut block = first;
+    while !stop.load(Ordering::SeqCst) {
+        change(&pin(pool, &mut be, block), |page| {
+            let next = version(page, block) + 1;
+            stamp(page, block, next);
+        });
+        block = (block + 7) % BLOCKS;
+    }
+}
+
+fn keep_looking(bed: &Bed, pool: &Arc<BufferPool>, stop: &AtomicBool) {
+    let (mut be, mut block) = (bed.backend(), 0);
+    while !stop.load(Ordering::SeqCst) {
+        let pinned = pin(pool, &mut be, block);
+        version(&pinned.lock_shared().copy(), block);
+        block = (block + 5) % BLOCKS;
+    }
+}
+
+/// Tells the threads to stop when it goes, so that a failed assertion does not leave them running.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// While threads change and read the pages of a pool that does not hold all of them, others write: passes, and the cleaner.
+fn write_under_load(bed: &Bed, passes: u64, then: impl Fn()) {
+    let mut be = bed.backend();
+    bed.fill(&mut be, BLOCKS);
+    let pool = bed.cold().1;
+    for _ in 0..ROUNDS {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (pool, stop) = (&pool, &stop);
+            (0..2).for_each(|n| drop(scope.spawn(move || keep_changing(bed, pool, n * 3, stop))));
+            scope.spawn(move || keep_looking(bed, pool, stop));
+            scope.spawn(move || {
+                let (mut be, mut cleaner) = (bed.backend(), Cleaner::default());
+                while !stop.load(Ordering::SeqCst) {
+                    cleaner.step(pool, &mut be, &CleanerOptions::default()).unwrap();
+                    thread::yield_now();
+                }
+            });
+            let _end = StopAtEnd(stop);
+            for _ in 0..passes {
+                pool.write_dirty(&mut be, WriteScope::All).unwrap();
+            }
+        });
+        then();
+    }
+    pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+    let cold = bed.cold().1;
+    for block in 0..BLOCKS {
+        let latest = version(&pin(&cold, &mut be, block).lock_shared().copy(), block);
+        assert_eq!(version(&bed.on_disk(block), block), latest);
+    }
+}
+
+/// The pages of a write, as they are now.
+fn pages_of(request: &Request<'_>) -> Vec<PageBytes> {
+    let bytes = request.vectors().iter().flat_map(|v| {
+        // SAFETY: memory of the write that is being executed.
+        unsafe { std::slice::from_raw_parts(v.ptr(), v.len()) }.chunks_exact(8192)
+    });
+    bytes.map(|page| page.try_into().unwrap()).collect()
+}
+
+/// Looks at what it writes before and after, with all the time in between that others may want.
+#[derive(Default)]
+struct Suspicious {
+    pages: AtomicU64,
+}
+
+impl Executor for Suspicious {
+    fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
+        if request.op() != OpKind::Writev {
+            return PosixExecutor.execute(request);
+        }
+        let before = pages_of(request);
+        let first = (request.offset() / 8192) as u32;
+        for (page, block) in before.iter().zip(first..) {
+            checksum::verify_page(page, block).expect("the page left with a wrong checksum");
+        }
+        let result = PosixExecutor.execute(request);
+        (0..20).for_each(|_| thread::yield_now());
+        assert!(before == pages_of(request), "a page changed while it was written");
+        self.pages.fetch_add(before.len() as u64, Ordering::SeqCst);
+        result
+    }
+}
+
+#[test]
+fn pages_stand_still_while_they_are_written() {
+    let executor = Arc::new(Suspicious::default());
+    let spec = Spec { buffers: 64, ..Spec::plain() };
+    let bed = Bed::with_executor(spec, Arc::clone(&executor) as Arc<dyn Executor>);
+    write_under_load(&bed, 20, || ());
+    assert!(executor.pages.load(Ordering::SeqCst) > 1000);
+}
+
+#[test]
+fn every_page_on_disk_has_its_checksum_however_it_came_there() {
+    each(Spec { buffers: 64, ..Spec::plain() }, |bed| {
+        // While nothing is in flight, whatever was written, newest or not, must be whole.
+        write_under_load(bed, 6, || {
+            for block in 0..BLOCKS {
+                version(&bed.on_disk(block), block);
+            }
+        });
+    });
+}
