@@ -1,13 +1,16 @@
 //! `cargo xtask measure`: Forebay beside PostgreSQL 18 and fio, in one run, interleaved.
 //!
 //! - [`servers`]: starts and stops either server with the same kind of settings
-//! - [`work`]: the workloads: COPY in, cold count(*), one-row commits; and fio's figures for the device
+//! - [`work`]: workloads of the servers: COPY in, one-row commits; and fio's figures for the device
+//! - [`cold`]: count(*) and pg_prewarm with cold caches
+//! - [`copy`]: COPY by several clients, and the checkpoints that come with it
+//! - [`pool`]: the buffer pool by `forebay bench`, on the same relation as PostgreSQL and fio, with marks
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and `forebay bench` beside fio
 //! - [`fio`]: runs it
-//! - [`table`]: medians, spreads and the printed table
+//! - [`table`]: medians, spreads, marks and the printed table
 //!
-//! Every figure is the median of the rounds, with the smallest and largest behind it. Caches are dropped
-//! and the server restarted before each cold scan. PostgreSQL runs with checksums, as Forebay does.
+//! Every figure is the median of the rounds, with the smallest and largest behind it. Caches are dropped and the pool
+//! emptied before each cold read. PostgreSQL runs with checksums, as Forebay does.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,26 +22,38 @@ use crate::peers::{self, Peer};
 use crate::run::run as command;
 
 mod checksums;
+mod cold;
+mod copy;
 mod fio;
+mod pool;
 mod servers;
 mod table;
 mod work;
 
+use cold::{Caches, Cold};
+use copy::Copies;
+use pool::Extent;
 use servers::Subject;
 use table::Table;
 
 /// How long and how large a measurement is.
 #[derive(Args)]
 pub struct Options {
-    /// Rows of the table
+    /// Rows of the servers' table
     #[arg(long, default_value_t = 10_000_000)]
     rows: u64,
     /// Interleaved rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Seconds of each one-row commit run
-    #[arg(long, default_value_t = 5)]
+    /// Seconds of each run of one-row commits, and of each run of random updates
+    #[arg(long, default_value_t = 4)]
     seconds: u64,
+    /// Seconds of each run of COPY by 8 clients; 0: none
+    #[arg(long, default_value_t = 60)]
+    copy_seconds: u64,
+    /// MB of the relation that the pool reads, and of the pool that a checkpoint writes
+    #[arg(long, value_name = "MB", default_value_t = 1000)]
+    size: u64,
     /// Only this part
     #[arg(long)]
     only: Option<Part>,
@@ -54,6 +69,8 @@ enum Part {
     Servers,
     /// Page checksums of a cluster at rest
     Checksums,
+    /// The buffer pool, with its marks
+    Pool,
 }
 
 /// Measures, and prints tables in Markdown.
@@ -67,37 +84,55 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     ])?;
     let peer = peers::prepare(root)?;
     command(Command::new("cargo").current_dir(root).args(["build", "--release", "--bin", "forebay"]))?;
-    if options.only != Some(Part::Servers) {
+    let caches = Caches::find();
+    let wanted = |part| options.only.is_none_or(|only| only == part);
+    let mut behind = Vec::new();
+    if wanted(Part::Checksums) {
         checksums::run(root, &peer, options.rounds, options.scale)?;
     }
-    if options.only != Some(Part::Checksums) {
-        servers(root, &peer, options)?;
+    if wanted(Part::Pool) {
+        let extent =
+            Extent { rounds: options.rounds, bytes: options.size * 1_000_000, seconds: options.seconds };
+        behind.extend(pool::run(root, &peer, &caches, extent)?);
     }
+    if wanted(Part::Servers) {
+        behind.extend(servers(root, &peer, &caches, options)?);
+    }
+    if let Some(reason) = caches.refused() {
+        println!("NOT COLD: the kernel's cache could not be dropped ({reason}).");
+    }
+    behind.iter().for_each(|row| println!("behind: {row}"));
     Ok(())
 }
 
-fn servers(root: &Path, peer: &Peer, options: &Options) -> Result<(), String> {
+/// Measures, prints the tables, and returns the rows in which Forebay is behind.
+fn servers(root: &Path, peer: &Peer, caches: &Caches, options: &Options) -> Result<Vec<String>, String> {
     let forebay = Subject::forebay(root)?;
     let postgres = Subject::postgres(peer)?;
     let input = work::make_input(&postgres, root, options.rows)?;
 
     let mut device = Table::new("The device (fio)", &["MB/s or a second"]);
-    let mut copy = Table::new("COPY in, MB/s of the file", &["Forebay", "PostgreSQL 18"]);
-    let mut scan = Table::new("Cold count(*), seconds", &["Forebay", "PostgreSQL 18"]);
+    let mut load = Table::new("COPY in, MB/s of the file", &["Forebay", "PostgreSQL 18"]);
     let mut commits = Table::new("One-row inserts, commits a second", &["Forebay", "PostgreSQL 18"]);
+    let (mut cold, mut copies) = (Cold::new(), Copies::new());
     for round in 0..options.rounds {
         println!("round {} of {}", round + 1, options.rounds);
         work::device(root, &mut device)?;
         for format in ["text", "binary"] {
             for subject in order(&forebay, &postgres, round) {
-                work::copy_in(subject, &input, format, &mut copy)?;
+                work::copy_in(subject, &input, format, &mut load)?;
             }
         }
         for direct in [false, true] {
             for method in ["sync", "worker", "io_uring"] {
                 for subject in order(&forebay, &postgres, round) {
-                    work::cold_count(subject, method, direct, options.rows, &mut scan)?;
+                    cold.read(subject, (method, direct), options.rows, caches)?;
                 }
+            }
+        }
+        for direct in [false, true].into_iter().filter(|_| options.copy_seconds > 0) {
+            for subject in order(&forebay, &postgres, round) {
+                copies.run(subject, direct, &input.file("load"), work::TABLE, options.copy_seconds)?;
             }
         }
         for clients in [1, 8] {
@@ -106,12 +141,13 @@ fn servers(root: &Path, peer: &Peer, options: &Options) -> Result<(), String> {
             }
         }
     }
-    for table in [device, copy, scan, commits] {
-        println!("{table}");
-    }
+    println!("{device}\n{load}");
+    let compared: Vec<&Table> = cold.all().into_iter().chain(copies.all()).collect();
+    compared.iter().for_each(|table| println!("{table}"));
+    println!("{commits}");
     forebay.remove();
     postgres.remove();
-    Ok(())
+    Ok(compared.iter().flat_map(|table| table.behind()).collect())
 }
 
 /// Who goes first changes from round to round, so that drift falls on both.

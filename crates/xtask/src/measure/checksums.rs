@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::cold::drop_caches;
+use super::fio;
 use super::servers::Subject;
 use super::table::Table;
-use super::{fio, work};
 use crate::peers::Peer;
 use crate::run::run as command;
 
@@ -137,13 +138,13 @@ impl Cluster<'_> {
     }
 
     fn fio_sequential(&self) -> Result<fio::Done, String> {
-        work::drop_caches()?;
+        drop_caches()?;
         let job = ["--rw=read", "--bs=128k", "--iodepth=32", "--readonly", "--file_service_type=sequential"];
         fio::run(&self.files, &job)
     }
 
     fn checked(&self, shell: Command, words: &[&str]) -> Result<fio::Done, String> {
-        work::drop_caches()?;
+        drop_caches()?;
         let Timed { seconds, cpu_seconds, said } = timed(shell, words)?;
         let blocks =
             said.lines().find_map(|line| line.strip_prefix("Blocks scanned:")?.trim().parse::<f64>().ok());

@@ -40,14 +40,15 @@ pub fn run(files: &str, arguments: &[&str]) -> Result<Done, String> {
 }
 
 /// Terse format 3: of reads, KiB, KiB a second, operations a second and milliseconds from field 5 on, of writes the same from 46
-/// on; percents of user and system time at 87 and 88.
+/// on; percents of user and system time at 87 and 88. A mixed job's reads and writes count together.
 fn parse(text: &str) -> Option<Done> {
     let fields: Vec<&str> = text.lines().find(|line| line.starts_with("3;"))?.split(';').collect();
     let number = |index: usize| fields.get(index)?.trim_end_matches('%').parse::<f64>().ok();
-    let from = if number(5)? > 0.0 { 5 } else { 46 };
-    let seconds = number(from + 3)? / 1e3;
+    let (reads, writes) = (5, 46);
+    let seconds = number(reads + 3)?.max(number(writes + 3)?) / 1e3;
     let cpu_seconds = (number(87)? + number(88)?) / 100.0 * seconds;
-    Some(Done { bytes: number(from)? * 1024.0, seconds, operations: number(from + 2)?, cpu_seconds })
+    let bytes = (number(reads)? + number(writes)?) * 1024.0;
+    Some(Done { bytes, seconds, operations: number(reads + 2)? + number(writes + 2)?, cpu_seconds })
 }
 
 #[cfg(test)]
@@ -62,8 +63,11 @@ mod tests {
         let done = parse(&fields.join(";")).expect("a line of fio's");
         assert_eq!((done.bytes, done.operations, done.seconds), (2_048_000_000.0, 800.0, 2.0));
         assert_eq!((done.cpu_seconds, done.megabytes_per_second()), (0.2, 1024.0));
-        (fields[5], fields[46], fields[49]) = ("0", "1000", "500");
+        (fields[5], fields[8], fields[46], fields[49]) = ("0", "0", "1000", "500");
         assert_eq!(parse(&fields.join(";")).expect("writes").megabytes_per_second(), 2.048);
+        (fields[5], fields[8], fields[46], fields[48]) = ("1000", "2000", "3000", "200");
+        let mixed = parse(&fields.join(";")).expect("both");
+        assert_eq!((mixed.bytes, mixed.operations, mixed.seconds), (4_096_000.0, 1000.0, 2.0));
         assert!(parse("fio: no such option").is_none());
     }
 }

@@ -159,6 +159,19 @@ impl Running<'_> {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
     }
 
+    /// Runs SQL in a session of its own; its output, and the seconds until it was there, without those of psql's start.
+    ///
+    /// # Errors
+    /// The server's error.
+    pub fn timed(&self, sql: &str) -> Result<(String, f64), String> {
+        let output = self.psql("\\timing on").args(["-c", sql]).output().map_err(|e| format!("psql: {e}"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        match timing(&said) {
+            Some(timed) if output.status.success() => Ok(timed),
+            _ => Err(format!("{sql}: {said}{}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
     fn wait_until_it_answers(&self) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
@@ -190,7 +203,26 @@ impl Drop for Running<'_> {
     }
 }
 
+/// What psql prints with \\timing: the output, then "Time: 1234.567 ms (00:01.235)".
+fn timing(said: &str) -> Option<(String, f64)> {
+    let (output, time) = said.rsplit_once("Time: ")?;
+    let milliseconds: f64 = time.split_once(" ms")?.0.parse().ok()?;
+    Some((output.trim().to_string(), milliseconds / 1e3))
+}
+
 fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     listener.local_addr().map(|address| address.port()).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::timing;
+
+    #[test]
+    fn psqls_timing_is_read() {
+        assert_eq!(timing("42\nTime: 1234.500 ms (00:01.235)\n"), Some(("42".to_string(), 1.2345)));
+        assert_eq!(timing("Time: 0.500 ms\n"), Some((String::new(), 0.0005)));
+        assert_eq!(timing("ERROR: no"), None);
+    }
 }

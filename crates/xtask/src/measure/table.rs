@@ -2,80 +2,222 @@
 
 use std::fmt::{self, Display, Formatter};
 
+/// Which of two figures is the better one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// Seconds.
+    Less,
+    /// Rates.
+    More,
+}
+
+/// What a row's figure should reach, by its median.
+#[derive(Clone, Copy)]
+pub struct Mark {
+    column: usize,
+    limit: f64,
+    better: Better,
+}
+
+impl Mark {
+    /// At least this much.
+    pub fn at_least(column: usize, limit: f64) -> Mark {
+        Mark { column, limit, better: Better::More }
+    }
+
+    /// At most this much.
+    pub fn at_most(column: usize, limit: f64) -> Mark {
+        Mark { column, limit, better: Better::Less }
+    }
+
+    fn held(self, row: &Row) -> bool {
+        match (self.better, median(&row.cells[self.column])) {
+            (_, found) if found.is_nan() => false,
+            (Better::More, found) => found >= self.limit,
+            (Better::Less, found) => found <= self.limit,
+        }
+    }
+
+    fn text(self, columns: &[&str]) -> String {
+        let sign = if self.better == Better::More { "≥" } else { "≤" };
+        format!("{} {sign} {}", columns[self.column], self.limit)
+    }
+}
+
+/// What is printed behind the figures.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    /// The ratio, of two columns.
+    Ratio,
+    /// The ratio, and that to the second column's best row.
+    Best(Better),
+    /// Nothing, or the marks if there are any.
+    Marks,
+}
+
+struct Row {
+    name: String,
+    cells: Vec<Vec<f64>>,
+    marks: Vec<Mark>,
+}
+
 /// A table of repeated figures.
 pub struct Table {
     title: &'static str,
     columns: Vec<&'static str>,
-    rows: Vec<(String, Vec<Vec<f64>>)>,
+    closing: Closing,
+    rows: Vec<Row>,
 }
 
 impl Table {
     /// An empty table with these columns.
     pub fn new(title: &'static str, columns: &[&'static str]) -> Table {
-        Table { title, columns: columns.to_vec(), rows: Vec::new() }
+        let closing = if columns.len() == 2 { Closing::Ratio } else { Closing::Marks };
+        Table { title, columns: columns.to_vec(), closing, rows: Vec::new() }
+    }
+
+    /// One of two columns, whose first is to be ahead of the best row of the second.
+    pub fn against_best(title: &'static str, columns: [&'static str; 2], better: Better) -> Table {
+        Table { closing: Closing::Best(better), ..Table::new(title, &columns) }
+    }
+
+    /// One whose rows are held to marks.
+    pub fn marked(title: &'static str, columns: &[&'static str]) -> Table {
+        Table { closing: Closing::Marks, ..Table::new(title, columns) }
     }
 
     /// Adds one figure of a round.
     pub fn add(&mut self, row: &str, column: usize, figure: f64) {
         println!("  {}: {row}, {}: {}", self.title, self.columns[column], shown(figure));
-        let index = self.rows.iter().position(|(name, _)| name == row).unwrap_or_else(|| {
-            self.rows.push((row.to_string(), vec![Vec::new(); self.columns.len()]));
+        self.row(row).cells[column].push(figure);
+    }
+
+    /// Says what a row should reach.
+    pub fn mark(&mut self, row: &str, marks: &[Mark]) {
+        self.row(row).marks = marks.to_vec();
+    }
+
+    fn row(&mut self, name: &str) -> &mut Row {
+        let index = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
+            let cells = vec![Vec::new(); self.columns.len()];
+            self.rows.push(Row { name: name.to_string(), cells, marks: Vec::new() });
             self.rows.len() - 1
         });
-        self.rows[index].1[column].push(figure);
+        &mut self.rows[index]
+    }
+
+    /// The rows that miss what they should reach, for a summary.
+    pub fn behind(&self) -> Vec<String> {
+        let tell = |row: &Row| {
+            let what = match self.closing {
+                Closing::Best(better) => {
+                    let ratio = self.to_best(row, better)?;
+                    (!ahead(ratio, better)).then(|| format!("{ratio:.2} of the second column's best"))
+                }
+                _ => {
+                    let missed = row.marks.iter().find(|mark| !mark.held(row))?;
+                    let found = shown(median(&row.cells[missed.column]));
+                    Some(format!("{found}, not {}", missed.text(&self.columns)))
+                }
+            };
+            Some(format!("{}: {}: {}", self.title, row.name, what?))
+        };
+        self.rows.iter().filter_map(tell).collect()
+    }
+
+    /// The first column's median against the best of the second's.
+    fn to_best(&self, row: &Row, better: Better) -> Option<f64> {
+        let medians = self.rows.iter().map(|row| median(&row.cells[1])).filter(|m| !m.is_nan());
+        let best = match better {
+            Better::Less => medians.min_by(f64::total_cmp),
+            Better::More => medians.max_by(f64::total_cmp),
+        };
+        let ratio = median(&row.cells[0]) / best?;
+        (!ratio.is_nan()).then_some(ratio)
+    }
+
+    fn closing_titles(&self) -> Vec<&'static str> {
+        match self.closing {
+            Closing::Ratio => vec!["first / second"],
+            Closing::Best(_) => vec!["first / second", "first / best of second", "ahead"],
+            Closing::Marks if self.rows.iter().all(|row| row.marks.is_empty()) => Vec::new(),
+            Closing::Marks => vec!["mark", "held"],
+        }
+    }
+
+    fn closing_cells(&self, row: &Row) -> Vec<String> {
+        let ratio = || match row.cells.as_slice() {
+            [first, second] if !first.is_empty() && !second.is_empty() => {
+                format!("{:.2}", median(first) / median(second))
+            }
+            _ => String::new(),
+        };
+        match self.closing {
+            Closing::Ratio => vec![ratio()],
+            Closing::Best(better) => match self.to_best(row, better) {
+                Some(to_best) => vec![ratio(), format!("{to_best:.2}"), yes(ahead(to_best, better))],
+                None => vec![ratio(), String::new(), String::new()],
+            },
+            Closing::Marks if self.closing_titles().is_empty() => Vec::new(),
+            Closing::Marks if row.marks.is_empty() => vec![String::new(); 2],
+            Closing::Marks => {
+                let texts: Vec<_> = row.marks.iter().map(|mark| mark.text(&self.columns)).collect();
+                vec![texts.join("; "), yes(row.marks.iter().all(|mark| mark.held(row)))]
+            }
+        }
     }
 }
 
 impl Display for Table {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "\n| {} | {} |{}",
-            self.title,
-            self.columns.join(" | "),
-            ratio_title(self.columns.len())
-        )?;
-        writeln!(f, "|---|{}", "---|".repeat(self.columns.len() + usize::from(self.columns.len() == 2)))?;
-        for (name, cells) in &self.rows {
-            write!(f, "| {name} |")?;
-            for figures in cells {
-                write!(f, " {} |", cell(figures))?;
-            }
-            if let [first, second] = cells.as_slice() {
-                write!(f, " {:.2} |", median(first) / median(second))?;
-            }
-            writeln!(f)?;
+        let titles = [self.columns.clone(), self.closing_titles()].concat();
+        writeln!(f, "\n| {} | {} |", self.title, titles.join(" | "))?;
+        writeln!(f, "|---|{}", "---|".repeat(titles.len()))?;
+        for row in &self.rows {
+            let cells: Vec<String> = row.cells.iter().map(|figures| cell(figures)).collect();
+            writeln!(f, "| {} | {} |", row.name, [cells, self.closing_cells(row)].concat().join(" | "))?;
         }
         Ok(())
     }
 }
 
-fn ratio_title(columns: usize) -> &'static str {
-    if columns == 2 { " first / second |" } else { "" }
+fn ahead(ratio: f64, better: Better) -> bool {
+    if better == Better::Less { ratio < 1.0 } else { ratio > 1.0 }
+}
+
+fn yes(so: bool) -> String {
+    if so { "yes" } else { "**no**" }.to_string()
 }
 
 fn cell(figures: &[f64]) -> String {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     match (sorted.first(), sorted.last()) {
+        (Some(low), Some(high)) if low == high => shown(*low),
         (Some(low), Some(high)) => format!("{} ({}-{})", shown(median(figures)), shown(*low), shown(*high)),
         _ => "-".into(),
     }
 }
 
+/// The middle one; of an even number the mean of the two in the middle.
 fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    let middle = sorted.len() / 2;
+    match sorted.get(middle) {
+        Some(upper) if sorted.len().is_multiple_of(2) => (sorted[middle - 1] + upper) / 2.0,
+        Some(only) => *only,
+        None => f64::NAN,
+    }
 }
 
 fn shown(figure: f64) -> String {
-    if figure < 100.0 { format!("{figure:.2}") } else { format!("{figure:.0}") }
+    if figure == 0.0 || figure.abs() >= 100.0 { format!("{figure:.0}") } else { format!("{figure:.2}") }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use super::{Better, Mark, Table, median};
 
     #[test]
     fn prints_medians_spreads_and_the_ratio() {
@@ -84,6 +226,51 @@ mod tests {
             table.add("row", 0, figure);
             table.add("row", 1, figure * 400.0);
         }
-        assert!(table.to_string().contains("| row | 2.00 (1.00-3.00) | 800 (400-1200) | 0.00 |"), "{table}");
+        table.add("half", 0, 5.0);
+        let text = table.to_string();
+        assert!(text.contains("| row | 2.00 (1.00-3.00) | 800 (400-1200) | 0.00 |"), "{text}");
+        assert!(text.contains("| half | 5.00 | - |  |"), "{text}");
+    }
+
+    #[test]
+    fn medians_of_even_numbers_lie_between() {
+        assert_eq!((median(&[4.0, 1.0]), median(&[1.0, 9.0, 2.0])), (2.5, 2.0));
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn marks_are_held_or_not_by_the_median() {
+        let mut table = Table::new("T", &["MB/s", "part", "waited, %"]);
+        for (row, part, waited) in [("good", 0.95, 0.5), ("slow", 0.90, 0.5), ("waits", 0.96, 1.5)] {
+            table.add(row, 1, part);
+            table.add(row, 2, waited);
+            table.mark(row, &[Mark::at_least(1, 0.95), Mark::at_most(2, 1.0)]);
+        }
+        table.add("unmarked", 0, 500.0);
+        let text = table.to_string();
+        assert!(text.contains("| part | waited, % | mark | held |"), "{text}");
+        assert!(text.contains("| good | - | 0.95 | 0.50 | part ≥ 0.95; waited, % ≤ 1 | yes |"), "{text}");
+        assert!(text.contains("| unmarked | 500 | - | - |  |  |"), "{text}");
+        let behind = table.behind();
+        assert_eq!(behind, ["T: slow: 0.90, not part ≥ 0.95", "T: waits: 1.50, not waited, % ≤ 1"]);
+        // A mark without a figure is not held.
+        table.mark("unmarked", &[Mark::at_least(1, 0.0)]);
+        assert_eq!(table.behind().len(), 3);
+    }
+
+    #[test]
+    fn the_first_is_held_against_the_best_of_the_second() {
+        let mut seconds = Table::against_best("S", ["own", "peer"], Better::Less);
+        let mut rates = Table::against_best("R", ["own", "peer"], Better::More);
+        for (row, own, peer) in [("a", 1.0, 4.0), ("b", 3.0, 2.0)] {
+            for table in [&mut seconds, &mut rates] {
+                table.add(row, 0, own);
+                table.add(row, 1, peer);
+            }
+        }
+        assert!(seconds.to_string().contains("| a | 1.00 | 4.00 | 0.25 | 0.50 | yes |"), "{seconds}");
+        assert!(seconds.to_string().contains("| b | 3.00 | 2.00 | 1.50 | 1.50 | **no** |"), "{seconds}");
+        assert_eq!(seconds.behind(), ["S: b: 1.50 of the second column's best"]);
+        assert_eq!(rates.behind().len(), 2, "{rates}");
     }
 }

@@ -11,9 +11,14 @@ use super::table::Table;
 use crate::peers::Peer;
 use crate::run::run;
 
-const TABLE: &str = "CREATE TABLE t (id int8, k int4, price float8, flag bool, name text)";
-const SOURCE: &str = "SELECT g::int8, (g * 7919 % 1000003)::int4, (g / 7.0)::float8, g % 3 = 0, 'row number ' || g \
+/// The table.
+pub const TABLE: &str = "CREATE TABLE t (id int8, k int4, price float8, flag bool, name text)";
+/// Its rows.
+pub const SOURCE: &str = "SELECT g::int8, (g * 7919 % 1000003)::int4, (g / 7.0)::float8, g % 3 = 0, 'row number ' || g \
     FROM generate_series(1::int8, ROWS) g";
+
+/// Rows of about 89 MB of COPY's binary format.
+const LOAD_ROWS: u64 = 1_450_000;
 
 /// The files to load, written by PostgreSQL's COPY.
 pub struct Input {
@@ -21,7 +26,8 @@ pub struct Input {
 }
 
 impl Input {
-    fn file(&self, format: &str) -> PathBuf {
+    /// The file in "text" or "binary", or the "load" of one client among several.
+    pub fn file(&self, format: &str) -> PathBuf {
         self.folder.join(format)
     }
 }
@@ -33,8 +39,10 @@ impl Input {
 pub fn make_input(postgres: &Subject, root: &Path, rows: u64) -> Result<Input, String> {
     let input = Input { folder: root.join("target/measure") };
     let server = postgres.start(&["fsync=off"])?;
-    for format in ["text", "binary"] {
-        let file = File::create(input.file(format)).map_err(|e| e.to_string())?;
+    for (name, format, rows) in
+        [("text", "text", rows), ("binary", "binary", rows), ("load", "binary", LOAD_ROWS)]
+    {
+        let file = File::create(input.file(name)).map_err(|e| e.to_string())?;
         let source = SOURCE.replace("ROWS", &rows.to_string());
         run(server.psql(&format!("COPY ({source}) TO STDOUT (FORMAT {format})")).stdout(file))?;
     }
@@ -64,36 +72,6 @@ pub fn copy_in(subject: &Subject, input: &Input, format: &str, table: &mut Table
         let rate = bytes as f64 / 1e6 / begin.elapsed().as_secs_f64();
         table.add(&format!("{format}, {}", word(direct)), subject.column(), rate);
     }
-    Ok(())
-}
-
-/// Counts the loaded table with cold caches.
-///
-/// # Errors
-/// When the count fails or is wrong.
-pub fn cold_count(
-    subject: &Subject,
-    method: &str,
-    direct: bool,
-    rows: u64,
-    table: &mut Table,
-) -> Result<(), String> {
-    let method_setting = format!("io_method={method}");
-    let parallel = ["max_parallel_workers_per_gather=0"];
-    let direct_setting = subject.direct_setting(direct);
-    let mut settings = vec![method_setting.as_str(), direct_setting.as_str()];
-    if subject.column() == 1 {
-        settings.extend(parallel);
-    }
-    let server = subject.start(&settings)?;
-    drop_caches()?;
-    let begin = Instant::now();
-    let count = server.query("SELECT count(*) FROM t")?;
-    let elapsed = begin.elapsed().as_secs_f64();
-    if count != rows.to_string() {
-        return Err(format!("count(*) gave {count}, not {rows}"));
-    }
-    table.add(&format!("{method}, {}", word(direct)), subject.column(), elapsed);
     Ok(())
 }
 
@@ -174,15 +152,7 @@ pub fn device(root: &Path, table: &mut Table) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes back and forgets what the kernel caches.
-///
-/// # Errors
-/// When that is not allowed.
-pub fn drop_caches() -> Result<(), String> {
-    run(&mut Command::new("sync"))?;
-    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))
-}
-
-fn word(direct: bool) -> &'static str {
+/// Its word in a row's name.
+pub fn word(direct: bool) -> &'static str {
     if direct { "direct" } else { "buffered" }
 }

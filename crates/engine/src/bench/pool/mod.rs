@@ -80,6 +80,8 @@ pub struct PoolBench {
     pub depth: u32,
     /// Scan in random order.
     pub random: bool,
+    /// Scan no more than so many blocks.
+    pub most_blocks: Option<u32>,
     /// Leave the kernel's cache, and the pool, as the run before left them.
     pub warm: bool,
     /// Threads that change pages.
@@ -104,6 +106,7 @@ impl PoolBench {
             combine: vec![16],
             depth: if task == PoolTask::Checkpoint { 16 } else { 32 },
             random: false,
+            most_blocks: None,
             warm: false,
             threads: 2,
             run_time: Duration::from_secs(3),

@@ -13,6 +13,8 @@ use super::{PoolBench, PoolTask, Way};
 pub struct PoolRow {
     /// The way.
     pub way: Way,
+    /// Length of a run.
+    pub seconds: Spread,
     /// Bytes read and written in a second.
     pub bytes_per_second: Spread,
     /// I/Os in a second.
@@ -41,6 +43,7 @@ impl PoolRow {
         let last = samples.last().copied().unwrap_or_default();
         PoolRow {
             way,
+            seconds: spread(|s| s.seconds),
             bytes_per_second: spread(|s| s.bytes as f64 / s.seconds),
             ios_per_second: spread(|s| s.ios as f64 / s.seconds),
             cpu_seconds_per_gb: spread(|s| s.cpu_seconds / (s.bytes.max(1) as f64 / 1e9)),
@@ -143,6 +146,7 @@ fn row_json(row: &PoolRow) -> Json {
         ("method", Json::text(row.way.method.name())),
         ("direct", Json::Bool(row.way.direct)),
         ("blocks", Json::Int(u64::from(row.way.combine))),
+        ("seconds", row.seconds.json()),
         ("bytes_per_second", row.bytes_per_second.json()),
         ("ios_per_second", row.ios_per_second.json()),
         ("cpu_seconds_per_gb", row.cpu_seconds_per_gb.json()),

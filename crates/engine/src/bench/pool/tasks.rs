@@ -21,7 +21,8 @@ impl Lane<'_> {
     pub(super) fn scan(&mut self, bench: &PoolBench) -> Result<Sample, EngineError> {
         let (live, sample) = self.measured(|lane| {
             let blocks = lane.place.blocks();
-            let mut order = Order::new(blocks, bench.random);
+            let most = bench.most_blocks.unwrap_or(blocks).min(blocks) as usize;
+            let mut order = Order::new(blocks, bench.random).take(most);
             let large = blocks as usize > lane.pool.buffers() / 4;
             let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
             let flags = if bench.random { StreamFlags::DEFAULT } else { StreamFlags::SEQUENTIAL };
@@ -216,6 +217,10 @@ impl Order {
         }
         Order { blocks, next: 0, step: random.then_some(step), at: 0 }
     }
+}
+
+impl Iterator for Order {
+    type Item = BlockNumber;
 
     fn next(&mut self) -> Option<BlockNumber> {
         if self.next >= self.blocks {
@@ -240,8 +245,7 @@ mod tests {
     fn every_block_comes_once() {
         for blocks in [64, 65, 1000, 4096] {
             for random in [false, true] {
-                let mut order = Order::new(blocks, random);
-                let mut seen: Vec<_> = std::iter::from_fn(|| order.next()).collect();
+                let mut seen: Vec<_> = Order::new(blocks, random).collect();
                 let neighbours = seen.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
                 assert_eq!(neighbours == 0, random);
                 seen.sort_unstable();

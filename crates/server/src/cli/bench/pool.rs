@@ -47,6 +47,9 @@ pub(super) struct ScanArgs {
     /// Read the blocks in random order
     #[arg(long)]
     random: bool,
+    /// Read only so many blocks [default: all]
+    #[arg(long, value_name = "N")]
+    blocks: Option<String>,
     /// Leave the kernel's cache and the pool as the scan before left them
     #[arg(long)]
     warm: bool,
@@ -74,7 +77,10 @@ pub(super) struct EvictArgs {
 }
 
 pub(super) fn scan(args: &ScanArgs) -> Result<String, String> {
-    let bench = PoolBench { random: args.random, warm: args.warm, ..args.pool.plan(PoolTask::Scan)? };
+    let most = args.blocks.as_ref().map(|text| count(text, "--blocks", u64::from(u32::MAX))).transpose()?;
+    let most_blocks = most.map(|blocks| blocks as u32);
+    let bench =
+        PoolBench { random: args.random, most_blocks, warm: args.warm, ..args.pool.plan(PoolTask::Scan)? };
     args.pool.run(&bench)
 }
 

@@ -1,0 +1,124 @@
+//! Cold reads through the servers: count(*) and pg_prewarm; and what makes them cold.
+
+use std::fs;
+use std::process::Command;
+
+use super::servers::Subject;
+use super::table::{Better, Mark, Table};
+use super::work::word;
+
+/// What the kernel caches, and whether it can be made to forget it.
+pub struct Caches {
+    refused: Option<String>,
+}
+
+impl Caches {
+    /// Tries once, and says where it is not allowed.
+    pub fn find() -> Caches {
+        let refused = drop_caches().err();
+        if let Some(reason) = &refused {
+            println!(
+                "NOT COLD: the kernel's cache can't be dropped here ({reason}): buffered reads may come from memory"
+            );
+        }
+        Caches { refused }
+    }
+
+    /// Why nothing here is cold, if so.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Writes back and forgets what the kernel caches, where that is allowed.
+    ///
+    /// # Errors
+    /// When it was allowed before, and failed now.
+    pub fn drop(&self) -> Result<(), String> {
+        if self.refused.is_none() { drop_caches() } else { Ok(()) }
+    }
+}
+
+/// Writes back and forgets what the kernel caches.
+///
+/// # Errors
+/// When that is not allowed.
+pub fn drop_caches() -> Result<(), String> {
+    let status = Command::new("sync").status().map_err(|e| format!("sync: {e}"))?;
+    if !status.success() {
+        return Err(format!("sync: {status}"));
+    }
+    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("/proc/sys/vm/drop_caches: {e}"))
+}
+
+/// The tables of cold reads.
+pub struct Cold {
+    count: Table,
+    prewarm_read: Table,
+    prewarm_buffer: Table,
+    kernel: Table,
+}
+
+impl Cold {
+    /// Empty ones.
+    pub fn new() -> Cold {
+        let table = |title| Table::against_best(title, ["Forebay", "PostgreSQL 18"], Better::Less);
+        Cold {
+            count: table("Cold count(*), seconds"),
+            prewarm_read: table("Cold pg_prewarm read, seconds"),
+            prewarm_buffer: table("Cold pg_prewarm buffer, seconds"),
+            kernel: Table::marked("Forebay's table in the kernel's cache after all three", &["MB"]),
+        }
+    }
+
+    /// For printing.
+    pub fn all(&self) -> [&Table; 4] {
+        [&self.count, &self.prewarm_read, &self.prewarm_buffer, &self.kernel]
+    }
+
+    /// Reads the loaded table in three ways, each with cold caches and an empty pool.
+    ///
+    /// # Errors
+    /// When a query fails, or the count is wrong.
+    pub fn read(
+        &mut self,
+        subject: &Subject,
+        (method, direct): (&str, bool),
+        rows: u64,
+        caches: &Caches,
+    ) -> Result<(), String> {
+        let method_setting = format!("io_method={method}");
+        let direct_setting = subject.direct_setting(direct);
+        let mut settings = vec![method_setting.as_str(), direct_setting.as_str()];
+        let forebay = subject.column() == 0;
+        if !forebay {
+            settings.extend(["max_parallel_workers_per_gather=0", "autovacuum=off"]);
+        }
+        let server = subject.start(&settings)?;
+        if !forebay {
+            for extension in ["pg_prewarm", "pg_buffercache"] {
+                server.query(&format!("CREATE EXTENSION IF NOT EXISTS {extension}"))?;
+            }
+        }
+        let row = format!("{method}, {}", word(direct));
+        let cold = |sql: &str| {
+            server.query("SELECT count(*) FROM pg_buffercache_evict_all()")?;
+            caches.drop()?;
+            server.timed(sql)
+        };
+        let (count, seconds) = cold("SELECT count(*) FROM t")?;
+        if count != rows.to_string() {
+            return Err(format!("count(*) gave {count}, not {rows}"));
+        }
+        self.count.add(&row, subject.column(), seconds);
+        self.prewarm_read.add(&row, subject.column(), cold("SELECT pg_prewarm('t', 'read')")?.1);
+        self.prewarm_buffer.add(&row, subject.column(), cold("SELECT pg_prewarm('t', 'buffer')")?.1);
+        if forebay && direct {
+            let pages = server.query("SELECT sum(os_pages_cached) FROM pg_relation_kernel_cache('t')")?;
+            let pages: f64 =
+                pages.parse().map_err(|e| format!("pages in the kernel's cache: {pages}: {e}"))?;
+            self.kernel.add(&row, 0, pages * 4096.0 / 1e6);
+            self.kernel.mark(&row, &[Mark::at_most(0, 0.0)]);
+        }
+        Ok(())
+    }
+}
