@@ -171,7 +171,8 @@ impl Smgr {
             if op == IoOp::Write && entry.known_size().is_none() {
                 // Not while one is being started: whoever has the extension lock may wait for that.
                 let _lock = entry.extending.lock();
-                self.size_locked(entry, rel, fork)?;
+                self.size_locked(entry, rel, fork)
+                    .map_err(|error| self.with_block(error, rel, fork, first))?;
             }
             let started = entry.transfers.start(&self.aio, || {
                 if op == IoOp::Write {
@@ -316,17 +317,28 @@ impl Smgr {
         debug_assert!(count >= 1 && count <= self.room_in_segment(block) && len.is_multiple_of(BLOCK_SIZE));
         let segment = block / self.config.segment_blocks;
         let opened = self.open_segment(entry, rel, fork, segment, false);
-        let (file, _) = opened.map_err(|error| match error {
-            StorageError::File { errno, .. } => {
-                StorageError::OpenSegment { file: self.segment_name(rel, fork, segment), block, errno }
-            }
-            other => other,
-        })?;
+        let (file, _) = opened.map_err(|error| self.with_block(error, rel, fork, block))?;
         let offset = u64::from(block % self.config.segment_blocks) * BLOCK;
         let RelFileLocator { spc, db, rel } = rel;
         let temp = self.is_private();
         let target = Target::Smgr { spc, db, rel, fork: fork.suffix(), block, count, temp };
         Ok((file, offset, target))
+    }
+
+    /// Names the block for which a file should have been opened.
+    fn with_block(
+        &self,
+        error: StorageError,
+        rel: RelFileLocator,
+        fork: Fork,
+        block: BlockNumber,
+    ) -> StorageError {
+        match error {
+            StorageError::File { errno, .. } => {
+                StorageError::OpenSegment { file: self.file_name(rel, fork, block), block, errno }
+            }
+            other => other,
+        }
     }
 }
 

@@ -25,6 +25,16 @@ pub fn tag(block: BlockNumber) -> PageTag {
     PageTag::new(REL, Fork::Main, block)
 }
 
+/// What a test's own namespace leaves to the system.
+macro_rules! as_the_system_does {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> $ret {
+            forebay_aio::PosixNamespace.$name($($arg),*)
+        })*
+    };
+}
+pub(crate) use as_the_system_does;
+
 /// How a bed is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
@@ -54,7 +64,8 @@ pub fn each_faulty(base: Spec, test: impl Fn(&Bed, &Arc<FaultPlan>)) {
     });
 }
 
-fn each_spec(base: Spec, test: impl Fn(Spec)) {
+/// The same for a test that makes its beds itself.
+pub fn each_spec(base: Spec, test: impl Fn(Spec)) {
     let mut methods = vec![
         MethodKind::Sync,
         MethodKind::Worker(WorkerLimits::fixed(2)),
@@ -87,7 +98,7 @@ pub struct Bed {
     pub pool: Arc<BufferPool>,
 }
 
-fn config() -> AioConfig {
+pub fn config() -> AioConfig {
     AioConfig { max_backends: 12, handles_per_backend: 32, ..AioConfig::default() }
 }
 
@@ -119,7 +130,8 @@ impl Bed {
         (Bed::on(spec, aio.unwrap()), gate)
     }
 
-    fn on(spec: Spec, aio: Arc<Aio>) -> Bed {
+    /// Over an I/O layer of the test's.
+    pub fn on(spec: Spec, aio: Arc<Aio>) -> Bed {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
         let smgr = smgr(&aio, dir.path(), spec);

@@ -1,6 +1,6 @@
 //! Relation files: sizes, segments, syncs.
 
-use crate::bed::{Bed, REL, Spec, each, each_faulty, tag};
+use crate::bed::{Bed, REL, Spec, as_the_system_does, each, each_faulty, tag};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{
     Aio, AioConfig, AioError, BackendType, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat,
@@ -69,33 +69,6 @@ fn a_missing_file_is_named() {
     // Recovery may meet a database whose directory is gone.
     bed.smgr.create(RelFileLocator::in_default(99, 1), Fork::Main, true).unwrap();
     assert!(bed.dir().join("base/99/1").exists());
-}
-
-/// What the wrapped namespaces below leave to the system.
-macro_rules! as_the_system_does {
-    () => {
-        as_the_system_does! {
-            mkdir(path: &Path) -> Result<(), AioError>;
-            rename(from: &Path, to: &Path) -> Result<(), AioError>;
-            rename_noreplace(from: &Path, to: &Path) -> Result<(), AioError>;
-            unlink(path: &Path) -> Result<(), AioError>;
-            rmdir(path: &Path) -> Result<(), AioError>;
-            link_count(path: &Path) -> Result<u64, AioError>;
-            list(path: &Path) -> Result<Vec<DirEntry>, AioError>;
-            stat(path: &Path) -> Result<Option<FileStat>, AioError>;
-            file_len(file: &File) -> Result<u64, AioError>;
-            set_len(file: &File, len: u64) -> Result<(), AioError>;
-            sync_file(file: &File) -> Result<(), AioError>;
-            sync_dir(path: &Path) -> Result<(), AioError>;
-            try_lock(file: &File) -> Result<bool, AioError>;
-            probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal>;
-        }
-    };
-    ($($name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
-        $(fn $name(&self, $($arg: $type),*) -> $ret {
-            PosixNamespace.$name($($arg),*)
-        })*
-    };
 }
 
 /// The first `n` allocations find room; of what comes then, a part.
@@ -261,7 +234,22 @@ impl Namespace for DropAfterOpen {
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
         PosixNamespace.allocate(file, offset, len)
     }
-    as_the_system_does!();
+    as_the_system_does! {
+        mkdir(path: &Path) -> Result<(), AioError>;
+        rename(from: &Path, to: &Path) -> Result<(), AioError>;
+        rename_noreplace(from: &Path, to: &Path) -> Result<(), AioError>;
+        unlink(path: &Path) -> Result<(), AioError>;
+        rmdir(path: &Path) -> Result<(), AioError>;
+        link_count(path: &Path) -> Result<u64, AioError>;
+        list(path: &Path) -> Result<Vec<DirEntry>, AioError>;
+        stat(path: &Path) -> Result<Option<FileStat>, AioError>;
+        file_len(file: &File) -> Result<u64, AioError>;
+        set_len(file: &File, len: u64) -> Result<(), AioError>;
+        sync_file(file: &File) -> Result<(), AioError>;
+        sync_dir(path: &Path) -> Result<(), AioError>;
+        try_lock(file: &File) -> Result<bool, AioError>;
+        probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal>;
+    }
 }
 
 #[test]
