@@ -4,23 +4,21 @@ use super::aggregate::Groups;
 use super::eval::{Row, eval, is_true};
 use super::host::Host;
 use super::input::{Flow, Input, eval_all};
+use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError};
-use crate::plan::{Expr, SelectPlan, SortKey};
-use crate::value::{Datum, compare};
-use std::cmp::Ordering;
+use crate::plan::{Expr, SelectPlan};
+use crate::value::Datum;
 use std::sync::Arc;
 
 /// What takes the rows of a result.
 pub type Emit<'v> = &'v mut dyn FnMut(&[Datum<'_>], &mut Host) -> Result<Flow>;
-
-type OwnedRow = Vec<Datum<'static>>;
 
 enum State {
     Fresh,
     /// Rows go out as they come in.
     Streaming(Input),
     /// All rows were made first.
-    Buffered(std::vec::IntoIter<OwnedRow>),
+    Buffered(Sorted),
     Done,
 }
 
@@ -49,7 +47,7 @@ impl Cursor {
             self.state = if self.left == Some(0) {
                 State::Done
             } else if plan.grouping.is_some() || !plan.order.is_empty() {
-                State::Buffered(self.buffered(&plan, &params, host)?.into_iter())
+                State::Buffered(self.buffered(&plan, &params, host)?)
             } else {
                 State::Streaming(Input::open(&plan.source, &params, host)?)
             };
@@ -77,7 +75,7 @@ impl Cursor {
                 ended || flow == Flow::Continue
             }
             State::Buffered(rows) => loop {
-                let Some(row) = rows.next() else { break true };
+                let Some(row) = rows.next(host)? else { break true };
                 if *skip > 0 {
                     *skip -= 1;
                     continue;
@@ -115,17 +113,12 @@ impl Cursor {
     }
 
     /// All rows of the result, grouped and sorted.
-    fn buffered(
-        &self,
-        plan: &SelectPlan,
-        params: &[Datum<'static>],
-        host: &mut Host,
-    ) -> Result<Vec<OwnedRow>> {
-        let keep = self.left.and_then(|n| usize::try_from(n.saturating_add(self.skip)).ok());
-        let mut rows = match &plan.grouping {
-            Some(_) => grouped(plan, params, host)?,
+    fn buffered(&self, plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Result<Sorted> {
+        let keep = self.left.map(|n| n.saturating_add(self.skip));
+        let mut sorter = Sorter::new(&plan.order, keep, host);
+        match &plan.grouping {
+            Some(_) => grouped(plan, params, &mut sorter, host)?,
             None => {
-                let mut rows: Vec<OwnedRow> = Vec::new();
                 let mut input = Input::open(&plan.source, params, host)?;
                 input.run(&plan.source, params, host, &mut |row, host| {
                     if let Some(filter) = &plan.filter
@@ -134,21 +127,12 @@ impl Cursor {
                         return Ok(Flow::Continue);
                     }
                     let values = eval_all(&plan.output, row, params, host)?;
-                    rows.push(values.into_iter().map(Datum::into_owned).collect());
-                    // With a limit, what cannot come out is dropped from time to time.
-                    if let Some(keep) = keep
-                        && rows.len() >= keep.saturating_mul(2).saturating_add(1024)
-                    {
-                        sort(&mut rows, &plan.order);
-                        rows.truncate(keep);
-                    }
+                    sorter.push(values.into_iter().map(Datum::into_owned).collect(), host)?;
                     Ok(Flow::Continue)
                 })?;
-                rows
             }
-        };
-        sort(&mut rows, &plan.order);
-        Ok(rows)
+        }
+        sorter.finish(host)
     }
 }
 
@@ -163,8 +147,8 @@ fn count_down(left: &mut Option<u64>) -> bool {
     }
 }
 
-fn grouped(plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Result<Vec<OwnedRow>> {
-    let Some(grouping) = &plan.grouping else { return Ok(Vec::new()) };
+fn grouped(plan: &SelectPlan, params: &[Datum<'static>], sorter: &mut Sorter, host: &mut Host) -> Result<()> {
+    let Some(grouping) = &plan.grouping else { return Ok(()) };
     let groups = match &plan.source {
         crate::plan::RowSource::Table { table, .. } if plan.counts_only() => {
             let count = host.session()?.count_rows(table)?;
@@ -185,7 +169,6 @@ fn grouped(plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Res
             groups
         }
     };
-    let mut rows = Vec::new();
     for group in groups.finish()? {
         let row = Row::Values(&group);
         if let Some(having) = &grouping.having
@@ -194,31 +177,7 @@ fn grouped(plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Res
             continue;
         }
         let values = eval_all(&plan.output, row, params, host)?;
-        rows.push(values.into_iter().map(Datum::into_owned).collect());
+        sorter.push(values.into_iter().map(Datum::into_owned).collect(), host)?;
     }
-    Ok(rows)
-}
-
-fn sort(rows: &mut [OwnedRow], keys: &[SortKey]) {
-    if keys.is_empty() {
-        return;
-    }
-    rows.sort_by(|a, b| {
-        for key in keys {
-            let (Some(a), Some(b)) = (a.get(key.column), b.get(key.column)) else { continue };
-            let order = match (a.is_null(), b.is_null()) {
-                (true, true) => Ordering::Equal,
-                (true, false) if key.nulls_first => Ordering::Less,
-                (true, false) => Ordering::Greater,
-                (false, true) if key.nulls_first => Ordering::Greater,
-                (false, true) => Ordering::Less,
-                (false, false) if key.descending => compare(b, a),
-                (false, false) => compare(a, b),
-            };
-            if order != Ordering::Equal {
-                return order;
-            }
-        }
-        Ordering::Equal
-    });
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Running plans.
 //!
 //! - `cursor.rs`: a query being run: filter, group, sort, limit, rest and resume
+//! - `sort/`: ORDER BY, in memory and beyond
 //! - `input.rs`: sources of rows: scans, series, VALUES, views
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `functions.rs`: parts of that
@@ -18,6 +19,7 @@ mod host;
 mod input;
 mod like;
 mod rowsets;
+mod sort;
 mod statistics;
 mod views;
 

@@ -1,0 +1,170 @@
+//! Sorted runs in temporary files.
+//!
+//! At most so many runs as can be merged at once ([`Runs::order`]) share a file. Before one more would come into it, they are merged
+//! into one run of the next level's file, and their own file goes. So a sort needs little more disk than its rows take, each
+//! row is written once for each level, and a sort of up to work_mem times that many bytes makes a single file.
+//!
+//! ```text
+//!   level 1   [################][################]      <- merged from a whole file of level 0
+//!   level 0   [####][####][####]                        <- what work_mem held
+//! ```
+
+use super::merge::Merge;
+use super::{CANCEL_INTERVAL, OwnedRow, row};
+use crate::error::{Result, SqlError};
+use crate::exec::host::Host;
+use crate::plan::SortKey;
+use forebay_engine::{EngineError, TempOptions, TempReader, TempWriter};
+use std::ops::Range;
+
+/// Runs merged at once, within what memory there is for their buffers.
+const LEAST_ORDER: usize = 6;
+const MOST_ORDER: usize = 128;
+/// Bytes of buffers for a run while it is merged, at least, if the order is not the least.
+const BUFFER: usize = 128 << 10;
+/// Writes in flight, at most.
+const WRITES: u32 = 4;
+/// Which part of work_mem buffers for writing may take, on top of it.
+const WRITING_SHARE: usize = 4;
+const BLOCK: usize = 8192;
+
+/// The runs of a sort.
+pub(super) struct Runs {
+    keys: Vec<SortKey>,
+    memory: usize,
+    options: TempOptions,
+    /// Rows of a level came in before those of the levels below it.
+    levels: Vec<Level>,
+}
+
+#[derive(Default)]
+struct Level {
+    writer: Option<TempWriter>,
+    runs: Vec<Range<u64>>,
+}
+
+impl Runs {
+    pub(super) fn new(keys: Vec<SortKey>, host: &mut Host) -> Result<Runs> {
+        let session = host.session()?;
+        Ok(Runs { keys, memory: session.work_memory(), options: session.temp_options(), levels: Vec::new() })
+    }
+
+    /// How many runs are merged at once.
+    fn order(&self) -> usize {
+        (self.memory / BUFFER).clamp(LEAST_ORDER, MOST_ORDER)
+    }
+
+    /// Makes a run of sorted rows.
+    pub(super) fn add(&mut self, rows: impl Iterator<Item = OwnedRow>, host: &mut Host) -> Result<()> {
+        self.make_room(0, host)?;
+        let mut rows = rows;
+        self.write(0, host, |_| Ok(rows.next()))
+    }
+
+    /// All rows in order. The files go with what is returned.
+    pub(super) fn merge(mut self, host: &mut Host) -> Result<Merge> {
+        // From below, where the runs are the shortest.
+        for level in 0.. {
+            let runs: usize = self.levels.iter().map(|l| l.runs.len()).sum();
+            if runs <= self.order() {
+                break;
+            }
+            self.move_up(level, host)?;
+        }
+        let count = self.levels.iter().map(|l| l.runs.len()).sum();
+        let mut readers = Vec::with_capacity(count);
+        for level in (0..self.levels.len()).rev() {
+            readers.extend(self.readers(level, count, host)?);
+        }
+        Merge::new(self.keys, readers, host)
+    }
+
+    /// Makes sure that a level can take one more run.
+    fn make_room(&mut self, level: usize, host: &mut Host) -> Result<()> {
+        if self.levels.len() <= level {
+            self.levels.push(Level::default());
+        }
+        match self.levels.get(level) {
+            Some(full) if full.runs.len() >= self.order() => self.move_up(level, host),
+            _ => Ok(()),
+        }
+    }
+
+    /// Merges a level's runs into one of the next level.
+    fn move_up(&mut self, level: usize, host: &mut Host) -> Result<()> {
+        self.make_room(level + 1, host)?;
+        let count = self.levels.get(level).map_or(0, |l| l.runs.len());
+        if count == 0 {
+            return Ok(());
+        }
+        let readers = self.readers(level, count, host)?;
+        let mut merge = Merge::new(self.keys.clone(), readers, host)?;
+        self.write(level + 1, host, |host| merge.next(host))?;
+        // Long idle, it needs no buffers.
+        if let Some(writer) = self.levels.get_mut(level + 1).and_then(|l| l.writer.as_mut()) {
+            writer.rest(host.session()?.io()).map_err(EngineError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Appends a run to a level's file.
+    fn write(
+        &mut self,
+        level: usize,
+        host: &mut Host,
+        mut next: impl FnMut(&mut Host) -> Result<Option<OwnedRow>>,
+    ) -> Result<()> {
+        let options = self.writing();
+        let Some(level) = self.levels.get_mut(level) else { return Ok(()) };
+        let writer = match &mut level.writer {
+            Some(writer) => writer,
+            none => none.insert(host.session()?.temp_file(options)?),
+        };
+        let (start, mut bytes) = (writer.len(), Vec::new());
+        for n in 1usize.. {
+            let Some(row) = next(host)? else { break };
+            bytes.clear();
+            if !row::encode(&row, &mut bytes) {
+                return Err(SqlError::new("54000", "a row is too long to be sorted"));
+            }
+            if n.is_multiple_of(CANCEL_INTERVAL) {
+                host.check_cancel()?;
+            }
+            writer.write_all(host.session()?.io(), &bytes).map_err(EngineError::from)?;
+        }
+        level.runs.push(start..writer.len());
+        Ok(())
+    }
+
+    /// Readers of a level's runs, among `count` that are read at once. The level is empty then.
+    fn readers(&mut self, level: usize, count: usize, host: &mut Host) -> Result<Vec<TempReader>> {
+        let options = self.sharing(count);
+        let Some(level) = self.levels.get_mut(level).map(std::mem::take) else { return Ok(Vec::new()) };
+        let Some(writer) = level.writer else { return Ok(Vec::new()) };
+        let file = writer.finish(host.session()?.io()).map_err(EngineError::from)?;
+        Ok(level.runs.into_iter().map(|run| file.reader_of(run, options)).collect())
+    }
+
+    /// How files are written.
+    fn writing(&self) -> TempOptions {
+        let depth = self.options.depth.min(WRITES);
+        let blocks = self.memory / WRITING_SHARE / (depth as usize + 1) / BLOCK;
+        TempOptions { combine: self.combine(blocks), depth }
+    }
+
+    /// So many blocks, within what the session allows.
+    fn combine(&self, blocks: usize) -> u32 {
+        u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, self.options.combine.max(1))
+    }
+
+    /// How each of `count` readers reads, so that their buffers take no more than the sort may.
+    fn sharing(&self, count: usize) -> TempOptions {
+        let each = self.memory / count.max(1);
+        let combine =
+            u32::try_from(each / 2 / BLOCK).unwrap_or(u32::MAX).clamp(1, self.options.combine.max(1));
+        let buffers = u32::try_from(each / (combine as usize * BLOCK)).unwrap_or(u32::MAX);
+        // One is being read, the others are on their way.
+        let depth = buffers.saturating_sub(1).max(1).min(self.options.depth);
+        TempOptions { combine, depth }
+    }
+}
