@@ -21,6 +21,7 @@ use crate::heap::{Heap, SpaceMap};
 use crate::locks::LockManager;
 use crate::oids::OidCounter;
 use crate::registry::Registry;
+use crate::sums::Marks;
 use crate::table::Table;
 use crate::xact::{Clog, XactManager};
 
@@ -55,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) sessions: Registry,
     pub(crate) counters: Counters,
+    pub(crate) marks: Marks,
     pub(crate) fatal: Arc<Fatal>,
     /// As the last reload left it.
     writing: RwLock<WritingSettings>,
@@ -87,6 +89,7 @@ impl Core {
         Core {
             sessions: Registry::new(parts.config.max_connections),
             counters: Counters::default(),
+            marks: Marks::default(),
             writing: RwLock::new(parts.config.writing),
             dir: parts.dir,
             config: parts.config,

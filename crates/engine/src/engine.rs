@@ -26,7 +26,7 @@ use crate::locks::InterruptKind;
 use crate::oids::OidCounter;
 use crate::recovery::Startup;
 use crate::session::{Session, temp};
-use crate::views::{self, AioBackendRow, AioRow, CheckpointerRow, IoStatRow};
+use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
 use crate::xact::{Clog, XactManager};
 
 /// How an engine stops.
@@ -171,11 +171,6 @@ impl Engine {
         self.core.aio.snapshot().into_iter().map(views::aio_row).collect()
     }
 
-    /// The row of pg_stat_checkpointer.
-    pub fn checkpointer_stats(&self) -> CheckpointerRow {
-        views::checkpointer_row(&self.core.checkpointer.totals)
-    }
-
     /// Whether the buffer pool uses the system's large pages.
     pub fn uses_huge_pages(&self) -> bool {
         self.core.pool.uses_huge_pages()
@@ -184,6 +179,11 @@ impl Engine {
     /// What pg_stat_database tells of the one database.
     pub fn database_stats(&self) -> views::DatabaseRow {
         views::database_row(&self.core)
+    }
+
+    /// Wrong checksums found by reads, by database; None if pages have no checksums.
+    pub fn checksum_failures(&self) -> Option<Vec<views::ChecksumFailures>> {
+        self.data_checksums().then(|| self.core.pool.checksum_failures())
     }
 
     /// A look at each buffer of the pool, in order.
@@ -199,17 +199,6 @@ impl Engine {
     /// How many buffers have which usage count, from 0 on.
     pub fn usage_counts(&self) -> Vec<views::UsageCount> {
         self.core.pool.usage_counts().to_vec()
-    }
-
-    /// Sets the counters of pg_stat_io and pg_stat_aio_backends to zero.
-    pub fn reset_io_stats(&self) {
-        self.core.aio.stats().reset();
-        self.core.aio.reset_backend_stats();
-    }
-
-    /// When pg_stat_io's counters were last set to zero.
-    pub fn io_stats_reset_at(&self) -> forebay_aio::sync::SystemTime {
-        self.core.aio.stats().reset_at()
     }
 
     /// Rows of pg_stat_aio_backends: what each backend's I/O came to.

@@ -49,6 +49,7 @@ pub mod recovery;
 pub mod redo;
 mod registry;
 pub mod session;
+mod sums;
 pub mod table;
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,17 @@
 //! Rows of the statistics views, free of the lower layers' types.
 
-use forebay_aio::sync::atomic::Ordering;
-
 use forebay_aio::stats::{Counts, tracks};
 use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow};
 
 use forebay_format::BLOCK_SIZE;
 
-use crate::checkpoint::report::Totals;
 use crate::core::Core;
 
+pub use crate::sums::{BgwriterRow, CheckpointerRow, SharedStats};
 pub use forebay_aio::BackendStatsRow as AioBackendRow;
-pub use forebay_storage::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
+pub use forebay_storage::{
+    BufferInfo, BufferPage, ChecksumFailures, KernelCached, MemoryChecksums, PoolSummary, UsageCount,
+};
 
 /// A row of pg_stat_io. None where PostgreSQL shows NULL (the combination cannot happen).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,38 +89,6 @@ pub struct AioRow {
     pub f_localmem: bool,
     /// Through the page cache.
     pub f_buffered: bool,
-}
-
-/// The row of pg_stat_checkpointer.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CheckpointerRow {
-    /// Checkpoints made because time was up.
-    pub num_timed: u64,
-    /// Checkpoints made because someone, or the log's size, asked.
-    pub num_requested: u64,
-    /// Checkpoints completed.
-    pub num_done: u64,
-    /// Milliseconds of writing.
-    pub write_time: f64,
-    /// Milliseconds of syncing.
-    pub sync_time: f64,
-    /// Buffers written.
-    pub buffers_written: u64,
-    /// Pages of pg_xact written.
-    pub slru_written: u64,
-}
-
-pub(crate) fn checkpointer_row(totals: &Totals) -> CheckpointerRow {
-    let get = |counter: &forebay_aio::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    CheckpointerRow {
-        num_timed: get(&totals.timed),
-        num_requested: get(&totals.requested),
-        num_done: get(&totals.done),
-        write_time: get(&totals.write_micros) as f64 / 1000.0,
-        sync_time: get(&totals.sync_micros) as f64 / 1000.0,
-        buffers_written: get(&totals.buffers),
-        slru_written: get(&totals.slru),
-    }
 }
 
 /// What pg_stat_database tells of the database, as far as it is counted, since the engine was opened.

@@ -41,3 +41,25 @@ fn checkpoints_and_transactions_are_counted() {
     assert!(after[2] > before[2]);
     bed.close();
 }
+
+#[test]
+fn allocations_are_counted_and_set_to_zero() {
+    let mut bed = open("");
+    bed.rows("create table t (a int, b text)");
+    let counted = |bed: &mut bed::Bed| -> u64 {
+        bed.rows("select buffers_alloc from pg_stat_bgwriter")[0].parse().expect("a number")
+    };
+    let reset = |bed: &mut bed::Bed| bed.rows("select stats_reset from pg_stat_bgwriter");
+    let (before, since) = (counted(&mut bed), reset(&mut bed));
+    bed.rows("insert into t select generate_series, repeat('x', 1000) from generate_series(1, 2000)");
+    assert!(counted(&mut bed) >= before + 200);
+    for other in ["checkpointer", "io", "wal"] {
+        bed.rows(&format!("select pg_stat_reset_shared('{other}')"));
+    }
+    assert!(counted(&mut bed) >= before + 200);
+    assert_eq!(reset(&mut bed), since);
+    bed.rows("select pg_stat_reset_shared('bgwriter')");
+    assert!(counted(&mut bed) < 100);
+    assert_ne!(reset(&mut bed), since);
+    bed.close();
+}

@@ -78,7 +78,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgRelationSize => relation_size(args, host)?,
         Function::PgTableSize => table_size(args, host)?,
         Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
-        Function::PgStatResetShared => reset_stats(text(args, 0), host)?,
+        Function::PgStatResetShared => super::statistics::reset(args, host)?,
         Function::RegclassName => {
             let oid = oid(args, 0);
             match host.table_by_oid(oid)? {
@@ -279,23 +279,4 @@ fn size_of<'a>(oid: u32, forks: &[Fork], host: &mut Host) -> Result<Datum<'a>> {
         blocks += i64::from(host.session()?.fork_blocks(&table, *fork)?.unwrap_or(0));
     }
     Ok(Datum::Int8(blocks * BLOCK_SIZE))
-}
-
-fn reset_stats<'a>(target: &str, host: &mut Host) -> Result<Datum<'a>> {
-    match target {
-        "io" => {
-            host.session()?.engine().reset_io_stats();
-            Ok(Datum::text(""))
-        }
-        "archiver" | "bgwriter" | "checkpointer" | "recovery_prefetch" | "slru" | "wal" => {
-            Err(SqlError::unsupported(format!("resetting the {target} statistics")))
-        }
-        _ => Err(SqlError::new(
-            state::INVALID_PARAMETER_VALUE,
-            format!("unrecognized reset target: \"{target}\""),
-        )
-        .hint(
-            "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \"recovery_prefetch\", \"slru\", or \"wal\".",
-        )),
-    }
 }

@@ -1,16 +1,47 @@
-//! Rows of the views that sum up what the server did: pg_stat_checkpointer, pg_stat_database.
+//! Rows of the views that sum up what the server did: pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database; and
+//! setting sums to zero.
 
 use super::host::Host;
-use crate::error::Result;
+use super::views::timestamp;
+use crate::error::{Result, SqlError, state};
 use crate::plan::View;
 use crate::value::Datum;
-use forebay_engine::views::DatabaseRow;
+use forebay_engine::views::{DatabaseRow, SharedStats};
 use forebay_engine::{Datum as Stored, LockMode};
 
 type RowOf = Vec<Datum<'static>>;
 
 fn count(n: u64) -> Datum<'static> {
     Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// The row of pg_stat_bgwriter.
+pub fn bgwriter(host: &mut Host) -> Result<Vec<RowOf>> {
+    let r = host.session()?.engine().bgwriter_stats();
+    let counts = [r.buffers_clean, r.maxwritten_clean, r.buffers_alloc].map(count);
+    Ok(vec![counts.into_iter().chain([timestamp(r.stats_reset)]).collect()])
+}
+
+/// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or with NULL.
+pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    use SharedStats::{Bgwriter, Checkpointer, Io};
+    let targets: &[SharedStats] = match args.first().and_then(Datum::as_str) {
+        None => &[Bgwriter, Checkpointer, Io],
+        Some("bgwriter") => &[Bgwriter],
+        Some("checkpointer") => &[Checkpointer],
+        Some("io") => &[Io],
+        // No view shows anything of these.
+        Some("archiver" | "recovery_prefetch" | "slru" | "wal") => &[],
+        Some(other) => {
+            let message = format!("unrecognized reset target: \"{other}\"");
+            return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).hint(
+                "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \"recovery_prefetch\", \"slru\", or \"wal\".",
+            ));
+        }
+    };
+    let engine = host.session()?.engine();
+    targets.iter().for_each(|target| engine.reset_stats(*target));
+    Ok(Datum::text(""))
 }
 
 /// The row of pg_stat_checkpointer. There is no standby, so there are no restart points.
@@ -27,7 +58,7 @@ pub fn checkpointer(host: &mut Host) -> Result<Vec<RowOf>> {
         Datum::Float8(r.sync_time),
         count(r.buffers_written),
         count(r.slru_written),
-        Datum::Null,
+        timestamp(r.stats_reset),
     ]])
 }
 
@@ -35,11 +66,20 @@ pub fn checkpointer(host: &mut Host) -> Result<Vec<RowOf>> {
 /// is NULL; a database that nobody can connect to has nothing to count.
 pub fn databases(host: &mut Host) -> Result<Vec<RowOf>> {
     let own = host.identity.database.clone();
-    let counted = host.session()?.engine().database_stats();
-    let mut rows = vec![database(0, None, None)];
+    let engine = host.session()?.engine();
+    let counted = engine.database_stats();
+    let failures = engine.checksum_failures();
+    let failures = |oid: u32| match &failures {
+        None => [Datum::Null, Datum::Null],
+        Some(all) => match all.iter().find(|failures| failures.db == oid) {
+            None => [count(0), Datum::Null],
+            Some(failures) => [count(failures.count), timestamp(failures.last)],
+        },
+    };
+    let mut rows = vec![database(0, None, None, failures(0))];
     for (oid, name) in names(host)? {
         let counted = if name == own { counted } else { DatabaseRow::default() };
-        rows.push(database(oid, Some(name), Some(counted)));
+        rows.push(database(oid, Some(name), Some(counted), failures(oid)));
     }
     Ok(rows)
 }
@@ -62,7 +102,12 @@ fn names(host: &mut Host) -> Result<Vec<(u32, String)>> {
 }
 
 /// A row. Counters that are not kept are NULL.
-fn database(oid: u32, name: Option<String>, counted: Option<DatabaseRow>) -> RowOf {
+fn database(
+    oid: u32,
+    name: Option<String>,
+    counted: Option<DatabaseRow>,
+    [failures, last_failure]: [Datum<'static>; 2],
+) -> RowOf {
     let shared = counted.is_none();
     let known = |of: fn(&DatabaseRow) -> u64| counted.as_ref().map_or(Datum::Null, |r| count(of(r)));
     let time = |of: fn(&DatabaseRow) -> f64| counted.as_ref().map_or(Datum::Null, |r| Datum::Float8(of(r)));
@@ -79,6 +124,8 @@ fn database(oid: u32, name: Option<String>, counted: Option<DatabaseRow>) -> Row
         "blks_read" => known(|r| r.blocks_read),
         "blks_hit" => known(|r| r.blocks_hit),
         "deadlocks" => known(|r| r.deadlocks),
+        "checksum_failures" => failures.clone(),
+        "checksum_last_failure" => last_failure.clone(),
         "blk_read_time" => time(|r| r.read_time),
         "blk_write_time" => time(|r| r.write_time),
         "sessions" => known(|r| r.sessions),

@@ -21,6 +21,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
         View::StatAioBackends => {
             Ok(host.session()?.engine().aio_backends().into_iter().map(backend_row).collect())
         }
+        View::StatBgwriter => statistics::bgwriter(host),
         View::StatCheckpointer => statistics::checkpointer(host),
         View::StatDatabase => statistics::databases(host),
         View::BufferCache => Ok(host.session()?.engine().buffers().map(buffer_row).collect()),
@@ -57,7 +58,7 @@ fn aio_row(r: forebay_engine::views::AioRow) -> RowOf {
 }
 
 /// A moment of the system's clock.
-fn timestamp(at: SystemTime) -> Datum<'static> {
+pub(super) fn timestamp(at: SystemTime) -> Datum<'static> {
     let since_2000 = |at: SystemTime| at.duration_since(UNIX_EPOCH + Duration::from_secs(946_684_800));
     let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
     Datum::Timestamptz(match since_2000(at) {

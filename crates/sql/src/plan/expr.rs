@@ -77,7 +77,7 @@ pub enum Function {
 impl Function {
     /// Is it called with NULL?
     pub fn takes_null(self) -> bool {
-        self == Function::PgPrewarm
+        matches!(self, Function::PgPrewarm | Function::PgStatResetShared)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
-//! pg_buffercache, pg_stat_checkpointer, pg_stat_database.
+//! pg_buffercache, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database.
 
 use crate::value::SqlType::{
     self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray, Timestamptz,
@@ -18,6 +18,8 @@ pub enum View {
     Settings,
     /// Buffers of the pool.
     BufferCache,
+    /// The background writer.
+    StatBgwriter,
     /// Checkpoints.
     StatCheckpointer,
     /// Databases.
@@ -67,6 +69,7 @@ impl View {
             "pg_stat_aio_backends" => Some(View::StatAioBackends),
             "pg_settings" => Some(View::Settings),
             "pg_buffercache" => Some(View::BufferCache),
+            "pg_stat_bgwriter" => Some(View::StatBgwriter),
             "pg_stat_checkpointer" => Some(View::StatCheckpointer),
             "pg_stat_database" => Some(View::StatDatabase),
             _ => None,
@@ -149,6 +152,12 @@ impl View {
                 ("latency_histogram", Int8Array),
                 ("errors", Int8),
                 ("retries", Int8),
+                ("stats_reset", Timestamptz),
+            ],
+            View::StatBgwriter => &[
+                ("buffers_clean", Int8),
+                ("maxwritten_clean", Int8),
+                ("buffers_alloc", Int8),
                 ("stats_reset", Timestamptz),
             ],
             View::StatCheckpointer => &[

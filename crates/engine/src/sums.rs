@@ -1,0 +1,139 @@
+//! Statistics of the server as a whole that are sums: checkpoints, the replacement of buffers. What counts only ever
+//! adds; who sets a sum to zero has it shown from where it stands.
+
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_aio::sync::{Mutex, SystemTime};
+use forebay_storage::PoolStats;
+
+use crate::checkpoint::report::Totals;
+use crate::engine::Engine;
+
+/// A kind of statistics that can be set to zero: pg_stat_reset_shared's targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedStats {
+    /// pg_stat_bgwriter.
+    Bgwriter,
+    /// pg_stat_checkpointer.
+    Checkpointer,
+    /// pg_stat_io, and pg_stat_aio_backends with it.
+    Io,
+}
+
+/// The row of pg_stat_bgwriter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BgwriterRow {
+    /// Buffers that the background writer wrote.
+    pub buffers_clean: u64,
+    /// Its rounds that ended at their limit.
+    pub maxwritten_clean: u64,
+    /// Buffers that were asked for to hold another page.
+    pub buffers_alloc: u64,
+    /// Since when they count.
+    pub stats_reset: SystemTime,
+}
+
+/// The row of pg_stat_checkpointer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckpointerRow {
+    /// Checkpoints made because time was up.
+    pub num_timed: u64,
+    /// Checkpoints made because someone, or the log's size, asked.
+    pub num_requested: u64,
+    /// Checkpoints completed.
+    pub num_done: u64,
+    /// Milliseconds of writing.
+    pub write_time: f64,
+    /// Milliseconds of syncing.
+    pub sync_time: f64,
+    /// Buffers written.
+    pub buffers_written: u64,
+    /// Pages of pg_xact written.
+    pub slru_written: u64,
+    /// Since when they count.
+    pub stats_reset: SystemTime,
+}
+
+/// Sums as they stood when they were last set to zero.
+#[derive(Debug)]
+struct Mark<T> {
+    sums: T,
+    at: SystemTime,
+}
+
+impl<T: Default> Default for Mark<T> {
+    fn default() -> Mark<T> {
+        Mark { sums: T::default(), at: SystemTime::now() }
+    }
+}
+
+/// When sums were last set to zero, and where they stood.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    bgwriter: Mutex<Mark<PoolStats>>,
+    checkpointer: Mutex<Mark<[u64; 7]>>,
+}
+
+fn checkpointer_sums(totals: &Totals) -> [u64; 7] {
+    let Totals { timed, requested, done, write_micros, sync_micros, buffers, slru } = totals;
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    [timed, requested, done, write_micros, sync_micros, buffers, slru].map(get)
+}
+
+impl Engine {
+    /// The row of pg_stat_bgwriter.
+    pub fn bgwriter_stats(&self) -> BgwriterRow {
+        let core = self.core();
+        let mark = core.marks.bgwriter.lock();
+        let now = core.pool.stats();
+        BgwriterRow {
+            buffers_clean: now.cleaned - mark.sums.cleaned,
+            maxwritten_clean: now.clean_limited - mark.sums.clean_limited,
+            buffers_alloc: now.allocated - mark.sums.allocated,
+            stats_reset: mark.at,
+        }
+    }
+
+    /// The row of pg_stat_checkpointer.
+    pub fn checkpointer_stats(&self) -> CheckpointerRow {
+        let core = self.core();
+        let mark = core.marks.checkpointer.lock();
+        let now = checkpointer_sums(&core.checkpointer.totals);
+        let [timed, requested, done, write, sync, buffers, slru] =
+            std::array::from_fn(|i| now[i] - mark.sums[i]);
+        CheckpointerRow {
+            num_timed: timed,
+            num_requested: requested,
+            num_done: done,
+            write_time: write as f64 / 1000.0,
+            sync_time: sync as f64 / 1000.0,
+            buffers_written: buffers,
+            slru_written: slru,
+            stats_reset: mark.at,
+        }
+    }
+
+    /// When pg_stat_io's counters were last set to zero.
+    pub fn io_stats_reset_at(&self) -> SystemTime {
+        self.core().aio.stats().reset_at()
+    }
+
+    /// Sets statistics to zero.
+    pub fn reset_stats(&self, what: SharedStats) {
+        let core = self.core();
+        match what {
+            SharedStats::Bgwriter => {
+                let mut mark = core.marks.bgwriter.lock();
+                *mark = Mark { sums: core.pool.stats(), at: SystemTime::now() };
+            }
+            SharedStats::Checkpointer => {
+                let mut mark = core.marks.checkpointer.lock();
+                let sums = checkpointer_sums(&core.checkpointer.totals);
+                *mark = Mark { sums, at: SystemTime::now() };
+            }
+            SharedStats::Io => {
+                core.aio.stats().reset();
+                core.aio.reset_backend_stats();
+            }
+        }
+    }
+}
