@@ -1,4 +1,5 @@
-//! A log that keeps an account, and fails on order; the order in which it and the disk were written.
+//! Logs for the pool: one that keeps an account and fails on order, one that fails now and then;
+//! the order in which log and disk were written.
 
 use crate::bed::{Bed, change, set_lsn, stamp, tag};
 use forebay_aio as aio;
@@ -64,6 +65,42 @@ impl WalFlush for Log {
             return Err(Arc::new(std::io::Error::other("the log is broken")));
         }
         self.events.lock().unwrap().push(Event::Flushed(upto.0));
+        self.flushed.fetch_max(upto.0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn flushed(&self) -> Lsn {
+        Lsn(self.flushed.load(Ordering::SeqCst))
+    }
+}
+
+/// A log that refuses every so many flushes, while it is unwell.
+#[derive(Default)]
+pub struct UnsteadyLog {
+    end: AtomicU64,
+    flushed: AtomicU64,
+    calls: AtomicU64,
+    well: AtomicBool,
+}
+
+impl UnsteadyLog {
+    pub fn set_well(&self, well: bool) {
+        self.well.store(well, Ordering::SeqCst);
+    }
+
+    /// The place of one more record.
+    pub fn insert(&self) -> Lsn {
+        Lsn(self.end.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+}
+
+impl WalFlush for UnsteadyLog {
+    fn flush(&self, _io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure> {
+        let calls = self.calls.fetch_add(1, Ordering::SeqCst);
+        if calls % 16 == 15 && !self.well.load(Ordering::SeqCst) {
+            return Err(Arc::new(std::io::Error::other("the log is unwell")));
+        }
+        assert!(upto.0 <= self.end.load(Ordering::SeqCst), "a page is from the future");
         self.flushed.fetch_max(upto.0, Ordering::SeqCst);
         Ok(())
     }

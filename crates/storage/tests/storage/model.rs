@@ -3,17 +3,19 @@
 //!
 //! The model of a relation is the version of each block. A version is read and changed only under the page's content
 //! lock, and the number of blocks shrinks only under the relation's exclusive lock, as the layer above has it; so
-//! whoever has a page locked knows exactly what it must say. Errors are expected while faults last, of the kinds that
+//! whoever has a page locked knows exactly what it must say. Each change has a place in a log that now and then can't be flushed, and
+//! no page on disk may be ahead of it. Errors are expected while faults last, of the kinds that
 //! the faults explain; what they leave behind is not: in the end the disk is well, and every page, size, pin and handle
 //! is checked.
 
 use crate::bed::{Bed, Spec, each_faulty, stamp, version};
-use forebay_aio::Errno;
+use crate::log::UnsteadyLog;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
-use forebay_format::{BlockNumber, Fork, PageBytes, PageTag, RelFileLocator, checksum};
+use forebay_aio::{Errno, IoContext};
+use forebay_format::{BlockNumber, Fork, Page, PageBytes, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, BufferPool, Cleaner, CleanerOptions, Pinned, PrewarmMode, ReadStream, StorageError, Strategy,
-    StreamFlags, WriteScope,
+    Backend, BufferPool, Cleaner, CleanerOptions, Locked, Pace, Pinned, PrewarmMode, ReadStream,
+    StorageError, Strategy, StreamFlags, WalFlush, WriteOptions, WriteScope, WriteStream,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -32,6 +34,7 @@ const STRATEGIES: [Strategy; 4] =
 /// What a relation must hold. The lock stands for the one that sessions take on relations.
 struct Relation {
     rel: RelFileLocator,
+    log: Arc<UnsteadyLog>,
     /// By block: 0 for a page that is still all zeros.
     versions: Vec<AtomicU64>,
 }
@@ -52,8 +55,8 @@ impl Relation {
     }
 }
 
-fn fresh(rel: RelFileLocator) -> Relation {
-    Relation { rel, versions: (0..MOST + 64).map(|_| AtomicU64::new(0)).collect() }
+fn fresh(rel: RelFileLocator, log: &Arc<UnsteadyLog>) -> Relation {
+    Relation { rel, log: Arc::clone(log), versions: (0..MOST + 64).map(|_| AtomicU64::new(0)).collect() }
 }
 
 /// All that the threads share.
@@ -62,6 +65,7 @@ struct World<'a> {
     pool: &'a Arc<BufferPool>,
     relations: Vec<RwLock<Relation>>,
     next_rel: AtomicU32,
+    log: Arc<UnsteadyLog>,
     errors: AtomicU64,
 }
 
@@ -76,6 +80,7 @@ fn tolerate<T>(world: &World<'_>, result: Result<T, StorageError>) -> Option<T> 
                 | StorageError::Extend { errno, .. }
                 | StorageError::OpenSegment { errno, .. }
                 | StorageError::File { errno, .. } => matches!(*errno, Errno::IO | Errno::NOSPC),
+                StorageError::Wal(_) => true,
                 _ => false,
             };
             assert!(expected, "{error:?}");
@@ -118,10 +123,11 @@ impl Actor<'_> {
             58..72 => self.stream(relation, blocks),
             72..84 => self.grow(relation, blocks),
             84..88 => self.prewarm(relation),
-            88..92 => self.write(relation),
+            88..92 => self.write(relation, blocks),
             92..96 => {
-                let cleaned = self.cleaner.step(self.world.pool, &mut self.be, &CleanerOptions::default());
-                tolerate(self.world, cleaned);
+                let max_pages = [3, 100][self.rng.random_range(0..2)];
+                let options = CleanerOptions { max_pages, ..CleanerOptions::default() };
+                tolerate(self.world, self.cleaner.step(self.world.pool, &mut self.be, &options));
             }
             96..98 => {
                 tolerate(self.world, self.world.pool.sync_pending(&mut self.be));
@@ -146,8 +152,9 @@ impl Actor<'_> {
         let mut page = pin.lock_exclusive();
         relation.check(&page, block);
         let next = relation.versions[block as usize].load(Ordering::SeqCst) + 1;
-        stamp(&mut page, block, next);
         page.mark_dirty();
+        stamp(&mut page, block, next);
+        page.set_lsn(relation.log.insert());
         relation.versions[block as usize].store(next, Ordering::SeqCst);
     }
 
@@ -244,10 +251,42 @@ impl Actor<'_> {
         tolerate(self.world, self.world.pool.prewarm(&mut self.be, relation.rel, Fork::Main, mode));
     }
 
-    fn write(&mut self, relation: &Relation) {
+    /// How a pass or a stream goes about it.
+    fn write_options(&mut self) -> WriteOptions {
+        WriteOptions {
+            depth: self.rng.random_range(1..8),
+            combine: self.rng.random_range(1..16),
+            context: IoContext::Normal,
+            locked: if self.rng.random_bool(0.5) { Locked::Wait } else { Locked::Skip },
+            go_on: self.rng.random_bool(0.5),
+            flush_after: self.rng.random_range(0..3) * 8,
+        }
+    }
+
+    fn write(&mut self, relation: &Relation, blocks: u32) {
+        let (pool, options) = (self.world.pool, self.write_options());
         let scope =
             if self.rng.random_bool(0.5) { WriteScope::All } else { WriteScope::Relation(relation.rel) };
-        tolerate(self.world, self.world.pool.write_dirty(&mut self.be, scope));
+        let result = match self.rng.random_range(0..3) {
+            0 => pool.write_dirty(&mut self.be, scope),
+            1 => pool.write_paced(&mut self.be, scope, options, &mut Hesitant(self.rng.random_range(1..9))),
+            _ => return self.write_stream(relation, blocks, options),
+        };
+        tolerate(self.world, result);
+    }
+
+    /// Hands some pages to a stream, in any order; some streams end early, with writes in flight.
+    fn write_stream(&mut self, relation: &Relation, blocks: u32, options: WriteOptions) {
+        let mut stream = WriteStream::new(self.world.pool, options);
+        for _ in 0..self.rng.random_range(1..20) {
+            let tag = PageTag::new(relation.rel, Fork::Main, self.rng.random_range(0..blocks));
+            if let Some(pin) = self.world.pool.lookup(&tag) {
+                tolerate(self.world, stream.push(&mut self.be, pin));
+            }
+        }
+        if self.rng.random_bool(0.8) {
+            tolerate(self.world, stream.finish(&mut self.be));
+        }
     }
 
     fn shrink(&mut self, at: usize) {
@@ -270,7 +309,19 @@ impl Actor<'_> {
         let rel = RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst));
         // Opening may fail too; a relation that sessions see has been created.
         while tolerate(self.world, self.world.pool.smgr().create(rel, Fork::Main, true)).is_none() {}
-        *relation = fresh(rel);
+        *relation = fresh(rel, &self.world.log);
+    }
+}
+
+/// Rests whenever it was asked so many times.
+struct Hesitant(usize);
+
+impl Pace for Hesitant {
+    fn is_ahead(&mut self, done: usize, _total: usize) -> bool {
+        done.is_multiple_of(self.0)
+    }
+    fn rest(&mut self, _done: usize, _total: usize) {
+        thread::yield_now();
     }
 }
 
@@ -292,9 +343,12 @@ fn faults(plan: &FaultPlan) {
 fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
     let mut be = bed.backend();
     let pool = &bed.cold().1;
+    let log = Arc::new(UnsteadyLog::default());
+    pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
+    log.set_well(true);
     let relations: Vec<_> = (0..RELATIONS as u32)
         .map(|n| {
-            let relation = fresh(RelFileLocator::in_default(5, 20_000 + n));
+            let relation = fresh(RelFileLocator::in_default(5, 20_000 + n), &log);
             pool.smgr().create(relation.rel, Fork::Main, false).unwrap();
             let mut blocks = 0;
             while blocks < FIRST {
@@ -307,8 +361,10 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
             RwLock::new(relation)
         })
         .collect();
-    let world = World { bed, pool, relations, next_rel: AtomicU32::new(30_000), errors: AtomicU64::new(0) };
+    let (next_rel, errors) = (AtomicU32::new(30_000), AtomicU64::new(0));
+    let world = World { bed, pool, relations, next_rel, log, errors };
     faults(plan);
+    world.log.set_well(false);
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let mut actor = Actor {
@@ -321,6 +377,7 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
         }
     });
     plan.mend();
+    world.log.set_well(true);
     let errors = world.errors.load(Ordering::SeqCst);
     eprintln!("{errors} errors met; fired: {:?}", plan.fired_by_class());
     assert!(errors > 0, "no fault was felt: the run shows nothing about them");
@@ -340,7 +397,9 @@ fn check_all(world: &World<'_>, mut be: Backend) {
         assert_eq!(cold.nblocks(relation.rel, Fork::Main).unwrap(), blocks);
         assert!(relation.versions[blocks as usize..].iter().all(|v| v.load(Ordering::SeqCst) == 0));
         for block in 0..blocks {
-            relation.check(&on_disk(world.bed, relation.rel, block), block);
+            let page = on_disk(world.bed, relation.rel, block);
+            relation.check(&page, block);
+            assert!(Page::new(&page).lsn() <= world.log.flushed(), "block {block} is ahead of the log");
             let pin = cold.read(&mut be, PageTag::new(relation.rel, Fork::Main, block), Strategy::Normal);
             Actor::see(&relation, &pin.unwrap());
         }

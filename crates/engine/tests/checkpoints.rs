@@ -1,0 +1,212 @@
+//! Checkpoints over disks that fail, and checkpoints that take their time until someone is in a hurry.
+
+mod common;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::*;
+use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
+use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits, probe_io_uring};
+use forebay_engine::{
+    CleanerOptions, Engine, EngineConfig, FatalAction, IoMethod, Session, ShutdownMode, WritingSettings,
+};
+
+const EIO: Effect = Effect::Fail(Errno::IO);
+/// Far less than a spread checkpoint takes, far more than a fast one.
+const SOON: Duration = Duration::from_secs(60);
+
+type Reasons = Arc<Mutex<Vec<String>>>;
+
+/// An engine over a disk that fails by plan, without a background writer; what would have stopped the process.
+fn open_on(
+    dir: &Path,
+    plan: &Arc<FaultPlan>,
+    method: MethodKind,
+    config: EngineConfig,
+) -> (Arc<Engine>, Reasons) {
+    let reasons = Reasons::default();
+    let seen = Arc::clone(&reasons);
+    let action =
+        FatalAction(Arc::new(move |reason: &str| seen.lock().expect("reasons").push(reason.to_owned())));
+    let writing = WritingSettings {
+        cleaner: CleanerOptions { max_pages: 0, ..CleanerOptions::default() },
+        ..config.writing
+    };
+    let config = EngineConfig { on_fatal: Some(action), writing, ..config };
+    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
+    let aio = plan.open(Arc::new(PosixNamespace::new()), method, sizes).expect("aio");
+    (Engine::open_on(dir, config, aio).expect("open"), reasons)
+}
+
+/// Runs a test over every method, buffered and direct, in a new directory with a table of 4000 rows, none of them on disk.
+fn each(test: impl Fn(&Path, &Arc<FaultPlan>, &Arc<Engine>, Session, &Reasons)) {
+    let mut methods =
+        vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::PosixAio];
+    match probe_io_uring() {
+        Ok(()) => methods.push(MethodKind::IoUring),
+        Err(why) => eprintln!("io_uring is left out: {why}"),
+    }
+    for method in methods {
+        for direct in [false, true] {
+            eprintln!("method {}, direct {direct}", method.name());
+            let scratch = scratch();
+            let dir = scratch.path().join("data");
+            init(&dir);
+            let plan = FaultPlan::new();
+            let (engine, reasons) = open_on(&dir, &plan, method, config(IoMethod::Sync, direct));
+            let mut session = engine.session().expect("session");
+            create(&mut session, "t");
+            insert(&mut session, "t", 0..4000);
+            test(&dir, &plan, &engine, session, &reasons);
+        }
+    }
+}
+
+fn rows_after_reopening(dir: &Path) -> u64 {
+    let engine = open(dir, &config(IoMethod::Sync, false));
+    let mut session = engine.session().expect("session");
+    let (rows, _) = count_and_sum(&mut session, "t");
+    rows
+}
+
+#[test]
+fn a_checkpoint_that_cannot_write_fails_and_the_next_one_does_not() {
+    each(|dir, plan, engine, mut session, reasons| {
+        for (errno, words) in [(Errno::IO, "Input/output error"), (Errno::NOSPC, "No space left on device")] {
+            plan.add(Rule::on(Ops::WRITE).path("base/5/"), Effect::Fail(errno));
+            let error = session.checkpoint().expect_err("nothing can be written");
+            let detail = error.detail().unwrap_or_default();
+            assert!(detail.contains("could not write block") && detail.contains("base/5/"), "{detail}");
+            assert!(detail.contains(words), "{detail}");
+            plan.mend();
+        }
+        assert_eq!(engine.checkpointer_stats().num_done, 0);
+        // It goes on, and nothing is durable that is not.
+        insert(&mut session, "t", 4000..5000);
+        session.checkpoint().expect("the disk is well again");
+        assert_eq!(engine.checkpointer_stats().num_done, 1);
+        insert(&mut session, "t", 5000..5100);
+        assert_eq!(*reasons.lock().expect("reasons"), Vec::<String>::new());
+        drop(session);
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        assert_eq!(rows_after_reopening(dir), 5100);
+    });
+}
+
+#[test]
+fn a_failed_checkpoint_moves_nothing_and_a_stop_on_a_bad_disk_ends() {
+    each(|dir, plan, engine, mut session, _| {
+        plan.add(Rule::on(Ops::WRITE).path("base/5/"), EIO);
+        session.checkpoint().expect_err("nothing can be written");
+        insert(&mut session, "t", 4000..4500);
+        drop(session);
+        // There can be no shutdown checkpoint: the stop says so, and recovery has the log from before.
+        let error = engine.shutdown(ShutdownMode::Fast).expect_err("the disk is bad");
+        assert!(error.to_string().contains("base/5/"), "{error}");
+        plan.mend();
+        assert_eq!(rows_after_reopening(dir), 4500);
+    });
+}
+
+#[test]
+fn files_are_synced_when_all_is_written_and_pg_control_comes_last() {
+    each(|_, plan, _, mut session, _| {
+        plan.record();
+        session.checkpoint().expect("checkpoint");
+        let calls = plan.take_calls();
+        let of = |ops: Ops, part: &'static str| {
+            let is = move |call: &Call| ops.contains(call.op) && call.path.to_string_lossy().contains(part);
+            calls.iter().enumerate().filter(move |(_, call)| is(call))
+        };
+        let (last_write, _) = of(Ops::WRITE, "/base/").next_back().expect("pages are written");
+        let (first_sync, _) = of(Ops::SYNCS, "/base/").next().expect("files are synced");
+        assert!(last_write < first_sync, "a file was synced before all was written");
+        for (_, written) in of(Ops::WRITE, "/base/") {
+            assert!(of(Ops::SYNCS, "/base/").any(|(_, sync)| sync.path == written.path), "{written:?}");
+        }
+        let (last_sync, _) = of(Ops::SYNCS, "/base/").next_back().expect("files are synced");
+        let (control, _) = of(Ops::WRITE, "/global/pg_control").next_back().expect("pg_control is written");
+        let (logged, _) =
+            of(Ops::WRITE | Ops::SYNCS, "/pg_wal/").rfind(|&(at, _)| at < control).expect("a record");
+        assert!(last_sync < logged && logged < control);
+    });
+}
+
+/// Inserts until the log makes a checkpoint due, which then has all the time that checkpoint_timeout gives.
+fn begin_spread(engine: &Arc<Engine>, session: &mut Session, next: &mut i64) {
+    let before = engine.checkpointer_stats().num_requested;
+    while engine.checkpointer_stats().num_requested == before {
+        insert(session, "t", *next..*next + 200);
+        *next += 200;
+    }
+}
+
+#[test]
+fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    init(&dir);
+    let config = EngineConfig { writing: little_wal(), ..config(IoMethod::Worker, false) };
+    let engine = open(&dir, &config);
+    let mut session = engine.session().expect("session");
+    create(&mut session, "t");
+    let mut next = 0;
+    let mut done = 0;
+    let spread = |session: &mut Session, next: &mut i64, done: u64| {
+        begin_spread(&engine, session, next);
+        assert_eq!(engine.checkpointer_stats().num_done, done, "it takes its time");
+        Instant::now()
+    };
+    // A request for a fast one.
+    let began = spread(&mut session, &mut next, done);
+    session.checkpoint().expect("checkpoint");
+    assert!(began.elapsed() < SOON);
+    done = engine.checkpointer_stats().num_done;
+    assert_eq!(done, 2, "the one under way, and the one asked for");
+    // Other settings.
+    let began = spread(&mut session, &mut next, done);
+    engine.change_writing(&WritingSettings { checkpoint_completion_target: 0.0, ..little_wal() });
+    while engine.checkpointer_stats().num_done == done {
+        assert!(began.elapsed() < SOON);
+        std::thread::yield_now();
+    }
+    engine.change_writing(&little_wal());
+    done += 1;
+    // A stop.
+    let began = spread(&mut session, &mut next, done);
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+    assert!(began.elapsed() < SOON);
+    drop(engine);
+    assert_eq!(rows_after_reopening(&dir), u64::try_from(next).expect("rows"));
+}
+
+#[test]
+fn a_checkpoint_by_time_that_failed_is_made_again() {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    init(&dir);
+    let plan = FaultPlan::new();
+    let writing =
+        WritingSettings { checkpoint_timeout: Duration::from_millis(20), ..WritingSettings::default() };
+    let fault = plan.add(Rule::on(Ops::WRITE).path("base/5/").times(1), EIO);
+    let config = EngineConfig { writing, ..config(IoMethod::Sync, false) };
+    let (engine, reasons) = open_on(&dir, &plan, MethodKind::Sync, config);
+    let mut session = engine.session().expect("session");
+    create(&mut session, "t");
+    insert(&mut session, "t", 0..100);
+    let began = Instant::now();
+    let wait = |until: &dyn Fn() -> bool| {
+        while !until() {
+            assert!(began.elapsed() < SOON, "{:?}", engine.checkpointer_stats());
+            std::thread::yield_now();
+        }
+    };
+    wait(&|| plan.fired(fault) == 1);
+    let done = engine.checkpointer_stats().num_done;
+    wait(&|| engine.checkpointer_stats().num_done > done);
+    assert_eq!(*reasons.lock().expect("reasons"), Vec::<String>::new());
+    assert_eq!(count(&mut session, "t").expect("count"), 100);
+}
