@@ -18,12 +18,13 @@ use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, thread};
 use forebay_aio::{
-    Aio, AioConfig, BackendType, Deferred, Errno, HugePages, OpKind, PosixNamespace, WorkerLimits,
+    Aio, AioConfig, BackendType, Deferred, Errno, HugePages, IoMemory, OpKind, PosixNamespace, Region,
+    WorkerLimits,
 };
 use forebay_format::{BLOCK_SIZE, Fork, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, BufferPool, PageWriteGuard, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig, StorageError,
-    Strategy, StreamFlags, WriteScope,
+    Backend, BufferPool, ExtendMethod, PageWriteGuard, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig,
+    StorageError, Strategy, StreamFlags, WriteScope,
 };
 
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
@@ -464,6 +465,83 @@ fn new_pages_are_given_to_one_each_and_may_be_read_at_once() {
         assert_eq!(n as usize, BLOCKS as usize + made.load(SeqCst));
         bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
         (BLOCKS..n).for_each(|block| assert_eq!(bed.on_disk(block), 0));
+    });
+}
+
+#[test]
+fn who_extends_beside_others_gets_pages_of_his_own_or_the_error() {
+    for failing in [0, 1, 3] {
+        each(match failing {
+            0 => |bed| three_extend(&bed, 0),
+            1 => |bed| three_extend(&bed, 1),
+            _ => |bed| three_extend(&bed, 3),
+        });
+    }
+}
+
+/// Extensions at once, by zeros, of which the first `failing` writes fail: that of all who had lined up, or of one.
+fn three_extend(bed: &Arc<Bed>, failing: usize) {
+    bed.pool.smgr().set_extend_method(ExtendMethod::WriteZeros);
+    bed.disk.failing_writes.store(failing, SeqCst);
+    let made = Arc::new(AtomicUsize::new(0));
+    let failed = Arc::new(AtomicUsize::new(0));
+    let users = [1, 2, 1].map(|n| {
+        let (made, failed) = (Arc::clone(&made), Arc::clone(&failed));
+        spawn(bed, move |bed| {
+            match bed.pool.extend(&mut bed.backend(), REL, Fork::Main, n, Strategy::Normal) {
+                Ok(pins) => {
+                    for pin in &pins {
+                        let mut page = pin.lock_exclusive();
+                        assert!(pin.tag().block >= BLOCKS && page.page().is_all_zeros(), "given to two");
+                        page.page_mut().init(0);
+                        page.mark_dirty();
+                        made.fetch_add(1, SeqCst);
+                    }
+                    assert!(!pins.is_empty() && pins.len() <= n as usize);
+                }
+                Err(StorageError::Extend { .. }) => drop(failed.fetch_add(1, SeqCst)),
+                Err(other) => panic!("{other}"),
+            }
+        })
+    });
+    join(users);
+    assert!(failed.load(SeqCst) <= failing);
+    let n = bed.pool.nblocks(REL, Fork::Main).unwrap();
+    assert_eq!(n as usize, BLOCKS as usize + made.load(SeqCst));
+    let file = bed.dir.path().join(REL.segment_path(Fork::Main, 0));
+    assert_eq!(std::fs::metadata(file).unwrap().len(), u64::from(n) * BLOCK_SIZE as u64);
+    bed.disk.failing_writes.store(0, SeqCst);
+    bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
+    (BLOCKS..n).for_each(|block| assert_eq!(bed.on_disk(block), 0));
+    assert_eq!(bed.pool.evict_all(&mut bed.backend()).unwrap(), 0, "all buffers were given back");
+}
+
+#[test]
+fn a_write_past_the_pool_does_not_outlast_a_cut() {
+    each(|bed| {
+        let writer = spawn(&bed, |bed| {
+            let region = Region::new(4 * BLOCK_SIZE).unwrap();
+            // SAFETY: nobody else knows the region yet.
+            unsafe { region.ptr(0).copy_from(relation()[2 * BLOCK_SIZE..].as_ptr(), region.len()) };
+            let memory = IoMemory::new(region, 0, 4 * BLOCK_SIZE);
+            match bed.pool.smgr().write_blocks(&mut bed.backend().io, REL, Fork::Main, 2, &memory) {
+                Ok(()) | Err(StorageError::WritePastEnd { block: 4, size: 4, .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        });
+        let reader = spawn(&bed, |bed| {
+            let region = Region::new(4 * BLOCK_SIZE).unwrap();
+            let memory = IoMemory::new(region, 0, 4 * BLOCK_SIZE);
+            match bed.pool.smgr().read_blocks(&mut bed.backend().io, REL, Fork::Main, 2, &memory) {
+                Ok(()) | Err(StorageError::ShortRead { block: 4, .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        });
+        bed.pool.truncate(&mut bed.backend(), REL, Fork::Main, 4).unwrap();
+        let len = || std::fs::metadata(bed.dir.path().join(REL.segment_path(Fork::Main, 0))).unwrap().len();
+        assert_eq!(len(), 4 * BLOCK_SIZE as u64);
+        join([writer, reader]);
+        assert_eq!(len(), 4 * BLOCK_SIZE as u64, "written past the end");
     });
 }
 
