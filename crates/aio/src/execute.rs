@@ -97,6 +97,34 @@ impl<'a> Request<'a> {
     pub fn vectors(&self) -> &[Vector] {
         self.vectors
     }
+
+    /// A copy of what is to be written, for executors that have no system call for it. Empty unless this is a write.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.op == OpKind::Writev {
+            for v in self.vectors {
+                // SAFETY: a Request describes memory inside a region that its handle keeps alive, and that nobody changes while it is
+                // written.
+                bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(v.ptr(), v.len()) });
+            }
+        }
+        bytes
+    }
+
+    /// Puts what was read where it is wanted, as far as there is room. Returns how many bytes that were; none unless this is a read.
+    pub fn fill(&self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        if self.op == OpKind::Readv {
+            for v in self.vectors {
+                let (piece, later) = rest.split_at(rest.len().min(v.len()));
+                // SAFETY: a Request describes memory inside a region that its handle keeps alive and owns until completion; `bytes` is
+                // borrowed, so it lies elsewhere.
+                unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), v.ptr(), piece.len()) };
+                rest = later;
+            }
+        }
+        bytes.len() - rest.len()
+    }
 }
 
 /// Executes one attempt, blocking in the calling thread; it may be short.

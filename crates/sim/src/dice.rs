@@ -1,0 +1,51 @@
+//! Choices that follow from a seed.
+
+/// A generator of choices (SplitMix64): the same seed, the same choices.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// The choices of `seed`.
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed)
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// True in `share` of a thousand cases.
+    pub fn chance(&mut self, share: u32) -> bool {
+        self.below(1000) < u64::from(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_makes_the_same_choices() {
+        let row = |seed| (0..20).map(move |_| 0).scan(Dice::new(seed), |d, _: i32| Some(d.next()));
+        assert!(row(7).eq(row(7)));
+        assert!(!row(7).eq(row(8)));
+    }
+
+    #[test]
+    fn shares_are_about_right() {
+        let mut dice = Dice::new(1);
+        let hits = (0..10_000).filter(|_| dice.chance(250)).count();
+        assert!((2_300..2_700).contains(&hits), "{hits}");
+        assert!((0..1000).all(|_| !dice.chance(0) && dice.chance(1000) && dice.below(3) < 3));
+    }
+}

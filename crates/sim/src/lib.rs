@@ -1,0 +1,33 @@
+//! Development only: a disk that lies no more than real ones do, behind aio's one door.
+//!
+//! The production code runs on it unchanged: [`SimDisk`] is a namespace and an executor. It keeps what everybody reads apart from
+//! what is surely on the medium. Everything follows from seeds.
+//!
+//! ```text
+//!   engine, wal, storage ──> aio ──> SimDisk: names (live, unsynced, durable), files (live, unsynced, durable), faults
+//!                                        │ crash: Survival decides what of the unsynced is left
+//!                                        └──> restart: the disk that is found
+//! ```
+//!
+//! - `image`: bytes of a file, sparse and cheap to copy
+//! - `file`: a file's live and durable image, and the changes in between
+//! - `names`: the same for names
+//! - `survival`: what of the unsynced survives
+//! - `faults`: errors by chance, and what has fired
+//! - `disk`: the disk, its power, its restart
+//! - `door`: the two halves of aio's door
+//! - `dice`: choices that follow from a seed
+
+mod dice;
+mod disk;
+mod door;
+mod faults;
+mod file;
+mod image;
+mod names;
+mod survival;
+
+pub use dice::Dice;
+pub use disk::SimDisk;
+pub use faults::{FaultClass, FaultRates};
+pub use survival::Survival;
