@@ -7,6 +7,7 @@ use forebay_aio::BackendType;
 use forebay_storage::{Backend, Cleaner};
 
 use crate::checkpoint;
+use crate::config::Background;
 use crate::core::Core;
 use crate::error::EngineError;
 
@@ -40,6 +41,16 @@ impl Ticker {
     }
 }
 
+/// One round of everything, for engines without threads: prepares the log, cleans buffers, and makes a checkpoint if one is wanted.
+pub(crate) fn step(core: &Core, be: &mut Backend, cleaner: &mut Cleaner) -> Result<(), EngineError> {
+    core.wal.step(&mut be.io)?;
+    cleaner.step(&core.pool, be, &core.writing().cleaner)?;
+    if core.checkpointer.requests.is_waiting() {
+        checkpoint::step(core, be);
+    }
+    Ok(())
+}
+
 /// The running threads.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
@@ -48,9 +59,12 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Starts the checkpointer, the WAL writer and the background writer.
+    /// Starts the checkpointer, the WAL writer and the background writer, unless the embedder does their work.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
         let mut threads = Threads::default();
+        if core.config.background == Background::Stepped {
+            return Ok(threads);
+        }
         let result = threads.start_all(core);
         if let Err(error) = result {
             threads.stop(core);

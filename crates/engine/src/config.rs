@@ -80,6 +80,8 @@ pub struct EngineConfig {
     pub full_page_writes: bool,
     /// When and how fast the background threads write; may change while the engine runs.
     pub writing: WritingSettings,
+    /// Who does the work of the background.
+    pub background: Background,
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: print PANIC and abort.
     pub on_fatal: Option<FatalAction>,
     /// Called now and then during recovery.
@@ -90,6 +92,17 @@ pub struct EngineConfig {
     pub socket_dir: String,
     /// The listen address told in postmaster.pid.
     pub listen_addr: String,
+}
+
+/// Who writes checkpoints, prepares WAL segments and keeps buffers clean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    /// Threads of the engine's own: checkpointer, WAL writer, background writer.
+    #[default]
+    Threads,
+    /// The embedder, by calling [`Engine::step`](crate::Engine::step) now and then; a session that asks for a checkpoint makes it
+    /// itself. With one session at a time everything happens in one thread, in an order that repeats.
+    Stepped,
 }
 
 /// When and how fast checkpoints, the background writer and the WAL writer write.
@@ -193,6 +206,7 @@ impl Default for EngineConfig {
             wal_buffers: None,
             full_page_writes: true,
             writing: WritingSettings::default(),
+            background: Background::Threads,
             on_fatal: None,
             on_recovery: None,
             port: 5432,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType};
 use forebay_format::control::DbState;
-use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
+use forebay_storage::{Backend, BufferPool, Cleaner, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_wal::{SyncMethod, Wal, WalConfig};
 
-use crate::background::Threads;
+use crate::background::{self, Threads};
 use crate::catalog::Catalogs;
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
@@ -49,6 +49,8 @@ pub struct Engine {
 #[derive(Debug)]
 struct Running {
     threads: Threads,
+    /// For [`Engine::step`].
+    cleaner: Cleaner,
     lock: LockFile,
     /// The I/O of startup, kept for the stop.
     be: Backend,
@@ -58,6 +60,11 @@ impl Engine {
     /// Makes a new data directory, as initdb does.
     pub fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
         init::init(dir, options)
+    }
+
+    /// Makes a new data directory over a namespace and a method of the caller's: for simulated disks.
+    pub fn init_on(dir: &Path, options: &InitOptions, aio: &Arc<Aio>) -> Result<(), EngineError> {
+        init::init_on(dir, options, aio)
     }
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.
@@ -83,7 +90,7 @@ impl Engine {
         match start(&dir, config, &aio, &mut be) {
             Ok((core, threads)) => {
                 let ready = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Ready);
-                let running = Mutex::new(Some(Running { threads, lock, be }));
+                let running = Mutex::new(Some(Running { threads, cleaner: Cleaner::default(), lock, be }));
                 // Dropped on failure, the engine stops.
                 let engine = Arc::new(Engine { core, running });
                 ready.map(|()| engine)
@@ -114,7 +121,7 @@ impl Engine {
     /// Stops the engine. Later calls on its sessions fail with 57P01.
     pub fn shutdown(&self, mode: ShutdownMode) -> Result<(), EngineError> {
         let mut running = self.running.lock();
-        let Some(Running { mut threads, lock, mut be }) = running.take() else { return Ok(()) };
+        let Some(Running { mut threads, lock, mut be, .. }) = running.take() else { return Ok(()) };
         let core = &self.core;
         let result = match mode {
             ShutdownMode::Fast => stop_fast(core, &lock, &mut threads, &mut be),
@@ -204,6 +211,20 @@ impl Engine {
     /// Rows of pg_stat_aio_backends: what each backend's I/O came to.
     pub fn aio_backends(&self) -> Vec<AioBackendRow> {
         self.core.aio.backend_stats()
+    }
+
+    /// One round of the background's work, for [`Background::Stepped`](crate::Background): the next WAL segment is prepared and
+    /// full blocks of the log are flushed, buffers are cleaned, and a checkpoint that is wanted is made.
+    ///
+    /// # Errors
+    /// What the disk said; that of a checkpoint is for those who asked for it. Nothing happens once the engine has stopped.
+    pub fn step(&self) -> Result<(), EngineError> {
+        match self.running.lock().as_mut() {
+            Some(Running { be, cleaner, .. }) => {
+                background::step(&self.core, be, cleaner).map_err(|e| self.core.fatal.check(e))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Takes over when and how fast the background threads write.

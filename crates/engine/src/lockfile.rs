@@ -24,6 +24,8 @@ use crate::disk::Disk;
 use crate::error::EngineError;
 
 const NAME: &str = "postmaster.pid";
+/// The file until it is complete: a crash while it is written must not leave one that keeps everybody out.
+const UNFINISHED: &str = "postmaster.pid.tmp";
 
 /// What the file tells besides the process and the directory.
 #[derive(Clone, Debug, Default)]
@@ -85,17 +87,30 @@ impl LockFile {
             String::new(),
         ];
         let lock = LockFile { path, lines, _directory: directory };
-        let text = lock.text(ServerStatus::Starting);
-        let written =
-            disk.write_new(&lock.path, text.as_bytes()).and_then(|()| Ok(disk.namespace().sync_dir(dir)?));
-        if let Err(error) = written {
-            // An empty or half a file would keep everyone out. That it exists already is another's doing.
-            if error.sqlstate() != "58P02" {
-                let _ = disk.namespace().unlink(&lock.path);
-            }
-            return Err(error);
-        }
+        lock.appear(disk, dir)?;
         Ok(lock)
+    }
+
+    /// Writes the file, which gets its name only when it is complete and synced.
+    fn appear(&self, disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
+        let unfinished = dir.join(UNFINISHED);
+        match disk.namespace().unlink(&unfinished) {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
+        let written = disk
+            .write_new(&unfinished, self.text(ServerStatus::Starting).as_bytes())
+            .and_then(|()| Ok(disk.namespace().rename_noreplace(&unfinished, &self.path)?));
+        if let Err(error) = written {
+            // What is left of it would be in nobody's way.
+            let _ = disk.namespace().unlink(&unfinished);
+            return Err(if disk.namespace().exists(&self.path)? { taken(dir, None) } else { error });
+        }
+        if let Err(error) = disk.namespace().sync_dir(dir) {
+            let _ = disk.namespace().unlink(&self.path);
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// Tells how the server stands.

@@ -17,17 +17,29 @@ pub(crate) struct State {
     pub names: Names,
     pub files: BTreeMap<u64, SimFile>,
     next_file: u64,
-    /// Files with an advisory lock.
-    pub locked: BTreeSet<u64>,
+    /// Paths with an advisory lock.
+    pub locked: BTreeSet<PathBuf>,
     pub faults: Faults,
     /// Calls that change something, so far.
     calls: u64,
     /// The call in the midst of which the power fails.
     crash_at: Option<u64>,
     off: bool,
+    forgotten: Vec<Forgotten>,
 }
 
 impl State {
+    /// Whether a sync of a file does what it says.
+    pub fn heeds_file(&self, path: &Path) -> bool {
+        let dir = path.parent().unwrap_or(path);
+        !self.forgotten.iter().any(|f| matches!(f, Forgotten::FilesIn(name) if dir.ends_with(name)))
+    }
+
+    /// Whether a sync of a directory does what it says.
+    pub fn heeds_names(&self, dir: &Path) -> bool {
+        !self.forgotten.iter().any(|f| matches!(f, Forgotten::NamesIn(name) if dir.ends_with(name)))
+    }
+
     /// Begins a call that changes nothing.
     pub fn look(&self) -> Result<(), Errno> {
         if self.off { Err(Errno::IO) } else { Ok(()) }
@@ -65,6 +77,15 @@ pub(crate) fn told<T>(crashed: bool, answer: T) -> Result<T, Errno> {
     if crashed { Err(Errno::IO) } else { Ok(answer) }
 }
 
+/// Syncs that a program forgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// Those of the files in directories of this name.
+    FilesIn(&'static str),
+    /// Those of directories of this name.
+    NamesIn(&'static str),
+}
+
 /// A simulated disk: both halves of aio's door, a namespace and an executor. A clone is the same disk.
 ///
 /// Whatever was not synced, may be lost in a crash: bytes by sectors, lengths, and changes of names directory by directory. The
@@ -92,7 +113,17 @@ impl SimDisk {
         seed: u64,
     ) -> SimDisk {
         let (locked, faults) = (BTreeSet::new(), Faults::new(seed));
-        let state = State { names, files, next_file, locked, faults, calls: 0, crash_at: None, off: false };
+        let state = State {
+            names,
+            files,
+            next_file,
+            locked,
+            faults,
+            calls: 0,
+            crash_at: None,
+            off: false,
+            forgotten: Vec::new(),
+        };
         SimDisk { state: Arc::new(Mutex::new(state)), root }
     }
 
@@ -115,6 +146,12 @@ impl SimDisk {
     /// How often each class of fault has fired.
     pub fn fired(&self) -> BTreeMap<FaultClass, u64> {
         self.state.lock().faults.fired()
+    }
+
+    /// From now on these syncs succeed and do nothing, as if the program had forgotten them: a battery that does not notice is worth
+    /// nothing.
+    pub fn forget(&self, what: Forgotten) {
+        self.state.lock().forgotten.push(what);
     }
 
     /// The power fails in the midst of the call after the next `calls` that change something: it is done as far as the survival of

@@ -1,6 +1,6 @@
 //! The two halves of aio's door: names, and the execution of I/O on open files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_aio::execute::{Executor, Request};
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,22 @@ use crate::names::Node;
 /// What an open file refers to.
 struct Opened {
     disk: SimDisk,
-    number: u64,
+    /// None: a directory.
+    number: Option<u64>,
+    path: PathBuf,
     locked: AtomicBool,
+}
+
+impl Opened {
+    fn file(&self) -> Result<u64, Errno> {
+        self.number.ok_or(Errno::BADF)
+    }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.locked.load(Ordering::Relaxed) {
-            self.disk.state.lock().locked.remove(&self.number);
+            self.disk.state.lock().locked.remove(&self.path);
         }
     }
 }
@@ -68,14 +76,15 @@ impl Namespace for SimDisk {
         let number = self.named("open file", path, |state| {
             state.look()?;
             match state.names.get(path) {
-                Some(Node::Directory) => Err(Errno::INVAL),
+                Some(Node::Directory) if options.write => Err(Errno::INVAL),
+                Some(Node::Directory) => Ok(None),
                 Some(Node::File(_)) if options.create_new => Err(Errno::EXIST),
                 Some(Node::File(number)) if options.truncate => {
                     let crashed = state.change()?;
                     state.file(number)?.set_len(0);
-                    told(crashed, number)
+                    told(crashed, Some(number))
                 }
-                Some(Node::File(number)) => Ok(number),
+                Some(Node::File(number)) => Ok(Some(number)),
                 None if !(options.create || options.create_new) => Err(Errno::NOENT),
                 None if path.parent().and_then(|dir| state.names.get(dir)) != Some(Node::Directory) => {
                     Err(Errno::NOENT)
@@ -83,11 +92,12 @@ impl Namespace for SimDisk {
                 None => {
                     let crashed = state.change()?;
                     let number = state.create(path);
-                    told(crashed, number)
+                    told(crashed, Some(number))
                 }
             }
         })?;
-        let opened = Opened { disk: self.clone(), number, locked: AtomicBool::new(false) };
+        let opened =
+            Opened { disk: self.clone(), number, path: path.to_owned(), locked: AtomicBool::new(false) };
         let flags = FileFlags { direct: options.direct, dsync: options.dsync };
         Ok(File::from_object(path.to_owned(), flags, Arc::new(opened)))
     }
@@ -185,30 +195,32 @@ impl Namespace for SimDisk {
     fn file_len(&self, file: &File) -> Result<u64, AioError> {
         self.named("stat file", file.path(), |state| {
             state.look()?;
-            Ok(state.file(self.opened(file)?.number)?.live().len())
+            Ok(state.file(self.opened(file)?.file()?)?.live().len())
         })
     }
 
     fn set_len(&self, file: &File, len: u64) -> Result<(), AioError> {
         self.named("truncate file", file.path(), |state| {
             let crashed = state.change()?;
-            state.file(self.opened(file)?.number)?.set_len(len);
+            state.file(self.opened(file)?.file()?)?.set_len(len);
             told(crashed, ())
         })
     }
 
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
-        self.named("extend file", file.path(), |state| state.allocate(self.opened(file)?.number, offset, len))
+        self.named("extend file", file.path(), |state| {
+            state.allocate(self.opened(file)?.file()?, offset, len)
+        })
     }
 
     fn sync_file(&self, file: &File) -> Result<(), AioError> {
-        self.named("sync file", file.path(), |state| state.sync(self.opened(file)?.number))
+        self.named("sync file", file.path(), |state| state.sync(self.opened(file)?.file()?, file.path()))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
         self.named("sync directory", path, |state| {
             let crashed = state.change()?;
-            if !crashed {
+            if !crashed && state.heeds_names(path) {
                 state.names.sync(path);
             }
             told(crashed, ())
@@ -230,7 +242,7 @@ impl Namespace for SimDisk {
         self.named("lock file", file.path(), |state| {
             state.look()?;
             let opened = self.opened(file)?;
-            let free = state.locked.insert(opened.number);
+            let free = state.locked.insert(opened.path.clone());
             if free {
                 opened.locked.store(true, Ordering::Relaxed);
             }
@@ -261,14 +273,14 @@ impl State {
         told(crashed, ())
     }
 
-    fn sync(&mut self, number: u64) -> Result<(), Errno> {
+    fn sync(&mut self, number: u64, path: &Path) -> Result<(), Errno> {
         let crashed = self.change()?;
         if self.faults.strikes(FaultClass::FailedSync) {
             self.file(number)?.forget_unsynced();
             return Err(Errno::IO);
         }
         // A crash during a sync leaves what the survival of the unsynced leaves.
-        if !crashed {
+        if !crashed && self.heeds_file(path) {
             self.file(number)?.sync();
         }
         told(crashed, ())
@@ -285,7 +297,7 @@ impl State {
         Ok(n)
     }
 
-    fn write(&mut self, number: u64, offset: u64, bytes: &[u8], dsync: bool) -> Result<usize, Errno> {
+    fn write(&mut self, number: u64, offset: u64, bytes: &[u8], durably: bool) -> Result<usize, Errno> {
         let crashed = self.change()?;
         let end = offset + bytes.len() as u64;
         if end > self.file(number)?.live().len() && self.faults.strikes(FaultClass::NoSpace) {
@@ -302,7 +314,7 @@ impl State {
         if failed {
             return Err(Errno::IO);
         }
-        if dsync && !crashed {
+        if durably && !crashed {
             file.sync();
         }
         told(crashed, most)
@@ -322,7 +334,7 @@ impl State {
 impl Executor for SimDisk {
     fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
         let file = request.file();
-        let number = self.opened(file)?.number;
+        let number = self.opened(file)?.file()?;
         let aligned = |n: u64| n.is_multiple_of(SECTOR as u64);
         let transfers = matches!(request.op(), OpKind::Readv | OpKind::Writev);
         if transfers && file.is_direct() && !(aligned(request.offset()) && aligned(request.length())) {
@@ -336,9 +348,11 @@ impl Executor for SimDisk {
             }
             OpKind::Writev => {
                 let bytes = request.bytes();
-                self.state.lock().write(number, request.offset(), &bytes, file.is_dsync())
+                let mut state = self.state.lock();
+                let durably = file.is_dsync() && state.heeds_file(file.path());
+                state.write(number, request.offset(), &bytes, durably)
             }
-            OpKind::Fsync | OpKind::Fdatasync => self.state.lock().sync(number).map(|()| 0),
+            OpKind::Fsync | OpKind::Fdatasync => self.state.lock().sync(number, file.path()).map(|()| 0),
             OpKind::SyncFileRange => self.state.lock().look().map(|()| 0),
             OpKind::Allocate => {
                 self.state.lock().allocate(number, request.offset(), request.length()).map(|()| 0)

@@ -16,18 +16,25 @@
 //! - `faults`: errors by chance, and what has fired
 //! - `disk`: the disk, its power, its restart
 //! - `door`: the two halves of aio's door
+//! - `model`: what was acknowledged
+//! - `workload`: lives of an engine, chosen by a seed
+//! - `explore`: crashes by chance, and at every call
 //! - `dice`: choices that follow from a seed
 
 mod dice;
 mod disk;
 mod door;
+pub mod explore;
 mod faults;
 mod file;
 mod image;
+mod model;
 mod names;
 mod survival;
+pub mod workload;
 
 pub use dice::Dice;
-pub use disk::SimDisk;
+pub use disk::{Forgotten, SimDisk};
 pub use faults::{FaultClass, FaultRates};
+pub use model::{Fate, Model};
 pub use survival::Survival;

@@ -167,6 +167,12 @@ impl Requests {
         }
     }
 
+    /// Whether a request waits to be taken up.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let state = self.state.lock();
+        state.requested > state.begun && !state.stop
+    }
+
     /// Lets the checkpointer look at its settings again.
     pub(crate) fn nudge(&self) {
         let _state = self.state.lock();

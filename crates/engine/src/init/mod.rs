@@ -15,7 +15,7 @@ use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, Namespace, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
 use forebay_format::control::{ControlFile, DbState, PATH};
 use forebay_format::ids::{FIRST_NORMAL_OID, FIRST_NORMAL_XID};
 use forebay_format::lsn::WAL_BLOCK_SIZE;
@@ -38,8 +38,14 @@ pub(crate) const VERSION: &str = "18";
 /// First value of the counter for pages without WAL.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
 
-/// Makes a data directory.
+/// Makes a data directory on the operating system's file systems.
 pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
+    let config = AioConfig { max_backends: 1, ..AioConfig::default() };
+    init_on(dir, options, &Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config)?)
+}
+
+/// Makes a data directory on what is behind this door.
+pub(crate) fn init_on(dir: &Path, options: &InitOptions, aio: &Arc<Aio>) -> Result<(), EngineError> {
     let segments = SegmentSize::new(options.wal_segment_size).ok_or_else(|| {
         EngineError::statement(
             "22023",
@@ -49,12 +55,9 @@ pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError>
             ),
         )
     })?;
-    let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
-    let config = AioConfig { max_backends: 1, ..AioConfig::default() };
-    let aio = Aio::new(Arc::clone(&namespace), MethodKind::Sync, config)?;
     let mut backend = aio.backend(BackendType::Standalone)?;
     let mut disk = Disk::new(&mut backend);
-    let mut made = Made::start(namespace, dir)?;
+    let mut made = Made::start(Arc::clone(aio.namespace()), dir)?;
     for name in layout::DIRECTORIES {
         made.directory(name)?;
     }

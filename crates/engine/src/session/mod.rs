@@ -40,8 +40,8 @@ pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
 pub use temp::OnCommit;
 
-use crate::checkpoint::requests::Causes;
-use crate::config::SessionSettings;
+use crate::checkpoint::{self, requests::Causes};
+use crate::config::{Background, SessionSettings};
 use crate::core::{Core, Phase};
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -332,6 +332,9 @@ impl Session {
         self.check_cancel()?;
         let requests = &self.core.checkpointer.requests;
         let number = requests.ask(Causes::DEMAND);
+        if self.core.config.background == Background::Stepped {
+            checkpoint::step(&self.core, &mut self.be);
+        }
         match requests.wait_for(number, || self.check_cancel())? {
             Ok(()) => Ok(()),
             Err(reason) => Err(EngineError::statement("XX000", "checkpoint request failed")

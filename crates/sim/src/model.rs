@@ -1,0 +1,169 @@
+//! What a workload was told: which rows must be there after a crash, which may be, and which must not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// How a change that was asked for ended, as far as the client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Acknowledged: it stays.
+    Done,
+    /// The commit was sent and no answer came: it is there as a whole, or not at all.
+    Unknown,
+}
+
+/// One table.
+#[derive(Clone, Debug)]
+struct Table {
+    made: Fate,
+    /// A drop that was sent.
+    dropped: Option<Fate>,
+    /// Rows by transaction, each with a range of ids of its own.
+    rows: Vec<(Range<i64>, Fate)>,
+}
+
+/// What is known of a database. Tables are never made twice with one name, nor rows with one id.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    tables: BTreeMap<String, Table>,
+}
+
+impl Model {
+    /// A table was made.
+    pub fn made(&mut self, name: &str, fate: Fate) {
+        let before =
+            self.tables.insert(name.to_owned(), Table { made: fate, dropped: None, rows: Vec::new() });
+        assert!(before.is_none(), "table {name} is made once");
+    }
+
+    /// A table was dropped.
+    pub fn dropped(&mut self, name: &str, fate: Fate) {
+        self.table(name).dropped = Some(fate);
+    }
+
+    /// Rows were inserted by one transaction.
+    pub fn inserted(&mut self, name: &str, ids: Range<i64>, fate: Fate) {
+        self.table(name).rows.push((ids, fate));
+    }
+
+    fn table(&mut self, name: &str) -> &mut Table {
+        self.tables.get_mut(name).expect("a table of the workload")
+    }
+
+    /// Names of the tables that are surely there.
+    pub fn present(&self) -> Vec<String> {
+        let there = |t: &Table| t.made == Fate::Done && t.dropped.is_none();
+        self.tables.iter().filter(|(_, t)| there(t)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Compares with what was found: the ids in each table that exists. What was unknown is settled by it.
+    ///
+    /// # Errors
+    /// The first thing that contradicts what was acknowledged.
+    pub fn settle(&mut self, found: &BTreeMap<String, Vec<i64>>) -> Result<(), String> {
+        if let Some(name) = found.keys().find(|name| !self.tables.contains_key(*name)) {
+            return Err(format!("a table that was never made: {name}"));
+        }
+        let mut gone = Vec::new();
+        for (name, table) in &mut self.tables {
+            match found.get(name) {
+                Some(ids) => table.compare(ids).map_err(|wrong| format!("table {name}: {wrong}"))?,
+                None if table.made == Fate::Unknown || table.dropped.is_some() => gone.push(name.clone()),
+                None => return Err(format!("table {name} is lost")),
+            }
+        }
+        gone.iter().for_each(|name| drop(self.tables.remove(name)));
+        Ok(())
+    }
+}
+
+impl Table {
+    /// The table was found with these rows.
+    fn compare(&mut self, found: &[i64]) -> Result<(), String> {
+        if self.dropped == Some(Fate::Done) {
+            return Err("is back, though it was dropped".to_owned());
+        }
+        let mut left: BTreeSet<i64> = found.iter().copied().collect();
+        if left.len() != found.len() {
+            return Err("a row is there twice".to_owned());
+        }
+        self.dropped = None;
+        self.made = Fate::Done;
+        let mut kept = Vec::new();
+        for (ids, fate) in self.rows.drain(..) {
+            let there = ids.clone().filter(|id| left.remove(id)).count();
+            let all = ids.clone().count();
+            match fate {
+                Fate::Done if there < all => {
+                    return Err(format!("{} of the acknowledged rows {ids:?} are lost", all - there));
+                }
+                Fate::Unknown if there > 0 && there < all => {
+                    return Err(format!("{there} of the rows {ids:?} of one transaction are there"));
+                }
+                Fate::Unknown if there == 0 => {}
+                _ => kept.push((ids, Fate::Done)),
+            }
+        }
+        self.rows = kept;
+        match left.first() {
+            Some(id) => Err(format!("{} rows that nobody committed, such as {id}", left.len())),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(ids: impl Iterator<Item = i64>) -> BTreeMap<String, Vec<i64>> {
+        BTreeMap::from([("t".to_owned(), ids.collect())])
+    }
+
+    fn model() -> Model {
+        let mut model = Model::default();
+        model.made("t", Fate::Done);
+        model.inserted("t", 0..10, Fate::Done);
+        model.inserted("t", 10..20, Fate::Unknown);
+        model
+    }
+
+    #[test]
+    fn the_acknowledged_must_be_there_and_nothing_else() {
+        assert_eq!(model().settle(&found(0..10)), Ok(()));
+        assert_eq!(model().settle(&found(0..20)), Ok(()));
+        for wrong in [
+            found(1..10),
+            found(0..9),
+            found(0..15),
+            found(0..21),
+            found((0..10).chain([0])),
+            BTreeMap::new(),
+        ] {
+            assert!(model().settle(&wrong).is_err(), "{wrong:?}");
+        }
+        let stranger = BTreeMap::from([("t".to_owned(), (0..10).collect()), ("u".to_owned(), vec![])]);
+        assert!(model().settle(&stranger).is_err());
+    }
+
+    #[test]
+    fn what_was_seen_once_stays() {
+        let mut seen = model();
+        seen.settle(&found(0..20)).expect("right");
+        assert!(seen.settle(&found(0..10)).is_err());
+        let mut unseen = model();
+        unseen.settle(&found(0..10)).expect("right");
+        assert!(unseen.settle(&found(0..20)).is_err());
+    }
+
+    #[test]
+    fn tables_come_and_go_once() {
+        let mut model = model();
+        model.dropped("t", Fate::Unknown);
+        assert!(model.clone().settle(&BTreeMap::new()).is_ok());
+        assert!(model.clone().settle(&found(0..10)).is_ok());
+        model.dropped("t", Fate::Done);
+        assert!(model.clone().settle(&found(0..10)).is_err());
+        assert!(model.present().is_empty());
+    }
+}

@@ -1,0 +1,280 @@
+//! Lives of an engine on a simulated disk: what is done follows from a seed, and the model takes down what was acknowledged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use forebay_aio::sync::{Arc, Mutex};
+use forebay_aio::{AioConfig, AioError};
+use forebay_engine::types::oids;
+use forebay_engine::{
+    Background, CleanerOptions, ColumnDef, Datum, Engine, EngineConfig, EngineError, FatalAction,
+    InitOptions, IoDirect, LockMode, RowBatch, Session, ShutdownMode, WalSyncMethod, WritingSettings,
+};
+
+use crate::dice::Dice;
+use crate::disk::SimDisk;
+use crate::model::{Fate, Model};
+
+/// The engine's settings that a seed chooses among.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Buffers; few, so that pages are written early.
+    pub buffers: usize,
+    /// Whether data and WAL bypass the page cache.
+    pub direct: bool,
+    /// Whether WAL is written through O_DSYNC.
+    pub open_datasync: bool,
+    /// Order of execution and completion.
+    pub order: u64,
+}
+
+impl Setup {
+    /// Chosen by chance.
+    pub fn random(dice: &mut Dice) -> Setup {
+        Setup {
+            buffers: [16, 24, 64, 256][dice.below(4) as usize],
+            direct: dice.chance(500),
+            open_datasync: dice.chance(300),
+            order: dice.next(),
+        }
+    }
+}
+
+/// Where the data directory is on a simulated disk.
+fn data_dir(disk: &SimDisk) -> PathBuf {
+    disk.root().join("data")
+}
+
+fn door(disk: &SimDisk, order: u64) -> Result<Arc<forebay_aio::Aio>, AioError> {
+    disk.open(AioConfig { max_backends: 12, handles_per_backend: 16, ..AioConfig::default() }, order)
+}
+
+/// A disk with a new data directory on it, all of it durable.
+///
+/// # Errors
+/// What init said.
+pub fn fresh_disk() -> Result<SimDisk, EngineError> {
+    let disk = SimDisk::new("/sim", 0);
+    let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
+    Engine::init_on(&data_dir(&disk), &options, &door(&disk, 1)?)?;
+    Ok(disk)
+}
+
+/// Reasons for which an engine stopped itself.
+type Reasons = Arc<Mutex<Vec<String>>>;
+
+/// A running engine.
+pub struct Life {
+    engine: Arc<Engine>,
+    session: Session,
+    reasons: Reasons,
+}
+
+impl Life {
+    /// Opens the data directory, recovering it if need be.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn begin(disk: &SimDisk, setup: Setup) -> Result<Life, EngineError> {
+        let reasons = Reasons::default();
+        let seen = Arc::clone(&reasons);
+        let action = FatalAction(Arc::new(move |reason: &str| seen.lock().push(reason.to_owned())));
+        let config = EngineConfig {
+            shared_buffers: setup.buffers,
+            io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct },
+            max_connections: 2,
+            background: Background::Stepped,
+            wal_sync_method: if setup.open_datasync {
+                WalSyncMethod::OpenDatasync
+            } else {
+                WalSyncMethod::Fdatasync
+            },
+            wal_buffers: Some(16),
+            writing: WritingSettings {
+                max_wal_size: 3 << 20,
+                min_wal_size: 2 << 20,
+                cleaner: CleanerOptions { max_pages: 8, ..CleanerOptions::default() },
+                ..WritingSettings::default()
+            },
+            on_fatal: Some(action),
+            ..EngineConfig::default()
+        };
+        let engine = Engine::open_on(&data_dir(disk), config, door(disk, setup.order)?)?;
+        let session = engine.session()?;
+        Ok(Life { engine, session, reasons })
+    }
+
+    /// Why the engine stopped itself, if it did.
+    pub fn stopped(&self) -> Option<String> {
+        self.reasons.lock().first().cloned()
+    }
+
+    /// Does `steps` things, or as many as there are until the power or the engine fails.
+    pub fn work(&mut self, disk: &SimDisk, model: &mut Model, script: &mut Script, steps: usize) {
+        for _ in 0..steps {
+            if disk.is_off() || self.stopped().is_some() {
+                return;
+            }
+            self.step(model, script);
+        }
+    }
+
+    fn step(&mut self, model: &mut Model, script: &mut Script) {
+        let present = model.present();
+        let some = |dice: &mut Dice| present[dice.below(present.len() as u64) as usize].clone();
+        match script.dice.below(100) {
+            _ if present.is_empty() => self.make(model, script.name()),
+            0..8 => self.make(model, script.name()),
+            8..12 => self.remove(model, &some(&mut script.dice)),
+            12..20 => drop(self.session.checkpoint()),
+            20..35 => drop(self.engine.step()),
+            35..45 => {
+                let (name, ids) = (some(&mut script.dice), script.ids());
+                let _ = self.give_up(&name, ids);
+            }
+            _ => {
+                let (name, ids) = (some(&mut script.dice), script.ids());
+                let (sent, result) = self.insert(&name, ids.clone());
+                note(sent, &result, |fate| model.inserted(&name, ids.clone(), fate));
+            }
+        }
+    }
+
+    fn make(&mut self, model: &mut Model, name: String) {
+        let (sent, result) = self.transaction(|session| {
+            let id = ColumnDef { not_null: true, ..ColumnDef::new("id", oids::INT8) };
+            session.create_table(None, &name, &[id, ColumnDef::new("note", oids::TEXT)]).map(drop)
+        });
+        note(sent, &result, |fate| model.made(&name, fate));
+    }
+
+    fn remove(&mut self, model: &mut Model, name: &str) {
+        let (sent, result) = self.transaction(|session| {
+            let table = session.open_table(None, name, LockMode::AccessExclusive)?;
+            session.drop_table(&table)
+        });
+        note(sent, &result, |fate| model.dropped(name, fate));
+    }
+
+    fn insert(&mut self, name: &str, ids: std::ops::Range<i64>) -> (bool, Result<(), EngineError>) {
+        self.transaction(|session| insert(session, name, ids))
+    }
+
+    /// Rows whose transaction is aborted.
+    fn give_up(&mut self, name: &str, ids: std::ops::Range<i64>) -> Result<(), EngineError> {
+        self.session.begin()?;
+        self.session.start_command()?;
+        let result = insert(&mut self.session, name, ids);
+        self.session.abort()?;
+        result
+    }
+
+    /// A transaction; and whether its commit was sent.
+    fn transaction(
+        &mut self,
+        body: impl FnOnce(&mut Session) -> Result<(), EngineError>,
+    ) -> (bool, Result<(), EngineError>) {
+        let session = &mut self.session;
+        match session.begin().and_then(|()| session.start_command()).and_then(|()| body(session)) {
+            Ok(()) => (true, session.commit()),
+            Err(error) => {
+                let _ = session.abort();
+                (false, Err(error))
+            }
+        }
+    }
+
+    /// Everything that is in the database: the ids in each table, with each row's note checked.
+    ///
+    /// # Errors
+    /// What the engine said, or what is wrong with a row.
+    pub fn contents(&mut self) -> Result<BTreeMap<String, Vec<i64>>, String> {
+        let read = |session: &mut Session| -> Result<BTreeMap<String, Vec<i64>>, String> {
+            let told = |error: EngineError| error.to_string();
+            session.begin().and_then(|()| session.start_command()).map_err(told)?;
+            let mut found = BTreeMap::new();
+            for listed in session.tables().map_err(told)? {
+                if !listed.name.starts_with("t_") {
+                    continue;
+                }
+                let table = session.open_table(None, &listed.name, LockMode::AccessShare).map_err(told)?;
+                let mut scan = session.scan(&table).map_err(told)?;
+                let mut ids = Vec::new();
+                while let Some(row) = scan.next(session).map_err(told)? {
+                    match row.decode().map_err(told)?[..] {
+                        [Datum::Int8(id), Datum::Text(text)] if text == note_of(id) => ids.push(id),
+                        ref other => return Err(format!("a row that was never written: {other:?}")),
+                    }
+                }
+                found.insert(listed.name.clone(), ids);
+            }
+            session.commit().map_err(told)?;
+            Ok(found)
+        };
+        read(&mut self.session)
+    }
+
+    /// Stops, with a shutdown checkpoint.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn end(self) -> Result<(), EngineError> {
+        drop(self.session);
+        self.engine.shutdown(ShutdownMode::Fast)
+    }
+}
+
+/// Takes down what became of a transaction: nothing, if its commit was never sent.
+fn note(sent: bool, result: &Result<(), EngineError>, mut take_down: impl FnMut(Fate)) {
+    match result {
+        Ok(()) => take_down(Fate::Done),
+        Err(_) if sent => take_down(Fate::Unknown),
+        Err(_) => {}
+    }
+}
+
+/// A row's text: of a length that its id chooses.
+fn note_of(id: i64) -> String {
+    let mut dice = Dice::new(id.unsigned_abs());
+    let len = if dice.chance(50) { 2500 } else { 20 + dice.below(60) };
+    format!("{id}:{}", char::from(b'a' + dice.below(26) as u8).to_string().repeat(len as usize))
+}
+
+fn insert(session: &mut Session, name: &str, ids: std::ops::Range<i64>) -> Result<(), EngineError> {
+    let table = session.open_table(None, name, LockMode::RowExclusive)?;
+    let mut batch = RowBatch::new(&table);
+    for id in ids {
+        batch.push(&[Datum::Int8(id), Datum::Text(&note_of(id))])?;
+        if batch.bytes() > 64 << 10 {
+            session.insert_batch(&table, &mut batch)?;
+        }
+    }
+    session.insert_batch(&table, &mut batch).map(drop)
+}
+
+/// What a workload does next, and names and numbers that it has not used.
+#[derive(Clone, Debug)]
+pub struct Script {
+    dice: Dice,
+    tables: u64,
+    ids: i64,
+}
+
+impl Script {
+    /// The workload of a seed.
+    pub fn new(seed: u64) -> Script {
+        Script { dice: Dice::new(seed ^ 0x7777), tables: 0, ids: 0 }
+    }
+
+    fn name(&mut self) -> String {
+        self.tables += 1;
+        format!("t_{}", self.tables)
+    }
+
+    fn ids(&mut self) -> std::ops::Range<i64> {
+        let n = if self.dice.chance(100) { 300 + self.dice.below(1200) } else { 1 + self.dice.below(40) };
+        let from = self.ids;
+        self.ids += n as i64;
+        from..self.ids
+    }
+}
