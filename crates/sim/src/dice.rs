@@ -11,7 +11,7 @@ impl Dice {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -21,7 +21,7 @@ impl Dice {
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.any() % n
     }
 
     /// True in `share` of a thousand cases.
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_makes_the_same_choices() {
-        let row = |seed| (0..20).map(move |_| 0).scan(Dice::new(seed), |d, _: i32| Some(d.next()));
+        let row = |seed| (0..20).map(move |_| 0).scan(Dice::new(seed), |d, _: i32| Some(d.any()));
         assert!(row(7).eq(row(7)));
         assert!(!row(7).eq(row(8)));
     }

@@ -59,8 +59,8 @@ pub fn random_run(template: &SimDisk, seed: u64) -> Result<Tally, String> {
 /// What contradicts the model, which is what one hopes for.
 pub fn run_forgetting(template: &SimDisk, seed: u64, forgotten: Option<Forgotten>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
-    let mut disk = template.copy(dice.next());
-    let (mut model, mut script) = (Model::default(), Script::new(dice.next()));
+    let mut disk = template.copy(dice.any());
+    let (mut model, mut script) = (Model::default(), Script::new(dice.any()));
     let mut tally = Tally { runs: 1, ..Tally::default() };
     for _ in 0..3 {
         forgotten.into_iter().for_each(|what| disk.forget(what));
@@ -73,7 +73,7 @@ pub fn run_forgetting(template: &SimDisk, seed: u64, forgotten: Option<Forgotten
         life.work(&disk, &mut model, &mut script, 1 + dice.below(60) as usize);
         drop(life);
         tally.add_fired(&disk);
-        disk = disk.restart(survival(&mut dice), dice.next());
+        disk = disk.restart(survival(&mut dice), dice.any());
     }
     let mut life = revive(&mut disk, &mut dice, &mut tally)?;
     model.settle(&life.contents()?)?;
@@ -105,7 +105,7 @@ fn survival(dice: &mut Dice) -> Survival {
     match dice.below(8) {
         0 => Survival::none(),
         1 => Survival::all(),
-        _ => Survival::random(dice.next()),
+        _ => Survival::random(dice.any()),
     }
 }
 
@@ -122,7 +122,7 @@ fn revive(disk: &mut SimDisk, dice: &mut Dice, tally: &mut Tally) -> Result<Life
         }
         drop(result);
         tally.add_fired(disk);
-        *disk = disk.restart(survival(dice), dice.next());
+        *disk = disk.restart(survival(dice), dice.any());
     }
     Life::begin(disk, Setup::random(dice)).map_err(|error| format!("recovery failed: {error}"))
 }

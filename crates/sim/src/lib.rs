@@ -21,6 +21,8 @@
 //! - `explore`: crashes by chance, and at every call
 //! - `dice`: choices that follow from a seed
 
+#![forbid(unsafe_code)]
+
 mod dice;
 mod disk;
 mod door;

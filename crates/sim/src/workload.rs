@@ -35,7 +35,7 @@ impl Setup {
             buffers: [16, 24, 64, 256][dice.below(4) as usize],
             direct: dice.chance(500),
             open_datasync: dice.chance(300),
-            order: dice.next(),
+            order: dice.any(),
         }
     }
 }
