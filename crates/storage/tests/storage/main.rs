@@ -19,6 +19,7 @@ mod policy;
 mod reuse;
 mod streams;
 mod tempfile;
+mod tiny;
 mod transfers;
 mod write_faults;
 mod write_stream;

@@ -300,13 +300,16 @@ impl Actor<'_> {
         }
     }
 
-    /// Drops the relation and makes another.
+    /// Drops the relation and makes another, half of the time under the same name.
     fn replace(&mut self, at: usize) {
         let mut relation = self.world.relations[at].write().unwrap();
         if tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel)).is_none() {
             return;
         }
-        let rel = RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst));
+        let rel = match self.rng.random_bool(0.5) {
+            true => relation.rel,
+            false => RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst)),
+        };
         // Opening may fail too; a relation that sessions see has been created.
         while tolerate(self.world, self.world.pool.smgr().create(rel, Fork::Main, true)).is_none() {}
         *relation = fresh(rel, &self.world.log);
