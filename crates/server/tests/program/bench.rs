@@ -238,6 +238,21 @@ fn the_pool_is_measured() {
 }
 
 #[test]
+fn a_scan_stops_where_it_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = ["-D", dir.path().to_str().expect("UTF-8"), "--size", "2MB", "--rounds", "1", "--json"];
+    for order in [&[][..], &["--random"]] {
+        let report = json(&[&["scan", "--blocks", "100"], order, &place].concat());
+        for row in report["results"].as_array().expect("a list") {
+            assert_spread(&row["seconds"]);
+            let bytes =
+                row["mean_io_bytes"].as_f64().expect("a number") * row["ios"].as_f64().expect("a number");
+            assert_eq!(bytes.round(), 819_200.0, "{row}");
+        }
+    }
+}
+
+#[test]
 fn absurd_wishes_for_the_pool_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = dir.path().to_str().expect("UTF-8");
@@ -247,6 +262,7 @@ fn absurd_wishes_for_the_pool_are_refused() {
         (&["scan", "-D", place, "--size", "1kB"], "must have 512 kB"),
         (&["prewarm", "-D", place, "--mode", "all"], "invalid value"),
         (&["evict", "-D", place, "--depth", "0"], "--depth must be in range"),
+        (&["scan", "-D", place, "--blocks", "0"], "--blocks must be in range"),
     ] {
         let (code, _, errors) = run(arguments);
         assert!(code == 1 && errors.contains(why), "{arguments:?}: {errors}");

@@ -127,13 +127,29 @@ impl Table {
 
     /// The first column's median against the best of the second's.
     fn to_best(&self, row: &Row, better: Better) -> Option<f64> {
-        let medians = self.rows.iter().map(|row| median(&row.cells[1])).filter(|m| !m.is_nan());
-        let best = match better {
+        let ratio = median(&row.cells[0]) / self.best(1, better)?;
+        (!ratio.is_nan()).then_some(ratio)
+    }
+
+    /// The best median of a column.
+    fn best(&self, column: usize, better: Better) -> Option<f64> {
+        let medians = self.rows.iter().map(|row| median(&row.cells[column])).filter(|m| !m.is_nan());
+        match better {
             Better::Less => medians.min_by(f64::total_cmp),
             Better::More => medians.max_by(f64::total_cmp),
-        };
-        let ratio = median(&row.cells[0]) / best?;
-        (!ratio.is_nan()).then_some(ratio)
+        }
+    }
+
+    /// The best of each column beside one another, where they are compared so.
+    fn best_of_each(&self) -> Option<String> {
+        let Closing::Best(better) = self.closing else { return None };
+        let (first, second) = (self.best(0, better)?, self.best(1, better)?);
+        let (ratio, won) = (first / second, yes(ahead(first / second, better)));
+        Some(format!(
+            "| best of each | {} | {} | {ratio:.2} | {ratio:.2} | {won} |",
+            shown(first),
+            shown(second)
+        ))
     }
 
     fn closing_titles(&self) -> Vec<&'static str> {
@@ -170,12 +186,18 @@ impl Table {
 
 impl Display for Table {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
         let titles = [self.columns.clone(), self.closing_titles()].concat();
         writeln!(f, "\n| {} | {} |", self.title, titles.join(" | "))?;
         writeln!(f, "|---|{}", "---|".repeat(titles.len()))?;
         for row in &self.rows {
             let cells: Vec<String> = row.cells.iter().map(|figures| cell(figures)).collect();
             writeln!(f, "| {} | {} |", row.name, [cells, self.closing_cells(row)].concat().join(" | "))?;
+        }
+        if let Some(best) = self.best_of_each() {
+            writeln!(f, "{best}")?;
         }
         Ok(())
     }
@@ -270,7 +292,16 @@ mod tests {
         }
         assert!(seconds.to_string().contains("| a | 1.00 | 4.00 | 0.25 | 0.50 | yes |"), "{seconds}");
         assert!(seconds.to_string().contains("| b | 3.00 | 2.00 | 1.50 | 1.50 | **no** |"), "{seconds}");
+        assert!(
+            seconds.to_string().ends_with("| best of each | 1.00 | 2.00 | 0.50 | 0.50 | yes |\n"),
+            "{seconds}"
+        );
+        assert!(
+            rates.to_string().ends_with("| best of each | 3.00 | 4.00 | 0.75 | 0.75 | **no** |\n"),
+            "{rates}"
+        );
         assert_eq!(seconds.behind(), ["S: b: 1.50 of the second column's best"]);
         assert_eq!(rates.behind().len(), 2, "{rates}");
+        assert_eq!(Table::new("nothing", &["a"]).to_string(), "");
     }
 }
