@@ -1,7 +1,9 @@
-//! `kill -9` at random moments of four clients loading.
+//! `kill -9` at random moments of four clients loading: with room, and in pools of a few pages, where nearly every page that is
+//! touched makes another one leave for the disk, by all who write at once: victims, rings, the cleaner, checkpoints.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -28,27 +30,46 @@ enum Fate {
 #[test]
 #[ignore = "minutes long; run by cargo xtask test"]
 fn acknowledged_copies_survive_kill_9_and_no_other_one_shows_in_part() {
+    // Every method, buffered and direct.
+    battery("kill", ROUNDS, 20..1200, |round| {
+        let method = ["io_method=sync", "io_method=worker", "io_method=io_uring"][round % 3];
+        let direct = ["io_direct=", "io_direct=data,wal,wal_init"][round / 3 % 2];
+        let sync = ["wal_sync_method=fdatasync", "wal_sync_method=open_datasync"][round / 6 % 2];
+        vec![method, direct, sync, "shared_buffers=8MB", "max_wal_size=64MB", "min_wal_size=32MB"]
+    });
+}
+
+#[test]
+#[ignore = "half a minute long; run by cargo xtask test"]
+fn acknowledged_copies_survive_kill_9_in_tiny_pools() {
+    battery("kill-tiny", 8, 300..900, |round| {
+        let methods = ["io_method=sync", "io_method=worker", "io_method=io_uring", "io_method=posix_aio"];
+        let pools =
+            ["shared_buffers=128kB", "shared_buffers=256kB", "shared_buffers=512kB", "shared_buffers=1MB"];
+        let cleaner = ["bgwriter_lru_maxpages=100", "bgwriter_lru_maxpages=0"];
+        let (method, pool) = (methods[round % 4], pools[(round + round / 4) % 4]);
+        vec![method, pool, cleaner[round / 4], "io_direct=data", "bgwriter_delay=10ms"]
+    });
+}
+
+/// Rounds of loading until a random moment (in milliseconds), each with its settings.
+fn battery(name: &str, rounds: u32, moments: Range<u64>, settings: impl Fn(usize) -> Vec<&'static str>) {
     let seed = rand::rng().random::<u64>();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let folder = scratch("kill");
+    let folder = scratch(name);
     let directory = folder.path().join("data");
     let mut fates = BTreeMap::new();
     let batches = AtomicU32::new(1);
     let mut fresh = 1;
-    for round in 0..ROUNDS {
-        // Every method, buffered and direct, and checkpoints in the middle of it (a small max_wal_size).
-        let method = ["io_method=sync", "io_method=worker", "io_method=io_uring"][round as usize % 3];
-        let direct = ["io_direct=", "io_direct=data,wal,wal_init"][round as usize / 3 % 2];
-        let sync = ["wal_sync_method=fdatasync", "wal_sync_method=open_datasync"][round as usize / 6 % 2];
-        let settings = [method, direct, sync, "shared_buffers=8MB", "max_wal_size=64MB", "min_wal_size=32MB"];
-        let server = Forebay::start(&directory, &settings);
+    for round in 0..rounds {
+        let server = Forebay::start(&directory, &settings(round as usize));
         if round == 0 {
             server.query("CREATE TABLE t (batch int4, line int4, filler text)");
         }
         check(&server, &mut fates, fresh);
         fresh = batches.load(Ordering::Relaxed);
-        let moment = Duration::from_millis(random.random_range(20..1200));
+        let moment = Duration::from_millis(random.random_range(moments.clone()));
         fates.extend(load_until_killed(server, moment, &batches));
     }
     let server = Forebay::start(&directory, &[]);
@@ -56,18 +77,28 @@ fn acknowledged_copies_survive_kill_9_and_no_other_one_shows_in_part() {
     let acknowledged = fates.values().filter(|fate| **fate == Fate::Acknowledged).count();
     let begun = batches.into_inner() - 1;
     println!("{begun} COPYs begun, {acknowledged} whole at the end");
-    assert!(acknowledged > ROUNDS as usize, "too few COPYs were acknowledged for the test to say anything");
+    assert!(acknowledged > rounds as usize, "too few COPYs were acknowledged for the test to say anything");
     server.stop();
 }
 
-/// Loads by four clients, kills the server after `moment` and returns what each COPY came to.
+/// Loads by four clients beside checkpoints, kills the server after `moment` and returns what each COPY came to.
 fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> Vec<(u32, Fate)> {
     let killed = AtomicBool::new(false);
     let (done, wait) = channel::<()>();
     thread::scope(|scope| {
+        let (killed, port) = (&killed, server.port);
+        let checkpoints = scope.spawn(move || {
+            let mut made = 0;
+            while !killed.load(Ordering::Acquire) {
+                made += u32::from(
+                    psql_for(port).args(["-c", "CHECKPOINT"]).output().expect("psql runs").status.success(),
+                );
+            }
+            made
+        });
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
-                let (killed, done, port) = (&killed, done.clone(), server.port);
+                let done = done.clone();
                 scope.spawn(move || {
                     let _done = done;
                     let mut fates = Vec::new();
@@ -86,6 +117,7 @@ fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> 
         assert_eq!(wait.recv_timeout(moment), Err(RecvTimeoutError::Timeout));
         server.kill();
         killed.store(true, Ordering::Release);
+        println!("{} checkpoints", checkpoints.join().expect("a client does not panic"));
         clients.into_iter().flat_map(|client| client.join().expect("a client does not panic")).collect()
     })
 }

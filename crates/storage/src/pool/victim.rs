@@ -49,9 +49,10 @@ impl BufferPool {
         {
             self.write_ahead_of_ring(io, ring, context);
         }
+        // A buffer that can't be cleaned leaves the ring, as one that others want does.
         if let Some(buf) = turn
             && self.claim_ring_buffer(io, buf)
-            && let Claim::Evicted | Claim::Empty = self.clean_and_evict(io, buf, context)?
+            && let Ok(Claim::Evicted | Claim::Empty) = self.clean_and_evict(io, buf, context)
         {
             io.count(self.object(), context, IoOp::Reuse, 1);
             return Ok(Some(buf));

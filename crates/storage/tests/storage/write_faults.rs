@@ -296,3 +296,28 @@ fn the_cleaner_gets_past_a_bad_block() {
         assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
     });
 }
+
+/// A load whose ring has a page that can't be written goes on without that buffer.
+#[test]
+fn a_ring_gets_past_a_bad_block() {
+    each_faulty(SMALL, |bed, plan| {
+        bed.aio.set_combine_limit(0);
+        let mut be = bed.backend();
+        bed.smgr.create(REL, Fork::Main, false).unwrap();
+        let fault = plan.add(only_block(5), EIO);
+        let mut blocks = 0;
+        while blocks < 200 {
+            for pinned in bed.pool.extend(&mut be, REL, Fork::Main, 2, Strategy::BulkWrite).unwrap() {
+                change(&pinned, |page| stamp(page, blocks, 1));
+                blocks += 1;
+            }
+        }
+        assert!(plan.fired(fault) > 0, "the load came to the bad block");
+        let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+        assert!(matches!(error, StorageError::Write { .. }), "{error}");
+        plan.mend();
+        bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        assert_on_disk(bed, 0..200, 1);
+        assert_nothing_held(bed, be);
+    });
+}
