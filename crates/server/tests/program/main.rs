@@ -3,6 +3,7 @@
 //! - [`harness`]:   starts and stops servers, waits for what their logs say
 //! - [`startup`]:   who gets in, what the server tells first
 //! - [`simple`]:    simple queries, transactions, settings
+//! - [`spill`]:     sorts beyond work_mem: settings, log, views
 //! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]:      COPY both ways
 //! - [`bench`]:     measurements, small
@@ -26,4 +27,5 @@ mod harness;
 mod hostile;
 mod lifecycle;
 mod simple;
+mod spill;
 mod startup;
