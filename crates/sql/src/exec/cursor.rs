@@ -1,7 +1,7 @@
 //! A running query: pulls rows from its input, filters, groups, sorts, limits, and can rest at any row.
 
-use super::aggregate::Groups;
 use super::eval::{Row, eval, is_true};
+use super::groups::Groups;
 use super::host::Host;
 use super::input::{Flow, Input, eval_all};
 use super::sort::{Sorted, Sorter};
@@ -152,10 +152,10 @@ fn grouped(plan: &SelectPlan, params: &[Datum<'static>], sorter: &mut Sorter, ho
     let groups = match &plan.source {
         crate::plan::RowSource::Table { table, .. } if plan.counts_only() => {
             let count = host.session()?.count_rows(table)?;
-            Groups::counted(grouping, count)
+            Groups::counted(grouping, count, host)
         }
         _ => {
-            let mut groups = Groups::new(grouping);
+            let mut groups = Groups::new(grouping, host);
             let mut input = Input::open(&plan.source, params, host)?;
             input.run(&plan.source, params, host, &mut |row, host| {
                 if let Some(filter) = &plan.filter
@@ -169,15 +169,14 @@ fn grouped(plan: &SelectPlan, params: &[Datum<'static>], sorter: &mut Sorter, ho
             groups
         }
     };
-    for group in groups.finish()? {
+    groups.finish(grouping, host, &mut |group, host| {
         let row = Row::Values(&group);
         if let Some(having) = &grouping.having
             && !is_true(having, row, params, host)?
         {
-            continue;
+            return Ok(());
         }
         let values = eval_all(&plan.output, row, params, host)?;
-        sorter.push(values.into_iter().map(Datum::into_owned).collect(), host)?;
-    }
-    Ok(())
+        sorter.push(values.into_iter().map(Datum::into_owned).collect(), host)
+    })
 }

@@ -1,11 +1,11 @@
 //! Running plans.
 //!
 //! - `cursor.rs`: a query being run: filter, group, sort, limit, rest and resume
-//! - `sort/`: ORDER BY, in memory and beyond
+//! - `sort/`: ORDER BY, in memory and beyond; `spill/`: rows in temporary files
 //! - `input.rs`: sources of rows: scans, series, VALUES, views
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `functions.rs`: parts of that
-//! - `aggregate.rs`: accumulators and groups
+//! - `aggregate.rs`: accumulators; `groups/`: GROUP BY, in memory and beyond
 //! - `views.rs`, `statistics.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `host.rs`: the engine's session and the settings, as statements reach them
@@ -15,11 +15,13 @@ mod cast;
 mod cursor;
 mod eval;
 mod functions;
+mod groups;
 mod host;
 mod input;
 mod like;
 mod rowsets;
 mod sort;
+mod spill;
 mod statistics;
 mod views;
 
@@ -27,3 +29,6 @@ pub use cursor::Cursor;
 pub use eval::{Row, eval};
 pub use host::Host;
 pub use input::{Flow, eval_all};
+
+/// A row that borrows nothing.
+type OwnedRow = Vec<crate::value::Datum<'static>>;

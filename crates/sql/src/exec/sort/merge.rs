@@ -1,11 +1,11 @@
 //! One order out of several runs: a heap of the runs by their next rows.
 
-use super::row::{self, PREFIX};
-use super::{OwnedRow, order};
-use crate::error::{Result, SqlError, state};
+use super::order;
+use crate::error::Result;
 use crate::exec::host::Host;
+use crate::exec::{OwnedRow, spill};
 use crate::plan::SortKey;
-use forebay_engine::{EngineError, TempReader};
+use forebay_engine::TempReader;
 use std::cmp::Ordering;
 
 /// Runs being merged.
@@ -31,7 +31,7 @@ impl Merge {
     pub(super) fn new(keys: Vec<SortKey>, readers: Vec<TempReader>, host: &mut Host) -> Result<Merge> {
         let mut merge = Merge { keys, runs: Vec::new(), scratch: Vec::new(), given: 0 };
         for (number, mut reader) in readers.into_iter().enumerate() {
-            if let Some(next) = read(&mut reader, &mut merge.scratch, 0, host)? {
+            if let Some(next) = spill::read(&mut reader, 0, &mut merge.scratch, host)? {
                 merge.runs.push(Run { reader, next, number });
             }
         }
@@ -49,7 +49,7 @@ impl Merge {
         }
         let Some(first) = self.runs.first_mut() else { return Ok(None) };
         let columns = first.next.len();
-        let row = match read(&mut first.reader, &mut self.scratch, columns, host)? {
+        let row = match spill::read(&mut first.reader, columns, &mut self.scratch, host)? {
             Some(next) => std::mem::replace(&mut first.next, next),
             None => self.runs.swap_remove(0).next,
         };
@@ -78,38 +78,4 @@ impl Merge {
             at = first;
         }
     }
-}
-
-/// The next row of a run; None at its end.
-fn read(
-    reader: &mut TempReader,
-    scratch: &mut Vec<u8>,
-    columns: usize,
-    host: &mut Host,
-) -> Result<Option<OwnedRow>> {
-    if reader.left() == 0 {
-        return Ok(None);
-    }
-    let io = host.session()?.io();
-    let bytes = reader.fill(io).map_err(EngineError::from)?;
-    // Where it lies in memory in one piece, it need not be copied first.
-    let here = bytes.split_first_chunk::<PREFIX>().and_then(|(len, rest)| rest.get(..row::length(*len)));
-    if let Some(payload) = here {
-        let (row, taken) = (row::decode(payload, columns), PREFIX + payload.len());
-        reader.consume(taken);
-        return row.ok_or_else(damaged).map(Some);
-    }
-    let mut prefix = [0; PREFIX];
-    reader.read_exact(io, &mut prefix).map_err(EngineError::from)?;
-    let len = row::length(prefix);
-    if len as u64 > reader.left() {
-        return Err(damaged());
-    }
-    scratch.resize(len, 0);
-    reader.read_exact(io, scratch).map_err(EngineError::from)?;
-    row::decode(scratch, columns).ok_or_else(damaged).map(Some)
-}
-
-fn damaged() -> SqlError {
-    SqlError::new(state::INTERNAL_ERROR, "a temporary file does not hold what was written into it")
 }

@@ -1,6 +1,5 @@
 //! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are merged.
 //!
-//! - `row.rs`: rows as bytes
 //! - `runs.rs`: sorted runs in files, and how few of them are made out of many
 //! - `merge.rs`: one order out of several runs
 //!
@@ -11,18 +10,16 @@
 //! Rows that are equal come out in the order in which they came in, spilled or not.
 
 mod merge;
-mod row;
 mod runs;
 
 use super::host::Host;
+use super::{OwnedRow, spill};
 use crate::error::Result;
 use crate::plan::SortKey;
 use crate::value::{Datum, compare};
 use merge::Merge;
 use runs::Runs;
 use std::cmp::Ordering;
-
-pub(super) type OwnedRow = Vec<Datum<'static>>;
 
 /// Rows between two looks whether a sort is wanted any more.
 const CANCEL_INTERVAL: usize = 4096;
@@ -62,7 +59,7 @@ impl Sorter {
 
     /// Takes a row.
     pub(super) fn push(&mut self, row: OwnedRow, host: &mut Host) -> Result<()> {
-        self.bytes = self.bytes.saturating_add(row::memory(&row));
+        self.bytes = self.bytes.saturating_add(spill::memory(&row));
         self.rows.push(row);
         let full = self.bytes > self.most;
         if let Some(keep) = self.keep
@@ -71,7 +68,7 @@ impl Sorter {
         {
             // What cannot come out is dropped from time to time.
             self.sort();
-            self.bytes = self.rows.iter().map(row::memory).sum();
+            self.bytes = self.rows.iter().map(spill::memory).sum();
             // Nearly full, it would soon be so again, for a few rows each time.
             if self.bytes <= self.most / 2 {
                 return Ok(());

@@ -9,10 +9,11 @@
 //!   level 0   [####][####][####]                        <- what work_mem held
 //! ```
 
+use super::CANCEL_INTERVAL;
 use super::merge::Merge;
-use super::{CANCEL_INTERVAL, OwnedRow, row};
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::exec::host::Host;
+use crate::exec::{OwnedRow, spill};
 use crate::plan::SortKey;
 use forebay_engine::{EngineError, TempOptions, TempReader, TempWriter};
 use std::ops::Range;
@@ -120,17 +121,13 @@ impl Runs {
             Some(writer) => writer,
             none => none.insert(host.session()?.temp_file(options)?),
         };
-        let (start, mut bytes) = (writer.len(), Vec::new());
+        let (start, mut scratch) = (writer.len(), Vec::new());
         for n in 1usize.. {
             let Some(row) = next(host)? else { break };
-            bytes.clear();
-            if !row::encode(&row, &mut bytes) {
-                return Err(SqlError::new("54000", "a row is too long to be sorted"));
-            }
             if n.is_multiple_of(CANCEL_INTERVAL) {
                 host.check_cancel()?;
             }
-            writer.write_all(host.session()?.io(), &bytes).map_err(EngineError::from)?;
+            spill::write(writer, &row, &mut scratch, host)?;
         }
         level.runs.push(start..writer.len());
         Ok(())

@@ -1,4 +1,4 @@
-//! Sorts beyond work_mem: the same rows in the same order as in memory, within temp_file_limit, and no file afterwards.
+//! Sorts and groups beyond work_mem: the same rows as in memory, within temp_file_limit, and no file afterwards.
 
 mod support;
 
@@ -115,7 +115,7 @@ fn fill(conn: &mut Connection, n: u32) {
     rows(conn, &insert);
 }
 
-const ORDERS: [&str; 9] = [
+const ORDERS: [&str; 8] = [
     "select b from t order by b",
     "select a, b from t order by a, b",
     "select a from t order by a desc",
@@ -124,8 +124,48 @@ const ORDERS: [&str; 9] = [
     "select c from t order by c desc, e",
     "select e, b::numeric / 3 from t order by b::numeric / 3",
     "select d, count(*), sum(b), max(c) from t group by d order by 2 desc, 1",
-    "select b, min(a) from t group by b",
 ];
+
+const GROUPS: [&str; 7] = [
+    "select b, count(*) from t group by b",
+    "select d, a, sum(c), avg(b), min(e::int4) from t group by d, a",
+    "select b % 3000, sum(c), max(d), count(d) from t group by 1",
+    "select c, count(*) filter (where e), sum(a) filter (where not e) from t group by c having count(*) > 0",
+    "select b::numeric / 4, bool_and(e), min(d) from t group by 1",
+    "select count(*), sum(c) from (select b, sum(c) as c from t group by b) s",
+    "select b, count(*), sum(a) from t group by b having sum(a) > 50",
+];
+
+#[test]
+fn groups_beyond_memory_are_the_same() {
+    for (method, direct) in [(IoMethod::Sync, true), (IoMethod::Worker, false), (IoMethod::IoUring, true)] {
+        let bed = Bed::new(method, direct);
+        let (mut roomy, mut tight) = (bed.with_memory(1 << 20), bed.with_memory(64));
+        fill(&mut roomy, 5_000);
+        for sql in GROUPS {
+            let before = bed.spilled();
+            // In whichever order.
+            let mut expected = rows(&mut roomy, sql);
+            expected.sort();
+            assert_eq!(bed.spilled(), before, "{sql}");
+            let mut got = rows(&mut tight, sql);
+            got.sort();
+            assert!(got == expected, "{sql}, {method:?}");
+            let after = bed.spilled();
+            assert!(after.0 - before.0 >= 4 && after.1 - before.1 > 50_000, "{sql}: {before:?} {after:?}");
+            assert_eq!(bed.files(), 0, "{sql}");
+        }
+        // One group, however many rows.
+        let before = bed.spilled();
+        assert_eq!(
+            rows(&mut tight, "select count(*), count(d) from t"),
+            rows(&mut roomy, "select count(*), count(d) from t")
+        );
+        assert_eq!(bed.spilled(), before);
+        [roomy, tight].into_iter().for_each(Connection::close);
+        bed.stop();
+    }
+}
 
 const PARTS: [&str; 4] = ["", " limit 10", " limit 3000 offset 3", " limit 1 offset 4999"];
 
@@ -205,13 +245,14 @@ fn a_disk_that_fails_ends_the_statement_and_the_next_one_works() {
     let bed = Bed { dir, engine };
     let mut conn = bed.with_memory(64);
     let sql = "select g from generate_series(1, 30000) g order by -g";
+    let groups = "select g from generate_series(1, 30000) g group by g";
     for (ops, errno, word, code) in [
         (Ops::WRITE, Errno::NOSPC, "could not write to file", "53100"),
         (Ops::WRITE, Errno::IO, "could not write to file", "58030"),
         (Ops::READ, Errno::IO, "could not read from file", "58030"),
         (Ops::OPEN, Errno::ACCES, "could not create file", "58030"),
     ] {
-        for nth in [0, 3] {
+        for (nth, sql) in [(0, sql), (3, sql), (0, groups), (3, groups)] {
             let fault = plan.add(Rule::on(ops).path("pgsql_tmp").nth(nth), Effect::Fail(errno));
             let lines = support::run(&mut conn, sql);
             if plan.fired(fault) > 0 {

@@ -1,7 +1,7 @@
 //! Rows as bytes: what a temporary file holds. A row is the length of what follows (four bytes), and its values one after the
 //! other, each with a byte that says of which kind it is. Only this process reads them, so numbers are as the processor has them.
 
-use super::OwnedRow;
+use crate::exec::OwnedRow;
 use crate::value::{Datum, Numeric};
 use num_bigint::BigInt;
 
@@ -31,7 +31,7 @@ const NEG_INFINITY: u8 = 17;
 const ALLOCATION: usize = 16;
 
 /// Bytes of memory that a row takes, about.
-pub(super) fn memory(row: &OwnedRow) -> usize {
+pub(in crate::exec) fn memory(row: &OwnedRow) -> usize {
     let heap = |value: &Datum<'_>| match value {
         Datum::Text(text) => text.len() + ALLOCATION,
         Datum::Bytes(bytes) => bytes.len() + ALLOCATION,

@@ -1,0 +1,193 @@
+//! GROUP BY: groups in memory up to work_mem; rows of the groups beyond that wait in temporary files for their turn.
+//!
+//! - `key.rs`: grouping keys as bytes
+//! - `overflow.rs`: rows that wait
+//!
+//! Once memory is full no group is added; a row of one that is not there goes into one of several files, chosen by its key.
+//! When the groups in memory have been given out, each file is grouped by itself in the same way. All rows of a group stay in the order
+//! in which they came, so that sums of floats come out the same.
+
+mod key;
+mod overflow;
+
+use super::aggregate::Accumulator;
+use super::eval::{Row, eval, is_true};
+use super::host::Host;
+use super::{OwnedRow, spill};
+use crate::error::Result;
+use crate::plan::{AggregateCall, Grouping};
+use crate::value::Datum;
+use key::encode_key;
+use overflow::Overflow;
+use std::collections::HashMap;
+
+/// What a group costs beside its key and its accumulators, about: its places in the tables.
+const GROUP_COST: usize = 64;
+
+struct Group {
+    keys: OwnedRow,
+    states: Vec<Accumulator>,
+}
+
+/// Groups being filled.
+pub(super) struct Groups {
+    index: HashMap<Vec<u8>, usize>,
+    groups: Vec<Group>,
+    key: Vec<u8>,
+    bytes: usize,
+    /// Bytes that the groups may take.
+    most: usize,
+    /// How often the rows were in files before.
+    level: u32,
+    /// Some: no group is added any more.
+    overflow: Option<Overflow>,
+}
+
+/// Takes the rows of groups: keys, then aggregates.
+pub(super) type Emit<'e> = &'e mut dyn FnMut(OwnedRow, &mut Host) -> Result<()>;
+
+fn states(calls: &[AggregateCall]) -> Vec<Accumulator> {
+    calls.iter().map(|c| Accumulator::new(c.kind)).collect()
+}
+
+impl Groups {
+    /// No rows yet; without keys there is one group from the start.
+    pub(super) fn new(grouping: &Grouping, host: &mut Host) -> Groups {
+        // Without an engine there are no files to go to.
+        let most = host.session_if_any().map_or(usize::MAX, |session| session.work_memory());
+        let mut groups = Groups::within(most, 0);
+        if grouping.keys.is_empty() {
+            groups.groups.push(Group { keys: Vec::new(), states: states(&grouping.calls) });
+        }
+        groups
+    }
+
+    fn within(most: usize, level: u32) -> Groups {
+        let (index, groups, key) = (HashMap::new(), Vec::new(), Vec::new());
+        Groups { index, groups, key, bytes: 0, most, level, overflow: None }
+    }
+
+    /// The one group of a query without keys whose aggregates all count rows.
+    pub(super) fn counted(grouping: &Grouping, count: u64, host: &mut Host) -> Groups {
+        let mut groups = Groups::new(grouping, host);
+        for state in groups.groups.iter_mut().flat_map(|g| &mut g.states) {
+            *state = Accumulator::Count(count as i64);
+        }
+        groups
+    }
+
+    /// Takes in a row.
+    pub(super) fn add(
+        &mut self,
+        grouping: &Grouping,
+        row: Row<'_>,
+        params: &[Datum<'static>],
+        host: &mut Host,
+    ) -> Result<()> {
+        let mut keys: smallvec::SmallVec<[Datum<'_>; 4]> = smallvec::SmallVec::new();
+        for key in &grouping.keys {
+            keys.push(eval(key, row, params, host)?);
+        }
+        let Some(at) = self.find(grouping, &keys) else {
+            let mut values: OwnedRow = keys.into_iter().map(Datum::into_owned).collect();
+            for call in &grouping.calls {
+                values.push(input(call, row, params, host)?.into_owned());
+            }
+            return self.put_off(&values, host);
+        };
+        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        for (call, state) in grouping.calls.iter().zip(&mut group.states) {
+            let value = input(call, row, params, host)?;
+            if !value.is_null() {
+                state.add(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in a row that was put off: its keys, then the inputs of its aggregates.
+    fn add_values(&mut self, grouping: &Grouping, values: OwnedRow, host: &mut Host) -> Result<()> {
+        let (keys, inputs) = values.split_at(grouping.keys.len().min(values.len()));
+        let Some(at) = self.find(grouping, keys) else { return self.put_off(&values, host) };
+        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        for (value, state) in inputs.iter().zip(&mut group.states) {
+            if !value.is_null() {
+                state.add(value.reborrow())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The group with these keys, which is made if there is memory for it. Leaves the keys' bytes in `key`.
+    fn find(&mut self, grouping: &Grouping, keys: &[Datum<'_>]) -> Option<usize> {
+        if keys.is_empty() {
+            return Some(0);
+        }
+        self.key.clear();
+        for value in keys {
+            encode_key(value, &mut self.key);
+        }
+        if let Some(at) = self.index.get(&self.key) {
+            return Some(*at);
+        }
+        // One must fit, or nothing would ever be done.
+        if self.overflow.is_some() || self.bytes > self.most && !self.groups.is_empty() {
+            return None;
+        }
+        let keys: OwnedRow = keys.iter().map(|key| key.reborrow().into_owned()).collect();
+        let states = states(&grouping.calls);
+        self.bytes = self.bytes.saturating_add(
+            GROUP_COST + spill::memory(&keys) + self.key.len() + size_of_val(states.as_slice()),
+        );
+        self.groups.push(Group { keys, states });
+        self.index.insert(self.key.clone(), self.groups.len() - 1);
+        Some(self.groups.len() - 1)
+    }
+
+    /// Keeps a row for later; `key` has its keys' bytes.
+    fn put_off(&mut self, values: &[Datum<'_>], host: &mut Host) -> Result<()> {
+        let overflow = match &mut self.overflow {
+            Some(overflow) => overflow,
+            none => none.insert(Overflow::new(self.level, host)?),
+        };
+        overflow.add(&self.key, values, host)
+    }
+
+    /// Gives out the rows of all groups.
+    pub(super) fn finish(self, grouping: &Grouping, host: &mut Host, emit: Emit<'_>) -> Result<()> {
+        let Groups { index, groups, most, level, overflow, .. } = self;
+        drop(index);
+        for group in groups {
+            let mut row = group.keys;
+            for state in group.states {
+                row.push(state.finish()?);
+            }
+            emit(row, host)?;
+        }
+        let columns = grouping.keys.len() + grouping.calls.len();
+        for file in overflow.map_or(Ok(Vec::new()), |overflow| overflow.finish(host))? {
+            let mut later = Groups::within(most, level + 1);
+            file.read(columns, host, &mut |values, host| later.add_values(grouping, values, host))?;
+            later.finish(grouping, host, &mut *emit)?;
+        }
+        Ok(())
+    }
+}
+
+/// What an aggregate takes of a row: NULL for nothing, and anything for a count of rows.
+fn input<'a>(
+    call: &'a AggregateCall,
+    row: Row<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    if let Some(filter) = &call.filter
+        && !is_true(filter, row, params, host)?
+    {
+        return Ok(Datum::Null);
+    }
+    match &call.arg {
+        None => Ok(Datum::Bool(true)),
+        Some(arg) => eval(arg, row, params, host),
+    }
+}

@@ -1,0 +1,99 @@
+//! Rows of groups that memory had no place for, in files by a hash of their keys: all rows of a group are in one file.
+
+use crate::error::Result;
+use crate::exec::host::Host;
+use crate::exec::{OwnedRow, spill};
+use crate::value::Datum;
+use forebay_engine::{EngineError, TempFile, TempOptions, TempWriter};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How many files, within what memory there is for their buffers.
+const LEAST_FILES: usize = 4;
+const MOST_FILES: usize = 32;
+/// Which part of work_mem the buffers of all files may take, on top of it.
+const WRITING_SHARE: usize = 4;
+const BLOCK: usize = 8192;
+/// Rows between two looks whether anyone still wants them.
+const CANCEL_INTERVAL: usize = 4096;
+
+/// Rows that wait, being written.
+pub(super) struct Overflow {
+    /// Made when the first row comes.
+    files: Vec<Option<TempWriter>>,
+    /// Each level scatters the rows of a file anew.
+    level: u32,
+    writing: TempOptions,
+    /// Rows taken.
+    rows: usize,
+    scratch: Vec<u8>,
+}
+
+/// A file of rows that wait.
+pub(super) struct Waiting {
+    file: TempFile,
+    options: TempOptions,
+}
+
+impl Overflow {
+    pub(super) fn new(level: u32, host: &mut Host) -> Result<Overflow> {
+        let session = host.session()?;
+        let (memory, options) = (session.work_memory(), session.temp_options());
+        let files = (memory / WRITING_SHARE / (4 * BLOCK)).clamp(LEAST_FILES, MOST_FILES);
+        // A buffer being filled and one being written, for each file.
+        let blocks = u32::try_from(memory / WRITING_SHARE / files / 2 / BLOCK).unwrap_or(u32::MAX);
+        let writing =
+            TempOptions { combine: blocks.clamp(1, options.combine.max(1)), depth: options.depth.min(1) };
+        let files = (0..files).map(|_| None).collect();
+        Ok(Overflow { files, level, writing, rows: 0, scratch: Vec::new() })
+    }
+
+    /// Takes a row with these bytes for its keys.
+    pub(super) fn add(&mut self, key: &[u8], values: &[Datum<'_>], host: &mut Host) -> Result<()> {
+        self.rows += 1;
+        if self.rows.is_multiple_of(CANCEL_INTERVAL) {
+            host.check_cancel()?;
+        }
+        let mut hasher = DefaultHasher::new();
+        (self.level, key).hash(&mut hasher);
+        let at = (hasher.finish() % self.files.len().max(1) as u64) as usize;
+        let Some(slot) = self.files.get_mut(at) else { return Ok(()) };
+        let writer = match slot {
+            Some(writer) => writer,
+            none => none.insert(host.session()?.temp_file(self.writing)?),
+        };
+        spill::write(writer, values, &mut self.scratch, host)
+    }
+
+    /// The files, written.
+    pub(super) fn finish(self, host: &mut Host) -> Result<Vec<Waiting>> {
+        let options = host.session()?.temp_options();
+        let mut waiting = Vec::new();
+        for writer in self.files.into_iter().flatten() {
+            let file = writer.finish(host.session()?.io()).map_err(EngineError::from)?;
+            waiting.push(Waiting { file, options: TempOptions { depth: options.depth.min(2), ..options } });
+        }
+        Ok(waiting)
+    }
+}
+
+impl Waiting {
+    /// Gives out its rows, and goes.
+    pub(super) fn read(
+        self,
+        columns: usize,
+        host: &mut Host,
+        visit: &mut dyn FnMut(OwnedRow, &mut Host) -> Result<()>,
+    ) -> Result<()> {
+        let mut reader = self.file.reader(self.options);
+        drop(self.file);
+        let mut scratch = Vec::new();
+        for n in 1usize.. {
+            let Some(row) = spill::read(&mut reader, columns, &mut scratch, host)? else { break };
+            if n.is_multiple_of(CANCEL_INTERVAL) {
+                host.check_cancel()?;
+            }
+            visit(row, host)?;
+        }
+        Ok(())
+    }
+}
