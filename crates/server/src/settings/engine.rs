@@ -131,6 +131,17 @@ mod tests {
     }
 
     #[test]
+    fn files_grow_by_the_method_that_is_set() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let method = |settings: &[(String, String)]| {
+            io_settings(&ServerSettings::load(dir.path(), settings).expect("loads")).file_extend_method
+        };
+        assert_eq!(method(&[]), ExtendMethod::PosixFallocate);
+        let zeros = ("file_extend_method".to_owned(), "write_zeros".to_owned());
+        assert_eq!(method(&[zeros]), ExtendMethod::WriteZeros);
+    }
+
+    #[test]
     fn every_method_of_the_engine_has_a_name_in_the_table() {
         let kind = super::super::find("io_method").expect("exists").kind;
         let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };

@@ -140,6 +140,23 @@ fn wait_for_workers(server: &Server, count: usize) {
 }
 
 #[test]
+fn files_grow_by_the_method_of_the_last_reload() {
+    let server = Server::new();
+    let mut client = server.client();
+    assert_eq!(value(&mut client, "SHOW file_extend_method"), "posix_fallocate");
+    let conf = server.data_dir().join("postgresql.conf");
+    let sample = std::fs::read_to_string(&conf).expect("reads");
+    std::fs::write(&conf, format!("{sample}\nfile_extend_method = write_zeros\n")).expect("written");
+    assert_eq!(value(&mut client, "SELECT pg_reload_conf()"), "t");
+    server.wait_for_log("parameter \"file_extend_method\" changed to \"write_zeros\"");
+    let sql = "CREATE TABLE t (a int8); INSERT INTO t SELECT g FROM generate_series(1, 20000) AS g";
+    client.query(sql).expect("loads");
+    assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "20000");
+    let (state, _) = failure(&mut client, "SET file_extend_method = posix_fallocate");
+    assert_eq!(state, "55P02");
+}
+
+#[test]
 fn workers_follow_a_reload() {
     let server = Server::with(&["io_method=worker"]);
     let mut client = server.client();

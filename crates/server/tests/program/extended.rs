@@ -4,14 +4,21 @@ use super::harness::{Server, value};
 use forebay_server::client::{Client, Fields, row};
 
 /// Bodies of the extended protocol's messages.
-fn parse(client: &mut Client, name: &str, sql: &str, types: &[u32]) {
+pub fn parse(client: &mut Client, name: &str, sql: &str, types: &[u32]) {
     let mut body = [name.as_bytes(), b"\0", sql.as_bytes(), b"\0"].concat();
     body.extend(u16::try_from(types.len()).expect("few").to_be_bytes());
     types.iter().for_each(|t| body.extend(t.to_be_bytes()));
     client.send(b'P', &body).expect("sends");
 }
 
-fn bind(client: &mut Client, portal: &str, name: &str, format: u16, params: &[Option<&[u8]>], result: u16) {
+pub fn bind(
+    client: &mut Client,
+    portal: &str,
+    name: &str,
+    format: u16,
+    params: &[Option<&[u8]>],
+    result: u16,
+) {
     let mut body = [portal.as_bytes(), b"\0", name.as_bytes(), b"\0"].concat();
     body.extend([&1u16.to_be_bytes()[..], &format.to_be_bytes()].concat());
     body.extend(u16::try_from(params.len()).expect("few").to_be_bytes());
@@ -28,7 +35,7 @@ fn bind(client: &mut Client, portal: &str, name: &str, format: u16, params: &[Op
     client.send(b'B', &body).expect("sends");
 }
 
-fn execute(client: &mut Client, portal: &str, max_rows: i32) {
+pub fn execute(client: &mut Client, portal: &str, max_rows: i32) {
     client.send(b'E', &[portal.as_bytes(), b"\0", &max_rows.to_be_bytes()].concat()).expect("sends");
 }
 
@@ -41,7 +48,7 @@ fn close(client: &mut Client, kind: u8, name: &str) {
 }
 
 /// Everything up to ReadyForQuery, and the types of it as text.
-fn sync(client: &mut Client) -> (String, Vec<(u8, Vec<u8>)>) {
+pub fn sync(client: &mut Client) -> (String, Vec<(u8, Vec<u8>)>) {
     client.send(b'S', &[]).expect("sends");
     let mut messages = Vec::new();
     loop {

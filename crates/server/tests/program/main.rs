@@ -14,6 +14,7 @@
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
+//! - [`outstanding`]: tables that go while reads of them are outstanding
 
 mod bench;
 mod cancel;
@@ -26,6 +27,7 @@ mod extended;
 mod harness;
 mod hostile;
 mod lifecycle;
+mod outstanding;
 mod simple;
 mod spill;
 mod startup;
