@@ -14,7 +14,8 @@ use forebay_engine::{
 };
 
 const EIO: Effect = Effect::Fail(Errno::IO);
-/// Far less than a spread checkpoint takes, far more than a fast one.
+/// Less than a spread checkpoint of so many pages takes (they rest a tenth of a second each), far more than a fast one.
+const MANY: u64 = 700;
 const SOON: Duration = Duration::from_secs(60);
 
 type Reasons = Arc<Mutex<Vec<String>>>;
@@ -134,12 +135,18 @@ fn files_are_synced_when_all_is_written_and_pg_control_comes_last() {
     });
 }
 
+/// Settings with which a checkpoint is due when many pages are dirty.
+fn much_wal() -> WritingSettings {
+    let cleaner = CleanerOptions { max_pages: 0, ..CleanerOptions::default() };
+    WritingSettings { max_wal_size: 24 << 20, cleaner, ..little_wal() }
+}
+
 /// Inserts until the log makes a checkpoint due, which then has all the time that checkpoint_timeout gives.
 fn begin_spread(engine: &Arc<Engine>, session: &mut Session, next: &mut i64) {
     let before = engine.checkpointer_stats().num_requested;
     while engine.checkpointer_stats().num_requested == before {
-        insert(session, "t", *next..*next + 200);
-        *next += 200;
+        insert(session, "t", *next..*next + 500);
+        *next += 500;
     }
 }
 
@@ -148,12 +155,14 @@ fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
     init(&dir);
-    let config = EngineConfig { writing: little_wal(), ..config(IoMethod::Worker, false) };
+    let config =
+        EngineConfig { writing: much_wal(), shared_buffers: 4096, ..config(IoMethod::Worker, false) };
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
     let mut next = 0;
     let mut done = 0;
+    let written = || engine.checkpointer_stats().buffers_written;
     let spread = |session: &mut Session, next: &mut i64, done: u64| {
         begin_spread(&engine, session, next);
         assert_eq!(engine.checkpointer_stats().num_done, done, "it takes its time");
@@ -165,14 +174,17 @@ fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
     assert!(began.elapsed() < SOON);
     done = engine.checkpointer_stats().num_done;
     assert_eq!(done, 2, "the one under way, and the one asked for");
+    let first = written();
+    assert!(first >= MANY, "{first} pages");
     // Other settings.
     let began = spread(&mut session, &mut next, done);
-    engine.change_writing(&WritingSettings { checkpoint_completion_target: 0.0, ..little_wal() });
+    engine.change_writing(&WritingSettings { checkpoint_completion_target: 0.0, ..much_wal() });
     while engine.checkpointer_stats().num_done == done {
         assert!(began.elapsed() < SOON);
         std::thread::yield_now();
     }
-    engine.change_writing(&little_wal());
+    assert!(written() - first >= MANY);
+    engine.change_writing(&much_wal());
     done += 1;
     // A stop.
     let began = spread(&mut session, &mut next, done);

@@ -1,4 +1,5 @@
-//! A checkpoint's schedule: its writes are spread over a share of the time, or of the log, until the next one is due.
+//! A checkpoint's schedule: its writes are spread over a share of the time, or of the log, until the next one is due. One with few
+//! pages need not take that long: as in PostgreSQL, it rests a tenth of a second for each page at most.
 
 use forebay_aio::sync::{Duration, Instant};
 use forebay_format::Lsn;
@@ -17,12 +18,14 @@ pub(super) struct Schedule<'a> {
     spread: bool,
     began: Instant,
     redo: Lsn,
+    /// Pages behind it when it rested last.
+    rested: usize,
 }
 
 impl<'a> Schedule<'a> {
     /// For a checkpoint that begins now, with this redo pointer.
     pub(super) fn new(core: &'a Core, causes: Causes, redo: Lsn) -> Schedule<'a> {
-        Schedule { core, spread: !causes.immediate(), began: Instant::now(), redo }
+        Schedule { core, spread: !causes.immediate(), began: Instant::now(), redo, rested: 0 }
     }
 }
 
@@ -30,6 +33,11 @@ impl<'a> Schedule<'a> {
 fn passed(elapsed: Duration, timeout: Duration, log: u64, trigger: u64) -> f64 {
     let time = elapsed.as_secs_f64() / timeout.as_secs_f64().max(f64::MIN_POSITIVE);
     time.max(log as f64 / (trigger.max(1) as f64))
+}
+
+/// How long a rest after so many pages may be.
+fn longest_rest(pages: usize) -> Duration {
+    REST.saturating_mul(u32::try_from(pages).unwrap_or(u32::MAX))
 }
 
 impl Pace for Schedule<'_> {
@@ -44,7 +52,8 @@ impl Pace for Schedule<'_> {
     }
 
     fn rest(&mut self, done: usize, total: usize) {
-        while self.is_ahead(done, total) {
+        let end = Instant::now() + longest_rest(done - std::mem::replace(&mut self.rested, done));
+        while self.is_ahead(done, total) && Instant::now() < end {
             self.core.checkpointer.requests.rest(REST);
         }
     }
@@ -53,6 +62,13 @@ impl Pace for Schedule<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rests_are_no_longer_than_their_pages_are_worth() {
+        assert_eq!(longest_rest(0), Duration::ZERO);
+        assert_eq!(longest_rest(16), Duration::from_millis(1600));
+        assert!(longest_rest(usize::MAX) > Duration::from_secs(86_400));
+    }
 
     #[test]
     fn whichever_is_further_counts() {

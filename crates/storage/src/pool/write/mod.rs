@@ -75,7 +75,7 @@ impl BufferPool {
             }
             while stream.next_written().is_some() {}
             done += run.len();
-            if pace.is_ahead(done, pages.len()) {
+            if done < pages.len() && pace.is_ahead(done, pages.len()) {
                 // Nobody shall wait for a page that we hold while we rest.
                 stream.drain(be)?;
                 pace.rest(done, pages.len());
