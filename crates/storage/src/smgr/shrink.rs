@@ -31,8 +31,8 @@ impl Smgr {
         let _none_in_flight = entry.transfers.close(&self.aio);
         entry.set_reserved(0);
         let per_segment = self.config.segment_blocks;
-        // From the end, so that a crash or an error leaves no gap.
-        for segment in (n / per_segment..=(old - 1) / per_segment).rev() {
+        // From the end, so that a crash or an error leaves no gap, and it can be done again.
+        for segment in (n / per_segment..self.segments(rel, fork)?).rev() {
             let keep = n.saturating_sub(segment * per_segment);
             entry.set_size(UNKNOWN_SIZE);
             if keep == 0 && segment > 0 {
@@ -73,7 +73,7 @@ impl Smgr {
         self.sync.forget_segment(rel, fork, segment);
         entry.forget(segment);
         match self.remove_file(&path) {
-            Ok(_) => {
+            Ok(()) => {
                 self.sync.request_directory(&path);
                 Ok(())
             }
@@ -96,24 +96,35 @@ impl Smgr {
             entry.set_reserved(0);
             entry.remove();
             self.shard(rel).write().remove(&(rel, fork));
-            for segment in 0.. {
-                if !self.remove_file(&self.segment_path(rel, fork, segment))? {
-                    break;
-                }
+            // From the end here too: who tries again after an error finds what is left.
+            for segment in (0..self.segments(rel, fork)?).rev() {
+                self.remove_file(&self.segment_path(rel, fork, segment))?;
             }
         }
         Ok(())
     }
 
-    /// Empties and unlinks a file. False: there was none.
-    fn remove_file(&self, path: &Path) -> Result<bool, StorageError> {
+    /// How many segments a fork has, empty ones too.
+    fn segments(&self, rel: RelFileLocator, fork: Fork) -> Result<u32, StorageError> {
+        let mut n = 0;
+        loop {
+            let path = self.segment_path(rel, fork, n);
+            match self.namespace().exists(&path) {
+                Ok(true) => n += 1,
+                Ok(false) => return Ok(n),
+                Err(e) => return Err(file_error("stat", &path, &e)),
+            }
+        }
+    }
+
+    /// Empties and unlinks a file. None being there is no error.
+    fn remove_file(&self, path: &Path) -> Result<(), StorageError> {
         // An I/O handle that has not been used again keeps its last file open: emptied, the file takes no space
         // however long that lasts. Should it fail, the space comes back later.
         let _ = self.namespace().open(path, &OpenOptions::READ_WRITE.truncate());
         match self.namespace().unlink(path) {
-            Ok(()) => Ok(true),
-            Err(e) if e.is_not_found() => Ok(false),
-            Err(e) => Err(file_error("remove", path, &e)),
+            Err(e) if !e.is_not_found() => Err(file_error("remove", path, &e)),
+            _ => Ok(()),
         }
     }
 }

@@ -46,6 +46,40 @@ fn sizes_cross_segments_and_survive_reopening() {
 }
 
 #[test]
+fn a_cut_or_a_removal_that_fails_is_done_again() {
+    each_faulty(SMALL, |bed, plan| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 40);
+        bed.smgr.sync_pending(&mut be.io).unwrap();
+        let there = || (0..5).filter(|&segment| bed.path(segment).exists()).collect::<Vec<_>>();
+        let fails = |segment: u32| {
+            let path = format!("16384.{segment}");
+            plan.add(Rule::on(Ops::UNLINK).path(path).times(1), Effect::Fail(Errno::IO));
+        };
+        fails(3);
+        let error = bed.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("could not remove file") && text.contains("base/5/16384.3\""), "{text}");
+        assert_eq!(there(), [0, 1, 2, 3]);
+        // Emptied, it counts for nothing.
+        assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 24);
+        bed.smgr.sync_pending(&mut be.io).unwrap();
+        bed.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap();
+        assert_eq!(there(), [0, 1]);
+        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 12);
+        assert_eq!(bed.smgr.extend(&mut be.io, REL, Fork::Main, 28).unwrap(), 12);
+
+        fails(1);
+        let error = bed.pool.drop_relation(&mut be, REL).unwrap_err();
+        assert!(error.to_string().contains("base/5/16384.1\""), "{error}");
+        assert_eq!(there(), [0, 1]);
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().files, 0);
+        bed.pool.drop_relation(&mut be, REL).unwrap();
+        assert!(there().is_empty());
+    });
+}
+
+#[test]
 fn a_removed_file_takes_no_space_even_if_it_is_open_somewhere() {
     let bed = Bed::new(SMALL);
     let mut be = bed.backend();

@@ -293,19 +293,21 @@ impl Actor<'_> {
         let mut relation = self.world.relations[at].write().unwrap();
         let blocks = relation.blocks(self.world.pool);
         let keep = self.rng.random_range(0..=blocks);
-        let cut = self.world.pool.truncate(&mut self.be, relation.rel, Fork::Main, keep);
-        if tolerate(self.world, cut).is_some() {
-            assert_eq!(relation.blocks(self.world.pool), keep);
-            relation.versions[keep as usize..].iter_mut().for_each(|v| *v.get_mut() = 0);
+        // The pages are forgotten, whether or not the files could be cut: it must go on until it is done.
+        loop {
+            let cut = self.world.pool.truncate(&mut self.be, relation.rel, Fork::Main, keep);
+            if tolerate(self.world, cut).is_some() {
+                break;
+            }
         }
+        assert_eq!(relation.blocks(self.world.pool), keep);
+        relation.versions[keep as usize..].iter_mut().for_each(|v| *v.get_mut() = 0);
     }
 
     /// Drops the relation and makes another, half of the time under the same name.
     fn replace(&mut self, at: usize) {
         let mut relation = self.world.relations[at].write().unwrap();
-        if tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel)).is_none() {
-            return;
-        }
+        while tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel)).is_none() {}
         let rel = match self.rng.random_bool(0.5) {
             true => relation.rel,
             false => RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst)),
@@ -338,6 +340,7 @@ fn faults(plan: &FaultPlan) {
         (Ops::WRITE, 0.02, Effect::FailAfter(8192, Errno::IO)),
         (Ops::ALLOCATE, 0.1, Effect::Fail(Errno::NOSPC)),
         (Ops::RESERVE, 0.1, Effect::Fail(Errno::NOSPC)),
+        (Ops::UNLINK, 0.2, Effect::Fail(Errno::IO)),
     ] {
         plan.add(Rule::on(ops).path("base/5").chance(chance), effect);
     }
