@@ -1,6 +1,7 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 
 use forebay_aio::sync::Duration;
+use forebay_storage::ReadPolicy;
 
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
@@ -173,6 +174,21 @@ pub struct SessionSettings {
     pub temp_file_limit: i64,
     /// Temporary files from so many kB on are logged when they go; below 0: none are.
     pub log_temp_files: i64,
+    /// A page that is damaged is taken to be empty, with a warning.
+    pub zero_damaged_pages: bool,
+    /// A page with a wrong checksum is taken as it is, with a warning.
+    pub ignore_checksum_failure: bool,
+}
+
+impl SessionSettings {
+    /// What becomes of damaged pages.
+    pub(crate) fn read_policy(&self) -> ReadPolicy {
+        ReadPolicy {
+            zero_damaged_pages: self.zero_damaged_pages,
+            ignore_checksum_failure: self.ignore_checksum_failure,
+            ..ReadPolicy::default()
+        }
+    }
 }
 
 impl Default for SessionSettings {
@@ -184,6 +200,8 @@ impl Default for SessionSettings {
             work_mem: 4096,
             temp_file_limit: -1,
             log_temp_files: -1,
+            zero_damaged_pages: false,
+            ignore_checksum_failure: false,
         }
     }
 }

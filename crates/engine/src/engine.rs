@@ -283,6 +283,7 @@ fn start(
     be: &mut Backend,
 ) -> Result<(Arc<Core>, Threads), EngineError> {
     door::check_direct(aio, dir, &config)?;
+    be.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()));
     let control = Control::open(&mut Disk::new(&mut be.io), dir, Arc::clone(&fatal))?;
     let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;

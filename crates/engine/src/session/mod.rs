@@ -32,7 +32,7 @@ use std::sync::Arc;
 use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_format::ids::BLOCK_SIZE;
-use forebay_storage::{Backend, ReadPolicy, ReadWarning, TempSpace};
+use forebay_storage::{Backend, ReadWarning, TempSpace};
 
 pub use forebay_storage::PrewarmMode;
 pub use pool::BlockRange;
@@ -123,7 +123,7 @@ impl Session {
         i32::try_from(self.id).unwrap_or(i32::MAX)
     }
 
-    /// The settings it may change for itself.
+    /// The settings it may change for itself. They count from the next statement on.
     pub fn settings_mut(&mut self) -> &mut SessionSettings {
         &mut self.settings
     }
@@ -170,6 +170,7 @@ impl Session {
     /// Starts a statement of the transaction: what earlier ones wrote becomes visible, and a new snapshot is taken.
     pub fn start_command(&mut self) -> Result<(), EngineError> {
         self.check_cancel()?;
+        self.be.policy = self.settings.read_policy();
         let core = Arc::clone(&self.core);
         let open = self.transaction()?;
         open.tx.next_command()?;
@@ -190,9 +191,9 @@ impl Session {
         std::mem::take(&mut self.leftovers).warnings()
     }
 
-    /// What becomes of damaged pages from now on: zero_damaged_pages and ignore_checksum_failure.
-    pub fn set_read_policy(&mut self, policy: ReadPolicy) {
-        self.be.policy = policy;
+    /// Whether its reads may accept damaged pages, so that there may be warnings of them.
+    pub fn accepts_damage(&self) -> bool {
+        self.settings.zero_damaged_pages || self.settings.ignore_checksum_failure
     }
 
     /// Warnings of reads that accepted damaged pages, each once.

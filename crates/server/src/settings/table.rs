@@ -183,6 +183,7 @@ const IO: &str = "Resource Usage / I/O";
 const BGWRITER: &str = "Resource Usage / Background Writer";
 const PRESET: &str = "Preset Options";
 const WAL: &str = "Write-Ahead Log / Settings";
+const DEVELOPER: &str = "Developer Options";
 const CHECKPOINTS: &str = "Write-Ahead Log / Checkpoints";
 const LEVELS: &[&str] = &[
     "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error", "fatal",
@@ -203,6 +204,7 @@ use Kind::{Bool, Enum, Text};
 #[rustfmt::skip]
 pub static TABLE: &[Setting] = &[
     setting("application_name", User, Text, "", LOGGING, "Sets the application name to be reported in statistics and logs.").reported().checked(checks::name),
+    setting("autovacuum_worker_slots", Postmaster, int(1, 262_143, Unit::None), "16", "Vacuuming", UNUSED),
     setting("bgwriter_delay", Sighup, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
     setting("bgwriter_flush_after", Sighup, int(0, 256, Unit::Blocks), "512kB", BGWRITER, "Number of pages after which previously performed writes are flushed to disk."),
     setting("bgwriter_lru_maxpages", Sighup, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
@@ -235,6 +237,7 @@ pub static TABLE: &[Setting] = &[
     setting("huge_pages_status", Internal, Enum(&["off", "on", "unknown"]), "unknown", PRESET, "Indicates the status of huge pages."),
     setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when in a transaction.").checked(checks::disabled),
     setting("idle_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when not in a transaction.").checked(checks::disabled),
+    setting("ignore_checksum_failure", Superuser, Bool, "off", DEVELOPER, "Continues processing after a checksum failure."),
     setting("in_hot_standby", Internal, Bool, "off", PRESET, "Shows whether hot standby is currently active.").reported(),
     setting("integer_datetimes", Internal, Bool, "on", PRESET, "Shows whether datetimes are integer based.").reported(),
     setting("IntervalStyle", User, Enum(&["postgres"]), "postgres", CLIENT, "Sets the display format for interval values.").reported(),
@@ -300,6 +303,7 @@ pub static TABLE: &[Setting] = &[
     setting("wal_writer_delay", Sighup, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
     setting("work_mem", User, int(64, INT_MAX, Unit::Kb), "4MB", MEMORY, "Sets the maximum memory to be used for query workspaces."),
     setting("xmloption", User, Enum(&["content", "document"]), "content", CLIENT, "Accepted, so that dumps can be read; there is no XML type."),
+    setting("zero_damaged_pages", Superuser, Bool, "off", DEVELOPER, "Continues processing past damaged page headers."),
 ];
 
 #[cfg(test)]

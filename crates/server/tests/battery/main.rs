@@ -4,6 +4,7 @@
 //! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent
 //! - [`tools`]: PostgreSQL's own programs read the directory, and PostgreSQL recovers a crashed copy
 //! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
+//! - [`damage`]: damaged pages, told of as PostgreSQL does
 //! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
 //! - [`io`]: what the kernel sees: direct opens, combined reads, gathered log writes, an empty page cache
 //!
@@ -13,6 +14,7 @@
 //! They are `#[ignore]`d so that a plain `cargo test` stays quick.
 
 mod checksums;
+mod damage;
 mod exchange;
 mod forebay;
 mod io;

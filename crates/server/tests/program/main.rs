@@ -9,8 +9,9 @@
 //! - [`bench`]:     measurements, small
 //! - [`cancel`]:    cancel requests and timeouts
 //! - [`checksums`]: page checksums of a directory at rest
+//! - [`damage`]:    damaged pages, and the settings that take them
 //! - [`demo`]:      the demonstration, small
-//! - [`disk`]:      damaged pages, a full disk
+//! - [`disk`]:      a disk with other bytes than were written, a full disk
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
@@ -20,6 +21,7 @@ mod bench;
 mod cancel;
 mod checksums;
 mod copy;
+mod damage;
 mod demo;
 mod disk;
 mod door;

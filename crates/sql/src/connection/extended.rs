@@ -155,7 +155,7 @@ impl Connection {
     /// Execute message; `max_rows` 0 is no limit.
     pub fn execute(&mut self, portal: &str, max_rows: u32, sink: &mut dyn RowSink) -> Result<Executed> {
         self.clear_cancel();
-        self.guard(|conn| {
+        self.guard_told(sink, |conn, sink| {
             // The portal is out of the map while it runs: it may end the transaction, and all portals with it.
             let mut running = conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
             let ends = ends_transaction(&running.prepared);

@@ -143,7 +143,7 @@ impl Connection {
 
     /// Simple protocol: runs the next statement.
     pub fn step(&mut self, script: &mut Script, sink: &mut dyn RowSink) -> Result<Step> {
-        self.guard(|conn| {
+        self.guard_told(sink, |conn, sink| {
             if std::mem::take(&mut script.empty) {
                 return Ok(Step::EmptyQuery);
             }
@@ -178,17 +178,8 @@ impl Connection {
 
     /// Sends the engine's warnings that arose where nobody could be told: after `sync`, say.
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
+        tell_of_damage(&mut self.host, sink)?;
         let Some(session) = self.host.session_if_any() else { return Ok(()) };
-        for warning in session.take_read_warnings() {
-            let mut notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());
-            if let Some(detail) = warning.detail() {
-                notice = notice.detail(detail);
-            }
-            if let Some(hint) = warning.hint() {
-                notice = notice.hint(hint);
-            }
-            sink.notice(&notice)?;
-        }
         session.take_warnings().try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
     }
 
@@ -208,9 +199,39 @@ impl Connection {
         result
     }
 
+    /// The same for an operation that can tell of damaged pages: what there is to tell comes before the error.
+    fn guard_told<T>(
+        &mut self,
+        sink: &mut dyn RowSink,
+        operation: impl FnOnce(&mut Connection, &mut dyn RowSink) -> Result<T>,
+    ) -> Result<T> {
+        let result = self.guard(|conn| operation(conn, &mut *sink));
+        if result.is_err() {
+            // If it can't be sent, neither can the error.
+            let _ = tell_of_damage(&mut self.host, sink);
+        }
+        result
+    }
+
     /// Aborts what is open; the client has gone.
     pub fn close(mut self) {
         self.transaction.forget_block();
         self.fail();
     }
+}
+
+/// Sends what there is to tell of damaged pages that were read nevertheless.
+fn tell_of_damage(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+    let Some(session) = host.session_if_any() else { return Ok(()) };
+    for warning in session.take_read_warnings() {
+        let mut notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());
+        if let Some(detail) = warning.detail() {
+            notice = notice.detail(detail);
+        }
+        if let Some(hint) = warning.hint() {
+            notice = notice.hint(hint);
+        }
+        sink.notice(&notice)?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Running statements.
 
 use super::prepared::{Plan, Prepared};
-use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink};
+use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink, tell_of_damage};
 use crate::error::{ColumnName, Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Host, Row, eval_all};
 use crate::parse::{Kind, Statement};
@@ -195,7 +195,10 @@ pub(super) fn run_cursor(
     sink: &mut dyn RowSink,
 ) -> Result<(u64, bool)> {
     let mut rows = 0u64;
-    let flow = cursor.run(host, &mut |values, _| {
+    let flow = cursor.run(host, &mut |values, host| {
+        if host.accepts_damage() {
+            tell_of_damage(host, sink)?;
+        }
         sink.row(&RowRef { values, columns, formats })?;
         rows += 1;
         Ok(if rows == max { Flow::Rest } else { Flow::Continue })

@@ -54,6 +54,11 @@ impl Host {
         self.session.as_mut()
     }
 
+    /// Whether reads may accept damaged pages.
+    pub fn accepts_damage(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::accepts_damage)
+    }
+
     /// The table of that name.
     pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
         match &mut self.session {

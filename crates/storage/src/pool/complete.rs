@@ -98,9 +98,8 @@ impl Core {
             return judged;
         }
         let mut warning = ReadWarning::new(&tag, blocks);
-        let mut wrong_checksums = 0;
         for (n, defect) in defects {
-            wrong_checksums += u64::from(matches!(defect, PageDefect::BadChecksum { .. }));
+            warning.wrong_checksums += u32::from(matches!(defect, PageDefect::BadChecksum { .. }));
             judged[n] = self.accept(bufs[n], &defect, read.policy);
             if judged[n] != Judgement::Bad {
                 warning.add(n, judged[n]);
@@ -108,8 +107,8 @@ impl Core {
             let (block, what) = (tag.block + n as u32, judged[n]);
             tracing::warn!(block, relation = %tag.rel.path(tag.fork), %defect, ?what, "invalid page");
         }
-        if wrong_checksums > 0 {
-            self.checksum_failures.add(tag.rel.db, wrong_checksums);
+        if warning.wrong_checksums > 0 {
+            self.checksum_failures.add(tag.rel.db, u64::from(warning.wrong_checksums));
         }
         if let Some(mailbox) = &read.mailbox
             && warning.zeroed + warning.ignored > 0

@@ -50,6 +50,8 @@ pub struct ReadWarning {
     pub zeroed: u32,
     /// Pages taken in spite of their checksums.
     pub ignored: u32,
+    /// Pages with wrong checksums, zeroed ones included: what PostgreSQL counts as ignored where it also zeroed.
+    pub wrong_checksums: u32,
     /// The first zeroed page, or if there is none, the first ignored one.
     pub block: BlockNumber,
 }
@@ -57,7 +59,17 @@ pub struct ReadWarning {
 impl ReadWarning {
     pub(crate) fn new(first: &PageTag, blocks: usize) -> ReadWarning {
         let PageTag { rel, fork, block } = *first;
-        ReadWarning { rel, fork, first: block, blocks: blocks as u32, zeroed: 0, ignored: 0, block }
+        let (zeroed, ignored, wrong_checksums) = (0, 0, 0);
+        ReadWarning {
+            rel,
+            fork,
+            first: block,
+            blocks: blocks as u32,
+            zeroed,
+            ignored,
+            wrong_checksums,
+            block,
+        }
     }
 
     /// One more page, by its place in the read.
@@ -79,19 +91,20 @@ impl ReadWarning {
     /// PostgreSQL's HINT line.
     pub fn hint(&self) -> Option<String> {
         let others = self.zeroed + self.ignored - 1;
-        let s = if others == 1 { "" } else { "s" };
+        let of_both = self.zeroed + self.wrong_checksums - 1;
+        let s = if of_both == 1 { "" } else { "s" };
         match (self.zeroed, self.ignored) {
             (1, 0) | (0, 1) => None,
-            (_, 0) => Some(format!("See server log for the other {others} zeroed block{s}.")),
-            (0, _) => Some(format!("See server log for the other {others} ignored block{s}.")),
-            _ => Some(format!("See server log for details about the other {others} invalid block{s}.")),
+            (_, 0) => Some(format!("See server log for the other {others} zeroed block(s).")),
+            (0, _) => Some(format!("See server log for the other {others} ignored block(s).")),
+            _ => Some(format!("See server log for details about the other {of_both} invalid block{s}.")),
         }
     }
 }
 
 impl fmt::Display for ReadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReadWarning { first, zeroed, ignored, block, .. } = self;
+        let ReadWarning { first, zeroed, ignored, wrong_checksums, block, .. } = self;
         let (last, relation) = (first + (self.blocks - 1), relation_path(self.rel, self.fork));
         let among = format_args!("among blocks {first}..{last} of relation \"{relation}\"");
         match (zeroed, ignored) {
@@ -101,7 +114,10 @@ impl fmt::Display for ReadWarning {
             (_, 0) => write!(f, "zeroing out {zeroed} invalid pages {among}"),
             (0, 1) => write!(f, "ignoring checksum failure in block {block} of relation \"{relation}\""),
             (0, _) => write!(f, "ignoring {ignored} checksum failures {among}"),
-            _ => write!(f, "zeroing {zeroed} page(s) and ignoring {ignored} checksum failure(s) {among}"),
+            _ => write!(
+                f,
+                "zeroing {zeroed} page(s) and ignoring {wrong_checksums} checksum failure(s) {among}"
+            ),
         }
     }
 }

@@ -60,7 +60,7 @@ fn damaged_pages_are_zeroed_if_asked_for() {
         pool.evict_all(&mut be).unwrap();
         let two = "zeroing out 2 invalid pages among blocks 0..4 of relation \"base/5/16384\"";
         let detail = Some("Block 1 held the first zeroed page.");
-        let hint = Some("See server log for the other 1 zeroed block.");
+        let hint = Some("See server log for the other 1 zeroed block(s).");
         assert_eq!(read_five(&pool, &mut be), [told(two, detail, hint)]);
         assert!(is_zero(&pool, 1) && is_zero(&pool, 3));
         assert!(!pool.lookup(&tag(1)).unwrap().is_dirty());
@@ -83,7 +83,7 @@ fn wrong_checksums_are_ignored_if_asked_for_but_impossible_headers_are_not() {
         pool.evict_all(&mut be).unwrap();
         let two = "ignoring 2 checksum failures among blocks 0..4 of relation \"base/5/16384\"";
         let detail = Some("Block 2 held the first ignored page.");
-        let hint = Some("See server log for the other 1 ignored block.");
+        let hint = Some("See server log for the other 1 ignored block(s).");
         assert_eq!(read_five(&pool, &mut be), [told(two, detail, hint)]);
 
         // Bad headers among them: an error, or zeros.
@@ -95,9 +95,9 @@ fn wrong_checksums_are_ignored_if_asked_for_but_impossible_headers_are_not() {
         be.take_read_warnings();
         pool.evict_all(&mut be).unwrap();
         be.policy = BOTH;
-        let mixed = "zeroing 2 page(s) and ignoring 2 checksum failure(s) among blocks 0..4 of relation \"base/5/16384\"";
+        let mixed = "zeroing 2 page(s) and ignoring 4 checksum failure(s) among blocks 0..4 of relation \"base/5/16384\"";
         let detail = Some("Block 1 held the first zeroed page.");
-        let hint = Some("See server log for details about the other 3 invalid blocks.");
+        let hint = Some("See server log for details about the other 5 invalid blocks.");
         assert_eq!(read_five(&pool, &mut be), [told(mixed, detail, hint)]);
         assert!([1, 3].iter().all(|&block| is_zero(&pool, block)));
         assert!([0, 2, 4].iter().all(|&block| !is_zero(&pool, block)));
