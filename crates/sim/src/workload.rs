@@ -1,6 +1,7 @@
 //! Lives of an engine on a simulated disk: what is done follows from a seed, and the model takes down what was acknowledged.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use forebay_aio::sync::{Arc, Mutex};
@@ -63,10 +64,18 @@ pub fn fresh_disk() -> Result<SimDisk, EngineError> {
 /// Reasons for which an engine stopped itself.
 type Reasons = Arc<Mutex<Vec<String>>>;
 
+/// A transaction that stays open while the other session goes on.
+struct Long {
+    session: Session,
+    table: String,
+    ids: Range<i64>,
+}
+
 /// A running engine.
 pub struct Life {
     engine: Arc<Engine>,
     session: Session,
+    long: Option<Long>,
     reasons: Reasons,
 }
 
@@ -82,7 +91,7 @@ impl Life {
         let config = EngineConfig {
             shared_buffers: setup.buffers,
             io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct },
-            max_connections: 2,
+            max_connections: 3,
             background: Background::Stepped,
             wal_sync_method: if setup.open_datasync {
                 WalSyncMethod::OpenDatasync
@@ -101,7 +110,7 @@ impl Life {
         };
         let engine = Engine::open_on(&data_dir(disk), config, door(disk, setup.order)?)?;
         let session = engine.session()?;
-        Ok(Life { engine, session, reasons })
+        Ok(Life { engine, session, long: None, reasons })
     }
 
     /// Why the engine stopped itself, if it did.
@@ -125,7 +134,20 @@ impl Life {
         match script.dice.below(100) {
             _ if present.is_empty() => self.make(model, script.name()),
             0..8 => self.make(model, script.name()),
-            8..12 => self.remove(model, &some(&mut script.dice)),
+            8..12 => {
+                let name = some(&mut script.dice);
+                // The other session's lock would be waited for.
+                if self.long.as_ref().is_none_or(|long| long.table != name) {
+                    self.remove(model, &name);
+                }
+            }
+            45..55 => match self.long.take() {
+                Some(long) => finish(long, model, script.dice.chance(700)),
+                None => {
+                    let (name, ids) = (some(&mut script.dice), script.ids());
+                    self.long = self.open(name, ids).ok();
+                }
+            },
             12..20 => drop(self.session.checkpoint()),
             20..35 => drop(self.engine.step()),
             35..45 => {
@@ -156,17 +178,26 @@ impl Life {
         note(sent, &result, |fate| model.dropped(name, fate));
     }
 
-    fn insert(&mut self, name: &str, ids: std::ops::Range<i64>) -> (bool, Result<(), EngineError>) {
+    fn insert(&mut self, name: &str, ids: Range<i64>) -> (bool, Result<(), EngineError>) {
         self.transaction(|session| insert(session, name, ids))
     }
 
     /// Rows whose transaction is aborted.
-    fn give_up(&mut self, name: &str, ids: std::ops::Range<i64>) -> Result<(), EngineError> {
+    fn give_up(&mut self, name: &str, ids: Range<i64>) -> Result<(), EngineError> {
         self.session.begin()?;
         self.session.start_command()?;
         let result = insert(&mut self.session, name, ids);
         self.session.abort()?;
         result
+    }
+
+    /// Inserts rows in a session of its own, without an end.
+    fn open(&self, table: String, ids: Range<i64>) -> Result<Long, EngineError> {
+        let mut session = self.engine.session()?;
+        session.begin()?;
+        session.start_command()?;
+        insert(&mut session, &table, ids.clone())?;
+        Ok(Long { session, table, ids })
     }
 
     /// A transaction; and whether its commit was sent.
@@ -219,8 +250,18 @@ impl Life {
     /// # Errors
     /// What the engine said.
     pub fn end(self) -> Result<(), EngineError> {
-        drop(self.session);
+        drop((self.session, self.long));
         self.engine.shutdown(ShutdownMode::Fast)
+    }
+}
+
+/// Ends a long transaction, with a commit or without.
+fn finish(mut long: Long, model: &mut Model, commit: bool) {
+    if commit {
+        let result = long.session.commit();
+        note(true, &result, |fate| model.inserted(&long.table, long.ids.clone(), fate));
+    } else {
+        let _ = long.session.abort();
     }
 }
 
@@ -240,7 +281,7 @@ fn note_of(id: i64) -> String {
     format!("{id}:{}", char::from(b'a' + dice.below(26) as u8).to_string().repeat(len as usize))
 }
 
-fn insert(session: &mut Session, name: &str, ids: std::ops::Range<i64>) -> Result<(), EngineError> {
+fn insert(session: &mut Session, name: &str, ids: Range<i64>) -> Result<(), EngineError> {
     let table = session.open_table(None, name, LockMode::RowExclusive)?;
     let mut batch = RowBatch::new(&table);
     for id in ids {
@@ -271,7 +312,7 @@ impl Script {
         format!("t_{}", self.tables)
     }
 
-    fn ids(&mut self) -> std::ops::Range<i64> {
+    fn ids(&mut self) -> Range<i64> {
         let n = if self.dice.chance(100) { 300 + self.dice.below(1200) } else { 1 + self.dice.below(40) };
         let from = self.ids;
         self.ids += n as i64;
