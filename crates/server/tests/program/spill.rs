@@ -48,3 +48,22 @@ fn settings_bound_count_and_log_what_sorts_spill() {
     assert_eq!(names, ["mine"]);
     server.stop();
 }
+
+#[test]
+fn a_statement_cancelled_while_it_spills_leaves_nothing() {
+    let server = Server::with(&["work_mem=64kB", "io_method=worker"]);
+    let temp = server.data_dir().join("base/pgsql_tmp");
+    let mut client = server.client();
+    assert_eq!(value(&mut client, SORT), "50000");
+    client.query("SET statement_timeout = '200ms'").expect("set");
+    for sql in [
+        "SELECT g FROM generate_series(1, 100000000) g ORDER BY -g",
+        "SELECT g FROM generate_series(1, 100000000) g GROUP BY g",
+    ] {
+        assert_eq!(failure(&mut client, sql).0, "57014", "{sql}");
+        assert_eq!(std::fs::read_dir(&temp).expect("made by the first").count(), 0, "{sql}");
+    }
+    client.query("SET statement_timeout = 0").expect("set");
+    assert_eq!(value(&mut client, SORT), "50000");
+    server.stop();
+}

@@ -94,11 +94,18 @@ impl TempReader {
 
     /// Reads up to `into.len()` bytes; fewer only at the end.
     pub fn read(&mut self, io: &mut aio::Backend, into: &mut [u8]) -> Result<usize, StorageError> {
+        let from = self.at;
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..)
             && !rest.is_empty()
         {
-            let bytes = self.fill(io)?;
+            let bytes = match self.fill(io) {
+                Ok(_) => self.in_memory(),
+                Err(error) => {
+                    self.seek(io, from);
+                    return Err(error);
+                }
+            };
             let n = bytes.len().min(rest.len());
             if n == 0 {
                 break;

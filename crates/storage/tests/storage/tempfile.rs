@@ -1,6 +1,6 @@
 //! Temporary files: what goes in comes out, whoever reads and writes beside; faults; limits; nothing stays behind.
 
-use crate::bed::{Bed, Spec, each, each_faulty};
+use crate::bed::{Bed, Spec, each, each_faulty, each_spec};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
 use forebay_aio::{self as aio, Errno, IoOp};
@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -416,6 +417,74 @@ fn a_disk_that_fails_for_good_fails_each_file_and_no_more() {
         drop(kept);
         assert_eq!((names(bed).len(), space.used()), (0, 0));
     });
+}
+
+#[test]
+fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
+    for seed in 0..3 {
+        each_spec(BED, |spec| {
+            let plan = FaultPlan::seeded(seed);
+            let bed = &Bed::faulty(spec, &plan);
+            let ops = Ops::TRANSFERS | Ops::OPEN;
+            plan.add(Rule::on(ops).path("pgsql_tmp").chance(0.03), Effect::Fail(Errno::IO));
+            plan.add(Rule::on(Ops::WRITE).path("pgsql_tmp").chance(0.03), Effect::Fail(Errno::NOSPC));
+            plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp").chance(0.2), Effect::Cut);
+            let files = files(bed);
+            let (whole, failed) = (AtomicU32::new(0), AtomicU32::new(0));
+            thread::scope(|scope| {
+                for thread in 0..3 {
+                    let (files, whole, failed) = (&files, &whole, &failed);
+                    scope.spawn(move || {
+                        let mut rng = StdRng::seed_from_u64(seed << 8 | thread);
+                        let (mut be, space) = (bed.backend(), TempSpace::new());
+                        for _ in 0..12 {
+                            match round_trip(&mut rng, files, &space, &mut be.io) {
+                                Ok(()) => whole.fetch_add(1, Relaxed),
+                                Err(error) => {
+                                    assert!(error.to_string().contains("pgsql_tmp/pgsql_tmp3."), "{error}");
+                                    failed.fetch_add(1, Relaxed)
+                                }
+                            };
+                            assert_eq!(space.used(), 0);
+                        }
+                    });
+                }
+            });
+            assert!(whole.into_inner() > 0 && failed.into_inner() > 0);
+            assert!(names(bed).is_empty());
+        });
+    }
+}
+
+/// Writes a file and reads it in two places at once; what is read is what was written.
+fn round_trip(
+    rng: &mut StdRng,
+    files: &Arc<TempFiles>,
+    space: &Arc<TempSpace>,
+    io: &mut aio::Backend,
+) -> Result<(), StorageError> {
+    let len = rng.random_range(1..12 * PIECE);
+    let mut writer = files.create(3, space, random_options(rng))?;
+    let model = pattern(rng.random_range(0..1000), len);
+    for piece in model.chunks(rng.random_range(1..2 * PIECE)) {
+        writer.write_all(io, piece)?;
+    }
+    let file = writer.finish(io)?;
+    let middle = rng.random_range(0..=len);
+    let mut readers = [(0, middle), (middle, len)]
+        .map(|(from, to)| (file.reader_of(from as u64..to as u64, random_options(rng)), &model[from..to]));
+    drop(file);
+    let mut piece = vec![0; rng.random_range(1..2 * PIECE)];
+    while readers.iter().any(|(reader, _)| reader.left() > 0) {
+        for (reader, rest) in &mut readers {
+            // Once more after an error: it stands where it stood.
+            let n = reader.read(io, &mut piece).or_else(|_| reader.read(io, &mut piece))?;
+            assert_eq!(piece[..n], rest[..n]);
+            *rest = &rest[n..];
+        }
+    }
+    assert!(readers.iter().all(|(_, rest)| rest.is_empty()));
+    Ok(())
 }
 
 #[test]
