@@ -23,8 +23,8 @@ use forebay_aio::{
 };
 use forebay_format::{BLOCK_SIZE, Fork, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, BufferPool, ExtendMethod, PageWriteGuard, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig,
-    StorageError, Strategy, StreamFlags, WriteScope,
+    Backend, BufferPool, Cleaner, CleanerOptions, ExtendMethod, PageWriteGuard, Pinned, PoolConfig,
+    ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, WriteOptions, WriteScope, WriteStream,
 };
 
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
@@ -324,6 +324,83 @@ fn a_failed_write_leaves_the_page_dirty_and_free() {
         bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
         assert!(!pin.is_dirty());
         assert_eq!(bed.on_disk(2), 4);
+    });
+}
+
+/// A pool full of dirty pages: a pass, the cleaner and two who need buffers write them, and one write fails. Nobody waits for ever,
+/// and nothing is lost.
+#[test]
+fn all_who_write_share_the_dirty_pages() {
+    each(|bed| {
+        let mut be = bed.backend();
+        for block in 0..BUFFERS {
+            let pin = bed.read(&mut be, block);
+            add_one(pin.lock_exclusive());
+        }
+        drop(be);
+        bed.disk.failing_writes.store(1, SeqCst);
+        fn hears_of_writes_only<T>(result: Result<T, StorageError>) {
+            assert!(matches!(result, Ok(_) | Err(StorageError::Write { .. })), "{:?}", result.err());
+        }
+        let pass = spawn(&bed, |bed| {
+            hears_of_writes_only(bed.pool.write_dirty(&mut bed.backend(), WriteScope::All));
+        });
+        let cleaner = spawn(&bed, |bed| {
+            let (mut be, options) = (bed.backend(), CleanerOptions::default());
+            let mut cleaner = Cleaner::default();
+            (0..2).for_each(|_| hears_of_writes_only(cleaner.step(&bed.pool, &mut be, &options)));
+        });
+        let users = [[16, 2, 17], [18, 3, 16]].map(|blocks| {
+            spawn(&bed, move |bed| {
+                let mut be = bed.backend();
+                for block in blocks {
+                    match bed.pool.read(&mut be, tag(block), Strategy::Normal) {
+                        Ok(pin) => assert!(number(&pin.lock_shared().copy()) >= u64::from(block)),
+                        Err(error) => hears_of_writes_only(Err::<(), _>(error)),
+                    }
+                }
+            })
+        });
+        join([pass, cleaner].into_iter().chain(users));
+        let mut be = bed.backend();
+        bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
+        (0..BLOCKS)
+            .for_each(|block| assert_eq!(bed.on_disk(block), u64::from(block + u32::from(block < BUFFERS))));
+    });
+}
+
+/// A stream waits for a page that someone changes who needs another page that the stream has.
+#[test]
+fn a_stream_and_who_changes_several_pages_do_not_wait_for_each_other() {
+    each(|bed| {
+        let mut be = bed.backend();
+        for block in 0..6 {
+            let pin = bed.read(&mut be, block);
+            add_one(pin.lock_exclusive());
+        }
+        drop(be);
+        let changers = [[4, 1], [2, 0]].map(|blocks| {
+            spawn(&bed, move |bed| {
+                let [first, second] = blocks.map(|block| bed.pool.lookup(&tag(block)).unwrap());
+                let held = first.lock_exclusive();
+                add_one(second.lock_exclusive());
+                add_one(held);
+            })
+        });
+        let mut be = bed.backend();
+        let mut stream = WriteStream::new(&bed.pool, WriteOptions::checkpoint(&bed.pool));
+        for block in 0..6 {
+            if let Some(pin) = bed.pool.lookup(&tag(block)) {
+                stream.push(&mut be, pin).unwrap();
+            }
+        }
+        stream.finish(&mut be).unwrap();
+        drop(be);
+        join(changers);
+        bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
+        let changed_again = |block| u64::from([4, 1, 2, 0].contains(&block));
+        (0..6).for_each(|block| assert_eq!(bed.on_disk(block), u64::from(block) + 1 + changed_again(block)));
     });
 }
 
