@@ -155,6 +155,11 @@ impl TempFiles {
                     // pgsql_tmp is a link to elsewhere: the data directory itself can do direct I/O.
                     tracing::warn!("temporary files are buffered by the kernel: {why}");
                     self.direct.store(false, Relaxed);
+                    // The system makes the file before it finds that it can't open it so.
+                    match self.aio.namespace().unlink(&path) {
+                        Err(error) if !error.is_not_found() => return Err(error),
+                        _ => {}
+                    }
                 }
                 Err(error) if error.is_not_found() && !made_directory => {
                     made_directory = true;

@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -592,6 +593,30 @@ fn a_file_that_cannot_be_made_is_an_error_and_the_next_can() {
     assert_eq!(std::fs::metadata(dir(&bed).join(&names(&bed)[0])).unwrap().len(), 0);
     drop(filled(&files, &space, &mut bed.backend().io, 50_000));
     assert_eq!((names(&bed).len(), space.used()), (1, 0));
+}
+
+#[test]
+fn a_directory_without_direct_io_is_used_without() {
+    let bed = Bed::new(Spec { direct: true, ..BED });
+    std::fs::create_dir(dir(&bed)).unwrap();
+    let mount = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(dir(&bed)).output();
+    if !mount.is_ok_and(|m| m.status.success()) {
+        println!("skipped: a_directory_without_direct_io_is_used_without needs to mount a ramfs");
+        return;
+    }
+    let mut be = bed.backend();
+    let files = files(&bed);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for len in [100_001, 5] {
+            let file = filled(&files, &TempSpace::new(), &mut be.io, len);
+            assert_eq!(std::fs::metadata(bed.dir().join(file.name())).unwrap().len(), len as u64);
+            assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, len));
+        }
+        assert!(names(&bed).is_empty());
+    }));
+    // Handles may still have its files open.
+    assert!(Command::new("umount").arg("-l").arg(dir(&bed)).status().unwrap().success());
+    outcome.unwrap();
 }
 
 #[test]
