@@ -1,0 +1,267 @@
+//! Disks that fail, are full, tell less than was asked for.
+
+use super::*;
+
+#[test]
+fn leftovers_that_cannot_be_removed_are_counted_and_in_nobodys_way() {
+    let plan = FaultPlan::new();
+    let bed = Bed::faulty(BED, &plan);
+    std::fs::create_dir(dir(&bed)).unwrap();
+    for n in 0..3 {
+        std::fs::write(dir(&bed).join(format!("pgsql_tmp7.{n}")), "old").unwrap();
+    }
+    plan.add(Rule::on(Ops::UNLINK).times(2), Effect::Fail(Errno::ACCES));
+    let report = files(&bed).remove_leftovers();
+    assert_eq!((report.removed, report.failed), (1, 2));
+    drop(filled(&files(&bed), &TempSpace::new(), &mut bed.backend().io, 10));
+    assert_eq!(names(&bed).len(), 2);
+    plan.add(Rule::on(Ops::LIST), Effect::Fail(Errno::IO));
+    assert_eq!(files(&bed).remove_leftovers().failed, 2, "neither directory can be looked at");
+}
+
+#[test]
+fn a_failed_write_names_its_place_stays_and_leaves_nothing() {
+    for errno in [Errno::IO, Errno::NOSPC] {
+        each_faulty(BED, |bed, plan| {
+            let (files, space) = (files(bed), TempSpace::new());
+            let mut be = bed.backend();
+            plan.add(Rule::on(Ops::WRITE).path("pgsql_tmp").skip(2).times(1), Effect::Fail(errno));
+            let mut writer = files.create(7, &space, TempOptions { combine: 2, depth: 0 }).unwrap();
+            let error = writer.write_all(&mut be.io, &pattern(0, 10 * PIECE)).unwrap_err();
+            let text = format!(
+                "could not write to file \"base/pgsql_tmp/pgsql_tmp7.0\" at offset {}: {errno}",
+                2 * PIECE
+            );
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.sqlstate(), if errno == Errno::NOSPC { "53100" } else { "58030" });
+            assert_eq!(writer.room(&mut be.io).unwrap_err().to_string(), text);
+            assert_eq!(writer.finish(&mut be.io).unwrap_err().to_string(), text);
+            assert_eq!((names(bed).len(), space.used()), (0, 0));
+            let file = filled(&files, &space, &mut be.io, 10 * PIECE);
+            assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, 10 * PIECE));
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_fails_for_good_fails_each_file_and_no_more() {
+    each_faulty(BED, |bed, plan| {
+        let (files, space) = (files(bed), TempSpace::new());
+        let mut be = bed.backend();
+        let kept = filled(&files, &space, &mut be.io, 5 * PIECE);
+        plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp"), Effect::Fail(Errno::IO));
+        for depth in 0..4 {
+            let mut writer = files.create(7, &space, TempOptions { combine: 1, depth }).unwrap();
+            let written = writer.write_all(&mut be.io, &pattern(0, 5 * PIECE));
+            assert!(written.and_then(|()| writer.finish(&mut be.io)).is_err());
+            let mut reader = kept.reader(TempOptions { combine: 1, depth });
+            for _ in 0..3 {
+                assert!(reader.fill(&mut be.io).is_err());
+            }
+        }
+        assert_eq!(names(bed), ["pgsql_tmp7.0"]);
+        plan.mend();
+        assert_eq!(read_all(&mut kept.reader(SMALL), &mut be.io, 5000), pattern(0, 5 * PIECE));
+        drop(kept);
+        assert_eq!((names(bed).len(), space.used()), (0, 0));
+    });
+}
+
+#[test]
+fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
+    for seed in 0..3 {
+        each_spec(BED, |spec| {
+            let plan = FaultPlan::seeded(seed);
+            let bed = &Bed::faulty(spec, &plan);
+            let ops = Ops::TRANSFERS | Ops::OPEN;
+            plan.add(Rule::on(ops).path("pgsql_tmp").chance(0.03), Effect::Fail(Errno::IO));
+            plan.add(Rule::on(Ops::WRITE).path("pgsql_tmp").chance(0.03), Effect::Fail(Errno::NOSPC));
+            plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp").chance(0.2), Effect::Cut);
+            let files = files(bed);
+            let (whole, failed) = (AtomicU32::new(0), AtomicU32::new(0));
+            thread::scope(|scope| {
+                for thread in 0..3 {
+                    let (files, whole, failed) = (&files, &whole, &failed);
+                    scope.spawn(move || {
+                        let mut rng = StdRng::seed_from_u64(seed << 8 | thread);
+                        let (mut be, space) = (bed.backend(), TempSpace::new());
+                        for _ in 0..12 {
+                            match round_trip(&mut rng, files, &space, &mut be.io) {
+                                Ok(()) => whole.fetch_add(1, Relaxed),
+                                Err(error) => {
+                                    assert!(error.to_string().contains("pgsql_tmp/pgsql_tmp3."), "{error}");
+                                    failed.fetch_add(1, Relaxed)
+                                }
+                            };
+                            assert_eq!(space.used(), 0);
+                        }
+                    });
+                }
+            });
+            assert!(whole.into_inner() > 0 && failed.into_inner() > 0);
+            assert!(names(bed).is_empty());
+        });
+    }
+}
+
+/// Writes a file and reads it in two places at once; what is read is what was written.
+fn round_trip(
+    rng: &mut StdRng,
+    files: &Arc<TempFiles>,
+    space: &Arc<TempSpace>,
+    io: &mut aio::Backend,
+) -> Result<(), StorageError> {
+    let len = rng.random_range(1..12 * PIECE);
+    let mut writer = files.create(3, space, random_options(rng))?;
+    let model = pattern(rng.random_range(0..1000), len);
+    for piece in model.chunks(rng.random_range(1..2 * PIECE)) {
+        writer.write_all(io, piece)?;
+    }
+    let file = writer.finish(io)?;
+    let middle = rng.random_range(0..=len);
+    let mut readers = [(0, middle), (middle, len)]
+        .map(|(from, to)| (file.reader_of(from as u64..to as u64, random_options(rng)), &model[from..to]));
+    drop(file);
+    let mut piece = vec![0; rng.random_range(1..2 * PIECE)];
+    while readers.iter().any(|(reader, _)| reader.left() > 0) {
+        for (reader, rest) in &mut readers {
+            // Once more after an error: it stands where it stood.
+            let n = reader.read(io, &mut piece).or_else(|_| reader.read(io, &mut piece))?;
+            assert_eq!(piece[..n], rest[..n]);
+            *rest = &rest[n..];
+        }
+    }
+    assert!(readers.iter().all(|(_, rest)| rest.is_empty()));
+    Ok(())
+}
+
+#[test]
+fn a_failed_read_names_its_place_and_is_made_again() {
+    each_faulty(BED, |bed, plan| {
+        let (files, space) = (files(bed), TempSpace::new());
+        let mut be = bed.backend();
+        let file = filled(&files, &space, &mut be.io, 10 * PIECE + 5);
+        let bad = 5 * PIECE as u64;
+        let rule = Rule::on(Ops::READ).path("pgsql_tmp").bytes(bad..bad + 1);
+        plan.add(rule.times(2), Effect::Fail(Errno::IO));
+        let mut reader = file.reader(SMALL);
+        let (mut errors, mut all, mut piece) = (0, Vec::new(), [0; 1000]);
+        loop {
+            // In pieces that divide the blocks unevenly: some are cut by the error, and go on where they stopped.
+            match reader.fill(&mut be.io) {
+                Ok([]) => break,
+                Ok(bytes) => {
+                    let n = bytes.len().min(piece.len());
+                    piece[..n].copy_from_slice(&bytes[..n]);
+                    reader.consume(n);
+                    all.extend_from_slice(&piece[..n]);
+                }
+                Err(error) => {
+                    errors += 1;
+                    let at = reader.position();
+                    assert!(at <= bad && bad < at + PIECE as u64, "{at}");
+                    let text = format!(
+                        "could not read from file \"base/pgsql_tmp/pgsql_tmp7.0\" at offset {at}: \
+                         Input/output error"
+                    );
+                    assert_eq!(error.to_string(), text);
+                }
+            }
+        }
+        assert_eq!(all, pattern(0, 10 * PIECE + 5));
+        // Neighbours that left as one are tried alone when the whole has failed.
+        assert!((1..=2).contains(&errors), "{errors}");
+    });
+}
+
+#[test]
+fn short_transfers_are_continued() {
+    each_faulty(BED, |bed, plan| {
+        let (files, space) = (files(bed), TempSpace::new());
+        let mut be = bed.backend();
+        plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp"), Effect::Cut);
+        for len in [1, 4095, 4097, 3 * PIECE + 1, 12 * PIECE] {
+            let file = filled(&files, &space, &mut be.io, len);
+            assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, len));
+        }
+    });
+}
+
+#[test]
+fn a_file_cut_short_is_told_of_by_place_and_bytes() {
+    each(BED, |bed| {
+        let (files, space) = (files(bed), TempSpace::new());
+        let mut be = bed.backend();
+        let file = filled(&files, &space, &mut be.io, 4 * PIECE);
+        let path = bed.dir().join(file.name());
+        let opened = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        opened.set_len(3 * PIECE as u64 + 4096).unwrap();
+        let mut reader = file.reader_of(3 * PIECE as u64..u64::MAX, TempOptions { combine: 8, depth: 2 });
+        let mut into = [0; PIECE];
+        // The first read is one block, of which half is there.
+        let error = reader.read_exact(&mut be.io, &mut into).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "could not read from file \"base/pgsql_tmp/pgsql_tmp7.0\" at offset {}: read only 4096 of 8192 \
+                 bytes",
+                3 * PIECE
+            )
+        );
+        assert_eq!(error.sqlstate(), "58030");
+        // What is still there can be read.
+        let mut reader = file.reader(SMALL);
+        reader.read_exact(&mut be.io, &mut into).unwrap();
+        assert_eq!(into[..], pattern(0, PIECE));
+        // Someone has removed it: dropping it is no disaster.
+        std::fs::remove_file(&path).unwrap();
+        drop((file, reader));
+        assert_eq!(filled(&files, &space, &mut be.io, PIECE).len(), PIECE as u64);
+        assert!(names(bed).is_empty());
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_an_error_and_the_next_can() {
+    let plan = FaultPlan::new();
+    let bed = Bed::faulty(BED, &plan);
+    let (files, space) = (files(&bed), TempSpace::new());
+    plan.add(Rule::on(Ops::MKDIR).times(1), Effect::Fail(Errno::ACCES));
+    let error = files.create(7, &space, SMALL).unwrap_err();
+    assert_eq!(error.to_string(), "could not create file \"base/pgsql_tmp/pgsql_tmp7.0\": Permission denied");
+    drop(files.create(7, &space, SMALL).unwrap());
+    plan.add(Rule::on(Ops::OPEN).path("pgsql_tmp").times(1), Effect::Fail(Errno::NOSPC));
+    assert_eq!(files.create(7, &space, SMALL).unwrap_err().sqlstate(), "53100");
+    plan.add(Rule::on(Ops::UNLINK).times(1), Effect::Fail(Errno::IO));
+    let file = filled(&files, &space, &mut bed.backend().io, 50_000);
+    drop(file);
+    // It stays, but takes no space.
+    assert_eq!(names(&bed).len(), 1);
+    assert_eq!(std::fs::metadata(dir(&bed).join(&names(&bed)[0])).unwrap().len(), 0);
+    drop(filled(&files, &space, &mut bed.backend().io, 50_000));
+    assert_eq!((names(&bed).len(), space.used()), (1, 0));
+}
+
+#[test]
+fn a_directory_without_direct_io_is_used_without() {
+    let bed = Bed::new(Spec { direct: true, ..BED });
+    std::fs::create_dir(dir(&bed)).unwrap();
+    let mount = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(dir(&bed)).output();
+    if !mount.is_ok_and(|m| m.status.success()) {
+        println!("skipped: a_directory_without_direct_io_is_used_without needs to mount a ramfs");
+        return;
+    }
+    let mut be = bed.backend();
+    let files = files(&bed);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for len in [100_001, 5] {
+            let file = filled(&files, &TempSpace::new(), &mut be.io, len);
+            assert_eq!(std::fs::metadata(bed.dir().join(file.name())).unwrap().len(), len as u64);
+            assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, len));
+        }
+        assert!(names(&bed).is_empty());
+    }));
+    // Handles may still have its files open.
+    assert!(Command::new("umount").arg("-l").arg(dir(&bed)).status().unwrap().success());
+    outcome.unwrap();
+}
