@@ -40,7 +40,7 @@ use table::Table;
 #[derive(Args)]
 pub struct Options {
     /// Rows of the servers' table
-    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(long, default_value_t = 5_000_000)]
     rows: u64,
     /// Interleaved rounds
     #[arg(long, default_value_t = 3)]

@@ -15,8 +15,7 @@ const BESIDE: f64 = 1.25;
 
 /// Criterion's name of the group, names of its benches, and of which the cost is compared.
 const GROUP: &str = "hit";
-const BENCHES: [(&str, Option<&str>); 5] = [
-    ("one page", None),
+const BENCHES: [(&str, Option<&str>); 4] = [
     ("a page of its own, 1 threads", None),
     ("a page of its own, 2 threads", Some("a page of its own, 1 threads")),
     ("scattered pages of its own, 1 threads", None),
@@ -41,7 +40,7 @@ pub fn table() -> Table {
 pub fn measure(root: &Path, table: &mut Table) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["bench", "--quiet", "-p", "forebay-storage", "--bench", "hit", "--"]);
-    cargo.args(["--warm-up-time", "0.5", "--measurement-time", "1", "^hit/(one page$|.*threads$)"]);
+    cargo.args(["--warm-up-time", "0.5", "--measurement-time", "1", "^hit/.*threads$"]);
     let output = cargo.stdin(Stdio::null()).output().map_err(|e| format!("cargo bench: {e}"))?;
     if !output.status.success() {
         return Err(format!("{cargo:?}: {}", String::from_utf8_lossy(&output.stderr)));
