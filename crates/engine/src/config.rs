@@ -174,6 +174,8 @@ pub struct SessionSettings {
     pub temp_file_limit: i64,
     /// Temporary files from so many kB on are logged when they go; below 0: none are.
     pub log_temp_files: i64,
+    /// Blocks of the buffers for the session's temporary tables.
+    pub temp_buffers: usize,
     /// A page that is damaged is taken to be empty, with a warning.
     pub zero_damaged_pages: bool,
     /// A page with a wrong checksum is taken as it is, with a warning.
@@ -200,6 +202,7 @@ impl Default for SessionSettings {
             work_mem: 4096,
             temp_file_limit: -1,
             log_temp_files: -1,
+            temp_buffers: 1024,
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
         }

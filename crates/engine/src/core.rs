@@ -159,7 +159,7 @@ impl Core {
         (trigger as u64).max(segment)
     }
 
-    /// A table's file with what working on it needs.
+    /// A table's file with what working on it needs, its pages in the shared pool.
     pub(crate) fn heap(&self, table: &Table) -> Heap {
         Heap {
             locator: table.locator,

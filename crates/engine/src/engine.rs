@@ -296,6 +296,7 @@ fn start(
     let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);
     let temp_files = TempFiles::new(&smgr);
     temp_files.remove_leftovers();
+    remove_temp_tables(aio, dir);
     let pool_config = PoolConfig {
         buffers: config.shared_buffers,
         combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
@@ -341,6 +342,15 @@ fn start(
     Ok((core, threads))
 }
 
+/// Removes the files of temporary tables whose sessions are gone.
+fn remove_temp_tables(aio: &Aio, dir: &Path) {
+    match forebay_storage::remove_private_files(aio.namespace().as_ref(), dir) {
+        Ok(0) => {}
+        Ok(n) => tracing::info!("removed {n} files of temporary tables"),
+        Err(error) => tracing::warn!("could not remove files of temporary tables: {error}"),
+    }
+}
+
 fn wal_config(dir: &Path, config: &EngineConfig, control: &Control) -> WalConfig {
     let control = control.get();
     let auto = WalConfig::auto_buffers(config.shared_buffers, control.segment_size);
@@ -381,6 +391,7 @@ fn stop_fast(
     let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error))?;
     run::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
     core.enter(Phase::Stopped);
+    remove_temp_tables(&core.aio, &core.dir);
     // Scans may hold pages of these files; nobody writes them any more.
     for rel in left {
         if let Err(error) = core.smgr.unlink(rel) {

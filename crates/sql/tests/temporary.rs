@@ -99,15 +99,10 @@ fn nothing_is_left_after_the_session_or_a_stop() {
         bed.rows("create temp table u (a int) on commit delete rows");
         bed.rows("insert into t select generate_series from generate_series(1, 5000)");
         bed.rows("checkpoint");
-        // What a crash leaves of a transaction that made a table is a file without an owner.
-        let crash = mode == Some(ShutdownMode::Immediate);
-        if !crash {
-            bed.rows("begin");
-            bed.rows("create temp table v (a int)");
-            bed.rows("insert into v values (1)");
-        }
-        let made = if crash { 2 } else { 3 };
-        assert_eq!((bed.rows(TEMPORARY).len(), files(&bed).len()), (made, made + 1));
+        bed.rows("begin");
+        bed.rows("create temp table v (a int)");
+        bed.rows("insert into v values (1)");
+        assert_eq!((bed.rows(TEMPORARY).len(), files(&bed).len()), (3, 4));
         let mut bed = match mode {
             Some(mode) => bed.restart(mode),
             None => {
@@ -137,5 +132,103 @@ fn they_leave_no_rows_in_the_log() {
     let grown = |rows: Vec<String>| rows[0].parse::<u64>().expect("a number");
     let log = grown(bed.rows(written)) - grown(before);
     assert!(log < 1_000_000, "{log} bytes of log for 5 MB that are not logged");
+    bed.close();
+}
+
+/// Files of temporary tables, with their sizes in blocks.
+fn temp_files(bed: &Bed) -> Vec<(String, u64)> {
+    let temporary = files(bed).into_iter().filter(|name| name.starts_with('t'));
+    let size = |name: &String| {
+        let path = bed.dir().join("base/5").join(name);
+        std::fs::metadata(path).expect("a file").len() / 8192
+    };
+    temporary.map(|name| (name.clone(), size(&name))).collect()
+}
+
+#[test]
+fn files_are_named_for_the_session_and_follow_its_transactions() {
+    let mut bed = open("");
+    let mut other = bed.connect();
+    bed.rows("create temp table t (a int)");
+    rows(&mut other, "create temp table u (a int)");
+    rows(&mut other, "insert into u values (1)");
+    let node = |rows: Vec<String>| rows[0].clone();
+    let t = node(bed.rows("select relfilenode from pg_class where relname = 't'"));
+    let u = node(bed.rows("select relfilenode from pg_class where relname = 'u'"));
+    assert_eq!(temp_files(&bed), [(format!("t0_{t}"), 0), (format!("t1_{u}"), 1)]);
+    // Others see the size, though not the rows.
+    assert_eq!(bed.rows(&format!("select pg_relation_size({u})")), ["8192"]);
+
+    // Neither what was made in vain stays, nor what was dropped; what was dropped in vain does.
+    bed.rows("insert into t values (1)");
+    bed.rows("begin");
+    bed.rows("create temp table v (a int)");
+    bed.rows("insert into v values (1)");
+    bed.rows("drop table t");
+    assert_eq!(temp_files(&bed).len(), 3);
+    bed.rows("rollback");
+    assert_eq!(temp_files(&bed), [(format!("t0_{t}"), 1), (format!("t1_{u}"), 1)]);
+    assert_eq!(bed.rows("select a from t"), ["1"]);
+    // A statement that fails has its transaction aborted.
+    bed.rows("begin");
+    bed.rows("create temp table v (a int)");
+    assert!(support::run(&mut bed.conn, "select 1 / 0").iter().any(|line| line.starts_with('!')));
+    bed.rows("rollback");
+    bed.rows("drop table t");
+    assert_eq!(temp_files(&bed), [(format!("t1_{u}"), 1)]);
+    other.close();
+    assert_eq!(temp_files(&bed), []);
+    bed.close();
+}
+
+#[test]
+fn at_a_commit_rows_or_files_go_as_the_table_was_made() {
+    let mut bed = open("");
+    bed.rows("begin");
+    bed.rows("create temp table gone (a int) on commit drop");
+    bed.rows("create temp table emptied (a int) on commit delete rows");
+    bed.rows("create temp table kept (a int) on commit preserve rows");
+    for table in ["gone", "emptied", "kept"] {
+        bed.rows(&format!("insert into {table} select generate_series from generate_series(1, 1000)"));
+    }
+    assert_eq!(temp_files(&bed).iter().map(|(_, size)| *size).collect::<Vec<_>>(), [5, 5, 5]);
+    bed.rows("commit");
+    assert_eq!(temp_files(&bed).iter().map(|(_, size)| *size).collect::<Vec<_>>(), [0, 5]);
+    assert_eq!(bed.rows("select count(*) from emptied"), ["0"]);
+    assert_eq!(bed.rows("select sum(a) from kept"), ["500500"]);
+    bed.rows("insert into emptied values (7)");
+    assert_eq!(bed.rows("select count(*) from emptied"), ["0"], "each statement is a transaction");
+    bed.rows("begin");
+    bed.rows("insert into emptied values (8)");
+    assert_eq!(bed.rows("select a from emptied"), ["8"]);
+    bed.rows("commit");
+    assert_eq!(bed.rows("select count(*) from emptied"), ["0"]);
+    bed.close();
+}
+
+#[test]
+fn their_pages_are_the_sessions_own() {
+    let mut bed = open("");
+    let io = "select sum(reads), sum(hits), sum(writes), sum(extends), sum(evictions) from pg_stat_io \
+              where object = 'temp relation' and backend_type = 'client backend' and context = 'normal'";
+    let numbers = |rows: Vec<String>| -> Vec<u64> {
+        rows[0].split('\t').map(|n| n.parse().expect("a number")).collect()
+    };
+    assert_eq!(numbers(bed.rows(io)), [0; 5]);
+    bed.rows("create temp table t (a int, b text)");
+    bed.rows("insert into t select generate_series, repeat('x', 1000) from generate_series(1, 20000)");
+    assert_eq!(bed.rows("select count(*) from t"), ["20000"]);
+    assert_eq!(bed.rows("select count(*) from t where a = 20000"), ["1"]);
+    let counted = numbers(bed.rows(io));
+    assert!(counted.iter().all(|n| *n > 0), "{counted:?}");
+    let node = bed.rows("select relfilenode from pg_class where relname = 't'");
+    let shared = format!("select count(*) from pg_buffercache where relfilenode = {}", node[0]);
+    assert_eq!(bed.rows(&shared), ["0"]);
+    // A checkpoint leaves them alone.
+    let before = numbers(bed.rows(io));
+    bed.rows("checkpoint");
+    assert_eq!(numbers(bed.rows(io)), before);
+    assert_eq!(bed.rows("select pg_prewarm('t')"), bed.rows("select pg_relation_size('t') / 8192"));
+    assert_eq!(bed.rows("select pg_prewarm('t', 'read')"), bed.rows("select pg_prewarm('t', 'prefetch')"));
     bed.close();
 }

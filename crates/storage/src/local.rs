@@ -6,13 +6,14 @@
 //! - files are named for the session's backend (`base/5/t3_16384`) and never synced, and no log is flushed for them;
 //! - nobody else knows the pool, so its locks are never waited for, and no checkpoint or cleaner looks at it: a dirty
 //!   page is written when its buffer is wanted;
-//! - its I/O counts as that of temporary relations, whatever the strategy.
+//! - its I/O counts as that of temporary relations, whatever the strategy; wrong checksums count with everyone's.
 //!
 //! The memory is mapped when the pool is made, and takes none until pages are used.
 
 use crate::Backend;
 use crate::error::StorageError;
 use crate::pool::{BufferPool, PoolConfig};
+use crate::smgr::Smgr;
 use forebay_aio::sync::Mutex;
 use forebay_format::{Fork, RelFileLocator};
 use std::collections::BTreeSet;
@@ -29,10 +30,27 @@ impl LocalPool {
     /// A pool of `buffers` pages (at least 16) beside the shared one, for the session of backend `owner`. No two
     /// sessions may have the same number at one time.
     pub fn new(shared: &BufferPool, owner: i32, buffers: usize) -> Result<Self, StorageError> {
-        let config = PoolConfig { buffers, ..shared.config.clone() };
-        let smgr = shared.smgr.private(owner);
-        let pool = BufferPool::new(config, Arc::clone(&shared.aio), smgr)?;
+        let pool = LocalPool::pool(shared, shared.smgr.private(owner), buffers)?;
         Ok(LocalPool { pool, relations: Mutex::default() })
+    }
+
+    fn pool(like: &BufferPool, smgr: Arc<Smgr>, buffers: usize) -> Result<Arc<BufferPool>, StorageError> {
+        let config = PoolConfig { buffers, ..like.config.clone() };
+        let failures = Arc::clone(&like.core.checksum_failures);
+        BufferPool::counting(config, Arc::clone(&like.aio), smgr, failures)
+    }
+
+    /// Has a page ever been in a buffer? From then on the number of buffers is what it is.
+    pub fn is_used(&self) -> bool {
+        self.pool.stats().allocated > 0
+    }
+
+    /// Gives a pool that was never used another number of buffers.
+    pub fn resize(&mut self, buffers: usize) -> Result<(), StorageError> {
+        if !self.is_used() {
+            self.pool = LocalPool::pool(&self.pool, Arc::clone(&self.pool.smgr), buffers)?;
+        }
+        Ok(())
     }
 
     /// Makes the main fork of a relation. A file that an earlier session of the same number left is in the way of

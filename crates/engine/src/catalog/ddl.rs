@@ -11,7 +11,7 @@ use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
 use forebay_format::{Fork, RelFileLocator, Xid};
-use forebay_storage::Backend;
+use forebay_storage::{Backend, LocalPool};
 use forebay_wal::Record;
 
 use super::bootstrap::{PG_CATALOG, PG_TOAST, POSTGRES_DB};
@@ -80,12 +80,12 @@ pub(crate) fn check_definition(namespace: Oid, name: &str, columns: &[ColumnDef]
 }
 
 /// Whose a new table is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Persistence {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Persistence<'a> {
     /// Everyone's, and its changes are logged.
     Permanent,
-    /// The session's that makes it, and its changes are not.
-    Temporary,
+    /// The session's that makes it, in a pool of its own, and its changes are not logged.
+    Temporary(&'a LocalPool),
 }
 
 /// Makes a table; the caller holds its name's lock and knows that the name is free. Its file's place.
@@ -96,17 +96,24 @@ pub(crate) fn create_table(
     namespace: Oid,
     name: &str,
     columns: &[ColumnDef],
-    persistence: Persistence,
+    persistence: Persistence<'_>,
 ) -> Result<RelFileLocator, EngineError> {
     let xid = core.xacts.assign(&mut be.io, tx)?;
     let author = Author { xid, command: tx.use_command() };
     let locator = free_file(core, be)?;
     let oid = locator.rel;
-    core.xacts.drop_at_abort(tx, locator);
-    core.smgr.create(locator, Fork::Main, false)?;
-    if persistence == Persistence::Permanent {
-        log_file(core, be, locator, xid)?;
-    }
+    let persistence = match persistence {
+        Persistence::Permanent => {
+            core.xacts.drop_at_abort(tx, locator);
+            core.smgr.create(locator, Fork::Main, false)?;
+            log_file(core, be, locator, xid)?;
+            b'p'
+        }
+        Persistence::Temporary(pool) => {
+            pool.create(be, locator)?;
+            b't'
+        }
+    };
     let class = ClassRow {
         oid,
         name,
@@ -115,7 +122,7 @@ pub(crate) fn create_table(
         filenode: oid,
         tablespace: 0,
         shared: false,
-        persistence: if persistence == Persistence::Permanent { b'p' } else { b't' },
+        persistence,
         columns: i16::try_from(columns.len()).unwrap_or(i16::MAX),
         replica_identity: b'd',
         frozen_xid: core.xacts.oldest_running().xid(),
@@ -192,7 +199,10 @@ pub(crate) fn drop_table(
         ));
     }
     drop_rows(core, be, tx, table.oid, &table.name)?;
-    tx.drop_at_commit(table.locator);
+    // The files of a temporary one are its session's to remove.
+    if !table.is_temporary() {
+        tx.drop_at_commit(table.locator);
+    }
     Ok(())
 }
 

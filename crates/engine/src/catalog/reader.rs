@@ -131,10 +131,10 @@ impl<'a> Reader<'a> {
     }
 
     /// All temporary relations, whosever they are.
-    pub(crate) fn temporary(&mut self) -> Result<Vec<(Class, RelFileLocator)>, EngineError> {
+    pub(crate) fn temporary(&mut self) -> Result<Vec<Class>, EngineError> {
         let mut found = self.classes_where(false, &|_, _, _| true)?;
         found.retain(Class::is_temporary);
-        found.into_iter().map(|class| self.locator(&class).map(|locator| (class, locator))).collect()
+        Ok(found)
     }
 
     /// A relation by its OID.

@@ -226,7 +226,7 @@ impl Session {
             Ok(finished) => {
                 core.counters.commits.count();
                 self.remove_files(&finished);
-                self.temp.end(true);
+                self.end_temp(true);
                 drop(change);
                 let left = self.be.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
@@ -264,7 +264,7 @@ impl Session {
         if let Ok(finished) = &result {
             self.remove_files(finished);
         }
-        self.temp.end(false);
+        self.end_temp(false);
         drop(change);
         self.end();
         result.map(|_| ()).map_err(|error| core.fatal.check(error))
@@ -296,9 +296,9 @@ impl Session {
 
     /// The pages of a table, with what working on them needs: where a session chooses between what is everyone's and
     /// what is its own. Another session's temporary table is refused.
-    fn heap(&self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
-        self.check_own(table)?;
-        Ok(core.heap(table))
+    fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
+        let pool = self.pool_of(core, table)?;
+        Ok(Heap { pool, ..core.heap(table) })
     }
 
     /// Refuses another session's temporary table.

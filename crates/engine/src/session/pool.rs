@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use forebay_format::Fork;
 use forebay_storage::{
-    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode,
+    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode, Smgr,
 };
 
 use super::Session;
+use super::temp::owner_number;
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::locks::LockMode;
@@ -53,7 +54,9 @@ impl Session {
         self.check_cancel()?;
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
-        fork_blocks(&core, table, fork)
+        let own = table.temp.is_none_or(|slot| self.temp.owns(slot));
+        let pool = if own { self.pool_of(&core, table)? } else { Arc::clone(&core.pool) };
+        fork_blocks(pool.smgr(), table, fork)
     }
 
     /// Brings a table's blocks in; the number of blocks.
@@ -70,11 +73,11 @@ impl Session {
         fork: Fork,
         blocks: BlockRange,
     ) -> Result<u64, EngineError> {
-        self.check_own(table)?;
-        self.lock_table(table, LockMode::AccessShare)?;
         let core = Arc::clone(&self.core);
+        let pool = self.pool_of(&core, table)?;
+        self.lock_table(table, LockMode::AccessShare)?;
         let _activity = core.activity.enter()?;
-        let Some(size) = fork_blocks(&core, table, fork)? else {
+        let Some(size) = fork_blocks(pool.smgr(), table, fork)? else {
             let message = format!("fork \"{}\" does not exist for this relation", fork.name());
             return Err(EngineError::statement("22023", message));
         };
@@ -82,7 +85,7 @@ impl Session {
         if range.is_empty() {
             return Ok(0);
         }
-        Ok(forebay_storage::prewarm(&core.pool, &mut self.be, table.locator, fork, range, mode)?)
+        Ok(forebay_storage::prewarm(&pool, &mut self.be, table.locator, fork, range, mode)?)
     }
 
     /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no such buffer.
@@ -135,7 +138,7 @@ impl Session {
     /// What the kernel caches of a table's files.
     pub fn kernel_cache(&mut self, table: &Table) -> Result<Vec<KernelCached>, EngineError> {
         self.lock_table(table, LockMode::AccessShare)?;
-        self.with_pool(|core, _| Ok(core.pool.kernel_cache(table.locator)?))
+        self.with_pool(|core, session| Ok(session.pool_of(core, table)?.kernel_cache(table.locator)?))
     }
 
     fn with_pool<T>(
@@ -159,7 +162,11 @@ fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
     Err(EngineError::statement("22023", message))
 }
 
-fn fork_blocks(core: &Core, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
-    let exists = core.smgr.exists(table.locator, fork)?;
-    Ok(if exists { Some(core.pool.nblocks(table.locator, fork)?) } else { None })
+fn fork_blocks(smgr: &Smgr, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
+    // Of another session's temporary table: a look at its files.
+    let owner = table.temp.filter(|_| !smgr.is_private());
+    let theirs = owner.map(|slot| smgr.private(owner_number(slot)));
+    let smgr = theirs.as_deref().unwrap_or(smgr);
+    let exists = smgr.exists(table.locator, fork)?;
+    Ok(if exists { Some(smgr.nblocks(table.locator, fork)?) } else { None })
 }

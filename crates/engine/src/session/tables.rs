@@ -199,7 +199,7 @@ impl Session {
         namespace: Oid,
         name: &str,
         columns: &[ColumnDef],
-        persistence: Persistence,
+        persistence: Persistence<'_>,
     ) -> Result<RelFileLocator, EngineError> {
         ddl::check_definition(namespace, name, columns)?;
         self.lock(ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;

@@ -1,23 +1,24 @@
 //! Temporary tables: a session's own, in a namespace of its slot, gone when it ends.
 //!
 //! They are in the catalogs like any table, so that their making and dropping is as transactional as any. Their rows are
-//! not logged. Their pages are in the shared pool for now, though nobody else may see them, and their files have the
-//! names of other tables' files.
-//! What becomes of the rows at a commit is kept here, as PostgreSQL keeps it in a backend's memory.
+//! not logged, and their pages are in buffers of the session (`temp_buffers`), made with its first temporary table, over
+//! files named for its slot (`base/5/t3_16384`).
+//! What becomes of the rows at a commit is kept here, as PostgreSQL keeps it in a backend's memory. The files follow
+//! that list: at a transaction's end, those of tables that are not in it go.
 //!
-//! Rows of the catalogs that a stop or a crash left behind go when the engine starts ([`forget_stale`]), their files too.
+//! What a stop or a crash left behind goes when the engine starts: rows of the catalogs ([`forget_stale`]), and files.
 
 use std::sync::Arc;
 
 use forebay_format::{Fork, RelFileLocator};
-use forebay_storage::Backend;
+use forebay_storage::{Backend, BufferPool, LocalPool};
 
 use super::Session;
 use crate::catalog::ddl::{self, Persistence};
 use crate::catalog::reader::{Reader, temp_namespace};
-use crate::core::Core;
+use crate::core::{Core, Phase};
 use crate::error::EngineError;
-use crate::table::ColumnDef;
+use crate::table::{ColumnDef, Table};
 use crate::types::Oid;
 use crate::xact::Transaction;
 
@@ -54,12 +55,19 @@ struct TempTable {
 pub(super) struct TempTables {
     slot: u32,
     tables: Vec<TempTable>,
+    /// Their pages, from the first one on.
+    pool: Option<LocalPool>,
+}
+
+/// The number that the files of a slot's session are named for.
+pub(super) fn owner_number(slot: u32) -> i32 {
+    i32::try_from(slot).unwrap_or(i32::MAX)
 }
 
 impl TempTables {
     /// None yet.
     pub(super) fn new(slot: u32) -> TempTables {
-        TempTables { slot, tables: Vec::new() }
+        TempTables { slot, tables: Vec::new(), pool: None }
     }
 
     /// Whether a table of this slot is the session's.
@@ -85,7 +93,7 @@ impl TempTables {
     }
 
     /// The transaction is over.
-    pub(super) fn end(&mut self, committed: bool) {
+    fn end(&mut self, committed: bool) {
         self.tables.retain(|table| if committed { !table.dropped } else { !table.made });
         for table in &mut self.tables {
             (table.made, table.dropped) = (false, false);
@@ -105,7 +113,11 @@ impl Session {
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
         let namespace = self.own_namespace(&core)?;
-        let locator = self.create_in(&core, namespace, name, columns, Persistence::Temporary)?;
+        // Out of the session while it is lent: whatever happens, it comes back.
+        let pool = self.take_temp_pool(&core)?;
+        let made = self.create_in(&core, namespace, name, columns, Persistence::Temporary(&pool));
+        self.temp.pool = Some(pool);
+        let locator = made?;
         let (name, oid) = (name.to_owned(), locator.rel);
         self.temp.tables.push(TempTable { oid, name, locator, on_commit, made: true, dropped: false });
         Ok(oid)
@@ -136,8 +148,9 @@ impl Session {
         let emptied = of(&self.temp.tables, OnCommit::DeleteRows);
         self.drop_temp(core, doomed)?;
         for table in emptied {
-            if core.pool.nblocks(table.locator, Fork::Main)? > 0 {
-                core.pool.truncate(&mut self.be, table.locator, Fork::Main, 0)?;
+            let Some(pool) = &self.temp.pool else { break };
+            if pool.nblocks(table.locator, Fork::Main)? > 0 {
+                pool.truncate(&mut self.be, table.locator, Fork::Main, 0)?;
                 core.spaces.forget(table.locator);
             }
         }
@@ -146,12 +159,11 @@ impl Session {
 
     /// Drops temporary tables within the running transaction.
     fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
-        for TempTable { oid, name, locator, .. } in doomed {
+        for TempTable { oid, name, .. } in doomed {
             let Session { open: Some(open), be, .. } = self else { return Ok(()) };
             open.changed_catalogs = true;
             open.own_tables.clear();
             ddl::drop_rows(core, be, &mut open.tx, oid, &name).map_err(|error| core.fatal.check(error))?;
-            open.tx.drop_at_commit(locator);
             self.temp.note_dropped(oid);
         }
         Ok(())
@@ -165,8 +177,67 @@ impl Session {
         self.drop_temp(&core, doomed)
     }
 
-    /// Drops all temporary tables as the session ends, in a transaction of its own.
+    /// The session's pool for temporary tables, which is made if there is none.
+    fn take_temp_pool(&mut self, core: &Core) -> Result<LocalPool, EngineError> {
+        match self.temp.pool.take() {
+            Some(pool) => Ok(pool),
+            None => Ok(LocalPool::new(&core.pool, owner_number(self.temp.slot), self.settings.temp_buffers)?),
+        }
+    }
+
+    /// The pool that a table's pages are in. Another session's temporary table is refused.
+    pub(super) fn pool_of(&mut self, core: &Core, table: &Table) -> Result<Arc<BufferPool>, EngineError> {
+        self.check_own(table)?;
+        if !table.is_temporary() {
+            return Ok(Arc::clone(&core.pool));
+        }
+        let mut pool = self.take_temp_pool(core)?;
+        let wanted = self.settings.temp_buffers;
+        let resized = if pool.buffers() == wanted { Ok(()) } else { pool.resize(wanted) };
+        let found = Arc::clone(&pool);
+        self.temp.pool = Some(pool);
+        resized?;
+        Ok(found)
+    }
+
+    /// How many buffers its temporary tables have, once one was needed: temp_buffers has no say from then on.
+    pub fn temp_buffers_in_use(&self) -> Option<usize> {
+        self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.buffers())
+    }
+
+    /// A transaction is over: the files of temporary tables that are gone go.
+    pub(super) fn end_temp(&mut self, committed: bool) {
+        self.temp.end(committed);
+        let TempTables { tables, pool: Some(pool), .. } = &self.temp else { return };
+        for rel in pool.relations() {
+            if tables.iter().any(|table| table.locator == rel) {
+                continue;
+            }
+            self.core.spaces.forget(rel);
+            if let Err(error) = pool.drop_relation(&mut self.be, rel) {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    /// The session ends: its temporary tables and their files go. At a stop of the engine they go otherwise.
     pub(super) fn leave_temp(&mut self) {
+        self.drop_all_temp();
+        let Some(pool) = self.temp.pool.take() else { return };
+        let core = Arc::clone(&self.core);
+        let Ok(_activity) = core.activity.enter() else { return };
+        for rel in pool.relations() {
+            core.spaces.forget(rel);
+        }
+        if core.phase() != Phase::Stopped
+            && let Err(error) = pool.clear(&mut self.be)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Drops all temporary tables in a transaction of its own.
+    fn drop_all_temp(&mut self) {
         if self.temp.tables.is_empty() || self.core.check_running().is_err() {
             return;
         }
@@ -188,12 +259,9 @@ pub(crate) fn forget_stale(core: &Core, be: &mut Backend) -> Result<(), EngineEr
     if stale.is_empty() {
         return Ok(());
     }
-    for (class, _) in &stale {
+    for class in &stale {
         ddl::drop_rows(core, be, &mut tx, class.oid, &class.name)?;
     }
     core.xacts.commit(&mut be.io, &mut tx)?;
-    for (_, locator) in stale {
-        core.pool.drop_relation(be, locator)?;
-    }
     Ok(())
 }

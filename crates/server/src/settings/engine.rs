@@ -33,6 +33,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
             work_mem: count("work_mem"),
             temp_file_limit: s.int("temp_file_limit"),
             log_temp_files: s.int("log_temp_files"),
+            temp_buffers: count("temp_buffers"),
             zero_damaged_pages: s.bool("zero_damaged_pages"),
             ignore_checksum_failure: s.bool("ignore_checksum_failure"),
         },
@@ -112,6 +113,7 @@ pub fn session_settings(s: &SessionSettings) -> forebay_engine::SessionSettings 
         work_mem: usize::try_from(s.int("work_mem")).unwrap_or(64),
         temp_file_limit: s.int("temp_file_limit"),
         log_temp_files: s.int("log_temp_files"),
+        temp_buffers: usize::try_from(s.int("temp_buffers")).unwrap_or(100),
         zero_damaged_pages: s.int("zero_damaged_pages") != 0,
         ignore_checksum_failure: s.int("ignore_checksum_failure") != 0,
     }

@@ -288,6 +288,7 @@ pub static TABLE: &[Setting] = &[
     setting("statement_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed duration of any statement."),
     setting("synchronize_seqscans", User, Bool, "on", CLIENT, "Accepted; every scan starts at the first block."),
     setting("synchronous_commit", User, Enum(&["local", "remote_write", "remote_apply", "on", "off"]), "on", WAL, "Sets the current transaction's synchronization level. Every level but off waits for the local disk."),
+    setting("temp_buffers", User, int(100, INT_MAX / 2, Unit::Blocks), "8MB", MEMORY, "Sets the maximum number of temporary buffers used by each session."),
     setting("temp_file_limit", Superuser, int(-1, INT_MAX, Unit::Kb), "-1", "Resource Usage / Disk", "Limits the total size of all temporary files used by each session."),
     setting("TimeZone", User, Text, "UTC", CLIENT, "Sets the time zone for displaying and interpreting time stamps. They are shown in UTC.").reported().checked(checks::time_zone),
     setting("track_io_timing", Sighup, Bool, "off", "Statistics / Cumulative Query and Index Statistics", "Collects timing statistics for database I/O activity, for the whole server."),

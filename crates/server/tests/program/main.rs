@@ -15,6 +15,7 @@
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
+//! - [`temporary`]: temporary tables: their buffers, their files
 //! - [`outstanding`]: tables that go while reads of them are outstanding
 
 mod bench;
@@ -33,3 +34,4 @@ mod outstanding;
 mod simple;
 mod spill;
 mod startup;
+mod temporary;

@@ -42,7 +42,7 @@ impl Connection {
                     let message = "SET LOCAL can only be used in transaction blocks";
                     sink.notice(&SqlError::warning(state::NO_ACTIVE_SQL_TRANSACTION, message))?;
                 }
-                self.host.settings.set(name, value.as_deref(), *scope)?;
+                self.host.set(name, value.as_deref(), *scope)?;
                 tag("SET")
             }
             Kind::SetTransaction { modes, session } => {

@@ -187,7 +187,7 @@ fn current_setting<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
 fn set_config<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let local = matches!(args.get(2), Some(Datum::Bool(true)));
     let scope = if local { SetScope::Local } else { SetScope::Session };
-    host.settings.set(text(args, 0), Some(text(args, 1)), scope)?;
+    host.set(text(args, 0), Some(text(args, 1)), scope)?;
     Ok(Datum::string(host.settings.show(text(args, 0))?.value))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::connection::Identity;
 use crate::error::{Result, Severity, SqlError, state};
-use crate::settings::Settings;
+use crate::settings::{SetScope, Settings};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::{EngineError, Interrupt, Session, Table};
 use std::sync::Arc;
@@ -57,6 +57,22 @@ impl Host {
     /// Whether reads may accept damaged pages.
     pub fn accepts_damage(&self) -> bool {
         self.session.as_ref().is_some_and(Session::accepts_damage)
+    }
+
+    /// Sets a setting. temp_buffers is refused once there are such buffers; the failing statement takes it back.
+    pub fn set(&mut self, name: &str, value: Option<&str>, scope: SetScope) -> Result<()> {
+        self.settings.set(name, value, scope)?;
+        if value.is_none() || !name.eq_ignore_ascii_case("temp_buffers") {
+            return Ok(());
+        }
+        let wanted = self.settings.engine().temp_buffers;
+        let in_use = self.session.as_ref().and_then(Session::temp_buffers_in_use);
+        if in_use.is_none_or(|in_use| in_use == wanted) {
+            return Ok(());
+        }
+        let message = format!("invalid value for parameter \"temp_buffers\": {wanted}");
+        let detail = "\"temp_buffers\" cannot be changed after any temporary tables have been accessed in the session.";
+        Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).detail(detail))
     }
 
     /// The table of that name.

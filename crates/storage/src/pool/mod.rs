@@ -130,7 +130,7 @@ pub(crate) struct Core {
     pub(crate) parking: Parking,
     pub(crate) sync: Arc<SyncQueue>,
     pub(crate) checksums: bool,
-    pub(crate) checksum_failures: damage::FailureCounts,
+    pub(crate) checksum_failures: Arc<damage::FailureCounts>,
     pub(crate) budget: Budget,
     /// For who waits for someone else's I/O. Weak: an I/O in flight keeps this alive, and the I/O layer outlives its I/O.
     aio: Weak<Aio>,
@@ -168,6 +168,16 @@ impl WalFlush for forebay_wal::Wal {
 impl BufferPool {
     /// Makes an empty pool.
     pub fn new(config: PoolConfig, aio: Arc<Aio>, smgr: Arc<Smgr>) -> Result<Arc<Self>, StorageError> {
+        BufferPool::counting(config, aio, smgr, Arc::default())
+    }
+
+    /// Makes an empty pool that counts wrong checksums together with others.
+    pub(crate) fn counting(
+        config: PoolConfig,
+        aio: Arc<Aio>,
+        smgr: Arc<Smgr>,
+        checksum_failures: Arc<damage::FailureCounts>,
+    ) -> Result<Arc<Self>, StorageError> {
         let config = PoolConfig {
             buffers: config.buffers.max(16),
             combine_limit: config.combine_limit.clamp(1, 128),
@@ -195,7 +205,7 @@ impl BufferPool {
             parking: Parking::new(),
             sync: Arc::clone(smgr.sync_queue()),
             checksums: config.checksums,
-            checksum_failures: damage::FailureCounts::default(),
+            checksum_failures,
             budget: if private {
                 Budget::of_one(config.buffers, slots)
             } else {
