@@ -283,12 +283,31 @@ impl Backend {
         {
             self.counting_wait(|| {
                 while done.is_empty() {
-                    table.step_any(self.aio.method(), table.wait_ref(oldest));
+                    let oldest = table.wait_ref(oldest);
+                    table.step_any(self.aio.method(), oldest);
+                    self.aio.is_done(oldest); // notices what has arrived
                     done = finished();
                 }
             });
         }
         done
+    }
+
+    /// Submits what is staged, and waits until this own I/O, or any other in flight, has been executed: for who takes a window of I/O in
+    /// order, and starts new ones while the oldest is on its way. May return early; nothing that arrives is worked on here (see
+    /// [`Backend::arrived`]). A method that can't tell waits for this one, as in [`Backend::wait_any`].
+    pub fn wait_for_arrival(&mut self, r: WaitRef) {
+        self.submit();
+        let table = self.aio.table();
+        if !table.is_done(r) {
+            self.counting_wait(|| table.step_any(self.aio.method(), r));
+        }
+    }
+
+    /// Own I/Os that have been executed and wait for someone to finish them (to verify what was read, to tell who waits), as far as the
+    /// method knows: the disk is through with them. Who starts new ones before that keeps it busy meanwhile.
+    pub fn arrived(&self) -> usize {
+        self.aio.method().arrived(self.slot)
     }
 
     /// Before a file is closed or emptied: submits what is staged, if any of it is on this file, and waits for all own I/O in
@@ -309,6 +328,11 @@ impl Backend {
     /// Has it finished? Never blocks; notices completions that already arrived.
     pub fn is_done(&mut self, r: WaitRef) -> bool {
         self.aio.is_done(r)
+    }
+
+    /// Is it known to have finished? As [`Backend::is_done`], but what has arrived stays unnoticed.
+    pub fn is_known_done(&self, r: WaitRef) -> bool {
+        self.aio.table().is_done(r)
     }
 
     /// The report of an own I/O will not be asked for. Does not wait.

@@ -90,8 +90,8 @@ pub trait Method: Send + Sync {
     /// Returns when the handle's word may be another than `seen` (which is SUBMITTED). Any thread calls this.
     fn wait(&self, table: &HandleTable, index: u32, seen: Word);
 
-    /// Returns when any I/O of the backend that issued this one may have finished. Only that backend calls this. A method that
-    /// can't tell waits for this one.
+    /// Returns when any I/O of the backend that issued this one may have finished, or been executed, to be noticed with
+    /// [`Method::poll`]. Only that backend calls this. A method that can't tell waits for this one.
     fn wait_any(&self, table: &HandleTable, index: u32, seen: Word) {
         self.wait(table, index, seen);
     }
@@ -99,6 +99,13 @@ pub trait Method: Send + Sync {
     /// Notices what has already finished around this handle; never blocks. Any thread calls this.
     fn poll(&self, table: &HandleTable, index: u32) {
         let _ = (table, index);
+    }
+
+    /// I/Os of a backend that have been executed and are SUBMITTED still, since nobody has noticed them with [`Method::poll`] or a wait.
+    /// Notices nothing itself. Only that backend calls this.
+    fn arrived(&self, slot: u32) -> usize {
+        let _ = slot;
+        0
     }
 
     /// Makes memory known to the kernel, so that I/O on it costs less, until the region goes. Any thread calls this.

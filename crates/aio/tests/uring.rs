@@ -79,6 +79,32 @@ fn any_arrival_ends_a_wait_for_any() {
     }
 }
 
+/// Who waits for the oldest learns that another has been executed, before anyone has worked on that one.
+#[test]
+fn an_arrival_is_told_before_it_is_taken() {
+    let Some(s) = setup() else { return };
+    let region = Region::new(2 * IO_ALIGN).unwrap();
+    let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
+    let mut be = s.backend();
+    for _ in 0..50 {
+        let ra = be.start(read(&a, &region, 0));
+        let rb = be.start(read(&b, &region, 1));
+        assert_eq!(be.arrived(), 0);
+        feed_b.write_all(&[1; IO_ALIGN]).unwrap();
+        be.wait_for_arrival(ra);
+        assert_eq!(be.arrived(), 1);
+        assert!(!be.is_known_done(rb), "nobody has looked");
+        assert!(be.is_done(rb) && be.is_known_done(rb) && !be.is_done(ra));
+        assert_eq!(be.arrived(), 0);
+        feed_a.write_all(&[2; IO_ALIGN]).unwrap();
+        while !be.is_done(ra) {
+            be.wait_for_arrival(ra);
+        }
+        be.wait_for_arrival(ra); // that has finished: no wait
+        assert!(be.wait(ra).check().is_ok() && be.wait(rb).check().is_ok());
+    }
+}
+
 /// The owner goes on submitting to a ring that a foreign waiter sleeps on.
 #[test]
 fn submission_does_not_wait_for_a_sleeping_reaper() {

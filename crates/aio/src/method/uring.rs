@@ -158,7 +158,12 @@ impl Method for Uring {
     }
 
     fn poll(&self, table: &HandleTable, index: u32) {
-        self.ring(table.slot_of(index)).collect_arrived(table);
+        let (ring, seen) = (self.ring(table.slot_of(index)), table.word(index));
+        while table.word(index) == seen && ring.collect_arrived(table) {}
+    }
+
+    fn arrived(&self, slot: u32) -> usize {
+        self.ring(slot).arrived()
     }
 
     fn register_memory(&self, region: &Arc<Region>) -> Registration {

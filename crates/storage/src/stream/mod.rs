@@ -65,6 +65,10 @@ impl Default for StreamFlags {
     }
 }
 
+/// Blocks that reads should have that are submitted together: enough to be worth a system call; no more, as the disk should not
+/// wait while they are prepared.
+const TOGETHER: usize = 8;
+
 /// The session's settings that streams go by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamSettings {
@@ -103,6 +107,11 @@ pub struct ReadStream<S: BlockSource> {
     /// Own reads that were not waited for yet.
     in_flight: VecDeque<WaitRef>,
     max_reads: usize,
+    /// How many there may be at the end of the present look-ahead.
+    bound: usize,
+    /// How many reads are started, and submitted, together: one after a wait, when the disk may have nothing to do; then more, up
+    /// to so many as have [`TOGETHER`] blocks.
+    several: usize,
     /// The last own read that was waited for.
     waited: Option<WaitRef>,
     /// Pins taken from what the pool sets aside.
@@ -168,6 +177,8 @@ impl<S: BlockSource> ReadStream<S> {
             distance: Distance::new(most, combine),
             in_flight: VecDeque::new(),
             max_reads: max_reads as usize,
+            bound: max_reads as usize,
+            several: 1,
             waited: None,
             claimed: 0,
         };
@@ -206,8 +217,12 @@ impl<S: BlockSource> ReadStream<S> {
             }
             self.pending = (block, 1);
         }
-        if self.slots.is_empty() || self.may_look_ahead() {
+        if self.slots.is_empty() {
             self.look_ahead(be)?;
+        }
+        self.keep_going(be)?;
+        if let Some(&Slot { state: SlotState::Own(wait), .. }) = self.slots.front() {
+            self.wait_own(be, wait)?;
         }
         let (Some(slot), Some(data)) = (self.slots.pop_front(), self.data.pop_front()) else {
             return Ok(None);
@@ -215,7 +230,7 @@ impl<S: BlockSource> ReadStream<S> {
         let pin = Pinned::new(visit, slot.buf);
         match slot.state {
             SlotState::Ready => return Ok(Some((pin, data))),
-            SlotState::Own(wait) => self.wait_own(be, wait),
+            SlotState::Own(_) => {}
             SlotState::Foreign => {
                 if !self.pool.is_valid(slot.buf) {
                     self.blocked();
@@ -284,18 +299,25 @@ impl<S: BlockSource> ReadStream<S> {
         Some(block)
     }
 
-    /// Waits for an own read once, whichever of its pages comes first, and adapts the distance.
-    fn wait_own(&mut self, be: &mut Backend, wait: WaitRef) {
+    /// Waits for an own read once, whichever of its pages comes first, and adapts the distance. Meanwhile later ones are started
+    /// in place of those that end before it.
+    fn wait_own(&mut self, be: &mut Backend, wait: WaitRef) -> Result<(), StorageError> {
         if self.waited == Some(wait) {
-            return;
+            return Ok(());
+        }
+        if !be.io.is_done(wait) {
+            self.blocked();
+            while !be.io.is_done(wait) {
+                be.io.wait_for_arrival(wait);
+                self.several = 1;
+                self.keep_going(be)?;
+            }
         }
         self.waited = Some(wait);
         self.in_flight.retain(|&read| read != wait);
-        if !be.io.is_done(wait) {
-            self.blocked();
-        }
         // Even if it has ended: the handle, and with it the file, is given back.
         be.io.wait(wait);
+        Ok(())
     }
 
     fn blocked(&mut self) {
@@ -329,18 +351,33 @@ impl<S: BlockSource> ReadStream<S> {
                 || self.pending.1 > 0 && self.pending.1 < self.distance.combine())
     }
 
-    /// May one more read be started? Those that have ended don't count, though their turn may be far.
-    fn may_read(&mut self, be: &mut Backend) -> bool {
-        if self.in_flight.len() >= self.max_reads {
-            self.in_flight.retain(|&read| {
-                let ended = be.io.is_done(read);
-                if ended {
-                    be.io.wait(read); // gives the handle back
-                }
-                !ended
-            });
+    /// Looks ahead as far as several reads can be started at once, again and again.
+    fn keep_going(&mut self, be: &mut Backend) -> Result<(), StorageError> {
+        while self.may_look_ahead() && self.may_read_several(be) {
+            let (reads, pages) = (self.in_flight.len(), self.slots.len());
+            self.look_ahead(be)?;
+            if self.in_flight.len() == reads {
+                break; // hits, or no buffer to be had
+            }
+            let most = self.max_reads.div_ceil(4);
+            self.several = match self.slots.len() - pages {
+                ..TOGETHER => (self.several * 2).min(most),
+                TOGETHER => self.several,
+                _ => self.several.div_ceil(2),
+            };
         }
-        self.in_flight.len() < self.max_reads
+        Ok(())
+    }
+
+    /// Is there room for several reads more? Those that the disk is through with don't count, though nobody has seen to them yet.
+    fn may_read_several(&mut self, be: &Backend) -> bool {
+        self.bound = self.in_flight.len() + self.several;
+        if self.bound <= self.max_reads {
+            return true;
+        }
+        self.in_flight.retain(|&read| !be.io.is_known_done(read));
+        self.bound = self.in_flight.len() + self.several;
+        self.bound <= self.max_reads + be.io.arrived()
     }
 
     /// Takes blocks from the source and starts reads, up to the distance; in one batch if the source does not mind.
@@ -355,7 +392,7 @@ impl<S: BlockSource> ReadStream<S> {
     }
 
     fn stage_ahead(&mut self, be: &mut Backend) -> Result<(), StorageError> {
-        while self.may_look_ahead() && self.may_read(be) {
+        while self.may_look_ahead() && self.in_flight.len() < self.bound {
             let (first, n) = self.pending;
             if n > 0 && n >= self.room(first) {
                 if !self.start_pending(be)? {

@@ -14,8 +14,12 @@ use crate::table::HandleTable;
 /// The rings of all slots, set up when first needed. They go when the method does.
 pub(super) type Rings = Box<[OnceLock<Ring>]>;
 
+/// Completions that a reaper takes at once. The others stay where they are until it has finished these: who waits for one of them goes
+/// on sooner.
+const AT_ONCE: usize = 8;
+
 /// Handles that one reaper has taken upon itself to finish.
-pub(super) type Reaped = SmallVec<[u32; 32]>;
+pub(super) type Reaped = SmallVec<[u32; AT_ONCE]>;
 
 pub(super) struct Ring {
     uring: IoUring,
@@ -44,7 +48,7 @@ pub(super) struct Counts {
 pub(super) enum Until {
     /// Its own I/O has been executed.
     Executed,
-    /// Any I/O of the ring has.
+    /// Any I/O of the ring has. Its completion is not taken.
     AnyArrived,
 }
 
@@ -96,14 +100,14 @@ impl Ring {
         assert!(pushed.is_ok(), "the submission queue has an entry for every handle");
     }
 
-    /// Takes what has arrived.
+    /// Takes what has arrived, up to [`AT_ONCE`].
     ///
     /// # Safety
     /// The caller leads, or holds `waiting` while nobody does.
     unsafe fn reap(&self, table: &HandleTable, into: &mut Reaped) {
         // SAFETY: the caller excludes every other user of the completion queue.
         let queue = unsafe { self.uring.completion_shared() };
-        for entry in queue {
+        for entry in queue.take(AT_ONCE) {
             into.push(self.take(table, &entry));
         }
     }
@@ -133,8 +137,12 @@ impl Ring {
         let mut reaped = Reaped::new();
         loop {
             // SAFETY: this thread leads.
+            if until == Until::AnyArrived && unsafe { self.queued() } > 0 {
+                break;
+            }
+            // SAFETY: as above.
             unsafe { self.reap(table, &mut reaped) };
-            if table.word(index) != seen || until == Until::AnyArrived && !reaped.is_empty() {
+            if table.word(index) != seen {
                 break;
             }
             // Others' completions, and it stays in the lead.
@@ -158,8 +166,24 @@ impl Ring {
         }
     }
 
-    /// Finishes what has arrived, unless someone leads, who will.
-    pub(super) fn collect_arrived(&self, table: &HandleTable) {
+    /// Completions that nobody has taken.
+    ///
+    /// # Safety
+    /// As for [`Self::reap`].
+    unsafe fn queued(&self) -> usize {
+        // SAFETY: the caller excludes every other user of the completion queue.
+        unsafe { self.uring.completion_shared() }.len()
+    }
+
+    /// Completions that have arrived and that nobody has taken; none while someone leads, who takes them.
+    pub(super) fn arrived(&self) -> usize {
+        let _waiting = self.waiting.lock();
+        // SAFETY: nobody leads, and nobody can begin to while the lock is held.
+        if self.led.load(SeqCst) { 0 } else { unsafe { self.queued() } }
+    }
+
+    /// Finishes of what has arrived up to [`AT_ONCE`], unless someone leads, who will. False: there was nothing.
+    pub(super) fn collect_arrived(&self, table: &HandleTable) -> bool {
         let mut reaped = Reaped::new();
         {
             let _waiting = self.waiting.lock();
@@ -168,9 +192,11 @@ impl Ring {
                 unsafe { self.reap(table, &mut reaped) };
             }
         }
+        let some = !reaped.is_empty();
         for index in reaped {
             table.finish(index);
         }
+        some
     }
 
     /// Hands over `count` entries that were just queued.
