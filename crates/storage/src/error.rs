@@ -11,10 +11,12 @@ use std::sync::Arc;
 #[non_exhaustive]
 pub enum StorageError {
     /// A page that was read is not a page: bad header or checksum.
-    #[error("invalid page in block {block} of relation \"{relation}\"", block = tag.block, relation = relation_path(tag.rel, tag.fork))]
+    #[error("invalid page in block {block} of relation \"{relation}\"", block = tag.block, relation = relation_path(tag.rel, tag.fork, *owner))]
     InvalidPage {
         /// The page.
         tag: PageTag,
+        /// Of a temporary relation: the backend that its files are named for.
+        owner: Option<i32>,
     },
     /// A read failed.
     #[error("could not read block {block} in file \"{file}\": {errno}")]
@@ -146,7 +148,7 @@ pub enum StorageError {
     #[error("could not flush write-ahead log ahead of a page: {0}")]
     Wal(WalFailure),
     /// Two threads wait to be the only one with a page.
-    #[error("another backend waits already to be alone with block {block} of relation \"{relation}\"", block = tag.block, relation = relation_path(tag.rel, tag.fork))]
+    #[error("another backend waits already to be alone with block {block} of relation \"{relation}\"", block = tag.block, relation = relation_path(tag.rel, tag.fork, None))]
     CleanupWanted {
         /// The page.
         tag: PageTag,
@@ -228,7 +230,10 @@ pub(crate) fn block_range(first: BlockNumber, count: u32) -> String {
     }
 }
 
-/// "base/5/16384", with the fork's suffix.
-pub(crate) fn relation_path(rel: RelFileLocator, fork: Fork) -> String {
-    rel.path(fork)
+/// "base/5/16384", with the fork's suffix; "base/5/t3_16384" for a temporary relation of backend 3.
+pub(crate) fn relation_path(rel: RelFileLocator, fork: Fork, owner: Option<i32>) -> String {
+    match owner {
+        None => rel.path(fork),
+        Some(owner) => format!("{}/t{owner}_{}{}", rel.directory(), rel.rel, fork.suffix()),
+    }
 }

@@ -155,3 +155,23 @@ fn warnings_come_with_the_rows_of_every_kind_of_statement() {
     drop(client);
     server.stop();
 }
+
+#[test]
+fn damage_in_a_temporary_table_is_told_of_by_its_file() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.query("SET temp_buffers = 100; CREATE TEMP TABLE t (i int4, s text)").expect("creates");
+    let fill = "INSERT INTO t SELECT generate_series, repeat('x', 1000) FROM generate_series(1, 7000)";
+    client.query(fill).expect("fills");
+    let node = value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 't'");
+    let path = format!("base/5/t0_{node}");
+    // Long out of the few buffers.
+    overwrite(&server.data_dir().join(&path), 3 * BLOCK + 6000, |byte| byte ^ 1);
+    let invalid = format!("invalid page in block 3 of relation \"{path}\"");
+    assert_eq!(failure(&mut client, "SELECT count(*) FROM t"), ("XX001".to_owned(), invalid.clone()));
+    assert_eq!(value(&mut client, FAILURES), "1");
+    client.query("SET zero_damaged_pages = on").expect("a superuser may");
+    let (left, warnings) = with_warnings(&mut client, "SELECT count(*) FROM t");
+    assert_eq!((left.as_str(), warnings), ("6993", vec![format!("{invalid}; zeroing out page")]));
+    client.query("DROP TABLE t").expect("drops");
+}

@@ -4,6 +4,7 @@
 use super::Core;
 use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
 use super::desc::{DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
+use crate::error::relation_path;
 use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
 use forebay_format::checksum::{self, PageDefect};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Page, PageBytes};
@@ -97,7 +98,7 @@ impl Core {
         if defects.is_empty() {
             return judged;
         }
-        let mut warning = ReadWarning::new(&tag, blocks);
+        let mut warning = ReadWarning::new(&tag, self.owner, blocks);
         for (n, defect) in defects {
             warning.wrong_checksums += u32::from(matches!(defect, PageDefect::BadChecksum { .. }));
             judged[n] = self.accept(bufs[n], &defect, read.policy);
@@ -105,7 +106,7 @@ impl Core {
                 warning.add(n, judged[n]);
             }
             let (block, what) = (tag.block + n as u32, judged[n]);
-            tracing::warn!(block, relation = %tag.rel.path(tag.fork), %defect, ?what, "invalid page");
+            tracing::warn!(block, relation = %relation_path(tag.rel, tag.fork, self.owner), %defect, ?what, "invalid page");
         }
         if warning.wrong_checksums > 0 {
             self.checksum_failures.add(tag.rel.db, u64::from(warning.wrong_checksums));

@@ -40,6 +40,8 @@ impl ReadPolicy {
 pub struct ReadWarning {
     /// The relation.
     pub rel: RelFileLocator,
+    /// Of a temporary relation: the backend that its files are named for.
+    pub owner: Option<i32>,
     /// Its fork.
     pub fork: Fork,
     /// The first block of the read.
@@ -57,11 +59,12 @@ pub struct ReadWarning {
 }
 
 impl ReadWarning {
-    pub(crate) fn new(first: &PageTag, blocks: usize) -> ReadWarning {
+    pub(crate) fn new(first: &PageTag, owner: Option<i32>, blocks: usize) -> ReadWarning {
         let PageTag { rel, fork, block } = *first;
         let (zeroed, ignored, wrong_checksums) = (0, 0, 0);
         ReadWarning {
             rel,
+            owner,
             fork,
             first: block,
             blocks: blocks as u32,
@@ -105,7 +108,7 @@ impl ReadWarning {
 impl fmt::Display for ReadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ReadWarning { first, zeroed, ignored, wrong_checksums, block, .. } = self;
-        let (last, relation) = (first + (self.blocks - 1), relation_path(self.rel, self.fork));
+        let (last, relation) = (first + (self.blocks - 1), relation_path(self.rel, self.fork, self.owner));
         let among = format_args!("among blocks {first}..{last} of relation \"{relation}\"");
         match (zeroed, ignored) {
             (1, 0) => {

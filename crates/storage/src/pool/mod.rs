@@ -130,6 +130,8 @@ pub(crate) struct Core {
     pub(crate) parking: Parking,
     pub(crate) sync: Arc<SyncQueue>,
     pub(crate) checksums: bool,
+    /// Of a private pool: whom its files are named for.
+    pub(crate) owner: Option<i32>,
     pub(crate) checksum_failures: Arc<damage::FailureCounts>,
     pub(crate) budget: Budget,
     /// For who waits for someone else's I/O. Weak: an I/O in flight keeps this alive, and the I/O layer outlives its I/O.
@@ -205,6 +207,7 @@ impl BufferPool {
             parking: Parking::new(),
             sync: Arc::clone(smgr.sync_queue()),
             checksums: config.checksums,
+            owner: smgr.owner(),
             checksum_failures,
             budget: if private {
                 Budget::of_one(config.buffers, slots)

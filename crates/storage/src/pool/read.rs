@@ -403,7 +403,7 @@ impl BufferPool {
     fn read_error(&self, tag: &PageTag, fault: IoFault) -> StorageError {
         let file = || self.smgr.file_name(tag.rel, tag.fork, tag.block);
         match fault {
-            IoFault::Page => StorageError::InvalidPage { tag: *tag },
+            IoFault::Page => StorageError::InvalidPage { tag: *tag, owner: self.smgr.owner() },
             IoFault::Short(got) => {
                 StorageError::ShortRead { file: file(), block: tag.block, got, wanted: BLOCK_SIZE as u32 }
             }

@@ -2,7 +2,7 @@
 //! never synced, and go with the session; what a crash leaves is removed at the next start.
 
 use super::{SHARDS, Smgr, SyncQueue, file_error};
-use crate::error::StorageError;
+use crate::error::{StorageError, relation_path};
 use forebay_aio::sync::RwLock;
 use forebay_aio::{FileKind, Namespace};
 use forebay_format::{Fork, RelFileLocator, ids::TABLESPACE_VERSION_DIR};
@@ -25,6 +25,11 @@ impl Smgr {
         })
     }
 
+    /// Whom the files are named for, if they are one backend's own.
+    pub(crate) fn owner(&self) -> Option<i32> {
+        self.owner
+    }
+
     /// Are the files one backend's own?
     pub fn is_private(&self) -> bool {
         self.owner.is_some()
@@ -32,12 +37,11 @@ impl Smgr {
 
     /// The name of a segment's file, relative to the data directory.
     pub(super) fn segment_name(&self, rel: RelFileLocator, fork: Fork, segment: u32) -> String {
-        let Some(owner) = self.owner else { return rel.segment_path(fork, segment) };
-        let (dir, number, suffix) = (rel.directory(), rel.rel, fork.suffix());
-        match segment {
-            0 => format!("{dir}/t{owner}_{number}{suffix}"),
-            n => format!("{dir}/t{owner}_{number}{suffix}.{n}"),
+        if self.owner.is_none() {
+            return rel.segment_path(fork, segment);
         }
+        let path = relation_path(rel, fork, self.owner);
+        if segment == 0 { path } else { format!("{path}.{segment}") }
     }
 }
 
