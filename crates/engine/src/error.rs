@@ -129,6 +129,7 @@ impl EngineError {
         match self {
             EngineError::Statement { detail, .. } => detail.clone(),
             EngineError::Lock(LockError::Deadlock { detail }) => Some(detail.clone()),
+            EngineError::Storage(error) => error.detail(),
             _ => None,
         }
     }
@@ -137,6 +138,7 @@ impl EngineError {
     pub fn hint(&self) -> Option<String> {
         match self {
             EngineError::Statement { hint, .. } => hint.clone(),
+            EngineError::Storage(error) => error.hint(),
             EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
             _ => None,
         }

@@ -3,6 +3,7 @@
 use forebay_aio::{AioError, Errno};
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 use forebay_wal::WalError;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +18,22 @@ pub enum StorageError {
         tag: PageTag,
         /// Of a temporary relation: the backend that its files are named for.
         owner: Option<i32>,
+    },
+    /// Several pages of one read are no pages.
+    #[error("{invalid} invalid pages among blocks {}..{} of relation \"{relation}\"", blocks.start(), blocks.end(), relation = relation_path(*rel, *fork, *owner))]
+    InvalidPages {
+        /// The relation.
+        rel: RelFileLocator,
+        /// Its fork.
+        fork: Fork,
+        /// Of a temporary relation: the backend that its files are named for.
+        owner: Option<i32>,
+        /// The read's blocks.
+        blocks: RangeInclusive<BlockNumber>,
+        /// How many are invalid.
+        invalid: u32,
+        /// The first one that is.
+        first: BlockNumber,
     },
     /// A read failed.
     #[error("could not read block {block} in file \"{file}\": {errno}")]
@@ -175,10 +192,31 @@ impl StorageError {
         }
     }
 
+    /// PostgreSQL's DETAIL line.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            StorageError::InvalidPages { first, .. } => {
+                Some(format!("Block {first} held the first invalid page."))
+            }
+            _ => None,
+        }
+    }
+
+    /// PostgreSQL's HINT line.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            StorageError::InvalidPages { invalid, .. } => {
+                Some(format!("See server log for the other {} invalid block(s).", invalid - 1))
+            }
+            _ => None,
+        }
+    }
+
     /// PostgreSQL's code for the error.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             StorageError::InvalidPage { .. }
+            | StorageError::InvalidPages { .. }
             | StorageError::ShortRead { .. }
             | StorageError::WritePastEnd { .. }
             | StorageError::DataBeyondEnd { .. } => "XX001",

@@ -50,7 +50,7 @@ fn damaged_pages_are_told_of_in_postgresqls_words() {
     let server = peer.start("pg", "-c autovacuum=off");
     let mut client = Client::tcp(server.port).expect("connects");
     let mut paths = Vec::new();
-    for table in ["a", "b", "c"] {
+    for table in ["a", "b", "c", "d"] {
         let fill = format!(
             "CREATE TABLE {table} (i int4, s text); \
              INSERT INTO {table} SELECT g, repeat('x', 500) FROM generate_series(1, 200) g"
@@ -61,14 +61,16 @@ fn damaged_pages_are_told_of_in_postgresqls_words() {
     }
     drop((client, server));
     let data = peer.outside("pg");
-    let [a, b, c] = [0, 1, 2].map(|n| data.join(&paths[n]));
-    // `a`: a wrong checksum, and an impossible header; `b`: neighbours with wrong checksums; `c`: one of each.
+    let [a, b, c, d] = [0, 1, 2, 3].map(|n| data.join(&paths[n]));
+    // `a`: a wrong checksum, and an impossible header; `b`: neighbours with wrong checksums; `c` and `d`: one of each.
     overwrite(&a, 3 * BLOCK + 6000, b"yy");
     overwrite(&a, 9 * BLOCK + 12, &[0xff; 2]);
     overwrite(&b, 5 * BLOCK + 6000, b"yy");
     overwrite(&b, 6 * BLOCK + 6000, b"yy");
-    overwrite(&c, BLOCK + 6000, b"yy");
-    overwrite(&c, 2 * BLOCK + 12, &[0xff; 2]);
+    for mixed in [&c, &d] {
+        overwrite(mixed, BLOCK + 6000, b"yy");
+        overwrite(mixed, 2 * BLOCK + 12, &[0xff; 2]);
+    }
     let copy = tempfile::tempdir().expect("a folder");
     let status = Command::new("cp").arg("-r").arg(&data).arg(copy.path().join("data")).status();
     assert!(status.expect("cp runs").success());
@@ -76,6 +78,7 @@ fn damaged_pages_are_told_of_in_postgresqls_words() {
     let statements = [
         "SELECT count(*) FROM a",
         "SELECT checksum_failures, checksum_last_failure IS NOT NULL FROM pg_stat_database WHERE datid = 5",
+        "SELECT count(*) FROM d",
         "SET ignore_checksum_failure = on",
         "SELECT count(*) FROM a",
         "SELECT count(*) FROM b",
@@ -97,5 +100,7 @@ fn damaged_pages_are_told_of_in_postgresqls_words() {
     let ours = transcript(server.port, &statements);
     server.stop();
     assert_eq!(ours, theirs, "left: Forebay; right: PostgreSQL");
-    assert!(theirs.iter().any(|line| line.starts_with("WARNING|XX001|zeroing ")), "{theirs:#?}");
+    for all in ["WARNING|XX001|zeroing ", "ERROR|XX001|2 invalid pages among "] {
+        assert!(theirs.iter().any(|line| line.starts_with(all)), "{theirs:#?}");
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::Core;
 use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
-use super::desc::{DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
+use super::desc::{BadPages, DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use crate::error::relation_path;
 use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
 use forebay_format::checksum::{self, PageDefect};
@@ -28,6 +28,7 @@ impl SharedCompletion for ReadCompletion {
         let mut outcome = Outcome::OK;
         let whole = io.result.unwrap_or(0) / BLOCK_SIZE;
         let judged = core.judge(&io.data[..io.data.len().min(whole)], io.data.len(), self);
+        let bad = bad_pages(&judged, io.data.len());
         for (i, &buf) in io.data.iter().enumerate() {
             let desc = &core.descs[buf as usize];
             let fault = match io.result {
@@ -35,7 +36,9 @@ impl SharedCompletion for ReadCompletion {
                 Ok(got) if got < (i + 1) * BLOCK_SIZE => {
                     Some(IoFault::Short(got.saturating_sub(i * BLOCK_SIZE) as u32))
                 }
-                Ok(_) if judged.get(i) == Some(&Judgement::Bad) => Some(IoFault::Page),
+                Ok(_) if judged.get(i) == Some(&Judgement::Bad) => {
+                    Some(IoFault::Page(BadPages { place: i as u32, ..bad }))
+                }
                 Ok(_) => None,
             };
             if fault.is_some() && outcome.status == Status::Ok {
@@ -49,6 +52,13 @@ impl SharedCompletion for ReadCompletion {
         }
         outcome
     }
+}
+
+/// What is said of a read of so many pages, if one of these was bad.
+fn bad_pages(judged: &[Judgement], blocks: usize) -> BadPages {
+    let mut bad = (0u32..).zip(judged).filter(|(_, judgement)| **judgement == Judgement::Bad);
+    let first = bad.next().map_or(0, |(place, _)| place);
+    BadPages { place: 0, last: blocks.saturating_sub(1) as u32, others: bad.count() as u32, first }
 }
 
 /// The end of a write: asks for a sync, then makes the pages clean and gives up their locks.

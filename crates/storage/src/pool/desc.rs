@@ -122,7 +122,35 @@ pub(crate) enum IoFault {
     /// The file ends before the block's end; this many bytes of it were there.
     Short(u32),
     /// It is not a valid page.
-    Page,
+    Page(BadPages),
+}
+
+/// What a read found whose pages were not all valid; each number below 128, the most blocks a read has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadPages {
+    /// The place of this page in the read.
+    pub(crate) place: u32,
+    /// The read's last place.
+    pub(crate) last: u32,
+    /// Invalid pages beside the first.
+    pub(crate) others: u32,
+    /// The place of the first invalid page.
+    pub(crate) first: u32,
+}
+
+impl BadPages {
+    const BITS: u32 = 7;
+    const MOST: u32 = (1 << Self::BITS) - 1;
+
+    fn pack(self) -> u32 {
+        let numbers = [self.place, self.last, self.others, self.first];
+        numbers.iter().fold(0, |packed, number| packed << Self::BITS | (*number).min(Self::MOST))
+    }
+
+    fn unpack(packed: u32) -> BadPages {
+        let [place, last, others, first] = [3, 2, 1, 0].map(|n| packed >> (n * Self::BITS) & Self::MOST);
+        BadPages { place, last, others, first }
+    }
 }
 
 /// A fault, or none, in 32 bits: the kind above, its number below.
@@ -137,7 +165,7 @@ impl PackedFault {
             None => (0, 0),
             Some(IoFault::Transfer(errno)) => (1, errno.0.unsigned_abs()),
             Some(IoFault::Short(got)) => (2, got),
-            Some(IoFault::Page) => (3, 0),
+            Some(IoFault::Page(bad)) => (3, bad.pack()),
         };
         PackedFault(kind << 28 | number & Self::NUMBER)
     }
@@ -148,7 +176,7 @@ impl PackedFault {
             0 => None,
             1 => Some(IoFault::Transfer(Errno(number as i32))),
             2 => Some(IoFault::Short(number)),
-            _ => Some(IoFault::Page),
+            _ => Some(IoFault::Page(BadPages::unpack(number))),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! waiter reads the block itself, and raises what it then finds.
 
 use super::complete::ReadCompletion;
-use super::desc::{Descriptor, IO_ERROR, IoFault, READING, VALID};
+use super::desc::{BadPages, Descriptor, IO_ERROR, IoFault, READING, VALID};
 use super::{BufferPool, Pinned, Ring, Strategy, table};
 use crate::Backend;
 use crate::error::StorageError;
@@ -403,7 +403,20 @@ impl BufferPool {
     fn read_error(&self, tag: &PageTag, fault: IoFault) -> StorageError {
         let file = || self.smgr.file_name(tag.rel, tag.fork, tag.block);
         match fault {
-            IoFault::Page => StorageError::InvalidPage { tag: *tag, owner: self.smgr.owner() },
+            IoFault::Page(bad) if bad.others == 0 => {
+                StorageError::InvalidPage { tag: *tag, owner: self.smgr.owner() }
+            }
+            IoFault::Page(BadPages { place, last, others, first }) => {
+                let start = tag.block.saturating_sub(place);
+                StorageError::InvalidPages {
+                    rel: tag.rel,
+                    fork: tag.fork,
+                    owner: self.smgr.owner(),
+                    blocks: start..=start + last,
+                    invalid: others + 1,
+                    first: start + first,
+                }
+            }
             IoFault::Short(got) => {
                 StorageError::ShortRead { file: file(), block: tag.block, got, wanted: BLOCK_SIZE as u32 }
             }

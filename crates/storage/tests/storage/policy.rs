@@ -91,7 +91,13 @@ fn wrong_checksums_are_ignored_if_asked_for_but_impossible_headers_are_not() {
         spoil_header(bed, 3);
         pool.evict_all(&mut be).unwrap();
         let error = pool.read_many(&mut be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap_err();
-        assert_eq!(error.to_string(), "invalid page in block 1 of relation \"base/5/16384\"");
+        let two = "2 invalid pages among blocks 0..4 of relation \"base/5/16384\"";
+        let detail = Some("Block 1 held the first invalid page.");
+        let hint = Some("See server log for the other 1 invalid block(s).");
+        assert_eq!(
+            told(&error.to_string(), error.detail().as_deref(), error.hint().as_deref()),
+            told(two, detail, hint)
+        );
         be.take_read_warnings();
         pool.evict_all(&mut be).unwrap();
         be.policy = BOTH;
