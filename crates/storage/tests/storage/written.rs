@@ -48,7 +48,6 @@ impl Drop for StopAtEnd<'_> {
 /// While threads change and read the pages of a pool that does not hold all of them, others write: passes, and the cleaner.
 fn write_under_load(bed: &Bed, passes: u64, then: impl Fn()) {
     let mut be = bed.backend();
-    bed.fill(&mut be, BLOCKS);
     let pool = bed.cold().1;
     for _ in 0..ROUNDS {
         let stop = AtomicBool::new(false);
@@ -113,6 +112,7 @@ fn pages_stand_still_while_they_are_written() {
     let executor = Arc::new(Suspicious::default());
     let spec = Spec { buffers: 64, ..Spec::plain() };
     let bed = Bed::with_executor(spec, Arc::clone(&executor) as Arc<dyn Executor>);
+    bed.fill(&mut bed.backend(), BLOCKS);
     // How much is written in a pass depends on how the threads take turns.
     while executor.pages.load(Ordering::SeqCst) < 1000 {
         write_under_load(&bed, 20, || ());
@@ -122,6 +122,7 @@ fn pages_stand_still_while_they_are_written() {
 #[test]
 fn every_page_on_disk_has_its_checksum_however_it_came_there() {
     each(Spec { buffers: 64, ..Spec::plain() }, |bed| {
+        bed.fill(&mut bed.backend(), BLOCKS);
         // While nothing is in flight, whatever was written, newest or not, must be whole.
         write_under_load(bed, 6, || {
             for block in 0..BLOCKS {
