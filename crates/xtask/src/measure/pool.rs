@@ -47,6 +47,8 @@ const CACHED: usize = 3;
 const WAITED: usize = 4;
 
 const METHODS: [&str; 4] = ["io_uring", "worker", "sync", "posix_aio"];
+/// Threads of method worker, ours and PostgreSQL's.
+const WORKERS: &str = "8";
 /// Those that are held to the device's rate, with direct I/O.
 const FAST: [&str; 2] = ["io_uring", "worker"];
 const OF_READING: f64 = 0.95;

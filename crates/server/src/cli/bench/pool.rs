@@ -2,8 +2,8 @@
 
 use super::{ROUNDS, bar, count, direct_modes, list, method, seconds, size};
 use clap::Args;
-use forebay_engine::bench::{IoBench, PoolBench, PoolTask, bench_pool};
-use forebay_engine::{EngineError, PrewarmMode};
+use forebay_engine::bench::{IoBench, MethodChoice, PoolBench, PoolTask, bench_pool};
+use forebay_engine::{EngineError, PrewarmMode, WorkerLimits};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -23,6 +23,9 @@ pub(super) struct PoolArgs {
     /// Methods: sync, worker, io_uring, posix_aio [default: all]
     #[arg(long, value_name = "LIST")]
     io_method: Option<String>,
+    /// Threads of method worker from the start on [default: 2, and up to 8 once they are missed]
+    #[arg(long, value_name = "N")]
+    io_workers: Option<String>,
     /// "data": only past the kernel's page cache; "": only through it [default: both]
     #[arg(long, value_name = "LIST")]
     io_direct: Option<String>,
@@ -118,6 +121,15 @@ impl PoolArgs {
             self.shared_buffers.as_ref().map(|text| size(text, "--shared-buffers")).transpose()?;
         if let Some(text) = &self.io_method {
             bench.methods = list(text, method)?;
+        }
+        if let Some(text) = &self.io_workers {
+            let workers =
+                WorkerLimits::fixed(count(text, "--io-workers", WorkerLimits::MOST as u64)? as usize);
+            for method in &mut bench.methods {
+                if let MethodChoice::Worker(limits) = method {
+                    *limits = workers;
+                }
+            }
         }
         if let Some(text) = &self.io_direct {
             bench.direct = direct_modes(text)?;

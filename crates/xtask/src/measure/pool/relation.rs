@@ -86,7 +86,7 @@ impl Relation {
             format!("shared_buffers={}kB", self.bytes / 8 * 9 / 1024),
             format!("io_method={}", way.method),
             self.postgres.direct_setting(way.direct),
-            "io_workers=8".into(),
+            format!("io_workers={}", super::WORKERS),
             "effective_io_concurrency=32".into(),
             "maintenance_io_concurrency=32".into(),
             "max_parallel_workers_per_gather=0".into(),
