@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
 use forebay_format::{Fork, PageTag, RelFileLocator};
-use forebay_storage::{Backend, BufferPool, PoolConfig, ReadStream, Smgr, SmgrConfig, Strategy, StreamFlags};
+use forebay_storage::{
+    Backend, BufferPool, PoolConfig, ReadStream, Smgr, SmgrConfig, Strategy, StreamFlags, StreamSettings,
+};
 
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
 const PAGES: u32 = 2048;
@@ -127,8 +129,15 @@ fn hits(c: &mut Criterion) {
                 Some((left % u64::from(PAGES)) as u32)
             };
             let flags = StreamFlags::DEFAULT;
-            let mut stream =
-                ReadStream::new(&bed.pool, REL, Fork::Main, next, flags, Strategy::Normal, 16, 16);
+            let mut stream = ReadStream::new(
+                &bed.pool,
+                REL,
+                Fork::Main,
+                next,
+                flags,
+                Strategy::Normal,
+                StreamSettings::new(16, 16),
+            );
             let begun = Instant::now();
             while let Some(pin) = stream.next(&mut be).expect("a page") {
                 black_box(pin.buffer());

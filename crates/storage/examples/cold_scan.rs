@@ -6,7 +6,7 @@ use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace, Worke
 use forebay_format::{Fork, PageMut, RelFileLocator};
 use forebay_storage::{
     Backend, BufferPool, PoolConfig, PrewarmMode, ReadStream, Smgr, SmgrConfig, Strategy, StreamFlags,
-    WriteScope,
+    StreamSettings, WriteScope,
 };
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,7 @@ impl Bench {
             || next.next(),
             flags,
             strategy,
-            self.concurrency,
-            self.combine,
+            StreamSettings::new(self.concurrency, self.combine),
         );
         let mut sum = 0u64;
         while let Some(pin) = stream.next(be)? {

@@ -24,7 +24,8 @@ use forebay_aio::{
 use forebay_format::{BLOCK_SIZE, Fork, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
     Backend, BufferPool, Cleaner, CleanerOptions, ExtendMethod, PageWriteGuard, Pinned, PoolConfig,
-    ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, WriteOptions, WriteScope, WriteStream,
+    ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, StreamSettings, WriteOptions,
+    WriteScope, WriteStream,
 };
 
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
@@ -415,7 +416,15 @@ fn streams_share_a_small_pool_and_their_reads() {
                 let mut expected = blocks.clone();
                 let next = || blocks.next();
                 let (strategy, flags) = (Strategy::Normal, StreamFlags::FULL);
-                let mut stream = ReadStream::new(&bed.pool, REL, Fork::Main, next, flags, strategy, 2, 4);
+                let mut stream = ReadStream::new(
+                    &bed.pool,
+                    REL,
+                    Fork::Main,
+                    next,
+                    flags,
+                    strategy,
+                    StreamSettings::new(2, 4),
+                );
                 while let Some(pin) = stream.next(&mut be).unwrap() {
                     let block = expected.next().unwrap();
                     assert_eq!(number(&pin.lock_shared().copy()), u64::from(block));

@@ -8,7 +8,7 @@
 use forebay_format::{
     BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes, tuple::HeapTuple,
 };
-use forebay_storage::{Backend, ReadStream, Strategy, StreamFlags};
+use forebay_storage::{Backend, ReadStream, Strategy, StreamFlags, StreamSettings};
 
 use super::{Heap, Visibility};
 use crate::EngineError;
@@ -69,8 +69,7 @@ impl Heap {
             next_block,
             flags,
             strategy,
-            ahead.io_concurrency,
-            ahead.combine_limit,
+            StreamSettings::new(ahead.io_concurrency, ahead.combine_limit),
         );
         Ok(HeapScan {
             stream,

@@ -13,7 +13,7 @@ pub use kernel::kernel_cached_pages;
 use crate::Backend;
 use crate::error::StorageError;
 use crate::pool::{BufferPool, Strategy};
-use crate::stream::{ReadStream, StreamFlags};
+use crate::stream::{ReadStream, StreamFlags, StreamSettings};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,8 +53,15 @@ pub fn prewarm(
                 block
             };
             let combine = pool.config.combine_limit;
-            let mut stream =
-                ReadStream::new(pool, rel, fork, blocks, StreamFlags::FULL, Strategy::Normal, DEPTH, combine);
+            let mut stream = ReadStream::new(
+                pool,
+                rel,
+                fork,
+                blocks,
+                StreamFlags::FULL,
+                Strategy::Normal,
+                StreamSettings::new(DEPTH, combine),
+            );
             let mut n = 0;
             while stream.next(be)?.is_some() {
                 n += 1;

@@ -80,9 +80,16 @@ pub struct StreamSettings {
     pub combine_limit: u32,
 }
 
+impl StreamSettings {
+    /// So many reads in flight at once, whatever the work, and so many blocks in one.
+    pub fn new(io_concurrency: u32, combine_limit: u32) -> StreamSettings {
+        StreamSettings { io_concurrency, maintenance_io_concurrency: io_concurrency, combine_limit }
+    }
+}
+
 impl Default for StreamSettings {
     fn default() -> Self {
-        StreamSettings { io_concurrency: 16, maintenance_io_concurrency: 16, combine_limit: 16 }
+        StreamSettings::new(16, 16)
     }
 }
 
@@ -119,28 +126,8 @@ pub struct ReadStream<S: BlockSource> {
 }
 
 impl<S: BlockSource> ReadStream<S> {
-    /// A stream over the blocks of `source`, whatever the flags say of maintenance.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a stream is made in few places, each with its own settings"
-    )]
-    pub fn new(
-        pool: &Arc<BufferPool>,
-        rel: RelFileLocator,
-        fork: Fork,
-        source: S,
-        flags: StreamFlags,
-        strategy: Strategy,
-        io_concurrency: u32,
-        combine_limit: u32,
-    ) -> Self {
-        let maintenance_io_concurrency = io_concurrency;
-        let settings = StreamSettings { io_concurrency, maintenance_io_concurrency, combine_limit };
-        Self::with_settings(pool, rel, fork, source, flags, strategy, settings)
-    }
-
     /// A stream over the blocks of `source`.
-    pub fn with_settings(
+    pub fn new(
         pool: &Arc<BufferPool>,
         rel: RelFileLocator,
         fork: Fork,

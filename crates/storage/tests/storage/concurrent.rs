@@ -3,7 +3,7 @@
 use crate::bed::{REL, Spec, each, stamp, tag, version};
 use forebay_format::{Fork, Page, RelFileLocator};
 use forebay_storage::{
-    Backend, Cleaner, CleanerOptions, Pinned, ReadStream, Strategy, StreamFlags, WriteScope,
+    Backend, Cleaner, CleanerOptions, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings, WriteScope,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::collections::BTreeSet;
@@ -46,8 +46,7 @@ fn worker(
             || blocks.next(),
             StreamFlags::FULL,
             Strategy::BulkRead,
-            4,
-            4,
+            StreamSettings::new(4, 4),
         );
         let mut expected = start;
         while let Some(pin) = stream.next(&mut be).unwrap() {
@@ -160,8 +159,15 @@ fn scans_that_extend_do_not_starve_each_other_in_the_smallest_pool() {
                     let mut blocks = 0..PAGES;
                     let flags = StreamFlags::FULL;
                     let next = || blocks.next();
-                    let mut stream =
-                        ReadStream::new(pool, REL, Fork::Main, next, flags, Strategy::Normal, 16, 16);
+                    let mut stream = ReadStream::new(
+                        pool,
+                        REL,
+                        Fork::Main,
+                        next,
+                        flags,
+                        Strategy::Normal,
+                        StreamSettings::new(16, 16),
+                    );
                     let mut n = 0;
                     let mut ready = false;
                     while let Some(from) = stream.next(&mut be).unwrap() {

@@ -4,7 +4,9 @@ use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version}
 use forebay_aio::Errno;
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_format::Fork;
-use forebay_storage::{PrewarmMode, ReadStream, StorageError, Strategy, StreamFlags, WriteScope};
+use forebay_storage::{
+    PrewarmMode, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings, WriteScope,
+};
 
 #[test]
 fn a_bad_page_is_named_and_its_neighbours_are_fine() {
@@ -59,8 +61,7 @@ fn a_scan_meets_the_bad_page_in_its_turn() {
             || blocks.next(),
             StreamFlags::FULL,
             Strategy::BulkRead,
-            4,
-            8,
+            StreamSettings::new(4, 8),
         );
         for block in 0..21 {
             assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block));

@@ -5,7 +5,7 @@ use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
 use forebay_aio::{Errno, IoOp};
 use forebay_format::{BlockNumber, Fork};
-use forebay_storage::{Backend, BufferPool, ReadStream, StorageError, Strategy, StreamFlags};
+use forebay_storage::{Backend, BufferPool, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings};
 use std::sync::Arc;
 use std::thread;
 
@@ -16,8 +16,15 @@ fn stream(
     blocks: &[BlockNumber],
 ) -> Vec<Result<BlockNumber, String>> {
     let mut next = blocks.iter().copied();
-    let mut stream =
-        ReadStream::new(pool, REL, Fork::Main, || next.next(), StreamFlags::FULL, Strategy::Normal, 8, 16);
+    let mut stream = ReadStream::new(
+        pool,
+        REL,
+        Fork::Main,
+        || next.next(),
+        StreamFlags::FULL,
+        Strategy::Normal,
+        StreamSettings::new(8, 16),
+    );
     let mut seen = Vec::new();
     loop {
         match stream.next(be) {

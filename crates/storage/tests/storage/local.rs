@@ -5,7 +5,8 @@ use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::{Errno, IoContext, IoObject, IoOp, PosixNamespace};
 use forebay_format::Fork;
 use forebay_storage::{
-    Backend, LocalPool, ReadStream, StorageError, Strategy, StreamFlags, WriteScope, remove_private_files,
+    Backend, LocalPool, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings, WriteScope,
+    remove_private_files,
 };
 
 const SMALL: Spec = Spec { segment_blocks: 24, ..Spec::plain() };
@@ -27,7 +28,15 @@ fn fill(local: &LocalPool, be: &mut Backend, n: u32) {
 /// Reads `n` pages through a stream; all must be as `fill` made them.
 fn scan(local: &LocalPool, be: &mut Backend, n: u32, flags: StreamFlags, strategy: Strategy) {
     let mut blocks = 0..n;
-    let mut stream = ReadStream::new(local, REL, Fork::Main, move || blocks.next(), flags, strategy, 4, 16);
+    let mut stream = ReadStream::new(
+        local,
+        REL,
+        Fork::Main,
+        move || blocks.next(),
+        flags,
+        strategy,
+        StreamSettings::new(4, 16),
+    );
     for block in 0..n {
         let pin = stream.next(be).unwrap().unwrap();
         assert_eq!(version(&pin.lock_shared().copy(), block), 7);
@@ -174,8 +183,7 @@ fn a_drop_with_a_read_outstanding_waits_for_it() {
             move || blocks.next(),
             StreamFlags::FULL,
             Strategy::Normal,
-            4,
-            16,
+            StreamSettings::new(4, 16),
         );
         drop(stream.next(&mut be).unwrap());
         drop(stream);

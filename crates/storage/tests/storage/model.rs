@@ -15,7 +15,7 @@ use forebay_aio::{Errno, IoContext};
 use forebay_format::{BlockNumber, Fork, Page, PageBytes, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
     Backend, BufferPool, Cleaner, CleanerOptions, Locked, Pace, Pinned, PrewarmMode, ReadStream,
-    StorageError, Strategy, StreamFlags, WalFlush, WriteOptions, WriteScope, WriteStream,
+    StorageError, Strategy, StreamFlags, StreamSettings, WalFlush, WriteOptions, WriteScope, WriteStream,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -212,8 +212,7 @@ impl Actor<'_> {
             move || next.next(),
             flags,
             strategy,
-            concurrency,
-            combine,
+            StreamSettings::new(concurrency, combine),
         );
         let mut seen = 0;
         while seen < leave_after {

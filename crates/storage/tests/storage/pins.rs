@@ -3,7 +3,7 @@
 use crate::bed::{Bed, REL, Spec, change, each, stamp, tag, version};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{
-    Backend, BufferPool, Pinned, ReadStream, StorageError, Strategy, StreamFlags, WriteScope,
+    Backend, BufferPool, Pinned, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings, WriteScope,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,7 +33,15 @@ fn greedy(pool: &Arc<BufferPool>, be: &mut Backend, seed: u32) {
         drop(pins);
         let mut blocks = first..first + 32;
         let next = || blocks.next();
-        let mut stream = ReadStream::new(pool, REL, Fork::Main, next, StreamFlags::FULL, strategy, 32, 32);
+        let mut stream = ReadStream::new(
+            pool,
+            REL,
+            Fork::Main,
+            next,
+            StreamFlags::FULL,
+            strategy,
+            StreamSettings::new(32, 32),
+        );
         while let Some(pin) = stream.next(be).unwrap() {
             let second = read(pool, be, (pin.tag().block + 11) % PAGES);
             let third = read(pool, be, (pin.tag().block + 23) % PAGES);

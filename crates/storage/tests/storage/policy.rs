@@ -4,7 +4,9 @@ use crate::bed::{Bed, Gate, REL, Spec, each, tag, version};
 use forebay_aio::IoOp;
 use forebay_aio::execute::PosixExecutor;
 use forebay_format::{Fork, Page};
-use forebay_storage::{Backend, BufferPool, ReadPolicy, ReadStream, StorageError, Strategy, StreamFlags};
+use forebay_storage::{
+    Backend, BufferPool, ReadPolicy, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings,
+};
 use std::sync::Arc;
 use std::thread;
 
@@ -137,8 +139,15 @@ fn a_stream_goes_by_its_readers_policy() {
         be.policy = ZERO;
         let mut blocks = 0..40;
         let next = || blocks.next();
-        let mut stream =
-            ReadStream::new(&pool, REL, Fork::Main, next, StreamFlags::FULL, Strategy::Normal, 4, 16);
+        let mut stream = ReadStream::new(
+            &pool,
+            REL,
+            Fork::Main,
+            next,
+            StreamFlags::FULL,
+            Strategy::Normal,
+            StreamSettings::new(4, 16),
+        );
         let mut zeros = Vec::new();
         while let Some(pin) = stream.next(&mut be).unwrap() {
             if Page::new(&pin.lock_shared().copy()).is_new() {

@@ -9,7 +9,7 @@ use forebay_aio::{
     Namespace, OpKind, OpenOptions, PosixNamespace, Region,
 };
 use forebay_format::Fork;
-use forebay_storage::{ReadStream, Strategy, StreamFlags, SyncReport, WriteScope};
+use forebay_storage::{ReadStream, Strategy, StreamFlags, StreamSettings, SyncReport, WriteScope};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -200,7 +200,8 @@ fn look_ahead(bed: &Bed) {
     let mut blocks = (0..PAGES).rev();
     let next = move || blocks.next();
     let (flags, strategy) = (StreamFlags::FULL, Strategy::Normal);
-    let mut stream = ReadStream::new(&bed.pool, REL, Fork::Main, next, flags, strategy, 16, 16);
+    let mut stream =
+        ReadStream::new(&bed.pool, REL, Fork::Main, next, flags, strategy, StreamSettings::new(16, 16));
     drop(stream.next(&mut be).unwrap());
 }
 

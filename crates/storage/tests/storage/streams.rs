@@ -19,7 +19,8 @@ fn scan(
     strategy: Strategy,
 ) -> u32 {
     let mut next = blocks.iter().copied();
-    let mut stream = ReadStream::new(pool, REL, Fork::Main, || next.next(), flags, strategy, 16, 16);
+    let mut stream =
+        ReadStream::new(pool, REL, Fork::Main, || next.next(), flags, strategy, StreamSettings::new(16, 16));
     for &block in blocks {
         let pin = stream.next(be).unwrap().expect("not the end yet");
         assert_eq!(pin.tag(), tag(block));
@@ -100,8 +101,7 @@ fn streams_left_early_give_everything_back() {
                 || blocks.next(),
                 StreamFlags::FULL,
                 Strategy::Normal,
-                16,
-                16,
+                StreamSettings::new(16, 16),
             );
             for _ in 0..start % 5 {
                 stream.next(&mut be).unwrap().unwrap();
@@ -118,8 +118,7 @@ fn streams_left_early_give_everything_back() {
             || blocks.next(),
             StreamFlags::FULL,
             Strategy::Normal,
-            16,
-            16,
+            StreamSettings::new(16, 16),
         );
         assert_eq!(stream.distance(), 17);
     });
@@ -132,8 +131,15 @@ fn an_empty_stream_and_one_without_concurrency() {
     let pool = bed.fill_cold(&mut be, 10);
     scan(&pool, &mut be, &[], StreamFlags::FULL, Strategy::Normal);
     let mut blocks = 0..10;
-    let mut stream =
-        ReadStream::new(&pool, REL, Fork::Main, || blocks.next(), StreamFlags::FULL, Strategy::Normal, 0, 1);
+    let mut stream = ReadStream::new(
+        &pool,
+        REL,
+        Fork::Main,
+        || blocks.next(),
+        StreamFlags::FULL,
+        Strategy::Normal,
+        StreamSettings::new(0, 1),
+    );
     (0..10).for_each(|block| assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block)));
     assert!(stream.next(&mut be).unwrap().is_none());
 }
@@ -145,8 +151,15 @@ fn a_scan_that_has_ended_holds_no_handle() {
         let pool = bed.fill_cold(&mut be, 200);
         let mut blocks = 0..200;
         let next = || blocks.next();
-        let mut stream =
-            ReadStream::new(&pool, REL, Fork::Main, next, StreamFlags::FULL, Strategy::Normal, 16, 4);
+        let mut stream = ReadStream::new(
+            &pool,
+            REL,
+            Fork::Main,
+            next,
+            StreamFlags::FULL,
+            Strategy::Normal,
+            StreamSettings::new(16, 4),
+        );
         while stream.next(&mut be).unwrap().is_some() {
             // All reads end before their turn.
             bed.aio.snapshot().iter().for_each(|io| {
@@ -193,8 +206,7 @@ fn each_block_comes_with_its_data() {
         let source = WithData(|| next.next());
         let settings = StreamSettings::default();
         let flags = StreamFlags::DEFAULT;
-        let mut stream =
-            ReadStream::with_settings(&pool, REL, Fork::Main, source, flags, Strategy::Normal, settings);
+        let mut stream = ReadStream::new(&pool, REL, Fork::Main, source, flags, Strategy::Normal, settings);
         for (block, row) in &blocks {
             match stream.next_with_data(&mut be) {
                 Ok(Some((pin, data))) => assert_eq!((pin.tag().block, &data), (*block, row)),
@@ -212,7 +224,7 @@ fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
         let mut be = bed.backend();
         let pool = bed.fill_cold(&mut be, 200);
         let settings = StreamSettings { io_concurrency: 4, combine_limit: 8, ..Default::default() };
-        let mut stream = ReadStream::with_settings(
+        let mut stream = ReadStream::new(
             &pool,
             REL,
             Fork::Main,
@@ -240,8 +252,7 @@ fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
 fn cost(bed: &Bed, be: &mut Backend, pool: &Arc<BufferPool>, flags: StreamFlags) -> (u64, u32) {
     let settings = StreamSettings { io_concurrency: 8, maintenance_io_concurrency: 2, combine_limit: 16 };
     let before = bed.count(IoOp::Read);
-    let mut stream =
-        ReadStream::with_settings(pool, REL, Fork::Main, Blocks(0..96), flags, Strategy::Normal, settings);
+    let mut stream = ReadStream::new(pool, REL, Fork::Main, Blocks(0..96), flags, Strategy::Normal, settings);
     let mut most = stream.distance();
     while stream.next(be).unwrap().is_some() {
         most = most.max(stream.distance());
@@ -288,7 +299,8 @@ fn a_callback_that_waits_finds_no_read_held_back() {
         Some(block)
     };
     let flags = StreamFlags { full: true, ..StreamFlags::WAITING_CALLBACK };
-    let mut stream = ReadStream::new(&pool, REL, Fork::Main, next, flags, Strategy::Normal, 16, 4);
+    let mut stream =
+        ReadStream::new(&pool, REL, Fork::Main, next, flags, Strategy::Normal, StreamSettings::new(16, 4));
     (0..10).for_each(|n| assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(2 * n)));
 }
 

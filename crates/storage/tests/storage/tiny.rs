@@ -4,8 +4,8 @@ use crate::bed::{Bed, REL, Spec, change, each, stamp, version};
 use forebay_aio::PosixNamespace;
 use forebay_format::{Fork, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, BufferPool, LocalPool, ReadStream, Strategy, StreamFlags, WriteScope, kernel_cached_pages,
-    remove_private_files,
+    Backend, BufferPool, LocalPool, ReadStream, Strategy, StreamFlags, StreamSettings, WriteScope,
+    kernel_cached_pages, remove_private_files,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +36,15 @@ fn fill(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, fork: For
 fn update(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, from: u64) {
     let mut blocks = 0..PAGES;
     let next = move || blocks.next();
-    let mut stream =
-        ReadStream::new(pool, rel, Fork::Main, next, StreamFlags::DEFAULT, Strategy::BulkRead, 16, 16);
+    let mut stream = ReadStream::new(
+        pool,
+        rel,
+        Fork::Main,
+        next,
+        StreamFlags::DEFAULT,
+        Strategy::BulkRead,
+        StreamSettings::new(16, 16),
+    );
     let mut seen = 0;
     while let Some(pin) = stream.next(be).unwrap() {
         change(&pin, |page| {
@@ -118,7 +125,15 @@ fn leave_reads(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, fo
     pool.evict_all(be).unwrap();
     let mut blocks = 0..PAGES;
     let next = move || blocks.next();
-    let mut stream = ReadStream::new(pool, rel, fork, next, StreamFlags::FULL, Strategy::Normal, 8, 4);
+    let mut stream = ReadStream::new(
+        pool,
+        rel,
+        fork,
+        next,
+        StreamFlags::FULL,
+        Strategy::Normal,
+        StreamSettings::new(8, 4),
+    );
     let pin = stream.next(be).unwrap().unwrap();
     assert_eq!(pin.tag(), PageTag::new(rel, fork, 0));
 }

@@ -5,7 +5,7 @@ use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::{Errno, IoMemory, IoOp, Region};
 use forebay_format::{Fork, PageBytes, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, SyncReport,
+    Backend, ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, StreamSettings, SyncReport,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -237,7 +237,8 @@ fn many_segments_need_few_descriptors() {
         let mut blocks = (0..400).map(|n| n * 37 % 400);
         let next = move || blocks.next();
         let (flags, strategy) = (StreamFlags::DEFAULT, Strategy::Normal);
-        let mut stream = ReadStream::new(&pool, REL, Fork::Main, next, flags, strategy, 16, 16);
+        let mut stream =
+            ReadStream::new(&pool, REL, Fork::Main, next, flags, strategy, StreamSettings::new(16, 16));
         while let Some(pin) = stream.next(&mut be).unwrap() {
             assert_eq!(version(&pin.lock_shared().copy(), pin.tag().block), 2);
             few();

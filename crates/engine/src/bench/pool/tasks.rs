@@ -4,7 +4,8 @@ use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex, thread};
 use forebay_format::{BlockNumber, Fork};
 use forebay_storage::{
-    Backend, Cleaner, CleanerOptions, PrewarmMode, ReadStream, Strategy, StreamFlags, WriteScope,
+    Backend, Cleaner, CleanerOptions, PrewarmMode, ReadStream, Strategy, StreamFlags, StreamSettings,
+    WriteScope,
 };
 
 use super::super::measure::{Noise, process_seconds};
@@ -33,8 +34,7 @@ impl Lane<'_> {
                 || order.next(),
                 flags,
                 strategy,
-                bench.depth,
-                lane.way.combine,
+                StreamSettings::new(bench.depth, lane.way.combine),
             );
             let mut live = 0;
             while let Some(pin) = stream.next(&mut lane.be)? {
@@ -125,8 +125,7 @@ impl Lane<'_> {
             next,
             flags,
             strategy,
-            depth,
-            self.way.combine,
+            StreamSettings::new(depth, self.way.combine),
         );
         while let Some(pin) = stream.next(&mut be)? {
             let mut page = pin.lock_exclusive();
@@ -149,8 +148,7 @@ impl Lane<'_> {
                 || blocks.next(),
                 StreamFlags::FULL,
                 Strategy::Normal,
-                32,
-                self.way.combine,
+                StreamSettings::new(32, self.way.combine),
             );
             while let Some(pin) = stream.next(&mut self.be)? {
                 let mut page = pin.lock_exclusive();
