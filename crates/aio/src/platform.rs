@@ -131,10 +131,12 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
     if huge == HugePages::On {
         return Err(Errno::OPNOTSUPP);
     }
-    let _ = HUGE;
+    // Transparent ones need no reserve. The kernel places a mapping of whole huge pages where they fit.
+    let transparent = cfg!(target_os = "linux") && len >= HUGE && huge != HugePages::Off;
+    let len = if transparent { len.next_multiple_of(HUGE) } else { len };
     let ptr = map(len, 0)?;
     #[cfg(target_os = "linux")]
-    if len >= HUGE && huge != HugePages::Off {
+    if transparent {
         // SAFETY: the range was just mapped; the advice does not change its contents.
         unsafe { libc::madvise(ptr.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
     }

@@ -6,7 +6,7 @@ use crate::Backend;
 use crate::error::StorageError;
 use crate::pool::BufferPool;
 use crate::smgr::Transfer;
-use forebay_aio::{IoMemory, Region};
+use forebay_aio::{HugePages, IoMemory, Region};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,7 +23,8 @@ pub(super) fn read(
     let smgr = pool.smgr();
     let combine = pool.config.combine_limit;
     let part = combine as usize * BLOCK_SIZE;
-    let scratch = Region::new(part * DEPTH as usize)?;
+    // In huge pages, a device needs to be told of fewer pieces of memory.
+    let scratch = Region::with_huge_pages(part * DEPTH as usize, HugePages::Try)?;
     if range.len() > (4 * combine * DEPTH) as usize {
         pool.aio().register_memory(&scratch); // pays when each part is used several times
     }

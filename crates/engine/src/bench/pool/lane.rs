@@ -59,8 +59,7 @@ impl<'a> Lane<'a> {
             combine_limit: way.combine,
             checksums: place.checksums,
             write_depth: if bench.task == PoolTask::Checkpoint { bench.depth as usize } else { 16 },
-            // There may be none: said at each run, that would be noise.
-            huge_pages: HugePages::Off,
+            huge_pages: HugePages::Try,
         };
         let pool = BufferPool::new(config, aio, smgr)?;
         let be = Backend::new(pool.aio().backend(BackendType::Client)?);

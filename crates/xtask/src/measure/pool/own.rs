@@ -53,8 +53,10 @@ impl Own {
         let mut bench = Command::new(&self.program);
         bench.arg("bench").args(words).args(["--io-method", way.method, "--rounds", "1", "--json"]);
         bench.args(["--io-direct", if way.direct { "data" } else { "" }]);
-        // As many as PostgreSQL has, without the time that it takes to find out that they are wanted.
-        bench.args(["--io-workers", super::WORKERS]);
+        if !words.iter().any(|word| word == "--io-workers") {
+            // As many as PostgreSQL has, without the time that it takes to find out that they are wanted.
+            bench.args(["--io-workers", super::WORKERS]);
+        }
         let output = bench.output().map_err(|e| format!("{}: {e}", self.program.display()))?;
         let said = String::from_utf8_lossy(&output.stdout);
         parse(&said).ok_or_else(|| {
