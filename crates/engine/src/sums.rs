@@ -1,9 +1,10 @@
-//! Statistics of the server as a whole that are sums: checkpoints, the replacement of buffers. What counts only ever
+//! Statistics of the server as a whole that are sums: checkpoints, the replacement of buffers, the log. What counts only ever
 //! adds; who sets a sum to zero has it shown from where it stands.
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_aio::sync::{Mutex, SystemTime};
 use forebay_storage::PoolStats;
+use forebay_wal::WalStats;
 
 use crate::checkpoint::report::Totals;
 use crate::engine::Engine;
@@ -17,6 +18,8 @@ pub enum SharedStats {
     Checkpointer,
     /// pg_stat_io, and pg_stat_aio_backends with it.
     Io,
+    /// pg_stat_wal.
+    Wal,
 }
 
 /// The row of pg_stat_bgwriter.
@@ -53,6 +56,21 @@ pub struct CheckpointerRow {
     pub stats_reset: SystemTime,
 }
 
+/// The row of pg_stat_wal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalRow {
+    /// Records inserted.
+    pub wal_records: u64,
+    /// Full-page images in them.
+    pub wal_fpi: u64,
+    /// Their bytes.
+    pub wal_bytes: u64,
+    /// Times that buffers were written because there was no free one.
+    pub wal_buffers_full: u64,
+    /// Since when they count.
+    pub stats_reset: SystemTime,
+}
+
 /// Sums as they stood when they were last set to zero.
 #[derive(Debug)]
 struct Mark<T> {
@@ -71,6 +89,7 @@ impl<T: Default> Default for Mark<T> {
 pub(crate) struct Marks {
     bgwriter: Mutex<Mark<PoolStats>>,
     checkpointer: Mutex<Mark<[u64; 7]>>,
+    wal: Mutex<Mark<WalStats>>,
 }
 
 fn checkpointer_sums(totals: &Totals) -> [u64; 7] {
@@ -112,6 +131,20 @@ impl Engine {
         }
     }
 
+    /// The row of pg_stat_wal.
+    pub fn wal_stats(&self) -> WalRow {
+        let core = self.core();
+        let mark = core.marks.wal.lock();
+        let now = core.wal.stats();
+        WalRow {
+            wal_records: now.records - mark.sums.records,
+            wal_fpi: now.full_page_images - mark.sums.full_page_images,
+            wal_bytes: now.bytes - mark.sums.bytes,
+            wal_buffers_full: now.buffers_full - mark.sums.buffers_full,
+            stats_reset: mark.at,
+        }
+    }
+
     /// When pg_stat_io's counters were last set to zero.
     pub fn io_stats_reset_at(&self) -> SystemTime {
         self.core().aio.stats().reset_at()
@@ -133,6 +166,10 @@ impl Engine {
             SharedStats::Io => {
                 core.aio.stats().reset();
                 core.aio.reset_backend_stats();
+            }
+            SharedStats::Wal => {
+                let mut mark = core.marks.wal.lock();
+                *mark = Mark { sums: core.wal.stats(), at: SystemTime::now() };
             }
         }
     }

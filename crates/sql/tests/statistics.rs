@@ -63,3 +63,33 @@ fn allocations_are_counted_and_set_to_zero() {
     assert_ne!(reset(&mut bed), since);
     bed.close();
 }
+
+#[test]
+fn the_log_is_counted_and_set_to_zero() {
+    let mut bed = open("");
+    bed.rows("create table t (a int, b text)");
+    let counted = |bed: &mut bed::Bed| -> Vec<u64> {
+        let rows = bed.rows("select wal_records, wal_fpi, wal_bytes from pg_stat_wal");
+        rows[0].split('\t').map(|n| n.parse().expect("a number")).collect()
+    };
+    let since = |bed: &mut bed::Bed| bed.rows("select stats_reset from pg_stat_wal");
+    let (before, reset) = (counted(&mut bed), since(&mut bed));
+    // The first change of a page after a checkpoint has the page's image with it.
+    bed.rows("insert into t values (1, 'one')");
+    bed.rows("checkpoint");
+    bed.rows("insert into t values (2, 'two')");
+    let after = counted(&mut bed);
+    assert!(
+        after[0] >= before[0] + 4 && after[1] > before[1] && after[2] > before[2] + 100,
+        "{before:?} {after:?}"
+    );
+    for other in ["bgwriter", "checkpointer", "io", "archiver"] {
+        bed.rows(&format!("select pg_stat_reset_shared('{other}')"));
+    }
+    assert!(counted(&mut bed)[0] >= after[0]);
+    assert_eq!(since(&mut bed), reset);
+    bed.rows("select pg_stat_reset_shared('wal')");
+    assert!(counted(&mut bed)[0] < 10);
+    assert_ne!(since(&mut bed), reset);
+    bed.close();
+}

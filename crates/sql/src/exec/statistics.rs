@@ -1,11 +1,11 @@
-//! Rows of the views that sum up what the server did: pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database; and
+//! Rows of the views that sum up what the server did: pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and
 //! setting sums to zero.
 
 use super::host::Host;
 use super::views::timestamp;
 use crate::error::{Result, SqlError, state};
 use crate::plan::View;
-use crate::value::Datum;
+use crate::value::{Datum, Numeric};
 use forebay_engine::views::{DatabaseRow, SharedStats};
 use forebay_engine::{Datum as Stored, LockMode};
 
@@ -24,14 +24,15 @@ pub fn bgwriter(host: &mut Host) -> Result<Vec<RowOf>> {
 
 /// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or with NULL.
 pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
-    use SharedStats::{Bgwriter, Checkpointer, Io};
+    use SharedStats::{Bgwriter, Checkpointer, Io, Wal};
     let targets: &[SharedStats] = match args.first().and_then(Datum::as_str) {
-        None => &[Bgwriter, Checkpointer, Io],
+        None => &[Bgwriter, Checkpointer, Io, Wal],
         Some("bgwriter") => &[Bgwriter],
         Some("checkpointer") => &[Checkpointer],
         Some("io") => &[Io],
+        Some("wal") => &[Wal],
         // No view shows anything of these.
-        Some("archiver" | "recovery_prefetch" | "slru" | "wal") => &[],
+        Some("archiver" | "recovery_prefetch" | "slru") => &[],
         Some(other) => {
             let message = format!("unrecognized reset target: \"{other}\"");
             return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).hint(
@@ -58,6 +59,18 @@ pub fn checkpointer(host: &mut Host) -> Result<Vec<RowOf>> {
         Datum::Float8(r.sync_time),
         count(r.buffers_written),
         count(r.slru_written),
+        timestamp(r.stats_reset),
+    ]])
+}
+
+/// The row of pg_stat_wal.
+pub fn wal(host: &mut Host) -> Result<Vec<RowOf>> {
+    let r = host.session()?.engine().wal_stats();
+    Ok(vec![vec![
+        count(r.wal_records),
+        count(r.wal_fpi),
+        Datum::numeric(Numeric::from_int(r.wal_bytes)),
+        count(r.wal_buffers_full),
         timestamp(r.stats_reset),
     ]])
 }

@@ -24,6 +24,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
         View::StatBgwriter => statistics::bgwriter(host),
         View::StatCheckpointer => statistics::checkpointer(host),
         View::StatDatabase => statistics::databases(host),
+        View::StatWal => statistics::wal(host),
         View::BufferCache => Ok(host.session()?.engine().buffers().map(buffer_row).collect()),
         View::Settings => Ok(host.settings.all().into_iter().map(setting_row).collect()),
     }

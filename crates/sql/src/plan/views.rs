@@ -1,5 +1,5 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
-//! pg_buffercache, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database.
+//! pg_buffercache, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal.
 
 use crate::value::SqlType::{
     self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray, Timestamptz,
@@ -24,6 +24,8 @@ pub enum View {
     StatCheckpointer,
     /// Databases.
     StatDatabase,
+    /// The write-ahead log.
+    StatWal,
 }
 
 /// The columns of pg_stat_database.
@@ -72,6 +74,7 @@ impl View {
             "pg_stat_bgwriter" => Some(View::StatBgwriter),
             "pg_stat_checkpointer" => Some(View::StatCheckpointer),
             "pg_stat_database" => Some(View::StatDatabase),
+            "pg_stat_wal" => Some(View::StatWal),
             _ => None,
         }
     }
@@ -174,6 +177,13 @@ impl View {
                 ("stats_reset", Timestamptz),
             ],
             View::StatDatabase => DATABASE_COLUMNS,
+            View::StatWal => &[
+                ("wal_records", Int8),
+                ("wal_fpi", Int8),
+                ("wal_bytes", Numeric),
+                ("wal_buffers_full", Int8),
+                ("stats_reset", Timestamptz),
+            ],
             View::BufferCache => &[
                 ("bufferid", Int4),
                 ("relfilenode", Oid),
