@@ -67,8 +67,8 @@ impl Report {
         let share = self.written.buffers as f64 * 100.0 / pool_buffers.max(1) as f64;
         tracing::info!(
             "checkpoint complete: wrote {} buffers ({share:.1}%), wrote {} SLRU buffers; 0 WAL file(s) added, \
-             {} removed, {} recycled; write={:.3} s, sync={:.3} s, total={:.3} s; sync files={}; \
-             distance={} kB, estimate={} kB; lsn={}, redo lsn={}",
+             {} removed, {} recycled; write={:.3} s, sync={:.3} s, total={:.3} s; sync files={}, \
+             longest={:.3} s, average={:.3} s; distance={} kB, estimate={} kB; lsn={}, redo lsn={}",
             self.written.buffers,
             self.slru_pages,
             self.segments.removed,
@@ -77,6 +77,8 @@ impl Report {
             self.sync.as_secs_f64(),
             self.total.as_secs_f64(),
             self.synced.files,
+            self.synced.longest.as_secs_f64(),
+            self.synced.total.as_secs_f64() / self.synced.files.max(1) as f64,
             self.distance / 1024,
             (self.estimate / 1024.0) as u64,
             self.lsn,

@@ -9,7 +9,7 @@
 
 use super::Smgr;
 use crate::error::StorageError;
-use forebay_aio::sync::Mutex;
+use forebay_aio::sync::{Duration, Instant, Mutex};
 use forebay_aio::{self as aio, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef};
 use forebay_format::{Fork, PageTag, RelFileLocator};
 use std::collections::{BTreeSet, VecDeque};
@@ -28,6 +28,17 @@ pub struct SyncReport {
     pub files: u64,
     /// Directories synced.
     pub directories: u64,
+    /// The longest time that a file's sync took until it was found to have ended.
+    pub longest: Duration,
+    /// The sum of those times; several syncs run at once.
+    pub total: Duration,
+}
+
+impl SyncReport {
+    /// Files and directories.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.files, self.directories)
+    }
 }
 
 /// Pending requests.
@@ -129,6 +140,7 @@ struct InFlight {
     wait: WaitRef,
     key: SegmentKey,
     file: File,
+    since: Instant,
 }
 
 /// Works off all requests made so far.
@@ -196,7 +208,8 @@ fn start(smgr: &Smgr, io: &mut aio::Backend, key: SegmentKey) -> Result<Option<I
         IoContext::Normal,
         IoOp::Fsync,
     );
-    Ok(Some(InFlight { wait: io.start(sync), key, file }))
+    let since = Instant::now();
+    Ok(Some(InFlight { wait: io.start(sync), key, file, since }))
 }
 
 fn finish_oldest(
@@ -208,7 +221,12 @@ fn finish_oldest(
 ) {
     let Some(oldest) = in_flight.pop_front() else { return };
     match io.wait(oldest.wait).check() {
-        Ok(_) => report.files += 1,
+        Ok(_) => {
+            let took = oldest.since.elapsed();
+            report.files += 1;
+            report.longest = report.longest.max(took);
+            report.total += took;
+        }
         Err(error) if !queue.still_wanted(&oldest.key) => {
             tracing::info!(%error, "of a file that is gone");
         }

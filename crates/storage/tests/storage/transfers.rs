@@ -5,7 +5,7 @@ use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::{Errno, IoMemory, IoOp, Region};
 use forebay_format::{Fork, PageBytes, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, StreamSettings, SyncReport,
+    Backend, ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, StreamSettings,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -174,17 +174,17 @@ fn writes_ask_for_syncs_and_cuts_take_them_back() {
             bed.smgr.write_blocks(&mut be.io, REL, Fork::Main, first, &pages.memory(0..n)).unwrap();
         };
         (0..3).for_each(|_| write(&mut be, 6, 20));
-        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap(), SyncReport { files: 4, directories: 0 });
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().counts(), (4, 0));
         write(&mut be, 0, 40);
         bed.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap();
         // Segments 0 and 1 are left; the names of the others are gone.
         assert!(bed.path(1).exists() && !bed.path(2).exists() && !bed.path(4).exists());
-        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap(), SyncReport { files: 2, directories: 1 });
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().counts(), (2, 1));
         bed.smgr.extend(&mut be.io, REL, Fork::Main, 10).unwrap();
         bed.pool.truncate(&mut be, REL, Fork::Main, 8).unwrap();
         assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 8);
         assert!(!bed.path(1).exists());
-        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap(), SyncReport { files: 0, directories: 1 });
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().counts(), (0, 1));
         assert_eq!(bed.smgr.extend(&mut be.io, REL, Fork::Main, 4).unwrap(), 8);
         read(bed, &mut be, 0, &Pages::new(12)).unwrap();
         write(&mut be, 0, 12);
