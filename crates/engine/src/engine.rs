@@ -367,6 +367,8 @@ fn wal_config(dir: &Path, config: &EngineConfig, control: &Control) -> WalConfig
         init_direct: config.io_direct.wal_init,
         buffers: config.wal_buffers.unwrap_or(auto),
         full_page_writes: config.full_page_writes,
+        gather: true,
+        writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
     }
 }
 

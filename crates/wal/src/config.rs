@@ -48,9 +48,16 @@ pub struct WalConfig {
     pub buffers: usize,
     /// Whether a page's first change after a checkpoint is logged with the page's image.
     pub full_page_writes: bool,
+    /// Everything contiguous goes out in one write (up to 1 MB). Without, each block is written by itself: for comparison.
+    pub gather: bool,
+    /// Most writes on their way at once, at least 1; see [`WalConfig::WRITES_IN_FLIGHT`].
+    pub writes_in_flight: usize,
 }
 
 impl WalConfig {
+    /// What [`WalConfig::writes_in_flight`] is if nobody knows better.
+    pub const WRITES_IN_FLIGHT: usize = 16;
+
     /// The number of WAL buffers that `wal_buffers = -1` stands for: a thirty-second of the shared buffers,
     /// at least 64 kB, at most one segment.
     pub fn auto_buffers(shared_buffers: usize, segment_size: SegmentSize) -> usize {

@@ -5,6 +5,7 @@
 //! - [`cold`]: count(*) and pg_prewarm with cold caches
 //! - [`copy`]: COPY by several clients, and the checkpoints that come with it
 //! - [`pool`]: the buffer pool by `forebay bench`, on the same relation as PostgreSQL and fio, with marks
+//! - [`wal`]: the write-ahead log by `forebay bench wal`, with marks, and one-row commits of both servers
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and `forebay bench` beside fio
 //! - [`fio`]: runs it
 //! - [`table`]: medians, spreads, marks and the printed table
@@ -28,6 +29,7 @@ mod fio;
 mod pool;
 mod servers;
 mod table;
+mod wal;
 mod work;
 
 use cold::{Caches, Cold};
@@ -45,7 +47,7 @@ pub struct Options {
     /// Interleaved rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Seconds of each run of one-row commits, and of each run of random updates
+    /// Seconds of each run of one-row commits (pgbench), and of each run of random updates
     #[arg(long, default_value_t = 4)]
     seconds: u64,
     /// Seconds of each run of COPY by 8 clients; 0: none
@@ -71,6 +73,8 @@ enum Part {
     Checksums,
     /// The buffer pool, with its marks
     Pool,
+    /// The write-ahead log, with its marks
+    Wal,
 }
 
 /// Measures, and prints tables in Markdown.
@@ -94,6 +98,10 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         let extent =
             Extent { rounds: options.rounds, bytes: options.size * 1_000_000, seconds: options.seconds };
         behind.extend(pool::run(root, &peer, &caches, extent)?);
+    }
+    if wanted(Part::Wal) {
+        let extent = wal::Extent { rounds: options.rounds, seconds: options.seconds };
+        behind.extend(wal::run(root, &peer, extent)?);
     }
     if wanted(Part::Servers) {
         behind.extend(servers(root, &peer, &caches, options)?);

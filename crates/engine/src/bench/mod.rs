@@ -4,6 +4,7 @@
 //! - `io`: runs the plan; `plan`: which runs there are; `flow`: one run: a window of reads or writes
 //! - `file`: the private file that is read and written; `align`: memory that is not aligned
 //! - `pool`: the buffer pool on relation files: scans, prewarming, random changes, a checkpoint
+//! - `wal`: the write-ahead log: commits, insertion alone, bulk insertion
 //! - `report`: what the I/O runs gave; `table`, `json`: how it is shown
 //! - `measure`: clocks, medians
 //!
@@ -21,10 +22,12 @@ mod plan;
 mod pool;
 mod report;
 mod table;
+mod wal;
 
 use std::path::PathBuf;
 
 use forebay_aio::AioError;
+use forebay_wal::WalError;
 
 pub use align::{ALIGNMENT_OFFSETS, AlignmentRow};
 pub use checksum::{CRC_SIZES, ChecksumBench, ChecksumReport, CrcRow, TouchRow, VariantRow, bench_checksum};
@@ -33,6 +36,10 @@ pub use measure::Spread;
 pub use plan::{Case, IoBench, IoTable, MethodChoice, Operation, Pattern};
 pub use pool::{PoolBench, PoolReport, PoolRow, PoolTask, Way, bench_pool};
 pub use report::{CaseResult, IoReport, MethodAvailability};
+pub use wal::{
+    AskDevice, BulkRow, CommitRow, DeviceJob, DeviceRow, InsertRow, WalBench, WalReport, WalTable, WalWay,
+    bench_wal, wal_sync_methods,
+};
 
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +47,9 @@ pub enum BenchError {
     /// The disk.
     #[error(transparent)]
     Disk(#[from] AioError),
+    /// The write-ahead log.
+    #[error(transparent)]
+    Log(#[from] WalError),
     /// No room for the file.
     #[error("there is not enough space in \"{}\": {needed} bytes are needed, {free} are free", dir.display())]
     NoSpace {

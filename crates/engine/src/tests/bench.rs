@@ -75,6 +75,8 @@ impl Bench {
             init_direct: false,
             buffers: 64,
             full_page_writes: true,
+            gather: true,
+            writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
         };
         let resume = Resume { insert_at: WAL_START, prev: Lsn(0), redo: WAL_START, aborted: None };
         let wal = Arc::new(Wal::start(aio.clone(), &mut io, config, resume).unwrap());

@@ -1,6 +1,8 @@
 //! `forebay bench`: figures of the machine at hand.
 
+mod device;
 mod pool;
+mod wal;
 
 use clap::{Args, Subcommand};
 use forebay_aio::sync::Duration;
@@ -30,6 +32,8 @@ enum What {
     Prewarm(pool::PrewarmArgs),
     /// A relation is read through the pool, and its live tuples are counted
     Scan(pool::ScanArgs),
+    /// The write-ahead log: commits by several committers, insertion alone, bulk insertion
+    Wal(wal::WalArgs),
 }
 
 #[derive(Debug, Args)]
@@ -100,6 +104,7 @@ pub(super) fn run(args: &BenchArgs) -> u8 {
         What::Io(args) => io(args),
         What::Prewarm(args) => pool::prewarm(args),
         What::Scan(args) => pool::scan(args),
+        What::Wal(args) => wal::wal(args),
     };
     match done {
         Ok(text) => {

@@ -5,32 +5,32 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-fn run(arguments: &[&str]) -> (i32, String, String) {
+pub fn run(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     let output = command.arg("bench").args(arguments).output().expect("runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().expect("exits"), text(&output.stdout), text(&output.stderr))
 }
 
-fn json(arguments: &[&str]) -> Value {
+pub fn json(arguments: &[&str]) -> Value {
     let (code, said, errors) = run(arguments);
     assert_eq!((code, errors.as_str()), (0, ""), "{said}");
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
 /// The names of an object's fields.
-fn fields(value: &Value) -> Vec<&str> {
+pub fn fields(value: &Value) -> Vec<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
 /// A spread of positive numbers in order.
-fn assert_spread(value: &Value) {
+pub fn assert_spread(value: &Value) {
     let [least, median, most] =
         ["least", "median", "most"].map(|name| value[name].as_f64().expect("a number"));
     assert!(0.0 < least && least <= median && median <= most, "{value}");
 }
 
-fn assert_empty(dir: &Path) {
+pub fn assert_empty(dir: &Path) {
     let left: Vec<_> = dir.read_dir().expect("listed").map(|entry| entry.expect("an entry").path()).collect();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -6,7 +6,7 @@
 //! - [`spill`]:     sorts beyond work_mem: settings, log, views
 //! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]:      COPY both ways
-//! - [`bench`]:     measurements, small
+//! - [`bench`]:     measurements, small; [`bench_wal`]: those of the log
 //! - [`cancel`]:    cancel requests and timeouts
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`damage`]:    damaged pages, and the settings that take them
@@ -19,6 +19,7 @@
 //! - [`outstanding`]: tables that go while reads of them are outstanding
 
 mod bench;
+mod bench_wal;
 mod cancel;
 mod checksums;
 mod copy;

@@ -65,6 +65,8 @@ impl Rig {
             init_direct: false,
             buffers: 16,
             full_page_writes: true,
+            gather: true,
+            writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
         };
         Rig { dir, aio, io, config }
     }

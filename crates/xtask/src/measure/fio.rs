@@ -1,5 +1,8 @@
 //! fio, and what it says of a run.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
 /// What a run gave.
@@ -51,8 +54,32 @@ fn parse(text: &str) -> Option<Done> {
     Some(Done { bytes, seconds, operations: number(reads + 2)? + number(writes + 2)?, cpu_seconds })
 }
 
+/// Writes every block of a file: one that is merely allocated would have its blocks converted by the first write.
+///
+/// # Errors
+/// When that fails.
+pub fn fill(path: &Path, bytes: u64) -> Result<(), String> {
+    let text = |e: std::io::Error| format!("{}: {e}", path.display());
+    let mut file = File::create(path).map_err(text)?;
+    let mut noise = 1_u64;
+    let mut chunk = vec![0_u8; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        for word in chunk.as_chunks_mut::<8>().0 {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *word = noise.to_le_bytes();
+        }
+        let part = left.min(chunk.len() as u64);
+        file.write_all(&chunk[..part as usize]).map_err(text)?;
+        left -= part;
+    }
+    file.sync_all().map_err(text)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::parse;
 
     #[test]
@@ -69,5 +96,16 @@ mod tests {
         let mixed = parse(&fields.join(";")).expect("both");
         assert_eq!((mixed.bytes, mixed.operations, mixed.seconds), (4_096_000.0, 1000.0, 2.0));
         assert!(parse("fio: no such option").is_none());
+    }
+
+    #[test]
+    fn files_are_written_and_not_merely_allocated() {
+        let path = std::env::temp_dir().join(format!("forebay-xtask-fill-{}", std::process::id()));
+        super::fill(&path, (1 << 20) + 8192).expect("written");
+        let (meta, bytes) = (path.metadata().expect("there"), std::fs::read(&path).expect("read"));
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(meta.len(), (1 << 20) + 8192);
+        assert!(meta.blocks() * 512 >= meta.len(), "no holes");
+        assert!(bytes.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)));
     }
 }

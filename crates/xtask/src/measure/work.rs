@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::fio;
-use super::servers::Subject;
+use super::servers::{Running, Subject};
 use super::table::Table;
 use crate::peers::Peer;
 use crate::run::run;
@@ -86,45 +86,43 @@ pub fn commits(
     seconds: u64,
     table: &mut Table,
 ) -> Result<(), String> {
-    let script = peer.runner.with_file_name("x").join("insert.sql");
-    fs::write(
-        &script,
-        "\\set id random(1, 1000000000)\nINSERT INTO one VALUES (:id, 1, 'a row of its own');\n",
-    )
-    .map_err(|e| format!("{}: {e}", script.display()))?;
     for sync in ["fdatasync", "open_datasync"] {
         let server = subject.start(&["io_method=io_uring", &format!("wal_sync_method={sync}")])?;
-        server.query("DROP TABLE IF EXISTS one")?;
-        server.query("CREATE TABLE one (id int8, k int4, name text)")?;
-        server.query("CHECKPOINT")?;
-        let mut pgbench = Command::new(&peer.runner);
-        pgbench.args(["postgres", "/usr/lib/postgresql/18/bin/pgbench", "-n", "-M", "prepared"]);
-        pgbench.args([
-            "-h",
-            "127.0.0.1",
-            "-U",
-            "postgres",
-            "-p",
-            &server.port.to_string(),
-            "-f",
-            "/x/insert.sql",
-        ]);
-        pgbench.args([
-            "-c",
-            &clients.to_string(),
-            "-j",
-            &clients.min(2).to_string(),
-            "-T",
-            &seconds.to_string(),
-        ]);
-        let output = pgbench.arg("postgres").output().map_err(|e| format!("pgbench: {e}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let rate =
-            text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse::<f64>().ok());
-        let rate = rate.ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&output.stderr)))?;
+        make_one(&server)?;
+        let rate = one_row_inserts(&server, peer, clients, seconds)?;
         table.add(&format!("{clients} clients, {sync}"), subject.column(), rate);
     }
     Ok(())
+}
+
+/// The table that [`one_row_inserts`] fills, empty.
+///
+/// # Errors
+/// The server's.
+pub fn make_one(server: &Running<'_>) -> Result<(), String> {
+    server.query("DROP TABLE IF EXISTS one")?;
+    server.query("CREATE TABLE one (id int8, k int4, name text)")?;
+    server.query("CHECKPOINT").map(drop)
+}
+
+/// pgbench's rate: transactions a second.
+///
+/// # Errors
+/// When pgbench fails.
+pub fn one_row_inserts(server: &Running<'_>, peer: &Peer, clients: u32, seconds: u64) -> Result<f64, String> {
+    let script = peer.runner.with_file_name("x").join("insert.sql");
+    let statements = "\\set id random(1, 1000000000)\nINSERT INTO one VALUES (:id, 1, 'a row of its own');\n";
+    fs::write(&script, statements).map_err(|e| format!("{}: {e}", script.display()))?;
+    let mut pgbench = Command::new(&peer.runner);
+    pgbench.args(["postgres", "/usr/lib/postgresql/18/bin/pgbench", "-n", "-M", "prepared"]);
+    let port = server.port.to_string();
+    pgbench.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port, "-f", "/x/insert.sql"]);
+    let (threads, clients) = (clients.min(2).to_string(), clients.to_string());
+    pgbench.args(["-c", &clients, "-j", &threads, "-T", &seconds.to_string()]);
+    let output = pgbench.arg("postgres").output().map_err(|e| format!("pgbench: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rate = text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    rate.ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// What the device gives, by fio.

@@ -1,7 +1,5 @@
 //! What the device gives, by fio: reads of the relation's own files, writes of files as large as those of the bench.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::Extent;
@@ -59,8 +57,8 @@ impl Device {
     /// When that fails.
     pub fn prepare(relation: &Relation, folder: &Path, extent: Extent) -> Result<Device, String> {
         let (mixed, written) = (folder.join("fio-mixed"), folder.join("fio-written"));
-        fill(&mixed, 4 * EVICT_POOL)?;
-        fill(&written, extent.bytes)?;
+        fio::fill(&mixed, 4 * EVICT_POOL)?;
+        fio::fill(&written, extent.bytes)?;
         let names = |segments: &[PathBuf]| {
             segments.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":")
         };
@@ -107,40 +105,5 @@ impl Device {
             }
         };
         fio::run(&files, &[&arguments[..], &REGISTERED].concat())
-    }
-}
-
-/// Writes every block of a file: one that is merely allocated would have its blocks converted by the first write.
-fn fill(path: &Path, bytes: u64) -> Result<(), String> {
-    let text = |e: std::io::Error| format!("{}: {e}", path.display());
-    let mut file = File::create(path).map_err(text)?;
-    let mut noise = 1_u64;
-    let mut chunk = vec![0_u8; 1 << 20];
-    let mut left = bytes;
-    while left > 0 {
-        for word in chunk.as_chunks_mut::<8>().0 {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *word = noise.to_le_bytes();
-        }
-        let part = left.min(chunk.len() as u64);
-        file.write_all(&chunk[..part as usize]).map_err(text)?;
-        left -= part;
-    }
-    file.sync_all().map_err(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    #[test]
-    fn files_are_written_and_not_merely_allocated() {
-        let path = std::env::temp_dir().join(format!("forebay-xtask-fill-{}", std::process::id()));
-        super::fill(&path, (1 << 20) + 8192).expect("written");
-        let (meta, bytes) = (path.metadata().expect("there"), std::fs::read(&path).expect("read"));
-        std::fs::remove_file(&path).expect("removed");
-        assert_eq!(meta.len(), (1 << 20) + 8192);
-        assert!(meta.blocks() * 512 >= meta.len(), "no holes");
-        assert!(bytes.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)));
     }
 }
