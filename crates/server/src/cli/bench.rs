@@ -33,7 +33,7 @@ enum What {
     /// A relation is read through the pool, and its live tuples are counted
     Scan(pool::ScanArgs),
     /// The write-ahead log: commits by several committers, insertion alone, bulk insertion
-    Wal(wal::WalArgs),
+    Wal(Box<wal::WalArgs>),
 }
 
 #[derive(Debug, Args)]
