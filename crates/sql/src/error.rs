@@ -213,6 +213,7 @@ pub mod state {
     pub const INDETERMINATE_DATATYPE: &str = "42P18";
     pub const STATEMENT_TOO_COMPLEX: &str = "54001";
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: &str = "55000";
+    pub const OBJECT_IN_USE: &str = "55006";
     pub const QUERY_CANCELED: &str = "57014";
     pub const INTERNAL_ERROR: &str = "XX000";
     pub const DATA_CORRUPTED: &str = "XX001";

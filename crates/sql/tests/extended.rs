@@ -122,6 +122,43 @@ fn portals_rest_and_go_on() {
 }
 
 #[test]
+fn a_table_is_not_dropped_under_a_portal() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    support::run(
+        &mut conn,
+        "create table t (a int); insert into t values (1), (2); create table other (a int)",
+    );
+    for rows in [0, 1, 9] {
+        support::run(&mut conn, "begin");
+        conn.parse("", "select a from t", &[]).expect("parse");
+        conn.bind("p", "", &[], &[], &[]).expect("bind");
+        if rows > 0 {
+            execute(&mut conn, "p", rows).expect("run");
+        }
+        assert_eq!(support::run(&mut conn, "drop table other")[0], "= DROP TABLE", "no portal reads it");
+        let refused = support::run(&mut conn, "drop table t").join("; ");
+        assert!(
+            refused.contains("55006")
+                && refused.contains("\"t\" because it is being used by active queries in this session"),
+            "{refused}"
+        );
+        support::run(&mut conn, "rollback");
+    }
+    // A query string ends the unnamed portal, and who closes a portal may drop its table.
+    support::run(&mut conn, "begin");
+    conn.parse("", "select a from t", &[]).expect("parse");
+    for portal in ["p", ""] {
+        conn.bind(portal, "", &[], &[], &[]).expect("bind");
+    }
+    conn.close_portal("p").expect("close");
+    assert_eq!(support::run(&mut conn, "drop table t")[0], "= DROP TABLE");
+    assert!(conn.bind("", "", &[], &[], &[]).is_err(), "the unnamed statement is gone as well");
+    conn.close();
+    scratch.stop();
+}
+
+#[test]
 fn sync_commits_and_errors_abort() {
     let scratch = Scratch::new();
     let mut conn = scratch.connect();

@@ -6,6 +6,7 @@ use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, parse_script};
+use crate::plan::RowSource;
 use crate::value::{BinaryDefect, Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
 
@@ -22,6 +23,14 @@ pub(super) struct Portal {
     params: Arc<[Datum<'static>]>,
     formats: Vec<Format>,
     progress: Progress,
+}
+
+impl Portal {
+    /// Does it read this table? Until it is closed, also after its last row.
+    pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
+        let Plan::Select(plan) = &self.prepared.plan else { return false };
+        matches!(&plan.source, RowSource::Table { table, .. } if table.oid == oid)
+    }
 }
 
 pub(super) fn no_statement(name: &str) -> SqlError {

@@ -135,6 +135,8 @@ impl Connection {
     /// Simple protocol: parses the whole string. A syntax error anywhere fails it all.
     pub fn start_script(&mut self, sql: &str) -> Result<Script> {
         self.clear_cancel();
+        self.prepared.remove("");
+        self.portals.remove("");
         self.guard(|_| {
             let statements = parse_script(sql)?;
             Ok(Script { empty: statements.is_empty(), statements: statements.into_iter() })

@@ -162,6 +162,13 @@ impl Connection {
                 return Err(SqlError::new("42501", message));
             }
             let table = self.host.session()?.open_table(schema, &name.name, LockMode::AccessExclusive)?;
+            if self.portals.values().any(|portal| portal.reads(table.oid)) {
+                let message = format!(
+                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this session",
+                    found.name
+                );
+                return Err(SqlError::new(state::OBJECT_IN_USE, message));
+            }
             self.host.session()?.drop_table(&table)?;
         }
         tag("DROP TABLE")
