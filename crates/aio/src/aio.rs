@@ -12,6 +12,7 @@ use crate::method::{
     Deferred, Immediate, IoUringRefusal, Method, WorkerCounts, WorkerLimits, Workers, posix_aio,
 };
 use crate::namespace::Namespace;
+use crate::planted::Planted;
 use crate::registration::{Registration, RegistrationStats};
 use crate::stats::{BackendType, IoStats};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
@@ -117,6 +118,7 @@ pub struct Aio {
     combine_limit: AtomicUsize,
     free_slots: Mutex<Vec<u32>>,
     next_id: AtomicI32,
+    planted: Planted,
 }
 
 /// The default of `combine_limit`: PostgreSQL's 16 blocks.
@@ -165,6 +167,7 @@ impl Aio {
             combine_limit: AtomicUsize::new(config.combine_limit),
             free_slots: Mutex::new((0..slots as u32).rev().collect()),
             next_id: AtomicI32::new(1),
+            planted: Planted::default(),
         }))
     }
 
@@ -204,6 +207,18 @@ impl Aio {
     /// The value of io_method.
     pub fn method_name(&self) -> &'static str {
         self.method.name()
+    }
+
+    /// Whether a test has planted this bug. Always false, at compile time, without the feature `planted-bugs`.
+    #[inline(always)]
+    pub fn has_bug(&self, bug: &str) -> bool {
+        self.planted.has(bug)
+    }
+
+    /// Plants a bug, once: the places that ask for it misbehave from now on, and count in `reached` how often they were asked.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(&self, bug: &str, reached: Arc<crate::sync::atomic::AtomicU64>) {
+        self.planted.plant(bug, reached);
     }
 
     /// pg_aios: every handle that is not idle.

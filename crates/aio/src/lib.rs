@@ -19,6 +19,7 @@
 //! | [`backend`] | [`Backend`]: one thread's stage, submit, wait |
 //! | [`owned`] | asynchronous I/O for code without `unsafe`: a buffer that goes and comes back |
 //! | [`fault`] | faults on purpose, for tests: errors, short transfers, delays |
+//! | `planted` | bugs on purpose, to show that tests notice; not in the product |
 //! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
 //! | [`counters`] | [`BackendStatsRow`]: what each backend's I/O does, with latencies: pg_stat_aio_backends |
 //! | [`registration`] | what a method made known to the kernel: memory, open files |
@@ -45,6 +46,7 @@ pub mod method;
 pub mod namespace;
 pub mod op;
 pub mod owned;
+mod planted;
 mod platform;
 pub mod registration;
 pub mod stats;
@@ -68,6 +70,7 @@ pub use method::{Deferred, IoUringRefusal, RefusalCause, WorkerCounts, WorkerLim
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
 pub use owned::OwnedIo;
+pub use planted::CAN_HAVE_BUGS;
 pub use registration::{Registration, RegistrationRefusal, RegistrationStats};
 pub use stats::{BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
 

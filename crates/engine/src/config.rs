@@ -87,6 +87,8 @@ pub struct EngineConfig {
     pub on_fatal: Option<FatalAction>,
     /// Called now and then during recovery.
     pub on_recovery: Option<RecoveryReport>,
+    /// Called at the steps of each checkpoint, in the thread that makes it.
+    pub on_checkpoint: Option<CheckpointWatch>,
     /// The port told in postmaster.pid.
     pub port: u16,
     /// The socket directory told in postmaster.pid.
@@ -156,6 +158,36 @@ pub struct RecoveryReport(pub std::sync::Arc<dyn Fn(&crate::recovery::RecoveryPr
 impl std::fmt::Debug for RecoveryReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("RecoveryReport")
+    }
+}
+
+/// How far a checkpoint has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckpointStep {
+    /// Its redo pointer stands, and commits under way before that have ended.
+    Begun,
+    /// pg_xact and all pages are written.
+    Written,
+    /// Everything that was written is durable.
+    Synced,
+    /// Its record is durable; pg_control does not know of it yet.
+    Logged,
+}
+
+impl CheckpointStep {
+    /// All of them, in their order.
+    pub const ALL: [CheckpointStep; 4] =
+        [CheckpointStep::Begun, CheckpointStep::Written, CheckpointStep::Synced, CheckpointStep::Logged];
+}
+
+/// Is told how far a checkpoint has come. With [`Background::Stepped`] it may use sessions of its own, but for checkpoints: so what
+/// happens beside a checkpoint happens in an order that repeats.
+#[derive(Clone)]
+pub struct CheckpointWatch(pub std::sync::Arc<dyn Fn(CheckpointStep) + Send + Sync>);
+
+impl std::fmt::Debug for CheckpointWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CheckpointWatch")
     }
 }
 
@@ -230,6 +262,7 @@ impl Default for EngineConfig {
             background: Background::Threads,
             on_fatal: None,
             on_recovery: None,
+            on_checkpoint: None,
             port: 5432,
             socket_dir: String::new(),
             listen_addr: String::new(),

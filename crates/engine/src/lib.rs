@@ -58,8 +58,9 @@ pub mod views;
 pub mod xact;
 
 pub use config::{
-    Background, BadIoDirect, CleanerOptions, EngineConfig, ExtendMethod, FatalAction, HugePages, InitOptions,
-    IoDirect, IoMethod, RecoveryReport, SessionSettings, WalSyncMethod, WorkerLimits, WritingSettings,
+    Background, BadIoDirect, CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod,
+    FatalAction, HugePages, InitOptions, IoDirect, IoMethod, RecoveryReport, SessionSettings, WalSyncMethod,
+    WorkerLimits, WritingSettings,
 };
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};

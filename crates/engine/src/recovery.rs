@@ -90,7 +90,9 @@ impl Startup<'_> {
             )),
             DbState::Startup | DbState::ShuttingDown | DbState::CrashRecovery | DbState::Production => {
                 tracing::info!("database system was not properly shut down; automatic recovery in progress");
-                self.sync_everything(be)?;
+                if !self.aio.has_bug("recovery: files are not synced first") {
+                    self.sync_everything(be)?;
+                }
                 self.control.set_state(&mut be.io, DbState::CrashRecovery)?;
                 self.replay(be, &control, &checkpoint, record.end)
             }
@@ -175,7 +177,7 @@ impl Startup<'_> {
                 match entry.kind {
                     FileKind::Directory => left.push(path),
                     FileKind::File => {
-                        sync_one(namespace.as_ref(), &path)?;
+                        sync_one(self.aio, &path)?;
                         files += 1;
                     }
                     // pg_wal and tablespaces may lie elsewhere. A file linked here is not one of ours.
@@ -235,7 +237,10 @@ impl Startup<'_> {
             started.elapsed().as_secs_f64()
         );
         ctx.check_missing()?;
-        let counters = ctx.counters;
+        let mut counters = ctx.counters;
+        if self.aio.has_bug("recovery: transaction ids begin again at the checkpoint's") {
+            counters.next_xid = checkpoint.next_xid;
+        }
         self.clog.set_recovering(false);
         self.clog.trim(&mut be.io, next_xid(&counters))?;
         progress.done = true;
@@ -269,7 +274,8 @@ fn is_directory(namespace: &dyn Namespace, path: &Path) -> Result<bool, EngineEr
 /// Syncs a file, and makes redo read it from the disk: if the dead process stopped because a sync failed, the kernel
 /// still holds, as clean, pages that are not there. One that may only be read, or not even that, was not written by
 /// this server.
-fn sync_one(namespace: &dyn Namespace, path: &Path) -> Result<(), EngineError> {
+fn sync_one(aio: &Aio, path: &Path) -> Result<(), EngineError> {
+    let namespace = aio.namespace();
     const DENIED: Errno = Errno(13);
     let opened = match namespace.open(path, &OpenOptions::READ_WRITE) {
         Err(error) if error.errno() == Some(DENIED) => namespace.open(path, &OpenOptions::READ),
@@ -278,7 +284,10 @@ fn sync_one(namespace: &dyn Namespace, path: &Path) -> Result<(), EngineError> {
     match opened {
         Ok(file) => {
             namespace.sync_file(&file)?;
-            Ok(namespace.forget_cached(&file)?)
+            if !aio.has_bug("recovery: what the kernel has cached is trusted") {
+                namespace.forget_cached(&file)?;
+            }
+            Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) if error.errno() == Some(DENIED) => {

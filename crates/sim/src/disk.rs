@@ -1,18 +1,38 @@
 //! The disk: names, files, faults, and the power that may fail.
 
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use forebay_aio::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Aio, AioConfig, AioError, Deferred, Errno};
 
-use crate::faults::{FaultClass, FaultRates, Faults};
-use crate::file::SimFile;
+use crate::dice::Dice;
+use crate::faults::{CallKind, Failure, FaultClass, FaultRates, Faults, Fired, Strike};
+use crate::file::{InFlight, SimFile};
 use crate::names::{Names, Node};
 use crate::survival::Survival;
 
+/// How a life of the disk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The power fails: what is not durable is in doubt.
+    Crash,
+    /// The process that uses it is killed: the system keeps what it was given, and goes on with what it was told to do.
+    Kill,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Power {
+    On,
+    /// It is over, and what was in flight is being found out.
+    Dying,
+    Off,
+}
+
 /// What is behind the lock.
-#[derive(Debug)]
 pub(crate) struct State {
     pub names: Names,
     pub files: BTreeMap<u64, SimFile>,
@@ -21,40 +41,90 @@ pub(crate) struct State {
     pub locked: BTreeSet<PathBuf>,
     pub faults: Faults,
     /// Calls that change something, so far.
-    calls: u64,
-    /// The call in the midst of which the power fails.
-    crash_at: Option<u64>,
-    off: bool,
-    forgotten: Vec<Forgotten>,
+    changes: u64,
+    /// The call in the midst of which it ends, and how.
+    end_at: Option<(u64, Ending)>,
+    power: Power,
+    ending: Option<Ending>,
+    pub in_flight: Vec<InFlight>,
+    /// Counts what becomes durable.
+    version: u64,
+    mischief: Mischief,
+    /// Whether pages of 8 kB are written whole or not at all, as some devices promise.
+    whole_pages: bool,
+    /// Who has I/O that was submitted and not executed.
+    method: Option<Deferred>,
+}
+
+/// A call that changes something, begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    ends: Option<Ending>,
+    pub strike: Option<Strike>,
+}
+
+impl Change {
+    /// Whether it does all that it should, as far as the medium is concerned.
+    pub fn is_whole(self) -> bool {
+        self.ends != Some(Ending::Crash)
+    }
+
+    /// The answer, if there is anyone to tell it to.
+    pub fn told<T>(self, answer: T) -> Result<T, Errno> {
+        if self.ends.is_some() { Err(Errno::IO) } else { Ok(answer) }
+    }
 }
 
 impl State {
     /// Whether a sync of a file does what it says.
     pub fn heeds_file(&self, path: &Path) -> bool {
         let dir = path.parent().unwrap_or(path);
-        !self.forgotten.iter().any(|f| matches!(f, Forgotten::FilesIn(name) if dir.ends_with(name)))
+        !self.mischief.forgotten.iter().any(|f| matches!(f, Forgotten::FilesIn(name) if dir.ends_with(name)))
     }
 
     /// Whether a sync of a directory does what it says.
     pub fn heeds_names(&self, dir: &Path) -> bool {
-        !self.forgotten.iter().any(|f| matches!(f, Forgotten::NamesIn(name) if dir.ends_with(name)))
+        !self.mischief.forgotten.iter().any(|f| matches!(f, Forgotten::NamesIn(name) if dir.ends_with(name)))
     }
 
-    /// Begins a call that changes nothing.
-    pub fn look(&self) -> Result<(), Errno> {
-        if self.off { Err(Errno::IO) } else { Ok(()) }
-    }
-
-    /// Begins a call that changes something. True: the power fails during it, so that it takes effect and nobody is told.
-    pub fn change(&mut self) -> Result<bool, Errno> {
-        self.look()?;
-        let last = self.crash_at == Some(self.calls);
-        self.calls += 1;
-        if last {
-            self.off = true;
-            self.faults.count(FaultClass::Crash);
+    /// Begins a call that changes nothing. What befalls it.
+    pub fn look(&mut self, kind: CallKind, path: &Path) -> Result<Option<Strike>, Errno> {
+        if self.power != Power::On {
+            return Err(Errno::IO);
         }
-        Ok(last)
+        match self.faults.next(kind, &path, false, false) {
+            Some(Strike::Refuse(_, errno)) => Err(errno),
+            other => Ok(other),
+        }
+    }
+
+    /// Begins a call that changes something.
+    pub fn change(&mut self, kind: CallKind, path: &Path, grows: bool) -> Result<Change, Errno> {
+        if self.power != Power::On {
+            return Err(Errno::IO);
+        }
+        let ends = self.end_at.filter(|(at, _)| *at == self.changes).map(|(_, ending)| ending);
+        self.changes += 1;
+        if let Some(ending) = ends {
+            self.end(ending);
+            return Ok(Change { ends, strike: None });
+        }
+        match self.faults.next(kind, &path, grows, is_relation(path)) {
+            Some(Strike::Refuse(_, errno)) => Err(errno),
+            strike => Ok(Change { ends, strike }),
+        }
+    }
+
+    fn end(&mut self, ending: Ending) {
+        self.power = Power::Dying;
+        self.ending = Some(ending);
+        let class = if ending == Ending::Crash { FaultClass::Crash } else { FaultClass::Kill };
+        self.faults.count(class, 1);
+    }
+
+    /// Whether what is executed now was in flight when it ended.
+    pub fn is_dying(&self) -> bool {
+        self.power == Power::Dying
     }
 
     /// Makes a file.
@@ -70,11 +140,36 @@ impl State {
     pub fn file(&mut self, number: u64) -> Result<&mut SimFile, Errno> {
         self.files.get_mut(&number).ok_or(Errno::BADF)
     }
+
+    /// Something became durable.
+    pub fn became_durable(&mut self) {
+        self.version += 1;
+    }
+
+    /// A page of a relation, to which a write goes that was meant for elsewhere.
+    pub fn victim(&mut self, but: (u64, u64), len: usize) -> Option<(u64, u64)> {
+        let mut places: Vec<(u64, u64)> = Vec::new();
+        for (path, node) in self.names.all() {
+            if let (true, Node::File(number)) = (is_relation(path), node)
+                && let Some(file) = self.files.get(&number)
+            {
+                let pages = file.live().len().saturating_sub(len as u64) / 8192;
+                let mine = (0..=pages).map(|page| (number, page * 8192)).filter(|place| *place != but);
+                places.extend(mine.filter(|_| file.live().len() >= len as u64));
+            }
+        }
+        let n = places.len() as u64;
+        (n > 0).then(|| places[self.faults.dice.below(n) as usize])
+    }
 }
 
-/// The answer of a call during which the power failed or did not.
-pub(crate) fn told<T>(crashed: bool, answer: T) -> Result<T, Errno> {
-    if crashed { Err(Errno::IO) } else { Ok(answer) }
+/// Whether this is the file of a table: whose pages have checksums.
+fn is_relation(path: &Path) -> bool {
+    let numbered = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()));
+    numbered && path.parent().and_then(Path::parent).is_some_and(|dir| dir.ends_with("base"))
 }
 
 /// Syncs that a program forgets.
@@ -86,15 +181,30 @@ pub enum Forgotten {
     NamesIn(&'static str),
 }
 
+/// What is wrong with the programs that use a disk; disks that follow from it inherit it.
+#[derive(Clone, Default)]
+struct Mischief {
+    forgotten: Vec<Forgotten>,
+    bug: Option<&'static str>,
+    /// How often a program came by its bug.
+    reached: Arc<AtomicU64>,
+}
+
 /// A simulated disk: both halves of aio's door, a namespace and an executor. A clone is the same disk.
 ///
-/// Whatever was not synced, may be lost in a crash: bytes by sectors, lengths, and changes of names directory by directory. The
-/// power fails at a chosen call or when [`SimDisk::cut_power`] is called; every later call fails. [`SimDisk::restart`] makes the
-/// disk that is found afterwards.
-#[derive(Clone, Debug)]
+/// Whatever was not synced, may be lost in a crash: bytes by sectors, lengths, and changes of names directory by directory; what was
+/// in flight may have been done or not. The power fails at a chosen call or when [`SimDisk::cut_power`] is called; every later call
+/// fails. [`SimDisk::restart`] makes the disk that is found afterwards.
+#[derive(Clone)]
 pub struct SimDisk {
     pub(crate) state: Arc<Mutex<State>>,
     root: PathBuf,
+}
+
+impl std::fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimDisk").field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 impl SimDisk {
@@ -112,17 +222,21 @@ impl SimDisk {
         next_file: u64,
         seed: u64,
     ) -> SimDisk {
-        let (locked, faults) = (BTreeSet::new(), Faults::new(seed));
         let state = State {
             names,
             files,
             next_file,
-            locked,
-            faults,
-            calls: 0,
-            crash_at: None,
-            off: false,
-            forgotten: Vec::new(),
+            locked: BTreeSet::new(),
+            faults: Faults::new(seed),
+            changes: 0,
+            end_at: None,
+            power: Power::On,
+            ending: None,
+            in_flight: Vec::new(),
+            version: 0,
+            mischief: Mischief::default(),
+            whole_pages: false,
+            method: None,
         };
         SimDisk { state: Arc::new(Mutex::new(state)), root }
     }
@@ -132,10 +246,28 @@ impl SimDisk {
         &self.root
     }
 
-    /// A door to this disk whose I/O is executed and completed in an order that `seed` chooses, with cuts and lost attempts.
+    /// A door to this disk whose I/O is executed and completed in an order that `seed` chooses, with cuts and lost attempts. One at a
+    /// time, and to be closed by [`SimDisk::close`] when it is done with.
     pub fn open(&self, config: AioConfig, seed: u64) -> Result<Arc<Aio>, AioError> {
         let (names, executor) = (Arc::new(self.clone()), Arc::new(self.clone()));
-        Aio::with_method(names, executor, config, |table| Ok(Deferred::cutting(seed).over(table)))
+        let whole = self.state.lock().whole_pages;
+        let method = if whole { Deferred::new(seed) } else { Deferred::cutting(seed) };
+        self.state.lock().method = Some(method.clone());
+        let aio = Aio::with_method(names, executor, config, |table| Ok(method.over(table)))?;
+        #[cfg(feature = "planted-bugs")]
+        {
+            let mischief = self.state.lock().mischief.clone();
+            if let Some(bug) = mischief.bug {
+                aio.plant(bug, mischief.reached);
+            }
+        }
+        Ok(aio)
+    }
+
+    /// Lets go of the door that was opened last: it and the disk hold each other.
+    pub fn close(&self) {
+        let method = self.state.lock().method.take();
+        drop(method);
     }
 
     /// How likely faults are from now on.
@@ -143,69 +275,246 @@ impl SimDisk {
         self.state.lock().faults.rates = rates;
     }
 
-    /// How often each class of fault has fired.
-    pub fn fired(&self) -> BTreeMap<FaultClass, u64> {
+    /// Call number `calls` from now on fails, if such a failure can befall it.
+    pub fn fail_call(&self, calls: u64, failure: Failure) {
+        self.state.lock().faults.choose(calls, failure);
+    }
+
+    /// What that failure struck, if it came to that.
+    pub fn struck(&self) -> Option<String> {
+        self.state.lock().faults.struck()
+    }
+
+    /// How often each class of fault has fired; the losses of a crash count for the disk that is found after it.
+    pub fn fired(&self) -> Fired {
         self.state.lock().faults.fired()
     }
 
     /// From now on these syncs succeed and do nothing, as if the program had forgotten them: a battery that does not notice is worth
     /// nothing.
     pub fn forget(&self, what: Forgotten) {
-        self.state.lock().forgotten.push(what);
+        self.state.lock().mischief.forgotten.push(what);
     }
 
-    /// The power fails in the midst of the call after the next `calls` that change something: it is done as far as the survival of
-    /// unsynced changes goes, and fails.
-    pub fn crash_after(&self, calls: u64) {
+    /// From now on this disk, and those that follow from it, writes pages of 8 kB whole or not at all.
+    pub fn write_whole_pages(&self) {
+        self.state.lock().whole_pages = true;
+    }
+
+    /// From now on programs that open this disk, or one that follows from it, have this bug. Needs the feature `planted-bugs`.
+    pub fn plant(&self, bug: &'static str) {
+        let possible = forebay_aio::CAN_HAVE_BUGS;
+        assert!(possible, "this build can't have the bug \"{bug}\"");
+        self.state.lock().mischief.bug = Some(bug);
+    }
+
+    /// How often programs came by the planted bug.
+    pub fn bug_reached(&self) -> u64 {
+        self.state.lock().mischief.reached.load(Relaxed)
+    }
+
+    /// It ends in the midst of the call after the next `calls` that change something. Of a crash, it is done as far as the survival of
+    /// unsynced changes goes; nobody is told.
+    pub fn end_after(&self, calls: u64, ending: Ending) {
         let mut state = self.state.lock();
-        state.crash_at = Some(state.calls + calls);
+        state.end_at = Some((state.changes + calls, ending));
+    }
+
+    /// It does not end as was said before.
+    pub fn go_on(&self) {
+        self.state.lock().end_at = None;
+    }
+
+    /// The power fails in the midst of the call after the next `calls` that change something.
+    pub fn crash_after(&self, calls: u64) {
+        self.end_after(calls, Ending::Crash);
     }
 
     /// The power fails now.
     pub fn cut_power(&self) {
-        let mut state = self.state.lock();
-        if !state.off {
-            state.off = true;
-            state.faults.count(FaultClass::Crash);
-        }
+        self.end_now(Ending::Crash);
     }
 
-    /// Whether the power has failed.
+    fn end_now(&self, ending: Ending) {
+        let mut state = self.state.lock();
+        if state.power == Power::On {
+            state.end(ending);
+        }
+        drop(state);
+        self.settle();
+    }
+
+    /// Finds out what was in flight, if it has just ended: whatever was submitted is executed now, and taken down.
+    pub(crate) fn settle(&self) {
+        let mut state = self.state.lock();
+        if state.power != Power::Dying {
+            return;
+        }
+        let method = state.method.take();
+        drop(state);
+        if let Some(method) = method {
+            method.release();
+        }
+        self.state.lock().power = Power::Off;
+    }
+
+    /// Whether it has ended.
     pub fn is_off(&self) -> bool {
-        self.state.lock().off
+        self.state.lock().power != Power::On
     }
 
     /// Calls so far that changed something.
-    pub fn calls(&self) -> u64 {
-        self.state.lock().calls
+    pub fn changes(&self) -> u64 {
+        self.state.lock().changes
     }
 
-    /// Changes to files that a crash now could undo.
-    pub fn unsynced(&self) -> usize {
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.state.lock().faults.calls()
+    }
+
+    /// Writes that a crash now could undo, or that were in flight when it ended.
+    pub fn doubtful(&self) -> usize {
         let state = self.state.lock();
-        state.files.values().map(SimFile::unsynced).sum::<usize>() + state.names.unsynced()
+        state.files.values().map(SimFile::unsynced_writes).sum::<usize>() + state.in_flight.len()
+    }
+
+    /// What tells the outcomes of two crashes apart in two runs that began alike: what is durable, and what is in doubt.
+    pub fn doubt(&self) -> Doubt {
+        let state = self.state.lock();
+        let mut writes = Vec::new();
+        for (number, file) in &state.files {
+            for (offset, bytes) in file.writes() {
+                writes.push(fingerprint(&(number, offset, bytes)));
+            }
+            let in_flight = state.in_flight.iter().filter(|write| write.file == *number);
+            writes.extend(in_flight.map(|w| fingerprint(&(number, w.offset, &w.bytes))));
+        }
+        let others = state.files.values().map(SimFile::unsynced).sum::<usize>() + state.names.unsynced();
+        Doubt { version: state.version, others, writes }
     }
 
     /// The disk as it is found after a crash now; this one is switched off.
     pub fn restart(&self, mut survival: Survival, seed: u64) -> SimDisk {
         self.cut_power();
         let state = self.state.lock();
+        if state.whole_pages {
+            survival.keep_pages_whole();
+        }
         let names = state.names.after_crash(&mut survival);
         let files = state
             .files
             .iter()
             .filter(|(number, _)| names.links(**number) > 0)
-            .map(|(number, file)| (*number, file.after_crash(&mut survival)))
+            .map(|(number, file)| {
+                let in_flight = state.in_flight.iter().filter(|write| write.file == *number);
+                (*number, file.after_crash(&mut survival, in_flight))
+            })
             .collect();
-        SimDisk::with(self.root.clone(), names, files, state.next_file, seed)
+        let disk = SimDisk::with(self.root.clone(), names, files, state.next_file, seed);
+        disk.inherit(&state);
+        let mut found = disk.state.lock();
+        for (class, n) in survival.done() {
+            found.faults.count(*class, *n);
+        }
+        drop(found);
+        disk
+    }
+
+    fn inherit(&self, from: &State) {
+        let mut state = self.state.lock();
+        (state.mischief, state.whole_pages) = (from.mischief.clone(), from.whole_pages);
+    }
+
+    /// The disk as the next process finds it after a kill: nothing is lost, nothing became durable by it, and what was in flight
+    /// is done or not.
+    pub fn after_kill(&self, seed: u64) -> SimDisk {
+        self.end_now(Ending::Kill);
+        let state = self.state.lock();
+        let mut dice = Dice::new(seed ^ 0x1111);
+        // Those without a name too: a later crash may bring one back.
+        let mut files = state.files.clone();
+        for write in &state.in_flight {
+            if let Some(file) = files.get_mut(&write.file)
+                && dice.chance(500)
+            {
+                file.write(write.offset, &write.bytes);
+            }
+        }
+        let disk = SimDisk::with(self.root.clone(), state.names.clone(), files, state.next_file, seed);
+        disk.inherit(&state);
+        disk
+    }
+
+    /// The disk that the next process finds, by how this one ended.
+    pub fn reborn(&self, survival: Survival, seed: u64) -> SimDisk {
+        let ending = self.state.lock().ending;
+        match ending {
+            Some(Ending::Kill) => self.after_kill(seed),
+            Some(Ending::Crash) | None => self.restart(survival, seed),
+        }
     }
 
     /// Another disk with the same content, of which this one's synced and unsynced both count as synced: to begin many runs from.
     pub fn copy(&self, seed: u64) -> SimDisk {
         let state = self.state.lock();
         let names = state.names.after_crash(&mut Survival::all());
-        let files =
-            state.files.iter().map(|(n, file)| (*n, file.after_crash(&mut Survival::all()))).collect();
-        SimDisk::with(self.root.clone(), names, files, state.next_file, seed)
+        let whole = |file: &SimFile| file.after_crash(&mut Survival::all(), [].iter());
+        let files = state.files.iter().map(|(n, file)| (*n, whole(file))).collect();
+        let disk = SimDisk::with(self.root.clone(), names, files, state.next_file, seed);
+        disk.inherit(&state);
+        disk
     }
+
+    /// The bytes of a file as everybody reads them, if there is one.
+    pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.state.lock();
+        let Some(Node::File(number)) = state.names.get(path) else { return None };
+        let file = state.files.get(&number)?;
+        let mut bytes = vec![0; file.live().len() as usize];
+        file.live().read(0, &mut bytes);
+        Some(bytes)
+    }
+
+    /// Changes bytes on the medium, and what is cached of them.
+    pub fn rot(&self, path: &Path, offset: u64, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        state.faults.count(FaultClass::Rot, 1);
+        if let Some(Node::File(number)) = state.names.get(path)
+            && let Some(file) = state.files.get_mut(&number)
+        {
+            file.damage(offset, bytes);
+            file.forget_cached();
+        }
+    }
+
+    /// The files below a directory, in the order of their paths.
+    pub fn files_below(&self, dir: &Path) -> Vec<PathBuf> {
+        let state = self.state.lock();
+        let below =
+            state.names.all().filter(|(path, node)| path.starts_with(dir) && *node != Node::Directory);
+        below.map(|(path, _)| path.to_owned()).collect()
+    }
+}
+
+/// See [`SimDisk::doubt`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Doubt {
+    version: u64,
+    others: usize,
+    writes: Vec<u64>,
+}
+
+impl Doubt {
+    /// The same for a crash in which just the writes of these bits survive.
+    pub fn of_outcome(&self, bits: u64) -> (u64, usize, bool, Vec<u64>) {
+        let kept = self.writes.iter().enumerate().filter(|(n, _)| *n < 64 && bits >> n & 1 == 1);
+        (self.version, self.others, bits & 1 == 1, kept.map(|(_, write)| *write).collect())
+    }
+}
+
+fn fingerprint(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }

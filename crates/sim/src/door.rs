@@ -10,9 +10,9 @@ use forebay_aio::{
     Namespace, OpKind, OpenOptions,
 };
 
-use crate::disk::{SimDisk, State, told};
-use crate::faults::FaultClass;
-use crate::file::SECTOR;
+use crate::disk::{SimDisk, State};
+use crate::faults::{CallKind, Strike};
+use crate::file::{InFlight, SECTOR};
 use crate::names::Node;
 
 /// What an open file refers to.
@@ -51,21 +51,20 @@ impl SimDisk {
         path: &Path,
         call: impl FnOnce(&mut State) -> Result<T, Errno>,
     ) -> Result<T, AioError> {
-        call(&mut self.state.lock()).map_err(|errno| AioError::os(action, path, errno))
+        let answer = call(&mut self.state.lock());
+        self.settle();
+        answer.map_err(|errno| AioError::os(action, path, errno))
     }
 
     fn move_name(&self, from: &Path, to: &Path, replace: bool) -> Result<(), AioError> {
-        self.named("rename file", from, |state| {
-            state.look()?;
-            match (state.names.get(from), state.names.get(to)) {
-                (None, _) => Err(Errno::NOENT),
-                (Some(Node::Directory), _) | (_, Some(Node::Directory)) => Err(Errno::OPNOTSUPP),
-                (_, Some(_)) if !replace => Err(Errno::EXIST),
-                _ => {
-                    let crashed = state.change()?;
-                    state.names.rename(from, to);
-                    told(crashed, ())
-                }
+        self.named("rename file", from, |state| match (state.names.get(from), state.names.get(to)) {
+            (None, _) => Err(Errno::NOENT),
+            (Some(Node::Directory), _) | (_, Some(Node::Directory)) => Err(Errno::OPNOTSUPP),
+            (_, Some(_)) if !replace => Err(Errno::EXIST),
+            _ => {
+                let change = state.change(CallKind::Rename, from, false)?;
+                state.names.rename(from, to);
+                change.told(())
             }
         })
     }
@@ -74,15 +73,15 @@ impl SimDisk {
 impl Namespace for SimDisk {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
         let number = self.named("open file", path, |state| {
-            state.look()?;
+            state.look(CallKind::Look, path)?;
             match state.names.get(path) {
                 Some(Node::Directory) if options.write => Err(Errno::INVAL),
                 Some(Node::Directory) => Ok(None),
                 Some(Node::File(_)) if options.create_new => Err(Errno::EXIST),
                 Some(Node::File(number)) if options.truncate => {
-                    let crashed = state.change()?;
+                    let change = state.change(CallKind::Resize, path, false)?;
                     state.file(number)?.set_len(0);
-                    told(crashed, Some(number))
+                    change.told(Some(number))
                 }
                 Some(Node::File(number)) => Ok(Some(number)),
                 None if !(options.create || options.create_new) => Err(Errno::NOENT),
@@ -90,9 +89,9 @@ impl Namespace for SimDisk {
                     Err(Errno::NOENT)
                 }
                 None => {
-                    let crashed = state.change()?;
+                    let change = state.change(CallKind::Rename, path, true)?;
                     let number = state.create(path);
-                    told(crashed, Some(number))
+                    change.told(Some(number))
                 }
             }
         })?;
@@ -104,16 +103,16 @@ impl Namespace for SimDisk {
 
     fn mkdir(&self, path: &Path) -> Result<(), AioError> {
         self.named("create directory", path, |state| {
-            state.look()?;
+            state.look(CallKind::Look, path)?;
             if state.names.get(path).is_some() {
                 return Err(Errno::EXIST);
             }
             if path.parent().and_then(|dir| state.names.get(dir)) != Some(Node::Directory) {
                 return Err(Errno::NOENT);
             }
-            let crashed = state.change()?;
+            let change = state.change(CallKind::Rename, path, true)?;
             state.names.add(path, Node::Directory);
-            told(crashed, ())
+            change.told(())
         })
     }
 
@@ -127,36 +126,36 @@ impl Namespace for SimDisk {
 
     fn unlink(&self, path: &Path) -> Result<(), AioError> {
         self.named("remove file", path, |state| {
-            state.look()?;
+            state.look(CallKind::Look, path)?;
             match state.names.get(path) {
                 None => return Err(Errno::NOENT),
                 Some(Node::Directory) => return Err(Errno::INVAL),
                 Some(Node::File(_)) => {}
             }
-            let crashed = state.change()?;
+            let change = state.change(CallKind::Rename, path, false)?;
             state.names.remove(path);
-            told(crashed, ())
+            change.told(())
         })
     }
 
     fn rmdir(&self, path: &Path) -> Result<(), AioError> {
         self.named("remove directory", path, |state| {
-            state.look()?;
+            state.look(CallKind::Look, path)?;
             if state.names.get(path) != Some(Node::Directory) {
                 return Err(Errno::NOENT);
             }
             if state.names.children(path).next().is_some() {
                 return Err(Errno::EXIST);
             }
-            let crashed = state.change()?;
+            let change = state.change(CallKind::Rename, path, false)?;
             state.names.remove(path);
-            told(crashed, ())
+            change.told(())
         })
     }
 
     fn link_count(&self, path: &Path) -> Result<u64, AioError> {
         self.named("stat file", path, |state| {
-            state.look()?;
+            state.look(CallKind::Look, path)?;
             match state.names.get(path) {
                 Some(Node::File(number)) => Ok(state.names.links(number)),
                 Some(Node::Directory) => Ok(2),
@@ -167,7 +166,7 @@ impl Namespace for SimDisk {
 
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>, AioError> {
         self.named("read directory", path, |state| {
-            state.look()?;
+            state.look(CallKind::Look, path)?;
             if state.names.get(path) != Some(Node::Directory) {
                 return Err(Errno::NOENT);
             }
@@ -180,7 +179,7 @@ impl Namespace for SimDisk {
 
     fn stat(&self, path: &Path) -> Result<Option<FileStat>, AioError> {
         self.named("stat file", path, |state| {
-            state.look()?;
+            state.look(CallKind::Look, path)?;
             let Some(node) = state.names.get(path) else { return Ok(None) };
             let (len, links, mode) = match node {
                 Node::File(number) => (state.file(number)?.live().len(), state.names.links(number), 0o600),
@@ -194,22 +193,24 @@ impl Namespace for SimDisk {
 
     fn file_len(&self, file: &File) -> Result<u64, AioError> {
         self.named("stat file", file.path(), |state| {
-            state.look()?;
+            state.look(CallKind::Look, file.path())?;
             Ok(state.file(self.opened(file)?.file()?)?.live().len())
         })
     }
 
     fn set_len(&self, file: &File, len: u64) -> Result<(), AioError> {
         self.named("truncate file", file.path(), |state| {
-            let crashed = state.change()?;
-            state.file(self.opened(file)?.file()?)?.set_len(len);
-            told(crashed, ())
+            let number = self.opened(file)?.file()?;
+            let grows = len > state.file(number)?.live().len();
+            let change = state.change(CallKind::Resize, file.path(), grows)?;
+            state.file(number)?.set_len(len);
+            change.told(())
         })
     }
 
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
         self.named("extend file", file.path(), |state| {
-            state.allocate(self.opened(file)?.file()?, offset, len)
+            state.allocate(self.opened(file)?.file()?, file.path(), offset, len)
         })
     }
 
@@ -219,28 +220,39 @@ impl Namespace for SimDisk {
 
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
         self.named("sync directory", path, |state| {
-            let crashed = state.change()?;
-            if !crashed && state.heeds_names(path) {
-                state.names.sync(path);
+            let change = state.change(CallKind::SyncNames, path, false)?;
+            if change.is_whole() && state.heeds_names(path) && state.names.sync(path) {
+                state.became_durable();
             }
-            told(crashed, ())
+            change.told(())
         })
     }
 
     fn sync_file_system(&self, path: &Path) -> Result<(), AioError> {
         self.named("synchronize file system for file", path, |state| {
-            let crashed = state.change()?;
-            if !crashed {
-                state.files.values_mut().for_each(|file| file.sync());
+            let change = state.change(CallKind::Sync, path, false)?;
+            if change.is_whole() {
+                for file in state.files.values_mut() {
+                    file.sync();
+                }
                 state.names.sync_all();
+                state.became_durable();
             }
-            told(crashed, ())
+            change.told(())
+        })
+    }
+
+    fn forget_cached(&self, file: &File) -> Result<(), AioError> {
+        self.named("forget", file.path(), |state| {
+            state.look(CallKind::Look, file.path())?;
+            state.file(self.opened(file)?.file()?)?.forget_cached();
+            Ok(())
         })
     }
 
     fn try_lock(&self, file: &File) -> Result<bool, AioError> {
         self.named("lock file", file.path(), |state| {
-            state.look()?;
+            state.look(CallKind::Look, file.path())?;
             let opened = self.opened(file)?;
             let free = state.locked.insert(opened.path.clone());
             if free {
@@ -263,70 +275,127 @@ fn kind(node: Node) -> FileKind {
 }
 
 impl State {
-    fn allocate(&mut self, number: u64, offset: u64, len: u64) -> Result<(), Errno> {
-        let crashed = self.change()?;
-        if self.faults.strikes(FaultClass::NoSpace) {
-            return Err(Errno::NOSPC);
+    fn allocate(&mut self, number: u64, path: &Path, offset: u64, len: u64) -> Result<(), Errno> {
+        let end = offset + len;
+        let grows = end > self.file(number)?.live().len();
+        let change = self.change(CallKind::Resize, path, grows)?;
+        if let Some(Strike::Part(_, Some(errno))) = change.strike {
+            return Err(errno);
         }
         let file = self.file(number)?;
-        file.set_len(file.live().len().max(offset + len));
-        told(crashed, ())
+        file.set_len(file.live().len().max(end));
+        change.told(())
     }
 
     fn sync(&mut self, number: u64, path: &Path) -> Result<(), Errno> {
-        let crashed = self.change()?;
-        if self.faults.strikes(FaultClass::FailedSync) {
+        let change = self.change(CallKind::Sync, path, false)?;
+        if change.strike == Some(Strike::Forget) {
             self.file(number)?.forget_unsynced();
             return Err(Errno::IO);
         }
         // A crash during a sync leaves what the survival of the unsynced leaves.
-        if !crashed && self.heeds_file(path) {
-            self.file(number)?.sync();
+        if change.is_whole() && self.heeds_file(path) && self.file(number)?.sync() {
+            self.became_durable();
         }
-        told(crashed, ())
+        if change.strike == Some(Strike::Alarm) {
+            return Err(Errno::IO);
+        }
+        change.told(())
     }
 
     /// Bytes that are read. A short read ends between sectors.
-    fn read(&mut self, number: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        self.look()?;
-        if self.faults.strikes(FaultClass::ReadError) {
-            return Err(Errno::IO);
-        }
-        let most = self.part(into.len());
-        let n = self.file(number)?.live().read(offset, &mut into[..most]);
-        Ok(n)
+    fn read(&mut self, file: &File, number: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let strike = self.look(CallKind::Read, file.path())?;
+        let most = if let Some(Strike::Part(..)) = strike { self.part(into.len()) } else { into.len() };
+        let found = self.file(number)?;
+        let into = &mut into[..most];
+        Ok(if file.is_direct() { found.read_direct(offset, into) } else { found.live().read(offset, into) })
     }
 
-    fn write(&mut self, number: u64, offset: u64, bytes: &[u8], durably: bool) -> Result<usize, Errno> {
-        let crashed = self.change()?;
+    fn write(&mut self, file: &File, number: u64, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        let path = file.path();
+        let durably = file.is_dsync() && self.heeds_file(path);
         let end = offset + bytes.len() as u64;
-        if end > self.file(number)?.live().len() && self.faults.strikes(FaultClass::NoSpace) {
-            return Err(Errno::NOSPC);
+        let grows = end > self.file(number)?.live().len();
+        let change = self.change(CallKind::Write, path, grows)?;
+        let (mut bytes, mut failed) = (bytes, None);
+        match change.strike {
+            Some(Strike::Lose) if !grows => {
+                self.file(number)?.lose_write(offset, bytes, file.is_direct());
+                return change.told(bytes.len());
+            }
+            Some(Strike::Misdirect) if !grows => {
+                if let Some((victim, at)) = self.victim((number, offset), bytes.len()) {
+                    self.file(number)?.lose_write(offset, bytes, file.is_direct());
+                    self.file(victim)?.damage(at, bytes);
+                    return change.told(bytes.len());
+                }
+            }
+            Some(Strike::Part(_, errno)) => {
+                let most = self.part(bytes.len());
+                // A write that fails may have come to its last byte, or to nothing.
+                let most = match errno {
+                    Some(_) if self.faults.dice.chance(200) => bytes.len(),
+                    Some(_) if self.faults.dice.chance(300) => 0,
+                    _ => most,
+                };
+                (bytes, failed) = (&bytes[..most], errno);
+            }
+            _ => {}
         }
-        let failed = self.faults.strikes(FaultClass::WriteError);
-        let most = if failed {
-            self.faults.dice.below(bytes.len() as u64 + 1) as usize
+        let target = self.file(number)?;
+        if durably && change.is_whole() && failed.is_none() && !grows {
+            target.write_durably(offset, bytes);
+            self.became_durable();
         } else {
-            self.part(bytes.len())
-        };
-        let file = self.file(number)?;
-        file.write(offset, &bytes[..most]);
-        if failed {
-            return Err(Errno::IO);
+            target.write(offset, bytes);
+            if durably && change.is_whole() && failed.is_none() {
+                // A write that extends the file makes the length durable with it.
+                target.sync();
+                self.became_durable();
+            }
         }
-        if durably && !crashed {
-            file.sync();
+        match failed {
+            Some(errno) => Err(errno),
+            None => change.told(bytes.len()),
         }
-        told(crashed, most)
     }
 
-    /// How many of `n` bytes a transfer moves.
+    /// A part of `n` bytes, in whole sectors.
     fn part(&mut self, n: usize) -> usize {
         let sectors = n / SECTOR;
-        if sectors > 1 && self.faults.strikes(FaultClass::Short) {
-            (1 + self.faults.dice.below(sectors as u64 - 1) as usize) * SECTOR
-        } else {
-            n
+        if sectors > 1 { (1 + self.faults.dice.below(sectors as u64 - 1) as usize) * SECTOR } else { n }
+    }
+
+    /// The system's end has come: what was in flight is taken down, and nobody is told.
+    fn last_words(&mut self, request: &Request<'_>, file: u64) -> Result<usize, Errno> {
+        if request.op() == OpKind::Writev {
+            self.in_flight.push(InFlight { file, offset: request.offset(), bytes: request.bytes() });
+        }
+        Err(Errno::IO)
+    }
+}
+
+impl SimDisk {
+    fn transfer(&self, request: &Request<'_>, number: u64) -> Result<usize, Errno> {
+        let file = request.file();
+        let mut state = self.state.lock();
+        if state.is_dying() {
+            return state.last_words(request, number);
+        }
+        match request.op() {
+            OpKind::Readv => {
+                let mut bytes = vec![0; request.length() as usize];
+                let n = state.read(file, number, request.offset(), &mut bytes)?;
+                Ok(request.fill(&bytes[..n]))
+            }
+            OpKind::Writev => state.write(file, number, request.offset(), &request.bytes()),
+            OpKind::Fsync | OpKind::Fdatasync => state.sync(number, file.path()).map(|()| 0),
+            OpKind::SyncFileRange => state.look(CallKind::Look, file.path()).map(|_| 0),
+            OpKind::Allocate => {
+                state.allocate(number, file.path(), request.offset(), request.length()).map(|()| 0)
+            }
+            OpKind::Invalid => Err(Errno::INVAL),
         }
     }
 }
@@ -340,24 +409,12 @@ impl Executor for SimDisk {
         if transfers && file.is_direct() && !(aligned(request.offset()) && aligned(request.length())) {
             return Err(Errno::INVAL);
         }
-        match request.op() {
-            OpKind::Readv => {
-                let mut bytes = vec![0; request.length() as usize];
-                let n = self.state.lock().read(number, request.offset(), &mut bytes)?;
-                Ok(request.fill(&bytes[..n]))
-            }
-            OpKind::Writev => {
-                let bytes = request.bytes();
-                let mut state = self.state.lock();
-                let durably = file.is_dsync() && state.heeds_file(file.path());
-                state.write(number, request.offset(), &bytes, durably)
-            }
-            OpKind::Fsync | OpKind::Fdatasync => self.state.lock().sync(number, file.path()).map(|()| 0),
-            OpKind::SyncFileRange => self.state.lock().look().map(|()| 0),
-            OpKind::Allocate => {
-                self.state.lock().allocate(number, request.offset(), request.length()).map(|()| 0)
-            }
-            OpKind::Invalid => Err(Errno::INVAL),
+        let dying = self.state.lock().is_dying();
+        let result = self.transfer(request, number);
+        // Who found it dying is called by the one who saw it end.
+        if !dying {
+            self.settle();
         }
+        result
     }
 }

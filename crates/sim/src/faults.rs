@@ -1,7 +1,9 @@
-//! Faults that the disk makes on its own, by chance, beside the crash; and how often each class has fired.
+//! Faults that the disk makes beside the crash, by chance or at one chosen call; and how often each class has fired.
 
 use std::collections::BTreeMap;
 use std::fmt;
+
+use forebay_aio::Errno;
 
 use crate::dice::Dice;
 
@@ -10,6 +12,18 @@ use crate::dice::Dice;
 pub enum FaultClass {
     /// The power fails.
     Crash,
+    /// The process is killed; what the system has, it keeps.
+    Kill,
+    /// A write that was not synced is gone after a crash.
+    LostUnsynced,
+    /// A write that was not synced is there in part after a crash.
+    TornWrite,
+    /// A write that was in flight when the power failed reached the medium all the same.
+    InFlightKept,
+    /// A new length is gone after a crash.
+    LostLength,
+    /// A new name, a renaming or a removal is gone after a crash.
+    LostName,
     /// A read fails with EIO.
     ReadError,
     /// A write fails with EIO, with nothing or a part done.
@@ -18,19 +32,43 @@ pub enum FaultClass {
     NoSpace,
     /// A transfer stops short.
     Short,
+    /// A call is interrupted before it has done anything.
+    Interrupted,
     /// A sync fails, and what it was to make durable never will be.
     FailedSync,
+    /// A sync fails although everything is durable.
+    FalseAlarm,
+    /// A call on names fails.
+    NameError,
+    /// A write is acknowledged, and never made.
+    LostWrite,
+    /// A write is acknowledged, and made elsewhere.
+    Misdirected,
+    /// Bytes on the medium change by themselves.
+    Rot,
 }
 
 impl fmt::Display for FaultClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FaultClass::Crash => "crash",
+            FaultClass::Kill => "kill",
+            FaultClass::LostUnsynced => "unsynced write lost",
+            FaultClass::TornWrite => "unsynced write torn",
+            FaultClass::InFlightKept => "write in flight kept",
+            FaultClass::LostLength => "length lost",
+            FaultClass::LostName => "name lost",
             FaultClass::ReadError => "read error",
             FaultClass::WriteError => "write error",
             FaultClass::NoSpace => "no space",
             FaultClass::Short => "short transfer",
+            FaultClass::Interrupted => "interrupted call",
             FaultClass::FailedSync => "failed sync",
+            FaultClass::FalseAlarm => "sync failing falsely",
+            FaultClass::NameError => "error of a call on names",
+            FaultClass::LostWrite => "write lost after its sync",
+            FaultClass::Misdirected => "misdirected write",
+            FaultClass::Rot => "rot",
         })
     }
 }
@@ -46,45 +84,240 @@ pub struct FaultRates {
     pub no_space: u32,
     /// [`FaultClass::Short`].
     pub short: u32,
+    /// [`FaultClass::Interrupted`].
+    pub interrupted: u32,
     /// [`FaultClass::FailedSync`].
     pub failed_sync: u32,
+    /// [`FaultClass::FalseAlarm`].
+    pub false_alarm: u32,
+    /// [`FaultClass::NameError`].
+    pub name_error: u32,
+    /// [`FaultClass::LostWrite`], of the files of relations.
+    pub lost_write: u32,
+    /// [`FaultClass::Misdirected`], among the files of relations.
+    pub misdirected: u32,
 }
+
+/// What a call is: what may befall it depends on that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// Bytes are read.
+    Read,
+    /// Bytes are written.
+    Write,
+    /// A file is synced.
+    Sync,
+    /// A directory is synced.
+    SyncNames,
+    /// A file gets another length, or space.
+    Resize,
+    /// Something is looked up: open, stat, list.
+    Look,
+    /// A name is made, moved or removed.
+    Rename,
+}
+
+/// How the chosen call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// EIO. Of a write, a part may be done; a sync loses what it was to make durable.
+    Error,
+    /// ENOSPC, from whichever call it is.
+    NoSpace,
+    /// EINTR, from reads, writes and syncs of files.
+    Interrupted,
+    /// A transfer of a part.
+    Short,
+    /// A sync that fails although everything is durable.
+    FalseAlarm,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Failure; 5] =
+        [Failure::Error, Failure::NoSpace, Failure::Interrupted, Failure::Short, Failure::FalseAlarm];
+
+    /// What strikes a call of this kind; None: nothing.
+    pub(crate) fn on(self, kind: CallKind) -> Option<Strike> {
+        use CallKind::*;
+        Some(match (self, kind) {
+            (Failure::Error, Read) => Strike::Refuse(FaultClass::ReadError, Errno::IO),
+            (Failure::Error, Write) => Strike::Part(FaultClass::WriteError, Some(Errno::IO)),
+            (Failure::Error, Sync) => Strike::Forget,
+            (Failure::Error, _) => Strike::Refuse(FaultClass::NameError, Errno::IO),
+            (Failure::NoSpace, Read | Look) => return None,
+            (Failure::NoSpace, Write) => Strike::Part(FaultClass::NoSpace, Some(Errno::NOSPC)),
+            (Failure::NoSpace, Sync) => Strike::Forget,
+            (Failure::NoSpace, _) => Strike::Refuse(FaultClass::NoSpace, Errno::NOSPC),
+            (Failure::Interrupted, Read | Write | Sync) => {
+                Strike::Refuse(FaultClass::Interrupted, Errno::INTR)
+            }
+            (Failure::Short, Read | Write) => Strike::Part(FaultClass::Short, None),
+            (Failure::FalseAlarm, Sync) => Strike::Alarm,
+            (Failure::Interrupted | Failure::Short | Failure::FalseAlarm, _) => return None,
+        })
+    }
+}
+
+/// What befalls a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strike {
+    /// Nothing is done.
+    Refuse(FaultClass, Errno),
+    /// A transfer moves a part, and fails or says so.
+    Part(FaultClass, Option<Errno>),
+    /// A sync fails, and the unsynced is forgotten.
+    Forget,
+    /// A sync fails, though it has done its work.
+    Alarm,
+    /// A write is made nowhere.
+    Lose,
+    /// A write is made elsewhere.
+    Misdirect,
+}
+
+impl Strike {
+    fn class(self) -> FaultClass {
+        match self {
+            Strike::Refuse(class, _) | Strike::Part(class, _) => class,
+            Strike::Forget => FaultClass::FailedSync,
+            Strike::Alarm => FaultClass::FalseAlarm,
+            Strike::Lose => FaultClass::LostWrite,
+            Strike::Misdirect => FaultClass::Misdirected,
+        }
+    }
+}
+
+/// How often each class has fired.
+pub type Fired = BTreeMap<FaultClass, u64>;
 
 /// The faults of one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     pub rates: FaultRates,
     pub dice: Dice,
-    fired: BTreeMap<FaultClass, u64>,
+    fired: Fired,
+    /// Calls so far.
+    calls: u64,
+    /// The call that fails, and how.
+    chosen: Option<(u64, Failure)>,
+    /// What struck there.
+    struck: Option<String>,
 }
 
 impl Faults {
     pub fn new(seed: u64) -> Faults {
-        Faults { rates: FaultRates::default(), dice: Dice::new(seed), fired: BTreeMap::new() }
-    }
-
-    /// Whether a fault of this class strikes now.
-    pub fn strikes(&mut self, class: FaultClass) -> bool {
-        let share = match class {
-            FaultClass::Crash => 0,
-            FaultClass::ReadError => self.rates.read_error,
-            FaultClass::WriteError => self.rates.write_error,
-            FaultClass::NoSpace => self.rates.no_space,
-            FaultClass::Short => self.rates.short,
-            FaultClass::FailedSync => self.rates.failed_sync,
-        };
-        let strikes = self.dice.chance(share);
-        if strikes {
-            self.count(class);
+        Faults {
+            rates: FaultRates::default(),
+            dice: Dice::new(seed),
+            fired: Fired::new(),
+            calls: 0,
+            chosen: None,
+            struck: None,
         }
-        strikes
     }
 
-    pub fn count(&mut self, class: FaultClass) {
-        *self.fired.entry(class).or_default() += 1;
+    /// What befalls the next call, which is of this kind, on `what`; `grows`: it needs space; `pages`: it is on a relation's file.
+    pub fn next(
+        &mut self,
+        kind: CallKind,
+        what: &dyn fmt::Debug,
+        grows: bool,
+        pages: bool,
+    ) -> Option<Strike> {
+        let number = self.calls;
+        self.calls += 1;
+        let strike = match self.chosen {
+            Some((at, failure)) if at == number => {
+                let strike = failure.on(kind);
+                if strike.is_some() {
+                    self.struck = Some(format!("{failure:?} of {kind:?} of {what:?}"));
+                }
+                strike
+            }
+            _ => self.by_chance(kind, grows, pages),
+        };
+        if let Some(strike) = strike {
+            self.count(strike.class(), 1);
+        }
+        strike
     }
 
-    pub fn fired(&self) -> BTreeMap<FaultClass, u64> {
+    fn by_chance(&mut self, kind: CallKind, grows: bool, pages: bool) -> Option<Strike> {
+        let rates = self.rates;
+        if rates == FaultRates::default() {
+            return None;
+        }
+        let mut falls = |share: u32| share > 0 && self.dice.chance(share);
+        match kind {
+            CallKind::Read | CallKind::Write | CallKind::Sync if falls(rates.interrupted) => {
+                Failure::Interrupted.on(kind)
+            }
+            CallKind::Read if falls(rates.read_error) => Failure::Error.on(kind),
+            CallKind::Write if falls(rates.write_error) => Failure::Error.on(kind),
+            CallKind::Read | CallKind::Write if falls(rates.short) => Failure::Short.on(kind),
+            CallKind::Write | CallKind::Resize if grows && falls(rates.no_space) => Failure::NoSpace.on(kind),
+            CallKind::Write if pages && falls(rates.lost_write) => Some(Strike::Lose),
+            CallKind::Write if pages && falls(rates.misdirected) => Some(Strike::Misdirect),
+            CallKind::Sync if falls(rates.failed_sync) => Some(Strike::Forget),
+            CallKind::Sync if falls(rates.false_alarm) => Some(Strike::Alarm),
+            CallKind::SyncNames | CallKind::Resize | CallKind::Look | CallKind::Rename
+                if falls(rates.name_error) =>
+            {
+                Failure::Error.on(kind)
+            }
+            _ => None,
+        }
+    }
+
+    /// Call number `at` from now on will fail.
+    pub fn choose(&mut self, at: u64, failure: Failure) {
+        self.chosen = Some((self.calls + at, failure));
+    }
+
+    /// What the chosen fault struck, if it came to that.
+    pub fn struck(&self) -> Option<String> {
+        self.struck.clone()
+    }
+
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    pub fn count(&mut self, class: FaultClass, n: u64) {
+        if n > 0 {
+            *self.fired.entry(class).or_default() += n;
+        }
+    }
+
+    pub fn fired(&self) -> Fired {
         self.fired.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_is_struck_as_its_kind_can_be() {
+        use CallKind::*;
+        for kind in [Read, Write, Sync, SyncNames, Resize, Look, Rename] {
+            assert!(Failure::Error.on(kind).is_some(), "{kind:?}");
+        }
+        assert_eq!(Failure::Short.on(Sync), None);
+        assert_eq!(Failure::FalseAlarm.on(Write), None);
+        assert_eq!(Failure::Error.on(Sync), Some(Strike::Forget));
+    }
+
+    #[test]
+    fn the_chosen_call_fails_and_no_other() {
+        let mut faults = Faults::new(1);
+        faults.choose(2, Failure::Error);
+        let struck: Vec<bool> =
+            (0..5).map(|_| faults.next(CallKind::Read, &"f", false, false).is_some()).collect();
+        assert_eq!(struck, [false, false, true, false, false]);
+        assert_eq!(faults.fired().get(&FaultClass::ReadError), Some(&1));
+        assert!(faults.struck().is_some_and(|what| what.contains("Read")));
     }
 }

@@ -5,6 +5,9 @@
 //!         └─> unsynced: changes in order ───────────────┘
 //!                  └── a crash: each sector of each change survives or not, each new length too
 //! ```
+//!
+//! `live` is the system's cache. After a failed sync it holds what the medium never got and never will, and calls it clean: such a
+//! cache lies, until it is dropped. Who reads directly reads the medium.
 
 use crate::image::Image;
 use crate::survival::Survival;
@@ -21,12 +24,22 @@ enum Change {
     Len(u64),
 }
 
+/// A write that was in flight when the power failed.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    pub file: u64,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
 /// A file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimFile {
     live: Image,
     durable: Image,
     unsynced: Vec<Change>,
+    /// Whether `live` differs from what the medium and the unsynced changes come to.
+    lies: bool,
 }
 
 impl SimFile {
@@ -39,6 +52,19 @@ impl SimFile {
         self.unsynced.len()
     }
 
+    /// Writes among them.
+    pub fn unsynced_writes(&self) -> usize {
+        self.writes().count()
+    }
+
+    /// The writes that a crash might undo, in order.
+    pub fn writes(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.unsynced.iter().filter_map(|change| match change {
+            Change::Data { offset, bytes } => Some((*offset, &bytes[..])),
+            Change::Len(_) => None,
+        })
+    }
+
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let grows = end > self.live.len();
@@ -49,6 +75,52 @@ impl SimFile {
         }
     }
 
+    /// A write that is durable when it returns; nothing else becomes so.
+    pub fn write_durably(&mut self, offset: u64, bytes: &[u8]) {
+        self.live.write(offset, bytes);
+        self.durable.write(offset, bytes);
+        self.overtake(offset, bytes.len());
+    }
+
+    /// A write of which the system has the bytes, and the medium never gets them; a direct one nobody has.
+    pub fn lose_write(&mut self, offset: u64, bytes: &[u8], direct: bool) {
+        if direct {
+            self.live.set_len(self.live.len().max(offset + bytes.len() as u64));
+        } else {
+            self.live.write(offset, bytes);
+            self.lies = true;
+        }
+    }
+
+    /// Bytes that reach the medium without anybody's doing.
+    pub fn damage(&mut self, offset: u64, bytes: &[u8]) {
+        self.durable.write(offset, bytes);
+        self.overtake(offset, bytes.len());
+        self.lies = true;
+    }
+
+    /// What was written to these bytes earlier, and is not durable, will not come over them any more.
+    fn overtake(&mut self, offset: u64, len: usize) {
+        let end = offset + len as u64;
+        let mut kept = Vec::with_capacity(self.unsynced.len());
+        for change in self.unsynced.drain(..) {
+            match change {
+                Change::Data { offset: at, bytes } if at < end && at + bytes.len() as u64 > offset => {
+                    let (before, after) =
+                        (offset.saturating_sub(at) as usize, end.saturating_sub(at) as usize);
+                    if before > 0 {
+                        kept.push(Change::Data { offset: at, bytes: bytes[..before].to_vec() });
+                    }
+                    if after < bytes.len() {
+                        kept.push(Change::Data { offset: end, bytes: bytes[after..].to_vec() });
+                    }
+                }
+                other => kept.push(other),
+            }
+        }
+        self.unsynced = kept;
+    }
+
     pub fn set_len(&mut self, len: u64) {
         if len != self.live.len() {
             self.live.set_len(len);
@@ -56,24 +128,56 @@ impl SimFile {
         }
     }
 
-    /// All that is unsynced goes to the medium; what a failed sync made the system forget does not.
-    pub fn sync(&mut self) {
+    /// All that is unsynced goes to the medium; what a failed sync made the system forget does not. Whether there was anything.
+    pub fn sync(&mut self) -> bool {
+        let any = !self.unsynced.is_empty();
         for change in self.unsynced.drain(..) {
             match change {
                 Change::Data { offset, bytes } => self.durable.write(offset, &bytes),
                 Change::Len(len) => self.durable.set_len(len),
             }
         }
+        any
     }
 
     /// A sync that failed: the system calls the changes clean, and forgets that they never reached the medium. They can be read
-    /// until a crash.
+    /// until the cache is dropped.
     pub fn forget_unsynced(&mut self) {
+        self.lies |= !self.unsynced.is_empty();
         self.unsynced.clear();
     }
 
-    /// The file as a crash leaves it.
-    pub fn after_crash(&self, survival: &mut Survival) -> SimFile {
+    /// The system drops what it caches as clean.
+    pub fn forget_cached(&mut self) {
+        if self.lies {
+            self.live = self.medium();
+            self.lies = false;
+        }
+    }
+
+    /// What a direct read finds.
+    pub fn read_direct(&self, offset: u64, into: &mut [u8]) -> usize {
+        if self.lies { self.medium().read(offset, into) } else { self.live.read(offset, into) }
+    }
+
+    /// What is on the medium once the system has written what it still means to.
+    fn medium(&self) -> Image {
+        let mut image = self.durable.clone();
+        for change in &self.unsynced {
+            match change {
+                Change::Data { offset, bytes } => image.write(*offset, bytes),
+                Change::Len(len) => image.set_len(*len),
+            }
+        }
+        image
+    }
+
+    /// The file as a crash leaves it, with these writes in flight.
+    pub fn after_crash<'w>(
+        &self,
+        survival: &mut Survival,
+        in_flight: impl Iterator<Item = &'w InFlight>,
+    ) -> SimFile {
         let mut image = self.durable.clone();
         let mut len = image.len();
         for change in &self.unsynced {
@@ -86,20 +190,33 @@ impl SimFile {
                     }
                 }
                 Change::Data { offset, bytes } => {
-                    let mut at = *offset;
-                    let unit = survival.begin_write();
-                    for piece in split(*offset, bytes, unit) {
-                        if survival.piece() {
-                            image.write(at, piece);
-                        }
-                        at += piece.len() as u64;
-                    }
+                    survive(&mut image, survival, *offset, bytes);
+                    survival.end_write(false);
                 }
+            }
+        }
+        for write in in_flight {
+            survive(&mut image, survival, write.offset, &write.bytes);
+            let end = write.offset + write.bytes.len() as u64;
+            if survival.end_write(true) && end > len && survival.length() {
+                len = end;
             }
         }
         // Sectors beyond the length that is known are lost with it.
         image.set_len(len);
-        SimFile { live: image.clone(), durable: image, unsynced: Vec::new() }
+        SimFile { live: image.clone(), durable: image, unsynced: Vec::new(), lies: false }
+    }
+}
+
+/// Puts down those pieces of a write that survive.
+fn survive(image: &mut Image, survival: &mut Survival, offset: u64, bytes: &[u8]) {
+    let mut at = offset;
+    let unit = survival.begin_write();
+    for piece in split(offset, bytes, unit) {
+        if survival.piece() {
+            image.write(at, piece);
+        }
+        at += piece.len() as u64;
     }
 }
 
@@ -120,18 +237,22 @@ mod tests {
         all
     }
 
+    fn crashed(file: &SimFile, survival: &mut Survival) -> Vec<u8> {
+        bytes(&file.after_crash(survival, [].iter()))
+    }
+
     #[test]
     fn what_is_synced_stays_and_the_rest_is_chance() {
         let mut file = SimFile::default();
         file.write(0, &[1; 4 * SECTOR]);
-        assert_eq!(bytes(&file.after_crash(&mut Survival::none())), []);
-        assert_eq!(bytes(&file.after_crash(&mut Survival::all())), [1; 4 * SECTOR]);
+        assert_eq!(crashed(&file, &mut Survival::none()), []);
+        assert_eq!(crashed(&file, &mut Survival::all()), [1; 4 * SECTOR]);
         file.sync();
         file.write(SECTOR as u64, &[2; 2 * SECTOR]);
-        assert_eq!(bytes(&file.after_crash(&mut Survival::none())), [1; 4 * SECTOR]);
+        assert_eq!(crashed(&file, &mut Survival::none()), [1; 4 * SECTOR]);
         let mut seen = [0; 4];
         for seed in 0..200 {
-            let left = bytes(&file.after_crash(&mut Survival::random(seed)));
+            let left = crashed(&file, &mut Survival::random(seed));
             let sectors: Vec<u8> = left.chunks(SECTOR).map(|s| s[0]).collect();
             assert!(left.chunks(SECTOR).all(|s| s.iter().all(|&b| b == s[0])), "a sector is whole");
             assert_eq!((sectors[0], sectors[3]), (1, 1));
@@ -148,7 +269,7 @@ mod tests {
         file.write(SECTOR as u64, &[2; SECTOR]);
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..200 {
-            let left = bytes(&file.after_crash(&mut Survival::random(seed)));
+            let left = crashed(&file, &mut Survival::random(seed));
             seen.insert((left.len(), left.get(SECTOR).copied()));
         }
         let possible = [(SECTOR, None), (2 * SECTOR, Some(0)), (2 * SECTOR, Some(2))];
@@ -163,11 +284,45 @@ mod tests {
         file.write(0, &[2; SECTOR]);
         file.forget_unsynced();
         assert_eq!(bytes(&file), [2; SECTOR]);
-        assert_eq!(bytes(&file.after_crash(&mut Survival::all())), [1; SECTOR]);
+        assert_eq!(crashed(&file, &mut Survival::all()), [1; SECTOR]);
         // A later sync that succeeds says nothing about them.
         file.write(SECTOR as u64, &[3; SECTOR]);
         file.sync();
-        let left = bytes(&file.after_crash(&mut Survival::all()));
+        let left = crashed(&file, &mut Survival::all());
         assert_eq!((left[0], left[SECTOR]), (1, 3));
+        // Read past the cache, or once it is dropped, they are gone.
+        let mut sector = [0; SECTOR];
+        file.read_direct(0, &mut sector);
+        assert_eq!(sector, [1; SECTOR]);
+        assert_eq!(bytes(&file)[0], 2);
+        file.forget_cached();
+        assert_eq!(bytes(&file)[0], 1);
+    }
+
+    #[test]
+    fn a_durable_write_makes_nothing_else_durable_and_is_not_overtaken() {
+        let mut file = SimFile::default();
+        file.write(0, &[1; 4 * SECTOR]);
+        file.sync();
+        file.write(0, &[2; 3 * SECTOR]);
+        file.write_durably(SECTOR as u64, &[3; SECTOR]);
+        assert_eq!(bytes(&file).chunks(SECTOR).map(|s| s[0]).collect::<Vec<_>>(), [2, 3, 2, 1]);
+        let of = |survival: &mut Survival| -> Vec<u8> {
+            crashed(&file, survival).chunks(SECTOR).map(|s| s[0]).collect()
+        };
+        assert_eq!(of(&mut Survival::none()), [1, 3, 1, 1]);
+        assert_eq!(of(&mut Survival::all()), [2, 3, 2, 1]);
+    }
+
+    #[test]
+    fn a_write_in_flight_may_have_reached_the_medium() {
+        let mut file = SimFile::default();
+        file.write(0, &[1; 2 * SECTOR]);
+        file.sync();
+        let write = InFlight { file: 0, offset: 0, bytes: vec![2; SECTOR] };
+        let of = |mut survival: Survival| bytes(&file.after_crash(&mut survival, [&write].into_iter()))[0];
+        assert_eq!((of(Survival::none()), of(Survival::all())), (1, 2));
+        assert_eq!((of(Survival::chosen(0)), of(Survival::chosen(1))), (1, 2));
+        assert_eq!(bytes(&file)[0], 1, "nobody has read it before");
     }
 }

@@ -13,13 +13,15 @@
 //! - `file`: a file's live and durable image, and the changes in between
 //! - `names`: the same for names
 //! - `survival`: what of the unsynced survives
-//! - `faults`: errors by chance, and what has fired
+//! - `faults`: errors by chance or at a chosen call, and what has fired
 //! - `disk`: the disk, its power, its restart
 //! - `door`: the two halves of aio's door
 //! - `model`: what was acknowledged
 //! - `workload`: lives of an engine, chosen by a seed
-//! - `explore`: crashes by chance, and at every call
+//! - [`explore`]: what the battery runs
 //! - `dice`: choices that follow from a seed
+//!
+//! What is assumed of real disks, what is run, and what it came to is in docs/reliability.md.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +38,7 @@ mod survival;
 pub mod workload;
 
 pub use dice::Dice;
-pub use disk::{Forgotten, SimDisk};
-pub use faults::{FaultClass, FaultRates};
-pub use model::{Fate, Model};
+pub use disk::{Ending, Forgotten, SimDisk};
+pub use faults::{CallKind, Failure, FaultClass, FaultRates, Fired};
+pub use model::{Contradiction, Fate, Model};
 pub use survival::Survival;

@@ -12,6 +12,30 @@ pub enum Fate {
     Unknown,
 }
 
+/// How what was found contradicts what was acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contradiction {
+    /// What was acknowledged is not there, or not there any more.
+    Lost(String),
+    /// Something is there that nobody committed.
+    Phantom(String),
+}
+
+impl std::fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Contradiction::Lost(what) | Contradiction::Phantom(what)) = self;
+        f.write_str(what)
+    }
+}
+
+impl From<Contradiction> for String {
+    fn from(wrong: Contradiction) -> String {
+        wrong.to_string()
+    }
+}
+
+use Contradiction::{Lost, Phantom};
+
 /// One table.
 #[derive(Clone, Debug)]
 struct Table {
@@ -26,11 +50,14 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tables: BTreeMap<String, Table>,
+    /// Things taken down so far.
+    noted: u64,
 }
 
 impl Model {
     /// A table was made.
     pub fn made(&mut self, name: &str, fate: Fate) {
+        self.noted += 1;
         let before =
             self.tables.insert(name.to_owned(), Table { made: fate, dropped: None, rows: Vec::new() });
         assert!(before.is_none(), "table {name} is made once");
@@ -46,7 +73,13 @@ impl Model {
         self.table(name).rows.push((ids, fate));
     }
 
+    /// How many things were taken down: the same run knows the same after the same number.
+    pub fn noted(&self) -> u64 {
+        self.noted
+    }
+
     fn table(&mut self, name: &str) -> &mut Table {
+        self.noted += 1;
         self.tables.get_mut(name).expect("a table of the workload")
     }
 
@@ -60,16 +93,19 @@ impl Model {
     ///
     /// # Errors
     /// The first thing that contradicts what was acknowledged.
-    pub fn settle(&mut self, found: &BTreeMap<String, Vec<i64>>) -> Result<(), String> {
+    pub fn settle(&mut self, found: &BTreeMap<String, Vec<i64>>) -> Result<(), Contradiction> {
         if let Some(name) = found.keys().find(|name| !self.tables.contains_key(*name)) {
-            return Err(format!("a table that was never made: {name}"));
+            return Err(Phantom(format!("a table that was never made: {name}")));
         }
         let mut gone = Vec::new();
         for (name, table) in &mut self.tables {
             match found.get(name) {
-                Some(ids) => table.compare(ids).map_err(|wrong| format!("table {name}: {wrong}"))?,
+                Some(ids) => table.compare(ids).map_err(|wrong| match wrong {
+                    Lost(what) => Lost(format!("table {name}: {what}")),
+                    Phantom(what) => Phantom(format!("table {name}: {what}")),
+                })?,
                 None if table.made == Fate::Unknown || table.dropped.is_some() => gone.push(name.clone()),
-                None => return Err(format!("table {name} is lost")),
+                None => return Err(Lost(format!("table {name} is lost"))),
             }
         }
         gone.iter().for_each(|name| drop(self.tables.remove(name)));
@@ -79,13 +115,13 @@ impl Model {
 
 impl Table {
     /// The table was found with these rows.
-    fn compare(&mut self, found: &[i64]) -> Result<(), String> {
+    fn compare(&mut self, found: &[i64]) -> Result<(), Contradiction> {
         if self.dropped == Some(Fate::Done) {
-            return Err("is back, though it was dropped".to_owned());
+            return Err(Lost("is back, though it was dropped".to_owned()));
         }
         let mut left: BTreeSet<i64> = found.iter().copied().collect();
         if left.len() != found.len() {
-            return Err("a row is there twice".to_owned());
+            return Err(Phantom("a row is there twice".to_owned()));
         }
         self.dropped = None;
         self.made = Fate::Done;
@@ -95,10 +131,10 @@ impl Table {
             let all = ids.clone().count();
             match fate {
                 Fate::Done if there < all => {
-                    return Err(format!("{} of the acknowledged rows {ids:?} are lost", all - there));
+                    return Err(Lost(format!("{} of the acknowledged rows {ids:?} are lost", all - there)));
                 }
                 Fate::Unknown if there > 0 && there < all => {
-                    return Err(format!("{there} of the rows {ids:?} of one transaction are there"));
+                    return Err(Lost(format!("{there} of the rows {ids:?} of one transaction are there")));
                 }
                 Fate::Unknown if there == 0 => {}
                 _ => kept.push((ids, Fate::Done)),
@@ -106,7 +142,7 @@ impl Table {
         }
         self.rows = kept;
         match left.first() {
-            Some(id) => Err(format!("{} rows that nobody committed, such as {id}", left.len())),
+            Some(id) => Err(Phantom(format!("{} rows that nobody committed, such as {id}", left.len()))),
             None => Ok(()),
         }
     }

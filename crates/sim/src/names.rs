@@ -85,19 +85,26 @@ impl Names {
         inside.filter(move |(path, _)| path.parent() == Some(dir)).map(|(path, node)| (path.as_path(), *node))
     }
 
+    /// All names, in order.
+    pub fn all(&self) -> impl Iterator<Item = (&Path, Node)> {
+        self.live.iter().map(|(path, node)| (path.as_path(), *node))
+    }
+
     /// How many names a file has.
     pub fn links(&self, file: u64) -> u64 {
         self.live.values().filter(|node| **node == Node::File(file)).count() as u64
     }
 
-    /// The changes in a directory are on the medium.
-    pub fn sync(&mut self, dir: &Path) {
+    /// The changes in a directory are on the medium. Whether there were any.
+    pub fn sync(&mut self, dir: &Path) -> bool {
         let (synced, rest): (Vec<Change>, Vec<Change>) =
             self.unsynced.drain(..).partition(|change| change.directory() == dir);
+        let any = !synced.is_empty();
         for change in synced {
             change.apply(&mut self.durable);
         }
         self.unsynced = rest;
+        any
     }
 
     /// All changes are on the medium.

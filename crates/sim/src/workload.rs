@@ -8,8 +8,9 @@ use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{AioConfig, AioError};
 use forebay_engine::types::oids;
 use forebay_engine::{
-    Background, CleanerOptions, ColumnDef, Datum, Engine, EngineConfig, EngineError, FatalAction,
-    InitOptions, IoDirect, LockMode, RowBatch, Session, ShutdownMode, WalSyncMethod, WritingSettings,
+    Background, CheckpointStep, CheckpointWatch, CleanerOptions, ColumnDef, Datum, Engine, EngineConfig,
+    EngineError, FatalAction, InitOptions, IoDirect, LockMode, RowBatch, Session, ShutdownMode,
+    WalSyncMethod, WritingSettings,
 };
 
 use crate::dice::Dice;
@@ -25,6 +26,8 @@ pub struct Setup {
     pub direct: bool,
     /// Whether WAL is written through O_DSYNC.
     pub open_datasync: bool,
+    /// Whether a page's first change after a checkpoint logs all of it. Without, only disks that write whole pages can be used.
+    pub full_page_writes: bool,
     /// Order of execution and completion.
     pub order: u64,
 }
@@ -36,13 +39,14 @@ impl Setup {
             buffers: [16, 24, 64, 256][dice.below(4) as usize],
             direct: dice.chance(500),
             open_datasync: dice.chance(300),
+            full_page_writes: true,
             order: dice.any(),
         }
     }
 }
 
 /// Where the data directory is on a simulated disk.
-fn data_dir(disk: &SimDisk) -> PathBuf {
+pub(crate) fn data_dir(disk: &SimDisk) -> PathBuf {
     disk.root().join("data")
 }
 
@@ -71,12 +75,52 @@ struct Long {
     ids: Range<i64>,
 }
 
+/// What another session does while a checkpoint is being made.
+#[derive(Default)]
+struct During {
+    session: Option<Session>,
+    /// At which steps, and what is inserted.
+    rows: Vec<(CheckpointStep, String, Range<i64>)>,
+    /// What became of it.
+    done: Vec<(String, Range<i64>, Fate)>,
+}
+
+impl During {
+    fn at(&mut self, step: CheckpointStep) {
+        let Some(session) = &mut self.session else { return };
+        let (now, later) = std::mem::take(&mut self.rows).into_iter().partition(|(at, ..)| *at == step);
+        self.rows = later;
+        let now: Vec<(CheckpointStep, String, Range<i64>)> = now;
+        for (_, table, ids) in now {
+            let (sent, result) = transaction(session, |session| insert(session, &table, ids.clone()));
+            note(sent, &result, |fate| self.done.push((table.clone(), ids.clone(), fate)));
+        }
+    }
+}
+
+/// Ends what would keep an engine and its disk alive: they know each other.
+struct Closing {
+    disk: SimDisk,
+    during: Arc<Mutex<During>>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let session = self.during.lock().session.take();
+        drop(session);
+        self.disk.close();
+    }
+}
+
 /// A running engine.
 pub struct Life {
-    engine: Arc<Engine>,
     session: Session,
     long: Option<Long>,
     reasons: Reasons,
+    during: Arc<Mutex<During>>,
+    engine: Arc<Engine>,
+    // Last of all.
+    _closing: Closing,
 }
 
 impl Life {
@@ -88,16 +132,21 @@ impl Life {
         let reasons = Reasons::default();
         let seen = Arc::clone(&reasons);
         let action = FatalAction(Arc::new(move |reason: &str| seen.lock().push(reason.to_owned())));
+        let during: Arc<Mutex<During>> = Arc::default();
+        let meanwhile = Arc::clone(&during);
+        let closing = Closing { disk: disk.clone(), during: Arc::clone(&during) };
         let config = EngineConfig {
+            on_checkpoint: Some(CheckpointWatch(Arc::new(move |step| meanwhile.lock().at(step)))),
             shared_buffers: setup.buffers,
             io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct },
-            max_connections: 3,
+            max_connections: 4,
             background: Background::Stepped,
             wal_sync_method: if setup.open_datasync {
                 WalSyncMethod::OpenDatasync
             } else {
                 WalSyncMethod::Fdatasync
             },
+            full_page_writes: setup.full_page_writes,
             wal_buffers: Some(16),
             writing: WritingSettings {
                 max_wal_size: 3 << 20,
@@ -110,7 +159,8 @@ impl Life {
         };
         let engine = Engine::open_on(&data_dir(disk), config, door(disk, setup.order)?)?;
         let session = engine.session()?;
-        Ok(Life { engine, session, long: None, reasons })
+        during.lock().session = Some(engine.session()?);
+        Ok(Life { session, long: None, reasons, during, engine, _closing: closing })
     }
 
     /// Why the engine stopped itself, if it did.
@@ -148,7 +198,21 @@ impl Life {
                     self.long = self.open(name, ids).ok();
                 }
             },
-            12..20 => drop(self.session.checkpoint()),
+            12..20 => {
+                for step in CheckpointStep::ALL {
+                    if script.dice.chance(300) {
+                        let (name, ids) = (some(&mut script.dice), script.ids());
+                        self.during.lock().rows.push((step, name, ids));
+                    }
+                }
+                // What fails is for the model to find out.
+                let _ = self.session.checkpoint();
+                let mut during = self.during.lock();
+                during.rows.clear();
+                for (name, ids, fate) in during.done.drain(..) {
+                    model.inserted(&name, ids, fate);
+                }
+            }
             20..35 => drop(self.engine.step()),
             35..45 => {
                 let (name, ids) = (some(&mut script.dice), script.ids());
@@ -156,14 +220,30 @@ impl Life {
             }
             _ => {
                 let (name, ids) = (some(&mut script.dice), script.ids());
-                let (sent, result) = self.insert(&name, ids.clone());
-                note(sent, &result, |fate| model.inserted(&name, ids.clone(), fate));
+                self.put(model, &name, ids);
             }
         }
     }
 
+    /// One small transaction.
+    pub(crate) fn commit_something(&mut self, model: &mut Model, script: &mut Script) {
+        let present = model.present();
+        if present.is_empty() || script.dice.chance(100) {
+            return self.make(model, script.name());
+        }
+        let name = &present[script.dice.below(present.len() as u64) as usize];
+        let from = script.ids;
+        script.ids += 1 + script.dice.below(3) as i64;
+        self.put(model, name, from..script.ids);
+    }
+
+    fn put(&mut self, model: &mut Model, name: &str, ids: Range<i64>) {
+        let (sent, result) = transaction(&mut self.session, |session| insert(session, name, ids.clone()));
+        note(sent, &result, |fate| model.inserted(name, ids.clone(), fate));
+    }
+
     fn make(&mut self, model: &mut Model, name: String) {
-        let (sent, result) = self.transaction(|session| {
+        let (sent, result) = transaction(&mut self.session, |session| {
             let id = ColumnDef { not_null: true, ..ColumnDef::new("id", oids::INT8) };
             session.create_table(None, &name, &[id, ColumnDef::new("note", oids::TEXT)]).map(drop)
         });
@@ -171,15 +251,11 @@ impl Life {
     }
 
     fn remove(&mut self, model: &mut Model, name: &str) {
-        let (sent, result) = self.transaction(|session| {
+        let (sent, result) = transaction(&mut self.session, |session| {
             let table = session.open_table(None, name, LockMode::AccessExclusive)?;
             session.drop_table(&table)
         });
         note(sent, &result, |fate| model.dropped(name, fate));
-    }
-
-    fn insert(&mut self, name: &str, ids: Range<i64>) -> (bool, Result<(), EngineError>) {
-        self.transaction(|session| insert(session, name, ids))
     }
 
     /// Rows whose transaction is aborted.
@@ -198,21 +274,6 @@ impl Life {
         session.start_command()?;
         insert(&mut session, &table, ids.clone())?;
         Ok(Long { session, table, ids })
-    }
-
-    /// A transaction; and whether its commit was sent.
-    fn transaction(
-        &mut self,
-        body: impl FnOnce(&mut Session) -> Result<(), EngineError>,
-    ) -> (bool, Result<(), EngineError>) {
-        let session = &mut self.session;
-        match session.begin().and_then(|()| session.start_command()).and_then(|()| body(session)) {
-            Ok(()) => (true, session.commit()),
-            Err(error) => {
-                let _ = session.abort();
-                (false, Err(error))
-            }
-        }
     }
 
     /// Everything that is in the database: the ids in each table, with each row's note checked.
@@ -250,8 +311,24 @@ impl Life {
     /// # Errors
     /// What the engine said.
     pub fn end(self) -> Result<(), EngineError> {
-        drop((self.session, self.long));
+        let other = self.during.lock().session.take();
+        drop((self.session, self.long, other));
         self.engine.shutdown(ShutdownMode::Fast)
+    }
+}
+
+/// A transaction; and whether its commit was sent.
+fn transaction(
+    session: &mut Session,
+    body: impl FnOnce(&mut Session) -> Result<(), EngineError>,
+) -> (bool, Result<(), EngineError>) {
+    match session.begin().and_then(|()| session.start_command()).and_then(|()| body(session)) {
+        Ok(()) => (true, session.commit()),
+        Err(error) => {
+            // The transaction's own error counts.
+            let _ = session.abort();
+            (false, Err(error))
+        }
     }
 }
 

@@ -102,7 +102,9 @@ impl Wal {
     }
 
     pub(crate) fn image_policy(&self) -> ImagePolicy {
-        ImagePolicy { redo: self.redo_lsn(), full_page_writes: self.full_page_writes.load(Ordering::Acquire) }
+        let full_page_writes = self.full_page_writes.load(Ordering::Acquire)
+            && !self.segments.has_bug("wal: pages are logged without images");
+        ImagePolicy { redo: self.redo_lsn(), full_page_writes }
     }
 
     /// Inserts an assembled record: the insertion lock is held.

@@ -1,6 +1,7 @@
 //! Development tasks: `cargo xtask test | tidy | peers | measure`.
 //!
 //! - [`test`]: everything that must hold before a change is merged
+//! - [`battery`]: the engine on a simulated disk, with faults, crashes and planted bugs
 //! - [`checked`]: those of the tests that shuttle and Miri run
 //! - [`tidy`]: layering, file sizes and bans that no compiler lint expresses
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod battery;
 mod checked;
 mod measure;
 mod packages;

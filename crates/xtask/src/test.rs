@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
 //! Style, lints, layering and licences first; then the crates' tests; then those of them that shuttle or
-//! Miri runs; then the batteries that run the release build of the real program beside PostgreSQL 18. Tests that need something this machine can't
+//! Miri runs; then the battery on the simulated disk, and the batteries that run the release build of the real program beside
+//! PostgreSQL 18. Tests that need something this machine can't
 //! have print `skipped: NAME needs ...`; they are counted and named at the end, and are an error in CI.
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
+use crate::battery;
 use crate::checked;
 use crate::packages::{self, Needed};
 use crate::peers;
@@ -27,6 +29,15 @@ pub struct Options {
     /// Skip the batteries on the release build
     #[arg(long)]
     quick: bool,
+    /// Run nothing but the battery on the simulated disk
+    #[arg(long)]
+    only_battery: bool,
+    /// How many lives by chance that battery makes; its other parts grow with them
+    #[arg(long, default_value_t = battery::SEEDS)]
+    seeds: u64,
+    /// The battery's first seed: so that a longer run is also another one
+    #[arg(long, default_value_t = 1)]
+    first_seed: u64,
 }
 
 /// Outcome counts over all test binaries.
@@ -42,6 +53,11 @@ pub struct Counts {
 /// # Errors
 /// The first check that failed, or the number of failed tests.
 fn run_all(root: &Path, options: &Options) -> Result<(), String> {
+    let mut counts = Counts::default();
+    if options.only_battery {
+        battery::run(root, options.seeds, options.first_seed, &mut counts)?;
+        return report(&counts);
+    }
     packages::ensure(&[
         Needed { program: "psql", package: "postgresql-client" },
         Needed { program: "strace", package: "strace" },
@@ -63,11 +79,11 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         known.map(|(name, path)| (name, path.clone().into_os_string())).to_vec()
     };
     let environment = peer.as_ref().map(paths).unwrap_or_default();
-    let mut counts = Counts::default();
     cargo_test(root, &environment, &["test", "--workspace", "--no-fail-fast"], &mut counts)?;
     checked::interleavings(root, &mut counts)?;
     checked::miri(root, &mut counts)?;
     if !options.quick {
+        battery::run(root, options.seeds, options.first_seed, &mut counts)?;
         let batteries = ["test", "--release", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
         let arguments = [&batteries[..], &["--", "--include-ignored"]].concat();
         cargo_test(root, &environment, &arguments, &mut counts)?;
@@ -146,7 +162,7 @@ pub fn cargo_test(
     Ok(())
 }
 
-/// Prints a test run's output without what passing tests printed, and counts its outcomes.
+/// Prints a test run's output without what passing tests printed but for figures (`battery: ...`), and counts its outcomes.
 fn follow(output: impl BufRead, print: &mut impl Write, counts: &mut Counts) -> std::io::Result<()> {
     let mut in_successes = false;
     for line in output.lines().map_while(Result::ok) {
@@ -163,7 +179,8 @@ fn follow(output: impl BufRead, print: &mut impl Write, counts: &mut Counts) -> 
             "failures:" => in_successes = false,
             _ => {}
         }
-        if !in_successes && !line.is_empty() {
+        let figures = line.starts_with("battery: ");
+        if figures || !in_successes && !line.is_empty() {
             writeln!(print, "{line}")?;
         }
     }
@@ -211,7 +228,7 @@ mod tests {
 
     #[test]
     fn counts_results_and_names_what_was_skipped() {
-        let output = "running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- b stdout ----\nskipped: b needs PostgreSQL 18\n\n\
+        let output = "running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- b stdout ----\nskipped: b needs PostgreSQL 18\nbattery: b: 7 runs\n\n\
                       successes:\n    a\n    b\n\ntest result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured\n";
         let mut counts = Counts::default();
         let mut printed = Vec::new();
@@ -220,6 +237,7 @@ mod tests {
             !String::from_utf8_lossy(&printed).contains("skipped: b"),
             "what passing tests print stays unseen"
         );
+        assert!(String::from_utf8_lossy(&printed).contains("battery: b: 7 runs"), "but for figures");
         assert_eq!((counts.passed, counts.failed), (12, 3));
         assert_eq!(counts.skipped, ["b needs PostgreSQL 18"]);
     }

@@ -23,6 +23,7 @@ use super::Progress;
 use super::pace::Schedule;
 use super::report::Report;
 use super::requests::Causes;
+use crate::config::CheckpointStep;
 use crate::core::Core;
 use crate::error::EngineError;
 
@@ -42,12 +43,20 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     let began = Instant::now();
     core.checkpointer.totals.begin(causes);
     if causes.shutdown {
-        core.control.set_state(&mut be.io, DbState::ShuttingDown)?;
+        let early = core.aio.has_bug("checkpoint: shut down before it is");
+        let state = if early { DbState::ShutDown } else { DbState::ShuttingDown };
+        core.control.set_state(&mut be.io, state)?;
     }
     let mut report = Report::default();
     let (redo, point) = begin(core, be, quiet)?;
+    tell(core, CheckpointStep::Begun);
     write_everything(core, be, causes, redo, &mut report)?;
+    let mut point = point;
+    if !quiet && core.aio.has_bug("checkpoint: redo begins where it ended") {
+        point.redo = core.wal.insert_lsn();
+    }
     let inserted = log_checkpoint(core, be, quiet, redo, &point)?;
+    tell(core, CheckpointStep::Logged);
     let state = if causes.shutdown { DbState::ShutDown } else { DbState::Production };
     core.control.set_checkpoint(&mut be.io, inserted.start, point, state)?;
     // From here on the checkpoint counts, whatever happens to old segments.
@@ -62,6 +71,13 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     core.checkpointer.totals.end(&report);
     report.log(core.pool.buffers());
     Ok(())
+}
+
+/// Who wants to know how far it is, is told.
+fn tell(core: &Core, step: CheckpointStep) {
+    if let Some(watch) = &core.config.on_checkpoint {
+        (watch.0)(step);
+    }
 }
 
 /// Moves the redo pointer and takes down the counters.
@@ -130,11 +146,17 @@ fn write_everything(
         ..WriteOptions::checkpoint(&core.pool)
     };
     let mut schedule = Schedule::new(core, causes, redo);
-    report.written = core.pool.write_paced(be, WriteScope::All, options, &mut schedule)?;
+    if !core.aio.has_bug("checkpoint: pages are not written") {
+        report.written = core.pool.write_paced(be, WriteScope::All, options, &mut schedule)?;
+    }
     report.write = started.elapsed();
+    tell(core, CheckpointStep::Written);
     let started = Instant::now();
-    report.synced = core.pool.sync_pending(be)?;
+    if !core.aio.has_bug("checkpoint: files are not synced") {
+        report.synced = core.pool.sync_pending(be)?;
+    }
     report.sync = started.elapsed();
+    tell(core, CheckpointStep::Synced);
     Ok(())
 }
 
@@ -155,7 +177,9 @@ fn log_checkpoint(
     let main = point.encode();
     let record = Record { rmgr: Rmgr::XLOG, info, xid: INVALID_XID, main: &main, blocks: &[] };
     let inserted = core.wal.insert(&mut be.io, &record)?;
-    core.wal.flush(&mut be.io, inserted.end)?;
+    if !core.aio.has_bug("checkpoint: its record is not durable when pg_control tells of it") {
+        core.wal.flush(&mut be.io, inserted.end)?;
+    }
     if quiet && inserted.start != redo {
         let message = format!(
             "concurrent write-ahead log activity while database system is shutting down: {redo} became {}",

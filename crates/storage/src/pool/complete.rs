@@ -68,10 +68,11 @@ impl SharedCompletion for WriteCompletion {
     fn complete(&self, io: &Completed<'_>) -> Outcome {
         let core = &*self.0;
         let outcome = io.transfer_outcome();
-        let ok = outcome.status == Status::Ok;
+        let ok = outcome.status == Status::Ok || core.has_bug("pages: clean after a write that failed");
         let fault = Some(IoFault::Transfer(io.result.err().unwrap_or(Errno::IO)));
         if let Some(&first) = io.data.first()
             && ok
+            && !core.has_bug("pages: written without asking for a sync")
         {
             // Before a page turns clean: a checkpoint that finds it clean must find the request.
             let tag = core.descs[first as usize].tag();
@@ -94,6 +95,12 @@ impl SharedCompletion for WriteCompletion {
 }
 
 impl Core {
+    /// See [`forebay_aio::Aio::has_bug`].
+    #[inline(always)]
+    fn has_bug(&self, bug: &str) -> bool {
+        forebay_aio::CAN_HAVE_BUGS && self.aio.upgrade().is_some_and(|aio| aio.has_bug(bug))
+    }
+
     /// What of these pages, just read and neighbours in their file? Only for the completion of a read of `blocks` pages, while
     /// READING is set. Whoever waits for a page finds the warning left.
     fn judge(&self, bufs: &[u32], blocks: usize, read: &ReadCompletion) -> SmallVec<[Judgement; GROUP]> {
@@ -137,6 +144,9 @@ impl Core {
             // and the transfer is over.
             .map(|&buf| unsafe { &*self.page_ptr(buf).cast::<PageBytes>() })
             .collect();
+        if self.has_bug("pages: read as they are") {
+            return;
+        }
         if self.checksums {
             checksum::verify_scattered(&pages, first, |n, verdict| {
                 verdict.err().into_iter().for_each(|defect| bad(n, defect));

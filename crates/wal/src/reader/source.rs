@@ -44,6 +44,12 @@ impl Source {
         &self.config
     }
 
+    /// See [`Aio::has_bug`].
+    #[inline(always)]
+    pub fn has_bug(&self, bug: &str) -> bool {
+        self.aio.has_bug(bug)
+    }
+
     /// Forgets what was read: the log may have grown.
     pub fn forget(&mut self) {
         self.chunk_len = 0;

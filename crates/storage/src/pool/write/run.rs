@@ -169,6 +169,7 @@ impl BufferPool {
     /// Makes the log durable up to `lsn`, if there is one and it is not yet.
     pub(crate) fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
         match self.wal.get() {
+            Some(_) if self.aio.has_bug("pages: written before their log") => Ok(()),
             Some(wal) if lsn > wal.flushed() => {
                 // The log may stage a batch of its own.
                 let in_batch = io.in_batch();

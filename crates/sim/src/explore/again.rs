@@ -1,0 +1,108 @@
+//! Crashes during recovery: at every call of it, and again in the recovery after that, three deep. However often it was cut short,
+//! recovery comes to the same rows, and to the same bytes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::Tally;
+use super::random::survival;
+use crate::dice::Dice;
+use crate::disk::SimDisk;
+use crate::model::Model;
+use crate::workload::{Life, Script, Setup, data_dir};
+
+/// How deep.
+const DEPTH: u32 = 3;
+
+/// A workload that a crash ends; its recovery crashes in the midst of each call (of `stride`), the recovery of that one somewhere,
+/// and the next one too. The last is compared with a recovery that was left alone: by its rows, and by the bytes of all files whose
+/// content is the log's to say (tables, maps of relations, pg_xact).
+///
+/// # Errors
+/// What contradicts the model or differs, with the calls at which recovery crashed.
+pub fn recovery_again(template: &SimDisk, seed: u64, steps: usize, stride: usize) -> Result<Tally, String> {
+    let mut tally = Tally::one();
+    let mut dice = Dice::new(seed);
+    let disk = template.copy(seed);
+    let (mut model, mut script, setup) = (Model::default(), Script::new(seed), Setup::random(&mut dice));
+    let mut life = Life::begin(&disk, setup).map_err(|error| format!("could not open: {error}"))?;
+    disk.crash_after(150 + dice.below(450));
+    life.work(&disk, &mut model, &mut script, steps);
+    drop(life);
+    // What is left of this crash is where every recovery below begins.
+    let crashed = disk.restart(survival(&mut dice), seed);
+    tally.add_fired(&disk);
+    let alone = crashed.copy(seed);
+    model.settle(&recovered(&alone, setup)?)?;
+    let expected = bytes(&alone);
+    for call in (seed % stride as u64..).step_by(stride) {
+        let mut at = Vec::new();
+        let mut left = crashed.copy(seed);
+        for depth in 0..DEPTH {
+            let call = if depth == 0 { call } else { dice.below(call + 20) };
+            left.crash_after(call);
+            let result = Life::begin(&left, Setup { order: dice.any(), ..setup });
+            let wrong = |error| format!("recovery {depth} after crashes at {at:?} failed: {error}");
+            match result {
+                Err(error) if !left.is_off() => return Err(wrong(error)),
+                other => drop(other),
+            }
+            if !left.is_off() {
+                left.go_on();
+                break;
+            }
+            at.push(call);
+            tally.add_fired(&left);
+            left = left.restart(survival(&mut dice), seed);
+        }
+        let wrong = |reason: String| format!("after recoveries that crashed at calls {at:?}: {reason}");
+        model.clone().settle(&recovered(&left, setup).map_err(wrong)?).map_err(|e| wrong(e.into()))?;
+        compare(&expected, &bytes(&left)).map_err(wrong)?;
+        tally.compared += 1;
+        if at.is_empty() {
+            break;
+        }
+    }
+    Ok(tally)
+}
+
+/// Recovers, and stops, so that everything is written.
+fn recovered(disk: &SimDisk, setup: Setup) -> Result<BTreeMap<String, Vec<i64>>, String> {
+    let mut life = Life::begin(disk, setup).map_err(|error| error.to_string())?;
+    let found = life.contents()?;
+    life.end().map_err(|error| format!("the stop failed: {error}"))?;
+    Ok(found)
+}
+
+/// The bytes of the files that are the log's to say.
+fn bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let dir = data_dir(disk);
+    let mut files = BTreeMap::new();
+    for part in ["base", "global", "pg_xact"] {
+        for path in disk.files_below(&dir.join(part)) {
+            // It tells the time, and where the log is.
+            if !path.ends_with("global/pg_control")
+                && let Some(bytes) = disk.bytes(&path)
+            {
+                files.insert(path, bytes);
+            }
+        }
+    }
+    files
+}
+
+fn compare(expected: &BTreeMap<PathBuf, Vec<u8>>, found: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), String> {
+    for (path, bytes) in expected {
+        let Some(other) = found.get(path) else { return Err(format!("{} is missing", path.display())) };
+        if bytes.len() != other.len() {
+            return Err(format!("{} has {} bytes instead of {}", path.display(), other.len(), bytes.len()));
+        }
+        if let Some(at) = bytes.iter().zip(other).position(|(a, b)| a != b) {
+            return Err(format!("{} differs at byte {at}", path.display()));
+        }
+    }
+    match found.keys().find(|path| !expected.contains_key(*path)) {
+        Some(path) => Err(format!("{} is left over", path.display())),
+        None => Ok(()),
+    }
+}

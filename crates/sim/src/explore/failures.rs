@@ -1,0 +1,84 @@
+//! The i-th call fails, for every i, until a run comes to its end without meeting the failure.
+
+use super::Tally;
+use super::random::survival;
+use crate::dice::Dice;
+use crate::disk::SimDisk;
+use crate::faults::Failure;
+use crate::model::Model;
+use crate::workload::{Life, Script, Setup};
+
+/// A short workload from opening to a clean stop, in which one call fails: the first, the second, and so on, as `failure` says.
+/// Whatever the engine makes of it, nothing acknowledged is lost: neither if it goes on, nor after a restart. `stride`: only each
+/// so many-th call.
+///
+/// # Errors
+/// What contradicts the model, with the call that failed.
+pub fn every_failure(
+    template: &SimDisk,
+    seed: u64,
+    failure: Failure,
+    steps: usize,
+    stride: usize,
+) -> Result<Tally, String> {
+    let mut tally = Tally::one();
+    for call in (seed % stride as u64..).step_by(stride) {
+        let disk = template.copy(seed);
+        let (mut model, mut script, mut dice) = (Model::default(), Script::new(seed), Dice::new(seed));
+        disk.fail_call(call, failure);
+        let setup = Setup::random(&mut dice);
+        let stopped = one_life(&disk, setup, &mut model, &mut script, steps, &mut tally);
+        let over = disk.calls() <= call;
+        let struck = disk.struck().unwrap_or_else(|| format!("nothing at {call}"));
+        let wrong = |reason: String| format!("call {call} failed ({struck}): {reason}");
+        stopped.map_err(wrong)?;
+        tally.add_fired(&disk);
+        // Half of the seeds lose the power, the others only the process.
+        let left =
+            if dice.chance(500) { disk.restart(survival(&mut dice), seed) } else { disk.after_kill(seed) };
+        let mut life = Life::begin(&left, setup).map_err(|error| wrong(error.to_string()))?;
+        let found = life.contents().map_err(wrong)?;
+        model.settle(&found).map_err(|e| wrong(e.into()))?;
+        life.end().map_err(|error| wrong(format!("the stop afterwards failed: {error}")))?;
+        tally.compared += 1;
+        if over {
+            break;
+        }
+    }
+    Ok(tally)
+}
+
+/// A life in which something fails: if it goes on it must still know everything.
+fn one_life(
+    disk: &SimDisk,
+    setup: Setup,
+    model: &mut Model,
+    script: &mut Script,
+    steps: usize,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let begun = Life::begin(disk, setup);
+    let begun = match begun {
+        Err(_) if disk.struck().is_some() => return Ok(()),
+        begun => begun,
+    };
+    let mut life = begun.map_err(|error| format!("could not open: {error}"))?;
+    life.work(disk, model, script, steps);
+    if life.stopped().is_none() {
+        // The failure may be met only now.
+        let before = disk.struck();
+        match life.contents() {
+            Ok(found) => {
+                model.settle(&found)?;
+                tally.compared += 1;
+            }
+            Err(_) if before.is_none() && disk.struck().is_some() => {}
+            Err(_) if life.stopped().is_some() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match life.end() {
+        Err(error) if disk.struck().is_none() => Err(format!("the stop failed: {error}")),
+        _ => Ok(()),
+    }
+}

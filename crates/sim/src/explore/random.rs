@@ -1,0 +1,135 @@
+//! Lives by chance: three of them on one disk, each ended by a crash, a kill or a fault, each followed by a comparison.
+
+use super::Tally;
+use crate::dice::Dice;
+use crate::disk::{Ending, Forgotten, SimDisk};
+use crate::faults::FaultRates;
+use crate::model::Model;
+use crate::survival::Survival;
+use crate::workload::{Life, Script, Setup};
+
+/// Something wrong with the program, that a battery should notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It forgets syncs.
+    Forgets(Forgotten),
+    /// It has a bug, planted by the feature `planted-bugs`.
+    Bug(&'static str),
+}
+
+impl Flaw {
+    pub(super) fn apply(self, disk: &SimDisk) {
+        match self {
+            Flaw::Forgets(what) => disk.forget(what),
+            Flaw::Bug(name) => disk.plant(name),
+        }
+    }
+}
+
+/// One seed: three lives of an engine, each ended by a crash or a fault, each followed by a comparison; crashes during recovery
+/// among them.
+///
+/// # Errors
+/// What contradicts the model.
+pub fn random_run(template: &SimDisk, seed: u64) -> Result<Tally, String> {
+    run_with(template, seed, None)
+}
+
+/// The same for a program with a flaw: over enough seeds, one must fail.
+///
+/// # Errors
+/// What contradicts the model, which is what one hopes for.
+pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tally, String> {
+    let mut dice = Dice::new(seed);
+    let mut disk = template.copy(dice.any());
+    flaw.into_iter().for_each(|flaw| flaw.apply(&disk));
+    // Some disks write pages whole, so that the log can do without images.
+    let whole = dice.chance(150);
+    if whole {
+        disk.write_whole_pages();
+    }
+    let (mut model, mut script) = (Model::default(), Script::new(dice.any()));
+    let mut tally = Tally::one();
+    for _ in 0..3 {
+        let mut life = revive(&mut disk, &mut dice, whole, &mut tally)?;
+        let found = life.contents()?;
+        model.settle(&found)?;
+        tally.compared += 1;
+        disk.end_after(dice.below(600), ending(&mut dice));
+        disk.set_faults(rates(&mut dice, whole));
+        life.work(&disk, &mut model, &mut script, 1 + dice.below(60) as usize);
+        if dice.chance(150) {
+            // A stop may fail like anything else: then it was none.
+            let _ = life.end();
+        } else {
+            drop(life);
+        }
+        tally.add_fired(&disk);
+        disk = disk.reborn(survival(&mut dice), dice.any());
+    }
+    let mut life = revive(&mut disk, &mut dice, whole, &mut tally)?;
+    model.settle(&life.contents()?)?;
+    tally.compared += 1;
+    life.end().map_err(|error| format!("the last stop failed: {error}"))?;
+    let mut life =
+        Life::begin(&disk, setup(&mut dice, whole)).map_err(|e| format!("after a clean stop: {e}"))?;
+    model.settle(&life.contents()?)?;
+    tally.compared += 1;
+    tally.add_fired(&disk);
+    Ok(tally)
+}
+
+fn ending(dice: &mut Dice) -> Ending {
+    if dice.chance(300) { Ending::Kill } else { Ending::Crash }
+}
+
+/// Half of the lives have no faults but the crash.
+fn rates(dice: &mut Dice, whole: bool) -> FaultRates {
+    if dice.chance(500) {
+        return FaultRates::default();
+    }
+    let mut rate = |most: u64| if dice.chance(400) { dice.below(most) as u32 } else { 0 };
+    let rates = FaultRates {
+        read_error: rate(20),
+        write_error: rate(10),
+        no_space: rate(40),
+        short: rate(200),
+        interrupted: rate(100),
+        failed_sync: rate(20),
+        false_alarm: rate(20),
+        name_error: rate(10),
+        ..FaultRates::default()
+    };
+    // A transfer of a part may be one of a part of a page.
+    if whole { FaultRates { write_error: 0, no_space: 0, short: 0, ..rates } } else { rates }
+}
+
+fn setup(dice: &mut Dice, whole: bool) -> Setup {
+    Setup { full_page_writes: !whole, ..Setup::random(dice) }
+}
+
+pub(super) fn survival(dice: &mut Dice) -> Survival {
+    match dice.below(8) {
+        0 => Survival::none(),
+        1 => Survival::all(),
+        _ => Survival::random(dice.any()),
+    }
+}
+
+/// Opens the engine on a disk that has crashed, ending up to three times more on the way.
+fn revive(disk: &mut SimDisk, dice: &mut Dice, whole: bool, tally: &mut Tally) -> Result<Life, String> {
+    for _ in 0..dice.below(4) {
+        if dice.chance(600) {
+            continue;
+        }
+        disk.end_after(dice.below(60), ending(dice));
+        let result = Life::begin(disk, setup(dice, whole));
+        if let (Err(error), false) = (&result, disk.is_off()) {
+            return Err(format!("recovery failed without a fault: {error}"));
+        }
+        drop(result);
+        tally.add_fired(disk);
+        *disk = disk.reborn(survival(dice), dice.any());
+    }
+    Life::begin(disk, setup(dice, whole)).map_err(|error| format!("recovery failed: {error}"))
+}

@@ -1,0 +1,12 @@
+//! What the batteries share: how large they are, and how many threads they have.
+
+/// A number from the environment.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// As many threads as there are processors.
+pub fn threads() -> usize {
+    setting("FOREBAY_SIM_THREADS", std::thread::available_parallelism().map_or(1, usize::from) as u64)
+        as usize
+}

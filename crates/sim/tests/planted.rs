@@ -1,0 +1,135 @@
+//! A battery is worth what it catches. Each of these bugs is planted in the engine, one at a time, and the battery must notice: by
+//! lives by chance, or by the exhaustive part of it that is meant for such bugs. Only in builds with the feature `planted-bugs`.
+
+mod common;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use common::{setting, threads};
+use forebay_sim::explore::Flaw;
+use forebay_sim::explore::{Damage, Depth, every_crash, every_failure, lying_writes, run_with, wal_rot};
+use forebay_sim::workload::fresh_disk;
+use forebay_sim::{Failure, SimDisk};
+
+/// What of the battery is to catch a bug.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// Lives by chance.
+    Lives,
+    /// A crash at every call.
+    Crashes,
+    /// The i-th call fails.
+    Failing(Failure),
+    /// Rot in the last page of the log.
+    Rot,
+    /// Writes that go astray.
+    Lies,
+}
+
+const BUGS: &[(&str, By)] = &[
+    ("wal: a flush does not sync", By::Lives),
+    ("wal: a failed sync is tried again", By::Failing(Failure::Error)),
+    ("wal: segments are not opened O_DSYNC", By::Lives),
+    ("wal: names of segments are not synced", By::Lives),
+    ("wal: segments go before the checkpoint is past them", By::Lives),
+    ("wal: images go by an old redo pointer", By::Lives),
+    ("wal: pages are logged without images", By::Lives),
+    ("reader: checksums of records are not looked at", By::Rot),
+    ("commit: acknowledged before its record is durable", By::Lives),
+    ("commit: files go before its record is durable", By::Lives),
+    ("commit: an error of the log goes unheard", By::Failing(Failure::Error)),
+    ("pg_xact: written without a sync", By::Lives),
+    ("pg_xact: changed pages are not written", By::Lives),
+    ("checkpoint: redo begins where it ended", By::Lives),
+    ("checkpoint: shut down before it is", By::Lives),
+    ("checkpoint: pages are not written", By::Lives),
+    ("checkpoint: files are not synced", By::Lives),
+    ("checkpoint: its record is not durable when pg_control tells of it", By::Lives),
+    ("pg_control: written without a sync", By::Lives),
+    ("redo: a page that is one record behind is taken for new", By::Lives),
+    ("redo: pages are changed whatever their LSN", By::Lives),
+    ("redo: a changed page keeps its old LSN", By::Lives),
+    ("redo: images are not restored", By::Lives),
+    ("redo: ends of transactions are not noted", By::Crashes),
+    ("recovery: files are not synced first", By::Lives),
+    ("recovery: what the kernel has cached is trusted", By::Failing(Failure::Error)),
+    ("recovery: transaction ids begin again at the checkpoint's", By::Lives),
+    ("heap: a change goes without a record", By::Lives),
+    ("pages: written before their log", By::Lives),
+    ("pages: written without asking for a sync", By::Lives),
+    ("pages: clean after a write that failed", By::Lives),
+    ("pages: read as they are", By::Lies),
+    ("files: a sync that was asked for is forgotten", By::Lives),
+    ("files: a failed sync goes unheard", By::Failing(Failure::Error)),
+    ("files: directories are not synced", By::Lives),
+];
+
+/// The seed that notices a bug, and what it says.
+fn catch(template: &SimDisk, bug: &'static str, by: By, most: u64) -> Result<(u64, String), String> {
+    let rotten = template.copy(0);
+    rotten.plant(bug);
+    let once = |seed: u64| match by {
+        By::Lives => run_with(template, seed, Some(Flaw::Bug(bug))),
+        By::Crashes => every_crash(&rotten, seed, Depth { steps: 6, ways: 1, subsets_of: 4 }),
+        By::Failing(failure) => every_failure(&rotten, seed, failure, 6, 1),
+        By::Rot => wal_rot(&rotten, seed, 40, 5),
+        By::Lies => lying_writes(&rotten, seed, Damage::Misdirected),
+    };
+    for seed in 1..=most {
+        // An engine with a bug may also break an invariant of its own, and panic.
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| once(seed)));
+        match run {
+            Ok(Ok(_)) => {}
+            Ok(Err(wrong)) => return Ok((seed, wrong)),
+            Err(_) => return Ok((seed, "panicked".to_owned())),
+        }
+    }
+    Err(format!("nobody noticed \"{bug}\" in {most} seeds ({by:?})"))
+}
+
+#[test]
+fn every_planted_bug_is_caught() {
+    let template = fresh_disk().expect("init");
+    let only = std::env::var("FOREBAY_SIM_BUG").unwrap_or_default();
+    let most = setting("FOREBAY_SIM_BUG_SEEDS", 1000);
+    let bugs: Vec<&(&str, By)> = BUGS.iter().filter(|(bug, _)| bug.contains(&only)).collect();
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads() {
+            scope.spawn(|| {
+                while let Some(&&(bug, by)) = bugs.get(next.fetch_add(1, Relaxed)) {
+                    match catch(&template, bug, by, most) {
+                        Ok((seed, wrong)) => println!("battery: \"{bug}\": {by:?}, seed {seed}: {wrong}"),
+                        Err(uncaught) => missed.lock().expect("no panic in between").push(uncaught),
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.into_inner().expect("all threads have ended");
+    assert!(missed.is_empty(), "{missed:#?}");
+    println!("battery: {} planted bugs, all caught", bugs.len());
+}
+
+/// A bug that no place of the program asks for would be caught by nothing, and its absence by nobody.
+#[test]
+fn every_planted_bug_is_reached() {
+    let template = fresh_disk().expect("init");
+    for (bug, by) in BUGS {
+        let rotten = template.copy(0);
+        rotten.plant(bug);
+        let mut seed = 0;
+        while rotten.bug_reached() == 0 && seed < 100 {
+            seed += 1;
+            let run = || match by {
+                By::Failing(failure) => every_failure(&rotten, seed, *failure, 6, 1).map(drop),
+                By::Lies => lying_writes(&rotten, seed, Damage::Lost).map(drop),
+                _ => run_with(&rotten, seed, None).map(drop),
+            };
+            // Caught or not, it was there.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        }
+        assert!(rotten.bug_reached() > 0, "no place asks for the bug \"{bug}\"");
+    }
+}

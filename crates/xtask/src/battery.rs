@@ -1,0 +1,49 @@
+//! The battery on the simulated disk (crates/sim), as large as a change must pass it; and the planted bugs that it must catch.
+//!
+//! It is run optimized, by as many threads as there are processors. What each part does, what it assumes and what it came to is in
+//! docs/reliability.md.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::test::{Counts, cargo_test};
+
+/// Lives by chance in a usual run.
+pub const SEEDS: u64 = 10_000;
+
+/// How large the parts are beside the lives by chance: what, and for how many lives one is run.
+const PARTS: [(&str, u64); 6] = [
+    // Workloads crashed at every call: 50 for 10,000 lives.
+    ("FOREBAY_SIM_WORKLOADS", 200),
+    // Workloads whose recovery is crashed.
+    ("FOREBAY_SIM_RECOVERIES", 200),
+    // Workloads of which each call fails, for each kind of failure.
+    ("FOREBAY_SIM_FAILING", 2_000),
+    // Logs whose last page rots, byte by byte.
+    ("FOREBAY_SIM_ROT", 10_000),
+    // Lives on disks that lie.
+    ("FOREBAY_SIM_LIES", 20),
+    // Seeds that each planted bug is looked for with.
+    ("FOREBAY_SIM_BUG_SEEDS", 10),
+];
+
+/// Runs the battery: `seeds` lives by chance, and of everything else in proportion, from seed `first` on.
+///
+/// # Errors
+/// As [`cargo_test`].
+pub fn run(root: &Path, seeds: u64, first: u64, counts: &mut Counts) -> Result<(), String> {
+    let mut set = vec![
+        ("FOREBAY_SIM_SEED", OsString::from(first.to_string())),
+        ("FOREBAY_SIM_RUNS", OsString::from(seeds.to_string())),
+        ("FOREBAY_SIM_SUBSETS", OsString::from("8")),
+        ("FOREBAY_SIM_STRIDE", OsString::from("1")),
+        ("FOREBAY_SIM_BYTES", OsString::from("1")),
+    ];
+    set.extend(PARTS.map(|(name, per)| (name, OsString::from((seeds / per).max(1).to_string()))));
+    let battery = ["test", "--release", "-p", "forebay-sim", "--test", "battery", "--no-fail-fast"];
+    // Each test has threads of its own.
+    cargo_test(root, &set, &[&battery[..], &["--", "--test-threads=1"]].concat(), counts)?;
+    let planted =
+        ["test", "--release", "-p", "forebay-sim", "--features", "planted-bugs", "--test", "planted"];
+    cargo_test(root, &set[2..], &[&planted[..], &["--", "--test-threads=1"]].concat(), counts)
+}
