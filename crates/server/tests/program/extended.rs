@@ -133,9 +133,10 @@ fn portals_are_suspended_and_go_on_until_sync() {
     assert_eq!((kinds.as_str(), error(&messages)), ("EZ", "34000".to_owned()));
     // In a block it lives on.
     client.query("BEGIN").expect("begins");
+    parse(&mut client, "", "SELECT * FROM generate_series(1, 5)", &[]);
     bind(&mut client, "p", "", 0, &[], 0);
     execute(&mut client, "p", 2);
-    assert_eq!(sync(&mut client).0, "2DDsZ");
+    assert_eq!(sync(&mut client).0, "12DDsZ");
     execute(&mut client, "p", 0);
     close(&mut client, b'P', "p");
     assert_eq!(sync(&mut client).0, "DDDC3Z");
