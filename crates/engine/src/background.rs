@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_aio::BackendType;
 use forebay_storage::{Backend, Cleaner};
+use forebay_wal::WriterPace;
 
 use crate::checkpoint;
 use crate::config::Background;
@@ -38,6 +39,55 @@ impl Ticker {
     fn stop(&self) {
         *self.stopped.lock() = true;
         self.wake.notify_all();
+    }
+}
+
+/// Where the WAL writer rests, and is called from.
+#[derive(Debug, Default)]
+pub(crate) struct WalWriterCall {
+    called: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl WalWriterCall {
+    /// Calls it if commits that did not wait leave much to make durable.
+    pub(crate) fn call_if_behind(&self, core: &Core) {
+        let much = core.writing().wal_writer_flush_after;
+        let behind = core.wal.end_lsn().0.saturating_sub(core.wal.flushed_lsn().0);
+        if much > 0 && behind >= much {
+            self.call();
+        }
+    }
+
+    fn call(&self) {
+        if !std::mem::replace(&mut *self.called.lock(), true) {
+            self.wake.notify_all();
+        }
+    }
+
+    fn rest(&self, time: Duration) {
+        let mut called = self.called.lock();
+        if !*called {
+            self.wake.wait_for(&mut called, time);
+        }
+        *called = false;
+    }
+}
+
+/// Makes durable what nobody waits for, and prepares segments.
+fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
+    let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
+    while !ticker.is_stopped() {
+        let writing = core.writing();
+        (pace.delay, pace.flush_after) = (writing.wal_writer_delay, writing.wal_writer_flush_after);
+        match core.wal.step_at(&mut be.io, &mut pace) {
+            Ok(true) => {}
+            Ok(false) => core.wal_writer.rest(writing.wal_writer_delay),
+            Err(error) => {
+                tracing::error!("WAL writer: {}", core.fatal.check(error.into()));
+                core.wal_writer.rest(writing.wal_writer_delay);
+            }
+        }
     }
 }
 
@@ -82,21 +132,7 @@ impl Threads {
                 while checkpoint::step(core, be) {}
             },
         )?;
-        self.spawn(core, "walwriter", BackendType::WalWriter, |core, be, ticker| {
-            loop {
-                let busy = match core.wal.step(&mut be.io) {
-                    Ok(busy) => busy,
-                    Err(error) => {
-                        tracing::error!("WAL writer: {}", core.fatal.check(error.into()));
-                        false
-                    }
-                };
-                let rest = if busy { Duration::ZERO } else { core.writing().wal_writer_delay };
-                if !ticker.rest(rest) {
-                    break;
-                }
-            }
-        })?;
+        self.spawn(core, "walwriter", BackendType::WalWriter, write_wal)?;
         self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
             let mut cleaner = Cleaner::default();
             while !ticker.is_stopped() {
@@ -135,6 +171,7 @@ impl Threads {
     pub(crate) fn stop(&mut self, core: &Core) {
         core.checkpointer.requests.stop();
         self.ticker.stop();
+        core.wal_writer.call();
         core.pool.call_cleaner();
         for handle in self.handles.drain(..) {
             if handle.join().is_err() {

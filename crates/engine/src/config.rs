@@ -6,6 +6,8 @@ use forebay_storage::ReadPolicy;
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
+use crate::xact::CommitWay;
+
 /// How I/O is executed: PostgreSQL's io_method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoMethod {
@@ -125,6 +127,9 @@ pub struct WritingSettings {
     pub cleaner: CleanerOptions,
     /// Rest between rounds of the WAL writer.
     pub wal_writer_delay: Duration,
+    /// Bytes that are not durable after which the WAL writer flushes whatever the time, and is called for it; 0: it flushes at
+    /// each round.
+    pub wal_writer_flush_after: u64,
 }
 
 impl Default for WritingSettings {
@@ -137,6 +142,7 @@ impl Default for WritingSettings {
             checkpoint_flush_after: 32,
             cleaner: CleanerOptions::default(),
             wal_writer_delay: Duration::from_millis(200),
+            wal_writer_flush_after: 1 << 20,
         }
     }
 }
@@ -200,6 +206,10 @@ pub struct SessionSettings {
     pub effective_io_concurrency: usize,
     /// Whether commit waits for its WAL to be durable.
     pub synchronous_commit: bool,
+    /// How long a commit waits for others to flush with, if there are any; zero: not at all.
+    pub commit_delay: Duration,
+    /// How many other transactions have to run for that.
+    pub commit_siblings: usize,
     /// kB that a sort may take in memory before it goes on in temporary files.
     pub work_mem: usize,
     /// kB that the session's temporary files may have together; below 0: no limit.
@@ -215,6 +225,11 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
+    /// How commits become durable.
+    pub(crate) fn commit_way(&self) -> CommitWay {
+        CommitWay { wait: self.synchronous_commit, delay: self.commit_delay, siblings: self.commit_siblings }
+    }
+
     /// What becomes of damaged pages.
     pub(crate) fn read_policy(&self) -> ReadPolicy {
         ReadPolicy {
@@ -231,6 +246,8 @@ impl Default for SessionSettings {
             io_combine_limit: 16,
             effective_io_concurrency: 16,
             synchronous_commit: true,
+            commit_delay: Duration::ZERO,
+            commit_siblings: 5,
             work_mem: 4096,
             temp_file_limit: -1,
             log_temp_files: -1,

@@ -10,6 +10,7 @@ use forebay_storage::{BufferPool, Smgr, TempFiles};
 use forebay_wal::Wal;
 
 use crate::activity::Activity;
+use crate::background::WalWriterCall;
 use crate::catalog::Catalogs;
 use crate::checkpoint::Checkpointer;
 use crate::config::{EngineConfig, WritingSettings};
@@ -63,6 +64,7 @@ pub(crate) struct Core {
     phase: AtomicU8,
     /// Calls under way, which a stop waits for.
     pub(crate) activity: Activity,
+    pub(crate) wal_writer: WalWriterCall,
 }
 
 /// The parts a core is put together from, once the log stands where it goes on.
@@ -109,6 +111,7 @@ impl Core {
             fatal: parts.fatal,
             phase: AtomicU8::new(Phase::Running as u8),
             activity: Activity::default(),
+            wal_writer: WalWriterCall::default(),
         }
     }
 

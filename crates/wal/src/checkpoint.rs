@@ -36,7 +36,7 @@ pub struct OldSegments {
 impl Wal {
     /// Begins a checkpoint: moves the redo pointer, and returns it. Records inserted after it see the new one.
     pub fn begin_checkpoint(&self, io: &mut Backend, kind: CheckpointKind) -> Result<Lsn, WalError> {
-        let mut state = self.insert.lock();
+        let mut alone = self.slots.close();
         self.check()?;
         let redo = match kind {
             CheckpointKind::Online { wal_level } => {
@@ -44,14 +44,14 @@ impl Wal {
                 let record =
                     Record { rmgr: Rmgr::XLOG, info: CHECKPOINT_REDO, xid: 0, main: &level, blocks: &[] };
                 let mut assembled = assemble(&record, self.image_policy())?;
-                self.insert_locked(io, &mut state, &mut assembled)?.start
+                self.insert_alone(io, &mut alone, &mut assembled)?.start
             }
-            CheckpointKind::Shutdown => self.positions.start_lsn(state.pos),
+            CheckpointKind::Shutdown => self.insert_lsn(),
         };
         if !io.aio().has_bug("wal: images go by an old redo pointer") {
             self.redo.store(redo.0, Ordering::Release);
         }
-        drop(state);
+        drop(alone);
         Ok(redo)
     }
 

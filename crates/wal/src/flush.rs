@@ -1,35 +1,47 @@
-//! Flush: the committer leads. It writes everything that is final as one gather write, makes it durable, and
-//! wakes those whom that covers; one whom it does not cover leads the next flush.
+//! Flush: the committer leads. It writes everything that is copied as one gather write, beside writes that are under way
+//! already, makes it durable, and wakes those whom that covers. Who does what, and when, is [`flight`](crate::flight)'s.
 //!
-//! There is one writer at a time (see [`role`](crate::role)), so no block is ever in two writes at once, and
-//! segments are completed in order: a segment is durable before the first byte of the next one is written.
-//! So what a crash can leave behind the end of the log lies in one segment; `resume` relies on that.
+//! A commit need not wait (`synchronous_commit = off`): then the WAL writer's rounds make it durable, the latest one
+//! within three rests.
 
 use std::path::Path;
 
 use forebay_aio::{
-    AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, sync::Arc,
-    sync::atomic::Ordering,
+    AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target,
+    sync::{Arc, Condvar, Duration, Instant, Mutex, atomic::Ordering},
 };
 use forebay_format::Lsn;
 
 use crate::{
     config::SyncMethod,
     error::{FatalError, WalError},
+    flight::{Claim, Goal, Step},
     position::WAL_BLOCK,
-    ring::WriteEnd,
-    role::{Acquired, Goal, Held},
     stats::WalCounters,
     wal::Wal,
 };
 
-/// What only the writer of the moment may use.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    /// The ring's writing end.
-    pub end: WriteEnd,
-    /// The segment written last.
-    pub current: Option<(u64, File)>,
+/// How often the WAL writer flushes.
+#[derive(Debug, Clone, Copy)]
+pub struct WriterPace {
+    /// Its rest between rounds (`wal_writer_delay`).
+    pub delay: Duration,
+    /// After so many bytes a round flushes whatever the time; before, it only writes (`wal_writer_flush_after`). 0: always.
+    pub flush_after: u64,
+    /// When it flushed last, if ever; kept up to date by [`Wal::step_at`].
+    pub last_flush: Option<Instant>,
+}
+
+/// A write or sync that was begun. Dropped by an error, which has ended the log already, or by a panic.
+struct Begun<'a>(&'a Wal, Lsn);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let size = self.0.config.segment_size;
+        let path = self.0.segments.path(size.number(self.1));
+        let source = AioError::os("finish writing", &path, Errno::IO);
+        self.0.fail(&path, "write", size.offset(self.1), 0, source);
+    }
 }
 
 impl Wal {
@@ -41,17 +53,27 @@ impl Wal {
             return Ok(());
         }
         let upto = upto.min(self.checked_end(upto)?);
-        let goal = Goal::Flushed(upto);
-        loop {
-            if self.flushed_lsn() >= upto {
-                return Ok(());
-            }
-            self.check()?;
-            match self.writer.acquire(goal, |goal| self.is_reached(goal)) {
-                Acquired::Woken => {}
-                Acquired::Held(held) => self.lead(io, held, self.ring.copied(), true)?,
-            }
+        self.wait_copied(upto);
+        self.reach(io, Goal::Flushed(upto))
+    }
+
+    /// [`Wal::flush`] after `delay` (commit_delay), in which others may come along. Returns at once if it is durable by then.
+    pub fn flush_after(&self, io: &mut Backend, upto: Lsn, delay: Duration) -> Result<(), WalError> {
+        if !delay.is_zero() && self.flushed_lsn() < upto {
+            let (lock, never) = (Mutex::new(()), Condvar::new());
+            never.wait_for(&mut lock.lock(), delay);
         }
+        self.flush(io, upto)
+    }
+
+    /// A commit that ends at `upto` does not wait for its durability: the WAL writer sees to it.
+    pub fn leave_to_writer(&self, upto: Lsn) {
+        self.unawaited.fetch_max(upto.0, Ordering::AcqRel);
+    }
+
+    /// Makes every commit durable that did not wait: who shows others that it happened (in pg_xact's files) calls this before.
+    pub fn flush_unawaited(&self, io: &mut Backend) -> Result<(), WalError> {
+        self.flush(io, Lsn(self.unawaited.load(Ordering::Acquire)))
     }
 
     /// Flushes everything inserted so far, and returns its end.
@@ -64,16 +86,37 @@ impl Wal {
     /// One round of the WAL writer: prepares the next segment, and flushes full blocks. True if there was
     /// something to do.
     pub fn step(&self, io: &mut Backend) -> Result<bool, WalError> {
+        self.step_at(io, &mut WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None })
+    }
+
+    /// [`Wal::step`] at a certain pace. Where full blocks are flushed already, it flushes commits that did not wait.
+    pub fn step_at(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
         self.check()?;
         let next = self.segments.number(self.insert_lsn()) + 1;
         let prepares = next >= self.segments.ready();
         self.ensure_segment(io, next)?;
+        Ok(self.write_behind(io, pace)? || prepares)
+    }
+
+    /// True if there was something to flush.
+    fn write_behind(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
+        let flushed = self.flushed_lsn();
         let full = self.end_lsn().page_start();
-        let flushes = self.flushed_lsn() < full;
-        if flushes {
-            self.flush(io, full)?;
+        let upto = if full > flushed { full } else { Lsn(self.unawaited.load(Ordering::Acquire)) };
+        if upto <= flushed {
+            return Ok(false);
         }
-        Ok(prepares || flushes)
+        let rested = pace.last_flush.is_none_or(|last| last.elapsed() >= pace.delay);
+        if !rested && pace.flush_after > 0 && upto.since(flushed) < pace.flush_after {
+            if upto > self.written_lsn() && upto.page_offset() == 0 {
+                self.wait_copied(upto);
+                self.reach(io, Goal::Written(upto))?;
+            }
+            return Ok(false);
+        }
+        self.flush(io, upto)?;
+        pace.last_flush = Some(Instant::now());
+        Ok(true)
     }
 
     /// The end of the log, unless `requested` lies beyond even the place of the next record.
@@ -85,122 +128,110 @@ impl Wal {
         Ok(end)
     }
 
-    /// Whether a waiter has nothing more to wait for.
-    pub(crate) fn is_reached(&self, goal: Goal) -> bool {
-        self.poison.get().is_some()
-            || match goal {
-                Goal::Flushed(lsn) => self.flushed_lsn() >= lsn,
-                Goal::Written(lsn) => self.ring.written() >= lsn,
-            }
+    /// Everything before this has been copied.
+    fn copied(&self) -> Lsn {
+        let end = self.reservations.head().pos;
+        self.positions.end_lsn(self.slots.copied(end))
     }
 
-    /// Writes up to `upto`, makes it durable if `sync`, and gives the role up. An error has poisoned the log.
-    pub(crate) fn lead(
-        &self,
-        io: &mut Backend,
-        mut held: Held<'_, Writer>,
-        upto: Lsn,
-        sync: bool,
-    ) -> Result<(), WalError> {
-        let done = match self.check() {
-            Ok(()) => self.write_upto(io, held.tool(), upto, sync),
-            poisoned => poisoned,
-        };
-        held.release(|goal| self.is_reached(goal));
-        done
+    /// Waits until all insertions before `upto`, which is not beyond the log's end, have been copied.
+    pub(crate) fn wait_copied(&self, upto: Lsn) {
+        let pos = self.positions.byte_pos(upto);
+        // Inside a page's header, of a page that somebody has begun: then wait for what is behind that.
+        let behind = || self.positions.byte_pos(upto.page_start()).map_or(0, |pos| pos + 8);
+        self.slots.wait_copied(pos.unwrap_or_else(behind));
     }
 
-    fn write_upto(
-        &self,
-        io: &mut Backend,
-        writer: &mut Writer,
-        upto: Lsn,
-        sync: bool,
-    ) -> Result<(), WalError> {
+    /// Does, or waits for, what is to be done until `goal` is reached. Everything before it has been copied.
+    pub(crate) fn reach(&self, io: &mut Backend, goal: Goal) -> Result<(), WalError> {
+        let mut step = self.flight.step(goal, || self.copied());
+        loop {
+            step = match step {
+                // A goal that is reached is reached, even if the log has failed since.
+                Step::Done => return if self.is_reached(goal) { Ok(()) } else { self.check() },
+                Step::Wait(waiter) => {
+                    waiter.sleep();
+                    self.flight.step(goal, || self.copied())
+                }
+                Step::Write(claim) => {
+                    self.write(io, &claim)?;
+                    self.flight.wrote(&claim, goal, || self.copied())
+                }
+                Step::Sync(upto) => {
+                    self.sync(io, upto)?;
+                    self.flight.synced(upto, goal, || self.copied())
+                }
+            };
+        }
+    }
+
+    fn is_reached(&self, goal: Goal) -> bool {
+        match goal {
+            Goal::Flushed(lsn) => self.flushed_lsn() >= lsn,
+            Goal::Written(lsn) => self.written_lsn() >= lsn,
+        }
+    }
+
+    /// One gather write of a piece that was claimed. An error has ended the log.
+    fn write(&self, io: &mut Backend, claim: &Claim) -> Result<(), WalError> {
         let size = self.config.segment_size;
-        while self.ring.written() < upto {
-            let number = size.number(self.ring.written());
-            let segment_end = size.start(number + 1);
-            let end = upto.min(segment_end);
-            let file = self.writer_file(writer, number)?;
-            self.write_piece(io, writer, &file, end)?;
-            if self.config.sync_method.opens_synchronous() {
-                self.advance_flushed(end);
-            } else if end == segment_end {
-                self.sync_segment(io, &file)?;
-                self.advance_flushed(end);
-            }
-            self.writer.wake_reached(|goal| self.is_reached(goal));
+        let begun = Begun(self, claim.from);
+        let file = self.segment_file(size.number(claim.from))?;
+        if size.offset(claim.from) == 0 {
+            // Those before are complete and durable: else this piece would not have been claimed.
+            self.segments.close_before(size.number(claim.from));
         }
-        if sync && self.flushed_lsn() < upto {
-            let file = self.writer_file(writer, size.number_before(upto))?;
-            self.sync_segment(io, &file)?;
-            self.advance_flushed(upto);
-        }
-        if sync {
-            WalCounters::add(&self.counters.flushes, 1);
-        }
-        Ok(())
-    }
-
-    /// One gather write of everything up to `end`, which is in the segment of the first unwritten byte.
-    fn write_piece(
-        &self,
-        io: &mut Backend,
-        writer: &mut Writer,
-        file: &File,
-        end: Lsn,
-    ) -> Result<(), WalError> {
-        let gathered = writer.end.gather(end);
-        let offset = self.config.segment_size.offset(gathered.from);
+        // SAFETY: a piece is claimed from what is copied. `written` passes it only once it has been reported as written, and
+        // two pieces with partial blocks are not on their way at once.
+        let gathered = unsafe { self.ring.gather(claim.from, claim.upto) };
+        let offset = size.offset(gathered.from);
         let len = gathered.memory.len() as u64;
         debug_assert!(offset.is_multiple_of(WAL_BLOCK) && len.is_multiple_of(WAL_BLOCK));
         let target = Target::Wal { start: gathered.from.0, end: gathered.from.0 + len };
         let write = Io::write(file.clone(), offset, gathered.memory, target);
         io.run(write.account(IoObject::Wal, IoContext::Normal, IoOp::Write))
             .map_err(|e| self.fail(file.path(), "write", offset, len, e))?;
-        WalCounters::add(&self.counters.writes, 1);
-        writer.end.release(end);
+        std::mem::forget(begun);
+        let counters = &self.counters;
+        WalCounters::add(&counters.writes, 1);
+        WalCounters::add(&counters.written_bytes, len);
+        WalCounters::add(&counters.in_flight, claim.in_flight as u64);
+        if self.config.sync_method.opens_synchronous() {
+            WalCounters::add(&counters.flushes, 1);
+        }
         Ok(())
     }
 
-    fn sync_segment(&self, io: &mut Backend, file: &File) -> Result<(), WalError> {
+    /// Makes everything before `upto` that was written durable, all of it in one segment. An error has ended the log.
+    fn sync(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
+        if io.aio().has_bug("wal: a flush does not sync") {
+            return Ok(());
+        }
+        let begun = Begun(self, Lsn(upto.0 - 1));
+        let file = self.segment_file(self.config.segment_size.number_before(upto))?;
         let op = match self.config.sync_method {
             SyncMethod::Fsync => Op::Fsync,
             _ => Op::Fdatasync,
         };
-        if io.aio().has_bug("wal: a flush does not sync") {
-            return Ok(());
-        }
-        let sync = Io::new(file.clone(), op, Target::File);
-        match io.run(sync.account(IoObject::Wal, IoContext::Normal, IoOp::Fsync)) {
-            Err(_) if io.aio().has_bug("wal: a failed sync is tried again") => self.sync_segment(io, file),
-            Err(e) => Err(self.fail(file.path(), "sync", 0, 0, e)),
-            Ok(_) => Ok(()),
-        }
-    }
-
-    /// The segment `number`, kept open from one write to the next.
-    fn writer_file(&self, writer: &mut Writer, number: u64) -> Result<File, WalError> {
-        match &writer.current {
-            Some((current, file)) if *current == number => Ok(file.clone()),
-            _ => {
-                let file = self.segments.file(number).ok_or_else(|| {
-                    let path = self.segments.path(number);
-                    let source = AioError::os("find open file", &path, Errno::BADF);
-                    self.fail(&path, "write", 0, 0, source)
-                })?;
-                self.segments.close_before(number);
-                writer.current = Some((number, file.clone()));
-                Ok(file)
+        let sync = || Io::new(file.clone(), op.clone(), Target::File);
+        while let Err(e) = io.run(sync().account(IoObject::Wal, IoContext::Normal, IoOp::Fsync)) {
+            if !io.aio().has_bug("wal: a failed sync is tried again") {
+                return Err(self.fail(file.path(), "sync", 0, 0, e));
             }
         }
+        std::mem::forget(begun);
+        WalCounters::add(&self.counters.syncs, 1);
+        WalCounters::add(&self.counters.flushes, 1);
+        Ok(())
     }
 
-    /// Only the writer calls this, so the value only grows.
-    fn advance_flushed(&self, to: Lsn) {
-        let before = self.flushed.swap(to.0, Ordering::AcqRel);
-        debug_assert!(before <= to.0);
+    /// The segment `number`, open.
+    fn segment_file(&self, number: u64) -> Result<File, WalError> {
+        self.segments.file(number).ok_or_else(|| {
+            let path = self.segments.path(number);
+            let source = AioError::os("find open file", &path, Errno::BADF);
+            self.fail(&path, "write", 0, 0, source)
+        })
     }
 
     /// Ends the log: what is on disk is no longer known.

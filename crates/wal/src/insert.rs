@@ -1,8 +1,15 @@
-//! Insertion: a record is assembled outside the lock, gets its place under it, and is copied to that place.
+//! Insertion: a record is assembled first, gets its place by one compare-and-swap, and is copied there beside others.
 //!
-//! Reserving and copying are separate steps, though both happen under the insertion lock. A record is written
-//! into the ring piece by piece; at each page boundary the next page's header goes first. The end that
-//! everything before is final (`copied`) is published at each page boundary and at the record's end.
+//! ```text
+//!   assemble ─▶ slot ─▶ still right? ─▶ reserve ─▶ back link, CRC ─▶ copy ─▶ leave the slot
+//!      ▲                    │ no           │ no segment: leave the slot, make it, begin anew
+//!      └────────────────────┘◀─────────────┘
+//! ```
+//!
+//! What the record was assembled by (redo pointer, full_page_writes) changes only while the slots are closed, so who is in one
+//! sees it as it will be until its record has a place. Each record brings the headers of the pages that it is the first on, and
+//! the zeros up to the next one's start. Who finds no free block writes out older ones; what it has copied counts as
+//! copied by then, so nobody waits for who waits.
 
 use forebay_aio::{
     AioError, Backend, Errno,
@@ -20,33 +27,32 @@ use forebay_format::{
 
 use crate::{
     error::{FatalError, WalError},
+    flight::Goal,
     position::{WAL_BLOCK, align_record},
     record::{Assembled, ImagePolicy, Inserted, Record, assemble},
-    ring::InsertEnd,
-    role::{Acquired, Goal},
+    reserve::Head,
+    ring::Place,
+    slots::{Closed, Occupied},
     stats::WalCounters,
     wal::Wal,
 };
 
-/// What the insertion lock guards.
-#[derive(Debug)]
-pub(crate) struct InsertState {
-    /// Byte position of the next record.
-    pub pos: u64,
-    /// Start of the record inserted last.
-    pub prev: Lsn,
-    /// The ring's inserting end.
-    pub end: InsertEnd,
-    /// The page whose header says that it takes the place of a continuation that was lost.
-    pub overwrites_at: Option<Lsn>,
-}
-
-/// A place in the log.
+/// A record's place in the log.
 #[derive(Debug, Clone, Copy)]
 struct Reserved {
+    /// Byte position of its start, and of the next record's.
+    pos: u64,
+    end_pos: u64,
     start: Lsn,
     end: Lsn,
-    end_pos: u64,
+    prev: Lsn,
+}
+
+/// What came of an attempt to reserve.
+enum Attempt {
+    Reserved(Reserved),
+    /// The segment is not there yet.
+    NoSegment(u64),
 }
 
 /// Dropped while a record is in the ring in part only: by an error, which has ended the log already, or by a panic.
@@ -69,13 +75,9 @@ impl Wal {
     pub fn insert(&self, io: &mut Backend, record: &Record<'_>) -> Result<Inserted, WalError> {
         loop {
             let mut assembled = assemble(record, self.image_policy())?;
-            let mut state = self.insert.lock();
-            self.check()?;
-            // The redo pointer moves under this lock only.
-            if assembled.is_outdated(self.image_policy()) {
-                continue;
+            if let Some(inserted) = self.insert_assembled(io, &mut assembled)? {
+                return Ok(inserted);
             }
-            return self.insert_locked(io, &mut state, &mut assembled);
         }
     }
 
@@ -96,7 +98,7 @@ impl Wal {
 
     fn ensure_room_beside(&self, io: &mut Backend, bytes: u64, others: u64) -> Result<(), WalError> {
         self.check()?;
-        let pos = self.insert_pos.load(Ordering::Acquire);
+        let pos = self.reservations.head().pos;
         let end = self.positions.end_lsn(pos + align_record(bytes)).add(others);
         self.ensure_segment(io, self.segments.number(end))
     }
@@ -107,82 +109,198 @@ impl Wal {
         ImagePolicy { redo: self.redo_lsn(), full_page_writes }
     }
 
-    /// Inserts an assembled record: the insertion lock is held.
-    pub(crate) fn insert_locked(
+    /// Inserts an assembled record; `None` if it has to be assembled anew.
+    fn insert_assembled(
         &self,
         io: &mut Backend,
-        state: &mut InsertState,
+        assembled: &mut Assembled<'_>,
+    ) -> Result<Option<Inserted>, WalError> {
+        loop {
+            let preferred = io.slot() as usize;
+            let slot = self.slots.enter(preferred, || self.reservations.head().pos);
+            self.check()?;
+            if assembled.is_outdated(self.image_policy()) {
+                return Ok(None);
+            }
+            match self.reserve(assembled.encoded.total_len() as u64) {
+                Attempt::Reserved(place) => {
+                    return self.fill(io, &slot, place, assembled).map(Some);
+                }
+                Attempt::NoSegment(number) => {
+                    drop(slot);
+                    self.ensure_segment(io, number)?;
+                }
+            }
+        }
+    }
+
+    /// Inserts an assembled record while the slots are closed.
+    pub(crate) fn insert_alone(
+        &self,
+        io: &mut Backend,
+        alone: &mut Closed<'_>,
         assembled: &mut Assembled<'_>,
     ) -> Result<Inserted, WalError> {
-        let len = assembled.encoded.total_len() as u64;
-        let place = self.reserve(state, len);
-        // No segment, no record: so want of room is found out before anything is inserted.
-        self.ensure_segment(io, self.config.segment_size.number_before(place.end))?;
-        assembled.encoded.seal(state.prev);
+        loop {
+            let slot = alone.enter(self.reservations.head().pos);
+            match self.reserve(assembled.encoded.total_len() as u64) {
+                Attempt::Reserved(place) => return self.fill(io, &slot, place, assembled),
+                Attempt::NoSegment(number) => {
+                    drop(slot);
+                    self.ensure_segment(io, number)?;
+                }
+            }
+        }
+    }
+
+    #[allow(dead_code, reason = "the switch of segments, which uses it, is in the making beside this")]
+    /// Inserts the record of a switch while the slots are closed, and zeros to the end of the segment that it ends in, page
+    /// headers too. Where the record is, and that end.
+    pub(crate) fn insert_switch(
+        &self,
+        io: &mut Backend,
+        alone: &mut Closed<'_>,
+        assembled: &mut Assembled<'_>,
+    ) -> Result<(Inserted, Lsn), WalError> {
+        let size = self.config.segment_size;
+        loop {
+            let head = self.reservations.head();
+            let slot = alone.enter(head.pos);
+            let place = self.place_at(head, assembled.encoded.total_len() as u64);
+            let segment = size.number_before(place.end);
+            if segment >= self.segments.ready() {
+                drop(slot);
+                self.ensure_segment(io, segment)?;
+                continue;
+            }
+            let end = size.start(segment + 1);
+            let end_pos = self.positions.byte_pos(end).unwrap_or(place.end_pos);
+            // Alone: nobody is faster.
+            let taken = self.reservations.take(head, end_pos - head.pos);
+            debug_assert!(taken, "somebody reserved while the slots were closed");
+            let inserted = self.fill(io, &slot, place, assembled)?;
+            self.fill_with_zeros(io, &slot, place.end, end)?;
+            return Ok((inserted, end));
+        }
+    }
+
+    /// Zeros from `from` to `upto`, reserved together with the record before them.
+    fn fill_with_zeros(
+        &self,
+        io: &mut Backend,
+        slot: &Occupied<'_>,
+        from: Lsn,
+        upto: Lsn,
+    ) -> Result<(), WalError> {
         let halfway = Halfway(self);
-        self.copy(io, state, place.start, len, assembled.encoded.parts())?;
-        state.pos = place.end_pos;
-        state.prev = place.start;
-        state.end.publish(place.end);
-        self.insert_pos.store(state.pos, Ordering::Release);
-        self.last_record.store(state.prev.0, Ordering::Release);
+        // SAFETY: the bytes were reserved with the record before them, whose place is gone. As for the slot, see `copy`.
+        let mut place = unsafe { self.ring.place(from, upto) };
+        let mut at = from;
+        while at < upto {
+            // Zeros don't leave room for headers: what is copied ends at the page's start, or before it.
+            let pos = self.positions.byte_pos(at).unwrap_or_default();
+            self.make_space(io, slot, at, pos)?;
+            let len = WAL_BLOCK as usize - at.page_offset();
+            place.put(at, &[0; WAL_BLOCK as usize][..len]);
+            at = at.add(len as u64);
+        }
         std::mem::forget(halfway);
-        WalCounters::add(&self.counters.records, 1);
-        WalCounters::add(&self.counters.bytes, len);
-        WalCounters::add(&self.counters.full_page_images, assembled.images);
+        Ok(())
+    }
+
+    /// Reserves the place of a record of `len` bytes. The caller has a slot.
+    fn reserve(&self, len: u64) -> Attempt {
+        loop {
+            let head = self.reservations.head();
+            let place = self.place_at(head, len);
+            // No segment, no record: so want of room is found out before anything is inserted.
+            let segment = self.config.segment_size.number_before(place.end);
+            if segment >= self.segments.ready() {
+                return Attempt::NoSegment(segment);
+            }
+            if self.reservations.take(head, place.end_pos - place.pos) {
+                return Attempt::Reserved(place);
+            }
+        }
+    }
+
+    fn place_at(&self, head: Head, len: u64) -> Reserved {
+        let end_pos = head.pos + align_record(len);
+        Reserved {
+            pos: head.pos,
+            end_pos,
+            start: self.positions.start_lsn(head.pos),
+            end: self.positions.end_lsn(end_pos),
+            prev: self.prev_lsn(head.prev),
+        }
+    }
+
+    /// Fills a place that was reserved.
+    fn fill(
+        &self,
+        io: &mut Backend,
+        slot: &Occupied<'_>,
+        place: Reserved,
+        assembled: &mut Assembled<'_>,
+    ) -> Result<Inserted, WalError> {
+        let halfway = Halfway(self);
+        slot.begin_at(place.pos);
+        assembled.encoded.seal(place.prev);
+        let len = assembled.encoded.total_len() as u64;
+        self.copy(io, slot, place, len, assembled.encoded.parts())?;
+        std::mem::forget(halfway);
+        slot.count(len, assembled.images);
         Ok(Inserted { start: place.start, end: place.end })
     }
 
-    /// The place of a record of `len` bytes.
-    fn reserve(&self, state: &InsertState, len: u64) -> Reserved {
-        let end_pos = state.pos + align_record(len);
-        Reserved { start: self.positions.start_lsn(state.pos), end: self.positions.end_lsn(end_pos), end_pos }
-    }
-
-    /// Copies a record of `len` bytes to `start`. Fails only if the log is lost.
+    /// Copies a record of `len` bytes to its place. Fails only if the log is lost.
     fn copy<'p>(
         &self,
         io: &mut Backend,
-        state: &mut InsertState,
-        start: Lsn,
+        slot: &Occupied<'_>,
+        reserved: Reserved,
         len: u64,
         parts: impl Iterator<Item = &'p [u8]>,
     ) -> Result<(), WalError> {
-        if start.page_offset() as u64 == self.positions.header_len(start) {
-            self.open_page(io, state, start.page_start(), 0)?;
-        }
+        let start = reserved.start;
+        let opens = start.page_offset() as u64 == self.positions.header_len(start);
+        let first = if opens { start.page_start() } else { start };
+        // SAFETY: the bytes were reserved for this record alone, with the headers of the pages that it is the first on. The slot
+        // holds back what counts as copied; it is left, or comes further, only behind what has been put.
+        let mut place = unsafe { self.ring.place(first, reserved.end) };
         let (mut at, mut left) = (start, len);
+        self.make_space(io, slot, start, reserved.pos)?;
+        if opens {
+            self.open_page(&mut place, first, 0);
+        }
         for mut part in parts {
             while !part.is_empty() {
                 if at.page_offset() == 0 {
-                    at = self.open_page(io, state, at, left)?;
+                    self.make_space(io, slot, at, reserved.pos + align_record(len - left))?;
+                    at = self.open_page(&mut place, at, left);
                 }
                 let room = WAL_BLOCK as usize - at.page_offset();
                 let (piece, rest) = part.split_at(part.len().min(room));
-                state.end.put(at, piece);
+                place.put(at, piece);
                 at = at.add(piece.len() as u64);
                 left -= piece.len() as u64;
                 part = rest;
             }
         }
+        // Within the page: its size is a multiple of 8.
+        if align_record(len) > len {
+            place.put(at, &[0; 8][..(align_record(len) - len) as usize]);
+        }
         Ok(())
     }
 
     /// Starts the page at `page`, on which `rem_len` bytes of a record go on. Returns where its data begins.
-    fn open_page(
-        &self,
-        io: &mut Backend,
-        state: &mut InsertState,
-        page: Lsn,
-        rem_len: u64,
-    ) -> Result<Lsn, WalError> {
-        state.end.publish(page);
-        self.make_space(io, page)?;
+    fn open_page(&self, place: &mut Place<'_>, page: Lsn, rem_len: u64) -> Lsn {
         let mut info = BACKUP_REMOVABLE;
         if rem_len > 0 {
             info |= FIRST_IS_CONTINUATION;
         }
-        if state.overwrites_at == Some(page) {
+        if self.overwrites_at.load(Ordering::Acquire) == page.0 {
             info |= FIRST_IS_OVERWRITTEN_CONTINUATION;
         }
         let size = self.config.segment_size;
@@ -196,26 +314,19 @@ impl Wal {
         let header = PageHeader { info, timeline, page_addr: page, rem_len: rem_len as u32, long };
         let mut bytes = [0; LONG_SIZE];
         let len = header.encode(&mut bytes);
-        state.end.open_block(page, &bytes[..len]);
-        Ok(page.add(len as u64))
+        place.put(page, &bytes[..len]);
+        page.add(len as u64)
     }
 
-    /// Makes the slot of the block at `page` free, by writing out older blocks if need be.
-    fn make_space(&self, io: &mut Backend, page: Lsn) -> Result<(), WalError> {
-        let need = self.ring.needs_written(page);
+    /// Makes the place of the block at `at` free, by writing out older blocks if need be. `pos` is where copying has come to.
+    fn make_space(&self, io: &mut Backend, slot: &Occupied<'_>, at: Lsn, pos: u64) -> Result<(), WalError> {
+        let need = self.ring.needs_written(at);
         if self.ring.written() >= need {
             return Ok(());
         }
         WalCounters::add(&self.counters.buffers_full, 1);
-        let goal = Goal::Written(need);
-        loop {
-            self.check()?;
-            match self.writer.acquire(goal, |goal| self.is_reached(goal)) {
-                Acquired::Woken if self.ring.written() >= need => return Ok(()),
-                Acquired::Woken => {}
-                // Whole blocks only: `page` is where copying has come to.
-                Acquired::Held(held) => self.lead(io, held, page, false)?,
-            }
-        }
+        slot.come_to(pos);
+        self.wait_copied(need);
+        self.reach(io, Goal::Written(need))
     }
 }

@@ -4,13 +4,15 @@
 //! - `error`: the typed errors
 //! - `position`: arithmetic between LSNs and positions without page headers
 //! - `record`: a record as its author describes it; its assembly, with full-page images
-//! - `ring`: WAL buffers between an inserting and a writing end
-//! - `role`: one writer at a time, and those who wait for it
+//! - `reserve`: the place of a record and its predecessor, by one compare-and-swap
+//! - `slots`: who is inserting, and so how far the log has no gaps
+//! - `ring`: WAL buffers that many fill and many write out
+//! - `flight`: who writes and syncs what, and those who wait for them
 //! - `segments`: segment files: made ahead, recycled, removed
 //! - `wal`: the log and where it stands; its parts are
 //!   - `resume`: starting where recovery found the end
-//!   - `insert`: reserving and copying
-//!   - `flush`: gather writes, led by a committer
+//!   - `insert`: reserving, then copying in parallel
+//!   - `flush`: gather writes, led by a committer; commits that don't wait
 //!   - `checkpoint`: the redo pointer, old segments
 //! - `reader`: reads records back, and finds the end of the log
 //! - `stats`: counters
@@ -20,21 +22,24 @@
 mod checkpoint;
 mod config;
 mod error;
+mod flight;
 mod flush;
 mod insert;
 pub mod position;
 mod reader;
 mod record;
+mod reserve;
 mod resume;
 mod ring;
-mod role;
 mod segments;
+mod slots;
 mod stats;
 mod wal;
 
 pub use checkpoint::{CheckpointKind, OldSegments};
 pub use config::{AbortedRecord, Resume, SyncMethod, WalConfig};
 pub use error::{FatalError, WalError, WalReadError};
+pub use flush::WriterPace;
 pub use reader::{EndOfWal, EndReason, ReaderConfig, WalReader, WalRecord};
 pub use record::{BlockFlags, BlockRef, Inserted, Record};
 pub use stats::WalStats;

@@ -24,8 +24,8 @@ use forebay_aio::sync::{OnceLock, SystemTime, UNIX_EPOCH};
 use forebay_aio::{
     Aio, AioError, AlignedBuf, Backend, File,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64},
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 use forebay_format::{
@@ -36,18 +36,20 @@ use forebay_format::{
 use crate::{
     config::{AbortedRecord, Resume, WalConfig},
     error::WalError,
-    flush::Writer,
-    insert::InsertState,
+    flight::{Flight, FlightRules, Progress},
     position::{Positions, WAL_BLOCK},
     record::Record,
-    ring::{InsertEnd, Ring},
-    role::Role,
+    reserve::Reservations,
+    ring::Ring,
     segments::Segments,
+    slots::Slots,
     stats::WalCounters,
     wal::Wal,
 };
 
 const BLOCK: usize = WAL_BLOCK as usize;
+/// Most bytes in one write: beyond that a disk gains nothing, and who waits for buffers waits longer.
+const MAX_PIECE: u64 = 1 << 20;
 /// Bytes looked through at once.
 const CHUNK: usize = 1 << 20;
 
@@ -78,23 +80,22 @@ pub(crate) fn start(
         return Err(wrong("its segment does not exist"));
     }
     segments.ensure(io, first)?;
-    let (ring, mut end, write_end) = Ring::new(&aio, config.buffers, at)?;
     let mut tidier = Tidier { io, segments: &segments, config: &config };
+    let mut head = Vec::new();
     if existed {
-        tidier.load_block(at, &mut end)?;
+        head = tidier.load_block(at)?;
         tidier.clear_behind(at)?;
     }
+    let progress = Progress::new(at);
+    let ring = Ring::new(&aio, config.buffers, Arc::clone(&progress), &head)?;
     let wal = Wal {
-        insert: Mutex::new(InsertState {
-            pos,
-            prev: resume.prev,
-            end,
-            overwrites_at: resume.aborted.map(|aborted| aborted.missing_page),
-        }),
-        writer: Role::new(Writer { end: write_end, current: None }),
-        insert_pos: AtomicU64::new(pos),
-        last_record: AtomicU64::new(resume.prev.0),
-        flushed: AtomicU64::new(at.0),
+        reservations: Reservations::new(pos),
+        slots: Slots::new(),
+        first_prev: resume.prev,
+        overwrites_at: AtomicU64::new(resume.aborted.map_or(0, |aborted| aborted.missing_page.0)),
+        flight: Flight::new(flight_rules(&config), Arc::clone(&progress)),
+        progress,
+        unawaited: AtomicU64::new(0),
         redo: AtomicU64::new(resume.redo.0),
         full_page_writes: AtomicBool::new(config.full_page_writes),
         poison: OnceLock::new(),
@@ -110,6 +111,17 @@ pub(crate) fn start(
     Ok(wal)
 }
 
+fn flight_rules(config: &WalConfig) -> FlightRules {
+    let durable_writes = config.sync_method.opens_synchronous();
+    FlightRules {
+        segment_size: config.segment_size,
+        durable_writes,
+        // Of two writes side by side through the kernel's cache, either may be told that writing back failed (see `flight`).
+        in_flight: if durable_writes && !config.direct { 1 } else { config.writes_in_flight.max(1) },
+        piece: if config.gather { MAX_PIECE } else { WAL_BLOCK },
+    }
+}
+
 /// Tells later readers to skip the incomplete record.
 fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), WalError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
@@ -118,7 +130,7 @@ fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), 
     main[8..].copy_from_slice(&(now - EPOCH_DIFFERENCE).to_le_bytes());
     let record = Record { rmgr: Rmgr::XLOG, info: OVERWRITE_CONTRECORD, xid: 0, main: &main, blocks: &[] };
     let inserted = wal.insert(io, &record)?;
-    wal.insert.lock().overwrites_at = None;
+    wal.overwrites_at.store(0, Ordering::Release);
     wal.flush(io, inserted.end)
 }
 
@@ -130,11 +142,11 @@ struct Tidier<'a> {
 }
 
 impl Tidier<'_> {
-    /// Puts the partial block before `at` into the ring; zeros what follows in it on disk.
-    fn load_block(&mut self, at: Lsn, end: &mut InsertEnd) -> Result<(), WalError> {
+    /// What is before `at` in its block; zeros what follows in it on disk.
+    fn load_block(&mut self, at: Lsn) -> Result<Vec<u8>, WalError> {
         let keep = at.page_offset();
         if keep == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let page = at.page_start();
         let file = self.file(self.segments.number(at))?;
@@ -144,13 +156,13 @@ impl Tidier<'_> {
         PageHeader::decode(&block)
             .and_then(|header| header.check(page, self.config.segment_size, self.config.system_id))
             .map_err(|e| WalError::Resume { at, reason: e.to_string() })?;
-        end.open_block(page, &block[..keep]);
+        let head = block[..keep].to_vec();
         if block[keep..].iter().any(|&byte| byte != 0) {
             block[keep..].fill(0);
             self.write(&file, offset, &block)?;
             self.sync(&file)?;
         }
-        Ok(())
+        Ok(head)
     }
 
     /// Clears the pages behind `at` that could be taken for a continuation of the log.

@@ -1,67 +1,106 @@
-//! WAL buffers: a ring of aligned blocks between one inserting end and one writing end.
+//! WAL buffers: a ring of aligned blocks that many fill and many write out.
 //!
 //! ```text
-//!    slot = block number % blocks                                                       + 1 tail block
+//!    place = block number % blocks                                                      + 1 tail block
 //!   +---------+---------+---------+---------+---------+---------+---------+---------+  +---------+
-//!   |  free   | written | written | copied  | copied  | copied..|  free   |  free   |  |  tail   |
+//!   |  free   | written | being written     | copied  | being   | copied  |  free   |  |  tail   |
+//!   |         |         |                   |         | copied  |         |         |  |         |
 //!   +---------+---------+---------+---------+---------+---------+---------+---------+  +---------+
-//!                       ^ written                     ^ copied
+//!                       ^ written                     ^ copied            ^ reserved
 //! ```
 //!
-//! - Bytes before `copied` are final; the inserting end alone touches bytes from `copied` on.
-//! - The writing end reads bytes between `written` and `copied` only. A block that is full up to there goes
-//!   to the kernel where it lies; the last, partial one is first copied to the tail block, behind which zeros
-//!   follow. So no byte under a write ever changes, and half a record is never written beside a whole one.
-//! - A slot is free for its next block once `written` has passed the end of the block that it holds.
-//!
-//! Each end is one value that is not cloned, so that `&mut` is proof of being alone on that side.
-
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+//! - A byte from `copied` on belongs to who has reserved it, and to nobody else: a [`Place`] stands for that. Page headers
+//!   belong to whose record goes first on, or on to, the page.
+//! - Bytes before `copied` (see [`slots`](crate::slots)) are final until `written` has passed the end of their block: then it
+//!   is free for the next block that goes there.
+//! - What is written is before `copied`. Blocks that are full up to there go to the kernel where they lie; a last, partial one
+//!   is first copied to the tail block, behind which zeros follow. So no byte under a write ever changes, and half a record is
+//!   never written beside a whole one. One write with a partial block is under way at a time (see
+//!   [`flight`](crate::flight)), so one tail block is enough.
 
 use forebay_aio::{Aio, AioError, IoMemory, Region, sync::Arc};
 use forebay_format::Lsn;
 
-use crate::position::WAL_BLOCK;
+use crate::{flight::Progress, position::WAL_BLOCK};
 
 const BLOCK: usize = WAL_BLOCK as usize;
 
-/// What the two ends share.
+/// The buffers of one log.
 #[derive(Debug)]
 pub(crate) struct Ring {
     region: Arc<Region>,
     blocks: u64,
-    copied: AtomicU64,
-    written: AtomicU64,
+    progress: Arc<Progress>,
+}
+
+/// Memory to write, and where it belongs.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// Address of the first block.
+    pub from: Lsn,
+    /// Whole blocks.
+    pub memory: IoMemory,
 }
 
 impl Ring {
-    /// A ring of `blocks` blocks for a log that goes on at `at`; and its two ends.
-    pub fn new(aio: &Aio, blocks: usize, at: Lsn) -> Result<(Arc<Ring>, InsertEnd, WriteEnd), AioError> {
+    /// A ring of `blocks` blocks for a log that goes on where `progress` stands, in a block that begins with `head`.
+    pub fn new(aio: &Aio, blocks: usize, progress: Arc<Progress>, head: &[u8]) -> Result<Ring, AioError> {
+        let at = progress.written();
+        assert_eq!(head.len(), at.page_offset(), "the block before {at}");
         let blocks = blocks.max(4);
         let region = Region::new((blocks + 1) * BLOCK)?;
         aio.register_memory(&region);
-        let ring = Arc::new(Ring {
-            region,
-            blocks: blocks as u64,
-            copied: AtomicU64::new(at.0),
-            written: AtomicU64::new(at.0),
-        });
-        Ok((Arc::clone(&ring), InsertEnd { ring: Arc::clone(&ring) }, WriteEnd { ring }))
-    }
-
-    /// Everything before this is final.
-    pub fn copied(&self) -> Lsn {
-        Lsn(self.copied.load(Ordering::Acquire))
+        let ring = Ring { region, blocks: blocks as u64, progress };
+        let to = ring.region.ptr(ring.offset(at.page_start()));
+        // SAFETY: less than a block (asserted), at the start of a block inside the region, which nobody else knows yet.
+        unsafe { std::ptr::copy_nonoverlapping(head.as_ptr(), to, head.len()) };
+        Ok(ring)
     }
 
     /// Everything before this was written to its file.
     pub fn written(&self) -> Lsn {
-        Lsn(self.written.load(Ordering::Acquire))
+        self.progress.written()
     }
 
-    /// How far the log must be written for the slot of the block at `lsn` to be free.
+    /// How far the log must be written for the block at `lsn` to have its place.
     pub fn needs_written(&self, lsn: Lsn) -> Lsn {
         Lsn((lsn.page_start().0 + WAL_BLOCK).saturating_sub(self.blocks * WAL_BLOCK))
+    }
+
+    /// The bytes from `from` to `upto`.
+    ///
+    /// # Safety
+    /// They were reserved for the caller: no other place has any of them, and nobody takes them for copied before the returned
+    /// value is gone.
+    pub unsafe fn place(&self, from: Lsn, upto: Lsn) -> Place<'_> {
+        Place { ring: self, from, upto }
+    }
+
+    /// The blocks from the one that holds `from` to the one that holds the byte before `upto`, the last of them padded with zeros.
+    ///
+    /// # Safety
+    /// Everything before `upto` has been copied, and `written` does not pass `from` before the returned memory is done with.
+    /// If `upto` is in the middle of a block, no other memory with a partial block is in use.
+    pub unsafe fn gather(&self, from: Lsn, upto: Lsn) -> Gathered {
+        let from = from.page_start();
+        let mut memory = IoMemory::empty(Arc::clone(&self.region));
+        let mut at = from;
+        while at < upto.page_start() {
+            memory.push(self.offset(at), BLOCK);
+            at = at.add(WAL_BLOCK);
+        }
+        if at < upto {
+            let len = upto.page_offset();
+            let (block, tail) = (self.region.ptr(self.offset(at)), self.region.ptr(self.tail_offset()));
+            // SAFETY: both blocks are inside the region and distinct. By the caller's promise the bytes read are final, and the
+            // tail block is nobody else's.
+            unsafe {
+                std::ptr::copy_nonoverlapping(block, tail, len);
+                std::ptr::write_bytes(tail.add(len), 0, BLOCK - len);
+            }
+            memory.push(self.tail_offset(), BLOCK);
+        }
+        Gathered { from, memory }
     }
 
     /// Offset in the region of the byte at `lsn`.
@@ -74,99 +113,26 @@ impl Ring {
     }
 }
 
-/// The inserting end.
+/// Reserved bytes of the log, for the one who fills them.
 #[derive(Debug)]
-pub(crate) struct InsertEnd {
-    ring: Arc<Ring>,
+pub(crate) struct Place<'a> {
+    ring: &'a Ring,
+    from: Lsn,
+    upto: Lsn,
 }
 
-impl InsertEnd {
-    /// Makes the block at the page boundary `at` ready: `start` (a page header, or a page's first part) and zeros.
-    pub fn open_block(&mut self, at: Lsn, start: &[u8]) {
-        let ring = &*self.ring;
-        assert!(at.page_offset() == 0 && start.len() <= BLOCK, "a block opens at its boundary");
-        assert!(ring.written() >= ring.needs_written(at), "the slot of block {at} is still to be written");
-        assert!(ring.copied().page_start() <= at, "block {at} is in use");
-        let slot = ring.region.ptr(ring.offset(at));
-        // SAFETY: the slot's BLOCK bytes are inside the region. They are ours alone: the block that they held
-        // before is written (asserted), so the writing end has done with it, and it looks at the new one only
-        // below `copied`, which this call does not move. `&mut self` excludes another inserter.
-        unsafe {
-            std::ptr::copy_nonoverlapping(start.as_ptr(), slot, start.len());
-            std::ptr::write_bytes(slot.add(start.len()), 0, BLOCK - start.len());
-        }
-    }
-
-    /// Copies `bytes` to `at`; they end in the same block, which is open.
+impl Place<'_> {
+    /// Copies `bytes` to `at`; they end in the same block, whose place in the ring is free for it.
     pub fn put(&mut self, at: Lsn, bytes: &[u8]) {
-        let ring = &*self.ring;
+        let ring = self.ring;
+        let end = at.add(bytes.len() as u64);
+        assert!(self.from <= at && end <= self.upto, "{at} to {end} was not reserved");
         assert!(at.page_offset() + bytes.len() <= BLOCK, "a piece stays within its block");
-        assert!(at >= ring.copied(), "bytes before {} are final", ring.copied());
-        assert!(ring.written() >= ring.needs_written(at), "the slot of block {at} is still to be written");
+        assert!(ring.written() >= ring.needs_written(at), "the place of block {at} is still to be written");
         let to = ring.region.ptr(ring.offset(at));
-        // SAFETY: inside one slot (asserted), hence inside the region; nobody reads bytes from `copied` on,
-        // and `&mut self` excludes another inserter.
+        // SAFETY: inside one block (asserted), hence inside the region. The bytes were reserved for who has this place, and
+        // `&mut self` excludes a second copy; the block that was there before is written (asserted), so nobody reads it any
+        // more; of the new one nothing from here on is read before it counts as copied.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-    }
-
-    /// Declares everything before `upto` final.
-    pub fn publish(&mut self, upto: Lsn) {
-        let before = self.ring.copied.swap(upto.0, Ordering::Release);
-        debug_assert!(before <= upto.0);
-    }
-}
-
-/// The writing end.
-#[derive(Debug)]
-pub(crate) struct WriteEnd {
-    ring: Arc<Ring>,
-}
-
-/// Memory to write, and where it belongs.
-#[derive(Debug)]
-pub(crate) struct Gathered {
-    /// Address of the first block.
-    pub from: Lsn,
-    /// Whole blocks.
-    pub memory: IoMemory,
-}
-
-impl WriteEnd {
-    /// The blocks from the one that holds `written` to the one that holds the byte before `upto`, the last of
-    /// them padded with zeros. The memory may be used until the next call.
-    pub fn gather(&mut self, upto: Lsn) -> Gathered {
-        let ring = &*self.ring;
-        assert!(upto <= ring.copied(), "bytes from {} on are not final", ring.copied());
-        let from = ring.written().page_start();
-        let mut memory = IoMemory::empty(Arc::clone(&ring.region));
-        let mut at = from;
-        while at < upto.page_start() {
-            memory.push(ring.offset(at), BLOCK);
-            at = at.add(WAL_BLOCK);
-        }
-        if at < upto {
-            self.copy_tail(at, upto.page_offset());
-            memory.push(self.ring.tail_offset(), BLOCK);
-        }
-        Gathered { from, memory }
-    }
-
-    /// Copies the first `len` bytes of the block at `at` to the tail block.
-    fn copy_tail(&mut self, at: Lsn, len: usize) {
-        let ring = &*self.ring;
-        let (from, tail) = (ring.region.ptr(ring.offset(at)), ring.region.ptr(ring.tail_offset()));
-        // SAFETY: both blocks are inside the region and distinct. The bytes read are before `copied` (asserted
-        // by the caller), so nobody changes them; the tail block belongs to this end, and no write that uses
-        // it is under way, since each is waited for before the next call.
-        unsafe {
-            std::ptr::copy_nonoverlapping(from, tail, len);
-            std::ptr::write_bytes(tail.add(len), 0, BLOCK - len);
-        }
-    }
-
-    /// Declares everything before `upto` written, which sets slots free.
-    pub fn release(&mut self, upto: Lsn) {
-        let before = self.ring.written.swap(upto.0, Ordering::AcqRel);
-        debug_assert!(before <= upto.0);
     }
 }

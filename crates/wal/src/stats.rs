@@ -2,15 +2,17 @@
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
-/// What has been inserted since the log was started.
+use crate::slots::Tally;
+
+/// What has become of it since the log was started. (What was inserted is counted in the insertion slots.)
 #[derive(Debug, Default)]
 pub(crate) struct WalCounters {
-    pub records: AtomicU64,
-    pub full_page_images: AtomicU64,
-    pub bytes: AtomicU64,
     pub buffers_full: AtomicU64,
     pub flushes: AtomicU64,
     pub writes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub in_flight: AtomicU64,
+    pub syncs: AtomicU64,
 }
 
 /// A copy of the counters: the columns of `pg_stat_wal`, and the writes and syncs behind them.
@@ -24,10 +26,16 @@ pub struct WalStats {
     pub bytes: u64,
     /// Times an inserter had to write out older blocks for want of a free one (`wal_buffers_full`).
     pub buffers_full: u64,
-    /// Flushes that a leader carried out.
+    /// Flushes that were carried out: by a write that is durable, or by a sync.
     pub flushes: u64,
     /// Gather writes.
     pub writes: u64,
+    /// Bytes in them.
+    pub written_bytes: u64,
+    /// Sum, over all writes, of how many were on their way when each began, with itself: by `writes`, their mean.
+    pub in_flight: u64,
+    /// Syncs.
+    pub syncs: u64,
 }
 
 impl WalCounters {
@@ -35,15 +43,18 @@ impl WalCounters {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    pub fn snapshot(&self) -> WalStats {
+    pub fn snapshot(&self, inserted: Tally) -> WalStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WalStats {
-            records: get(&self.records),
-            full_page_images: get(&self.full_page_images),
-            bytes: get(&self.bytes),
+            records: inserted.records,
+            full_page_images: inserted.images,
+            bytes: inserted.bytes,
             buffers_full: get(&self.buffers_full),
             flushes: get(&self.flushes),
             writes: get(&self.writes),
+            written_bytes: get(&self.written_bytes),
+            in_flight: get(&self.in_flight),
+            syncs: get(&self.syncs),
         }
     }
 }

@@ -3,23 +3,21 @@
 use forebay_aio::{
     Aio, Backend,
     sync::{
-        Arc, Mutex,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 use forebay_format::Lsn;
 
-use forebay_aio::sync::OnceLock;
-
 use crate::{
     config::{Resume, WalConfig},
     error::{FatalError, WalError},
-    flush::Writer,
-    insert::InsertState,
+    flight::{Flight, Progress},
     position::Positions,
+    reserve::Reservations,
     ring::Ring,
-    role::Role,
     segments::Segments,
+    slots::Slots,
     stats::{WalCounters, WalStats},
 };
 
@@ -29,18 +27,22 @@ pub struct Wal {
     pub(crate) config: WalConfig,
     pub(crate) positions: Positions,
     pub(crate) segments: Segments,
-    pub(crate) ring: Arc<Ring>,
-    /// Lock order: the insertion lock, then the writer's role, then the locks of the segments.
-    pub(crate) insert: Mutex<InsertState>,
-    pub(crate) writer: Role<Writer>,
-    /// Byte position of the next record, for those without the insertion lock.
-    pub(crate) insert_pos: AtomicU64,
-    pub(crate) last_record: AtomicU64,
-    pub(crate) flushed: AtomicU64,
-    /// Changed under the insertion lock only.
+    pub(crate) ring: Ring,
+    /// Where the next record goes. Taken from by who has a slot.
+    pub(crate) reservations: Reservations,
+    pub(crate) slots: Slots,
+    /// Start of the record before the first one of this log's life.
+    pub(crate) first_prev: Lsn,
+    /// The page whose header says that it takes the place of a continuation that was lost; or 0.
+    pub(crate) overwrites_at: AtomicU64,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) flight: Flight,
+    /// Changed while the slots are closed only.
     pub(crate) redo: AtomicU64,
-    /// Changed under the insertion lock only.
+    /// Changed while the slots are closed only.
     pub(crate) full_page_writes: AtomicBool,
+    /// The end of the last commit that did not wait.
+    pub(crate) unawaited: AtomicU64,
     pub(crate) poison: OnceLock<Arc<FatalError>>,
     pub(crate) counters: WalCounters,
 }
@@ -60,27 +62,27 @@ impl Wal {
 
     /// Where the next record will start. At a page boundary, that is behind the page's header.
     pub fn insert_lsn(&self) -> Lsn {
-        self.positions.start_lsn(self.insert_pos.load(Ordering::Acquire))
+        self.positions.start_lsn(self.reservations.head().pos)
     }
 
-    /// The end of the record inserted last.
+    /// The end of the last record, which may still be on its way into the buffers.
     pub fn end_lsn(&self) -> Lsn {
-        self.positions.end_lsn(self.insert_pos.load(Ordering::Acquire))
+        self.positions.end_lsn(self.reservations.head().pos)
     }
 
-    /// Start of the record inserted last; 0 in a log without records.
+    /// Start of the last record; 0 in a log without records.
     pub fn last_record_lsn(&self) -> Lsn {
-        Lsn(self.last_record.load(Ordering::Acquire))
+        self.prev_lsn(self.reservations.head().prev)
     }
 
     /// Everything before this is written, though perhaps not synced.
     pub fn written_lsn(&self) -> Lsn {
-        self.ring.written()
+        self.progress.written()
     }
 
     /// Everything before this is durable.
     pub fn flushed_lsn(&self) -> Lsn {
-        Lsn(self.flushed.load(Ordering::Acquire))
+        self.progress.flushed()
     }
 
     /// The redo pointer in force: a page whose LSN is not beyond it gets a full-page image.
@@ -90,9 +92,14 @@ impl Wal {
 
     /// Turns full-page images on or off.
     pub fn set_full_page_writes(&self, on: bool) {
-        let state = self.insert.lock();
+        let alone = self.slots.close();
         self.full_page_writes.store(on, Ordering::Release);
-        drop(state);
+        drop(alone);
+    }
+
+    /// Start of the record at byte position `prev`; `None` is the one before the first.
+    pub(crate) fn prev_lsn(&self, prev: Option<u64>) -> Lsn {
+        prev.map_or(self.first_prev, |pos| self.positions.start_lsn(pos))
     }
 
     /// The error that ended this log, if one has.
@@ -102,7 +109,7 @@ impl Wal {
 
     /// The counters of `pg_stat_wal`.
     pub fn stats(&self) -> WalStats {
-        self.counters.snapshot()
+        self.counters.snapshot(self.slots.tally())
     }
 
     /// What the log was started with.
@@ -117,7 +124,10 @@ impl Wal {
 
     /// Ends the log with `fatal`, or with what ended it before.
     pub(crate) fn poison_with(&self, fatal: Arc<FatalError>) -> WalError {
-        WalError::Fatal(Arc::clone(self.poison.get_or_init(|| fatal)))
+        let fatal = Arc::clone(self.poison.get_or_init(|| fatal));
+        // Behind that: who is woken, or finds nothing to do, sees why.
+        self.flight.fail();
+        WalError::Fatal(fatal)
     }
 
     /// Ends the log if `error` is fatal.

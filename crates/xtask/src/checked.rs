@@ -19,6 +19,8 @@ pub fn interleavings(root: &Path, counts: &mut Counts) -> Result<(), String> {
         "forebay-aio",
         "-p",
         "forebay-storage",
+        "-p",
+        "forebay-wal",
         "--test",
         "interleavings",
         "--target-dir",

@@ -140,7 +140,8 @@ fn write_everything(
     report: &mut Report,
 ) -> Result<(), EngineError> {
     let started = Instant::now();
-    report.slru_pages = core.clog.flush(&mut be.io).map_err(|error| unknown_durability(core, error))?;
+    let flushed = core.clog.flush_behind(&mut be.io, |io| Ok(core.wal.flush_unawaited(io)?));
+    report.slru_pages = flushed.map_err(|error| unknown_durability(core, error))?;
     let options = WriteOptions {
         flush_after: core.writing().checkpoint_flush_after,
         ..WriteOptions::checkpoint(&core.pool)

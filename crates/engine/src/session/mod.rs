@@ -221,7 +221,9 @@ impl Session {
         }
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
-        let committed = core.fatal.watch("commit", || core.xacts.commit(&mut self.be.io, &mut open.tx));
+        let way = self.settings.commit_way();
+        let committed =
+            core.fatal.watch("commit", || core.xacts.commit_by(&mut self.be.io, &mut open.tx, &way));
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
@@ -231,6 +233,9 @@ impl Session {
                 let left = self.be.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
                 self.end();
+                if !way.wait {
+                    core.wal_writer.call_if_behind(&core);
+                }
                 let since = core.wal.bytes_since_redo();
                 core.checkpointer.note_wal(since, &core);
                 Ok(())

@@ -159,6 +159,16 @@ impl Clog {
     /// Writes all changed pages and makes them durable; the number of pages. An error leaves durability unknown:
     /// the engine must stop.
     pub fn flush(&self, io: &mut aio::Backend) -> Result<u64, EngineError> {
+        self.flush_behind(io, |_| Ok(()))
+    }
+
+    /// [`Clog::flush`] that calls `before` between the last look at the pages and the first write: what they tell of has to be
+    /// durable by then, also commits that nobody waited for.
+    pub fn flush_behind(
+        &self,
+        io: &mut aio::Backend,
+        before: impl FnOnce(&mut aio::Backend) -> Result<(), EngineError>,
+    ) -> Result<u64, EngineError> {
         let _only = self.flushing.lock();
         if io.aio().has_bug("pg_xact: changed pages are not written") {
             return Ok(0);
@@ -173,7 +183,7 @@ impl Clog {
             copies.sort_unstable_by_key(|(page, _)| *page);
             copies
         };
-        let result = self.write_out(io, &copies);
+        let result = before(io).and_then(|()| self.write_out(io, &copies));
         let mut cache = self.cache.lock();
         for (page, _) in &copies {
             if let Some(slot) = cache.pages.get_mut(page) {

@@ -1,6 +1,6 @@
 //! Assigning transaction ids; commit and abort.
 
-use forebay_aio::sync::{Mutex, SystemTime, UNIX_EPOCH};
+use forebay_aio::sync::{Duration, Mutex, SystemTime, UNIX_EPOCH};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,10 +18,27 @@ const STOP_MARGIN: u32 = 3_000_000;
 /// Microseconds from 1970 to 2000, PostgreSQL's epoch.
 const EPOCH_OFFSET_MICROS: i64 = 946_684_800 * 1_000_000;
 
+/// How a commit becomes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitWay {
+    /// It waits for that; otherwise the WAL writer sees to it (synchronous_commit = off).
+    pub wait: bool,
+    /// It waits so long before it flushes, for others to come along, if there are any (commit_delay) ...
+    pub delay: Duration,
+    /// ... and at least so many others run (commit_siblings).
+    pub siblings: usize,
+}
+
+impl Default for CommitWay {
+    fn default() -> CommitWay {
+        CommitWay { wait: true, delay: Duration::ZERO, siblings: 5 }
+    }
+}
+
 /// What an end of a transaction leaves to do.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// End of the commit record, if one was needed; it is durable.
+    /// End of the commit record, if one was needed; it is durable, unless the commit did not wait for that.
     pub lsn: Option<Lsn>,
     /// Relations whose files are now to be removed: see `drop_files`.
     pub drop: Vec<RelFileLocator>,
@@ -135,12 +152,23 @@ impl XactManager {
         self.procs.leave(xid);
     }
 
-    /// Commits: on return the transaction is durable and everyone sees it. A transaction without id writes nothing.
+    /// [`XactManager::commit_by`] that waits.
+    pub fn commit(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, EngineError> {
+        self.commit_by(io, tx, &CommitWay::default())
+    }
+
+    /// Commits: on return the transaction is durable, or will be soon if `way` says so, and everyone sees it. A transaction
+    /// without id writes nothing. One that drops files always waits: they must not go before it is certain.
     ///
     /// After an error that left the transaction alive it must be aborted. If the commit record was inserted but
     /// not made durable nobody knows whether it committed: it then stays among the running for good, and the
     /// engine has to stop, which the log's own error demands anyway.
-    pub fn commit(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, EngineError> {
+    pub fn commit_by(
+        &self,
+        io: &mut aio::Backend,
+        tx: &mut Transaction,
+        way: &CommitWay,
+    ) -> Result<Finished, EngineError> {
         let drop = tx.drops_at(true);
         let Some(xid) = tx.xid else {
             *tx = Transaction::new();
@@ -154,8 +182,17 @@ impl XactManager {
         let early = bug("commit: acknowledged before its record is durable")
             || !drop.is_empty() && bug("commit: files go before its record is durable");
         let deaf = bug("commit: an error of the log goes unheard");
-        if !early {
-            self.wal.flush(io, inserted.end).or_else(|error| if deaf { Ok(()) } else { Err(error) })?;
+        if way.wait || !drop.is_empty() {
+            // The one that commits runs too.
+            let others = !way.delay.is_zero() && self.procs.count() > way.siblings;
+            let delay = if others { way.delay } else { Duration::ZERO };
+            if !early {
+                let flushed = self.wal.flush_after(io, inserted.end, delay);
+                flushed.or_else(|error| if deaf { Ok(()) } else { Err(error) })?;
+            }
+        } else {
+            // Before pg_xact has it: who writes that out sees to the log first.
+            self.wal.leave_to_writer(inserted.end);
         }
         outcome.set(Outcome::Committed);
         std::mem::drop(pass);

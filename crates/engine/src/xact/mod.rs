@@ -11,7 +11,7 @@
 //! | `manager.rs` | [`XactManager`]: assigning ids, commit and abort with their WAL |
 //!
 //! Order of a commit: record into the WAL, WAL flushed, `pg_xact`, out of the running set. Nobody can see a change
-//! whose commit is not durable, and a transaction that is in nobody's running set has its outcome in `pg_xact`.
+//! whose commit is not durable, unless it did not care to wait (synchronous_commit = off); and a transaction that is in nobody's running set has its outcome in `pg_xact`.
 
 mod clog;
 mod combo;
@@ -28,7 +28,7 @@ pub use clog::{Clog, Outcome, Prepared};
 pub use combo::ComboCommands;
 pub use files::drop_files;
 pub use gate::{CommitGate, CommitPass};
-pub use manager::{Finished, XactManager};
+pub use manager::{CommitWay, Finished, XactManager};
 pub use procarray::{ProcArray, Running};
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;

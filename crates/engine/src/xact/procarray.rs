@@ -105,6 +105,11 @@ impl ProcArray {
         self.state.lock().running.first().copied()
     }
 
+    /// How many run.
+    pub fn count(&self) -> usize {
+        self.state.lock().running.len()
+    }
+
     /// All that run, oldest first.
     pub fn all(&self) -> Vec<FullXid> {
         self.state.lock().running.clone()

@@ -30,6 +30,8 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
             io_combine_limit: count("io_combine_limit"),
             effective_io_concurrency: count("effective_io_concurrency"),
             synchronous_commit: s.text("synchronous_commit") != "off",
+            commit_delay: Duration::from_micros(u64::try_from(s.int("commit_delay")).unwrap_or(0)),
+            commit_siblings: count("commit_siblings"),
             work_mem: count("work_mem"),
             temp_file_limit: s.int("temp_file_limit"),
             log_temp_files: s.int("log_temp_files"),
@@ -101,6 +103,7 @@ pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
             flush_after: blocks("bgwriter_flush_after"),
         },
         wal_writer_delay: millis("wal_writer_delay"),
+        wal_writer_flush_after: whole("wal_writer_flush_after") * 8192,
     }
 }
 
@@ -110,6 +113,8 @@ pub fn session_settings(s: &SessionSettings) -> forebay_engine::SessionSettings 
         io_combine_limit: usize::try_from(s.int("io_combine_limit")).unwrap_or(1),
         effective_io_concurrency: usize::try_from(s.int("effective_io_concurrency")).unwrap_or(0),
         synchronous_commit: s.text("synchronous_commit") != "off",
+        commit_delay: Duration::from_micros(u64::try_from(s.int("commit_delay")).unwrap_or(0)),
+        commit_siblings: usize::try_from(s.int("commit_siblings")).unwrap_or(0),
         work_mem: usize::try_from(s.int("work_mem")).unwrap_or(64),
         temp_file_limit: s.int("temp_file_limit"),
         log_temp_files: s.int("log_temp_files"),

@@ -119,6 +119,43 @@ fn a_commit_is_durable_and_a_reader_writes_nothing() {
 }
 
 #[test]
+fn a_commit_need_not_wait_but_comes_before_what_tells_of_it() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    let way = CommitWay { wait: false, ..CommitWay::default() };
+    let mut tx = Transaction::new();
+    let xid = bench.xacts.assign(&mut be.io, &mut tx).unwrap();
+    let lsn = bench.xacts.commit_by(&mut be.io, &mut tx, &way).unwrap().lsn.unwrap();
+    assert!(bench.wal.flushed_lsn() < lsn);
+    assert_eq!(bench.clog.status(&mut be.io, xid).unwrap(), Outcome::Committed, "everyone sees it");
+    // The page of pg_xact that has it is written behind the log.
+    let mut seen = None;
+    let flushed = bench.clog.flush_behind(&mut be.io, |io| {
+        bench.wal.flush_unawaited(io)?;
+        seen = Some(bench.wal.flushed_lsn());
+        Ok(())
+    });
+    assert!(flushed.unwrap() > 0 && seen.unwrap() >= lsn);
+
+    // What removes files can't be taken back: it waits.
+    bench.xacts.assign(&mut be.io, &mut tx).unwrap();
+    tx.drop_at_commit(TABLE);
+    let lsn = bench.xacts.commit_by(&mut be.io, &mut tx, &way).unwrap().lsn.unwrap();
+    assert!(bench.wal.flushed_lsn() >= lsn);
+}
+
+#[test]
+fn a_failure_before_pg_xact_is_written_leaves_its_pages_to_be_written() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    bench.clog.zero_page(7);
+    let refused = bench.clog.flush_behind(&mut be.io, |_| Err(crate::EngineError::internal("no log")));
+    assert!(refused.is_err());
+    assert!(bench.clog.flush(&mut be.io).unwrap() > 0);
+    assert_eq!(bench.clog.flush(&mut be.io).unwrap(), 0);
+}
+
+#[test]
 fn commands_count_only_when_used() {
     let mut tx = Transaction::new();
     tx.next_command().unwrap();

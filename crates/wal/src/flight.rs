@@ -1,0 +1,345 @@
+//! Who writes and syncs what: several writes on their way at once, and those who wait for them.
+//!
+//! ```text
+//!            flushed       written                                claimed              copied
+//!   ────────────┼─────────────┼──────────────────────────────────────┼────────────────────┼──────
+//!     durable   │ to be synced│ piece (on its way) │ piece │ piece   │ for the next piece │
+//! ```
+//!
+//! There is no writer by profession: whoever wants the log to have reached a goal asks [`Flight::step`] what to do, does it, and
+//! asks again:
+//!
+//! - *write* a piece: everything that is copied, from where the last claim ended. Other pieces may be on their way meanwhile; no
+//!   block is ever in two of them. So a piece ends at a block's end unless somebody waits for what is behind it, and after
+//!   one with a partial block the next waits until that is written. A segment is written and durable before the first piece of
+//!   the next one begins: what a crash leaves behind the end of the log lies in one segment, which `resume` relies on.
+//! - *sync*, where writes are not durable by themselves: what is written without a gap, one sync at a time. (Linux reports a
+//!   write-back error once for an open file: of two syncs side by side, the wrong one could hear of it, while the other succeeds
+//!   and means nothing. For the same reason there is but one write at a time where segments are opened with `O_DSYNC` and not
+//!   `O_DIRECT`.)
+//! - *wait*, where others are about it already. A waiter is woken once its goal is reached, the log has failed, or there is
+//!   something for it to do. Should somebody who comes along be faster, so much the better: a thread that runs begins in less time
+//!   than it takes to wake one.
+//!
+//! Each change of state wakes those who have reached their goals, and one for each thing that can be begun now. So whenever
+//! something can be begun that somebody wants, somebody is awake to begin it.
+
+use std::collections::VecDeque;
+
+use forebay_aio::sync::{
+    Arc, Condvar, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+use forebay_format::{Lsn, SegmentSize};
+
+use crate::position::WAL_BLOCK;
+
+/// How far the log has come: for those who only look.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    written: AtomicU64,
+    flushed: AtomicU64,
+}
+
+impl Progress {
+    /// For a log that is durable up to `at`.
+    pub fn new(at: Lsn) -> Arc<Progress> {
+        Arc::new(Progress { written: AtomicU64::new(at.0), flushed: AtomicU64::new(at.0) })
+    }
+
+    /// Everything before this was written to its file.
+    pub fn written(&self) -> Lsn {
+        Lsn(self.written.load(Ordering::Acquire))
+    }
+
+    /// Everything before this is durable.
+    pub fn flushed(&self) -> Lsn {
+        Lsn(self.flushed.load(Ordering::Acquire))
+    }
+}
+
+/// What somebody wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Everything before this is durable.
+    Flushed(Lsn),
+    /// Everything before this, a block's end, is written.
+    Written(Lsn),
+}
+
+impl Goal {
+    fn lsn(self) -> Lsn {
+        let (Goal::Flushed(lsn) | Goal::Written(lsn)) = self;
+        lsn
+    }
+}
+
+/// What is to be done for a goal.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing: it is reached, or the log has failed.
+    Done,
+    /// Write this, then call [`Flight::wrote`].
+    Write(Claim),
+    /// Sync the segment that holds the byte before this, then call [`Flight::synced`].
+    Sync(Lsn),
+    /// Sleep, then ask again.
+    Wait(Arc<Waiter>),
+}
+
+/// A piece of the log to be written by who got it. It must be written, or the log has failed.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    /// Its first byte; what is written begins with the block that holds it.
+    pub from: Lsn,
+    /// Behind its last byte, in the same segment.
+    pub upto: Lsn,
+    /// Pieces on their way, with this one.
+    pub in_flight: usize,
+}
+
+/// How writes may be done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FlightRules {
+    /// Size of a segment.
+    pub segment_size: SegmentSize,
+    /// A write that has returned is durable.
+    pub durable_writes: bool,
+    /// Most pieces on their way.
+    pub in_flight: usize,
+    /// Most bytes in one: whole blocks, at least one.
+    pub piece: u64,
+}
+
+/// Somebody asleep.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    goal: Goal,
+    awake: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Waiter {
+    fn new(goal: Goal) -> Arc<Waiter> {
+        Arc::new(Waiter { goal, awake: Mutex::new(false), woken: Condvar::new() })
+    }
+
+    /// Sleeps until there is a reason to ask again.
+    pub fn sleep(&self) {
+        let mut awake = self.awake.lock();
+        while !*awake {
+            self.woken.wait(&mut awake);
+        }
+    }
+
+    fn wake(&self) {
+        *self.awake.lock() = true;
+        self.woken.notify_one();
+    }
+}
+
+/// A write on its way, or one that has ended before an earlier one.
+#[derive(Debug)]
+struct Piece {
+    upto: Lsn,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    claimed: Lsn,
+    written: Lsn,
+    flushed: Lsn,
+    /// From `written` to `claimed`, in order.
+    pieces: VecDeque<Piece>,
+    syncing: bool,
+    failed: bool,
+    waiters: VecDeque<Arc<Waiter>>,
+}
+
+/// The writes and syncs of one log.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    rules: FlightRules,
+    progress: Arc<Progress>,
+    state: Mutex<State>,
+}
+
+impl Flight {
+    /// For a log that is durable up to where `progress` stands.
+    pub fn new(rules: FlightRules, progress: Arc<Progress>) -> Flight {
+        let at = progress.flushed();
+        debug_assert!(rules.in_flight > 0 && rules.piece > 0 && rules.piece.is_multiple_of(WAL_BLOCK));
+        let state = State {
+            claimed: at,
+            written: at,
+            flushed: at,
+            pieces: VecDeque::new(),
+            syncing: false,
+            failed: false,
+            waiters: VecDeque::new(),
+        };
+        Flight { rules, progress, state: Mutex::new(state) }
+    }
+
+    /// What to do for `goal`, which is not beyond what is `copied`.
+    pub fn step(&self, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
+        self.change(goal, copied, |_| {})
+    }
+
+    /// The piece was written. What to do next for `goal`.
+    pub fn wrote(&self, claim: &Claim, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
+        self.change(goal, copied, |state| {
+            let piece = state.pieces.iter_mut().find(|piece| piece.upto == claim.upto);
+            debug_assert!(piece.as_ref().is_some_and(|piece| !piece.done), "a piece is written once");
+            if let Some(piece) = piece {
+                piece.done = true;
+            }
+            while let Some(piece) = state.pieces.pop_front_if(|piece| piece.done) {
+                state.written = piece.upto;
+            }
+            self.progress.written.store(state.written.0, Ordering::Release);
+            if self.rules.durable_writes {
+                self.advance(state, state.written);
+            }
+        })
+    }
+
+    /// The sync of everything before `upto` has succeeded. What to do next for `goal`.
+    pub fn synced(&self, upto: Lsn, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
+        self.change(goal, copied, |state| {
+            debug_assert!(state.syncing && state.flushed <= upto && upto <= state.written);
+            state.syncing = false;
+            self.advance(state, upto);
+        })
+    }
+
+    /// The log has failed: from now on nothing is begun, and nothing more becomes durable.
+    pub fn fail(&self) {
+        let waiters = {
+            let mut state = self.state.lock();
+            state.failed = true;
+            std::mem::take(&mut state.waiters)
+        };
+        waiters.iter().for_each(|waiter| waiter.wake());
+    }
+
+    fn advance(&self, state: &mut State, to: Lsn) {
+        if !state.failed {
+            debug_assert!(state.flushed <= to);
+            state.flushed = to;
+            self.progress.flushed.store(to.0, Ordering::Release);
+        }
+    }
+
+    /// Changes the state, finds out what the caller is to do, and wakes others.
+    fn change(&self, goal: Goal, copied: impl FnOnce() -> Lsn, change: impl FnOnce(&mut State)) -> Step {
+        let mut awake = Vec::new();
+        let step = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            let step = state.next_for(goal, &self.rules, copied);
+            state.choose_whom_to_wake(&self.rules, &mut awake);
+            step
+        };
+        awake.iter().for_each(|waiter| waiter.wake());
+        step
+    }
+}
+
+impl State {
+    fn is_reached(&self, goal: Goal) -> bool {
+        self.failed
+            || match goal {
+                Goal::Flushed(lsn) => self.flushed >= lsn,
+                Goal::Written(lsn) => self.written >= lsn,
+            }
+    }
+
+    fn next_for(&mut self, goal: Goal, rules: &FlightRules, copied: impl FnOnce() -> Lsn) -> Step {
+        if self.is_reached(goal) {
+            return Step::Done;
+        }
+        if self.claimed < goal.lsn() && self.can_write(rules) {
+            return Step::Write(self.claim(goal, rules, copied()));
+        }
+        if self.can_sync(rules) && self.sync_helps(goal, rules) {
+            self.syncing = true;
+            return Step::Sync(self.written);
+        }
+        let waiter = Waiter::new(goal);
+        self.waiters.push_back(Arc::clone(&waiter));
+        Step::Wait(waiter)
+    }
+
+    /// Whether another piece may begin where the last one ends.
+    fn can_write(&self, rules: &FlightRules) -> bool {
+        if self.failed || self.pieces.len() >= rules.in_flight {
+            return false;
+        }
+        if rules.segment_size.offset(self.claimed) == 0 {
+            return self.pieces.is_empty() && (rules.durable_writes || self.flushed == self.claimed);
+        }
+        let last_is_written = self.pieces.back().is_none_or(|last| last.done);
+        self.claimed.page_offset() == 0 || last_is_written
+    }
+
+    fn can_sync(&self, rules: &FlightRules) -> bool {
+        !self.failed && !rules.durable_writes && !self.syncing && self.flushed < self.written
+    }
+
+    /// Whether a sync of what is written brings the goal, or at least the next segment.
+    fn sync_helps(&self, goal: Goal, rules: &FlightRules) -> bool {
+        let opens_segment = self.written == self.claimed && rules.segment_size.offset(self.claimed) == 0;
+        match goal {
+            Goal::Flushed(lsn) if lsn <= self.written => true,
+            _ => opens_segment && goal.lsn() > self.claimed,
+        }
+    }
+
+    /// Takes the next piece for somebody who wants `goal`.
+    fn claim(&mut self, goal: Goal, rules: &FlightRules, copied: Lsn) -> Claim {
+        let from = self.claimed;
+        debug_assert!(goal.lsn() <= copied && from < copied, "{goal:?} is not copied: {copied}");
+        let segment_end = rules.segment_size.start(rules.segment_size.number(from) + 1);
+        let mut upto = copied.min(segment_end);
+        let whole = upto.page_start();
+        let wanted = |lsn: Lsn| lsn > whole && lsn <= copied;
+        let is_wanted = wanted(goal.lsn()) || self.waiters.iter().any(|waiter| wanted(waiter.goal.lsn()));
+        if whole > from && !is_wanted {
+            upto = whole;
+        }
+        upto = upto.min(from.page_start().add(rules.piece));
+        self.claimed = upto;
+        self.pieces.push_back(Piece { upto, done: false });
+        Claim { from, upto, in_flight: self.pieces.len() }
+    }
+
+    /// Those whose goals are reached, and one for each thing that can be begun; that one first, as the disk waits for it.
+    fn choose_whom_to_wake(&mut self, rules: &FlightRules, awake: &mut Vec<Arc<Waiter>>) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        if self.can_write(rules) {
+            self.wake_one(awake, |state, goal| !state.is_reached(goal) && goal.lsn() > state.claimed);
+        }
+        if self.can_sync(rules) {
+            self.wake_one(awake, |state, goal| !state.is_reached(goal) && state.sync_helps(goal, rules));
+        }
+        let waiters = std::mem::take(&mut self.waiters);
+        for waiter in waiters {
+            if self.is_reached(waiter.goal) {
+                awake.push(waiter);
+            } else {
+                self.waiters.push_back(waiter);
+            }
+        }
+    }
+
+    fn wake_one(&mut self, awake: &mut Vec<Arc<Waiter>>, fits: impl Fn(&State, Goal) -> bool) {
+        let place = self.waiters.iter().position(|waiter| fits(self, waiter.goal));
+        if let Some(waiter) = place.and_then(|place| self.waiters.remove(place)) {
+            awake.push(waiter);
+        }
+    }
+}
