@@ -8,6 +8,7 @@
 //! - [`page`]: the 8 kB page: header, line pointers, items
 //! - [`checksum`]: page checksums, by whatever vectors the processor has
 //! - [`tuple`](mod@tuple): heap tuple headers, forming and deforming; [`varlena`]: variable-length values
+//! - [`timeline`]: timelines and their history files
 //! - [`wal`]: WAL pages, records and the payloads of the resource managers
 //! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
 //! - CRC-32C: [`crc`]
@@ -21,6 +22,7 @@ pub mod lsn;
 pub mod page;
 pub mod relmap;
 pub mod slru;
+pub mod timeline;
 pub mod tuple;
 pub mod varlena;
 pub mod wal;

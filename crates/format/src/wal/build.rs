@@ -6,6 +6,8 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use crate::{
@@ -15,6 +17,7 @@ use crate::{
     lsn::Lsn,
     page::{self, Page, PageBytes},
     wal::{
+        compress::ImageCompression,
         record::{
             BLOCK_HAS_DATA, BLOCK_HAS_IMAGE, BLOCK_SAME_REL, BLOCK_WILL_INIT, CRC_AT, DecodedRecord,
             HEADER_SIZE, ID_DATA_LONG, ID_DATA_SHORT, ID_ORIGIN, ID_TOPLEVEL_XID, IMAGE_APPLY,
@@ -78,10 +81,10 @@ struct Block<'a> {
     data: SmallVec<[&'a [u8]; 2]>,
 }
 
-/// An image with its hole already found: as bytes before and after it.
-#[derive(Debug, Clone, Copy)]
+/// An image with its hole already found: as bytes before and after it, or compressed.
+#[derive(Debug)]
 struct RawImage<'a> {
-    head: &'a [u8],
+    head: Cow<'a, [u8]>,
     tail: &'a [u8],
     hole_offset: u16,
     /// Stored after the flags, for compressed images with a hole.
@@ -120,9 +123,26 @@ impl<'a> RecordBuilder<'a> {
             let (head, tail) =
                 if len == 0 { (&image.page[..], &[][..]) } else { (head, rest.get(len..).unwrap_or(&[])) };
             let flags = if len == 0 { 0 } else { IMAGE_HAS_HOLE } | if image.apply { IMAGE_APPLY } else { 0 };
-            RawImage { head, tail, hole_offset: offset as u16, stored_hole_len: None, flags }
+            RawImage { head: head.into(), tail, hole_offset: offset as u16, stored_hole_len: None, flags }
         });
         self.blocks.push(Block { id, tag, will_init, image, data: SmallVec::new() });
+        self
+    }
+
+    /// Compresses the image of the block reference added last, if it has one, and if that makes it shorter.
+    pub fn compress(mut self, method: ImageCompression) -> Self {
+        if let Some(image) = self.blocks.last_mut().and_then(|block| block.image.as_mut())
+            && image.flags & IMAGE_COMPRESSED == 0
+        {
+            let hole_len = BLOCK_SIZE - image.head.len() - image.tail.len();
+            let (stored_hole_len, saving) =
+                if hole_len == 0 { (None, 0) } else { (Some(hole_len as u16), 2) };
+            if let Some(bytes) = method.compress(&image.head, image.tail, saving) {
+                let flags = image.flags | method.flag();
+                let hole_offset = image.hole_offset;
+                *image = RawImage { head: bytes.into(), tail: &[], hole_offset, stored_hole_len, flags };
+            }
+        }
         self
     }
 
@@ -158,6 +178,7 @@ impl<'a> RecordBuilder<'a> {
                 let at = usize::from(image.hole_offset).min(image.bytes.len());
                 let compressed = image.flags & IMAGE_COMPRESSED != 0;
                 let (head, tail) = if compressed { (image.bytes, &[][..]) } else { image.bytes.split_at(at) };
+                let head = head.into();
                 let stored = (compressed && image.flags & IMAGE_HAS_HOLE != 0).then_some(image.hole_len);
                 let hole_offset = image.hole_offset;
                 RawImage { head, tail, hole_offset, stored_hole_len: stored, flags: image.flags }
@@ -176,19 +197,19 @@ impl<'a> RecordBuilder<'a> {
     pub fn finish(self) -> Result<EncodedRecord<'a>, BuildError> {
         let mut head: SmallVec<[u8; 96]> = SmallVec::new();
         head.resize(HEADER_SIZE, 0);
-        let mut parts: SmallVec<[&'a [u8]; 8]> = SmallVec::new();
+        let mut parts: SmallVec<[Cow<'a, [u8]>; 8]> = SmallVec::new();
         let (mut last_id, mut last_rel) = (None, None);
-        for block in &self.blocks {
+        for block in self.blocks {
             if block.id > MAX_BLOCK_ID || last_id.is_some_and(|last| last >= block.id) {
                 return Err(BuildError::BadBlockId(block.id));
             }
-            push_block_header(&mut head, block, last_rel)?;
+            push_block_header(&mut head, &block, last_rel)?;
             last_id = Some(block.id);
             last_rel = Some(block.tag.rel);
             if let Some(image) = block.image {
-                parts.extend([image.head, image.tail].into_iter().filter(|part| !part.is_empty()));
+                parts.extend([image.head, image.tail.into()].into_iter().filter(|part| !part.is_empty()));
             }
-            parts.extend(block.data.iter().copied().filter(|part| !part.is_empty()));
+            parts.extend(given(&block.data));
         }
         if let Some(origin) = self.origin {
             head.push(ID_ORIGIN);
@@ -207,7 +228,7 @@ impl<'a> RecordBuilder<'a> {
                 head.extend_from_slice(&(main_len as u32).to_le_bytes());
             }
         }
-        parts.extend(self.main.iter().copied().filter(|part| !part.is_empty()));
+        parts.extend(given(&self.main));
         let total = head.len() + parts.iter().map(|part| part.len()).sum::<usize>();
         if total > MAX_SIZE {
             return Err(BuildError::TooLong(total));
@@ -218,6 +239,11 @@ impl<'a> RecordBuilder<'a> {
         let body_crc = parts.iter().fold(body, |sum, part| crc::append(sum, part));
         Ok(EncodedRecord { head, parts, body_crc, total_len: total })
     }
+}
+
+/// Parts that have any bytes.
+fn given<'a>(parts: &[&'a [u8]]) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    parts.iter().filter(|part| !part.is_empty()).map(|&part| part.into())
 }
 
 fn push_block_header(
@@ -236,7 +262,7 @@ fn push_block_header(
         | flag(same_rel, BLOCK_SAME_REL);
     head.extend_from_slice(&[block.id, flags]);
     head.extend_from_slice(&stored_len.to_le_bytes());
-    if let Some(image) = block.image {
+    if let Some(image) = &block.image {
         let len = (image.head.len() + image.tail.len()) as u16;
         head.extend_from_slice(&len.to_le_bytes());
         head.extend_from_slice(&image.hole_offset.to_le_bytes());
@@ -256,7 +282,7 @@ fn push_block_header(
 #[derive(Debug, Clone)]
 pub struct EncodedRecord<'a> {
     head: SmallVec<[u8; 96]>,
-    parts: SmallVec<[&'a [u8]; 8]>,
+    parts: SmallVec<[Cow<'a, [u8]>; 8]>,
     body_crc: u32,
     total_len: usize,
 }
@@ -276,7 +302,7 @@ impl<'a> EncodedRecord<'a> {
 
     /// The parts in order: headers first, then images and data where they are.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(self.head.as_slice()).chain(self.parts.iter().copied())
+        std::iter::once(self.head.as_slice()).chain(self.parts.iter().map(|part| &**part))
     }
 
     /// The record in one piece.

@@ -3,12 +3,14 @@
 //! - [`page_header`]: the header of a WAL page
 //! - [`record`]: the header of a record, its block references and images; [`record::decode_record`]
 //! - [`build`]: putting a record together; [`RecordBuilder`]
+//! - [`compress`]: compressed page images
 //! - [`rmgr`]: resource managers and their info bits
 //! - [`heap`], [`prune`], [`xact`], [`xlog`], [`smgr`], [`clog`], [`standby`]: payloads
 //! - [`desc`]: records in words, for messages
 
 pub mod build;
 pub mod clog;
+pub mod compress;
 pub mod desc;
 pub mod heap;
 pub mod page_header;
@@ -21,6 +23,7 @@ pub mod xact;
 pub mod xlog;
 
 pub use build::{EncodedRecord, Image, RecordBuilder};
+pub use compress::ImageCompression;
 pub use page_header::{LongHeader, PageHeader, PageHeaderError};
 pub use record::{BlockImage, BlockRef, DecodedRecord, RecordError, RecordHeader, decode_record, verify_crc};
 pub use rmgr::Rmgr;

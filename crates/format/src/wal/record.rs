@@ -26,7 +26,10 @@ use crate::{
     ids::{BLOCK_SIZE, Fork, PageTag, RelFileLocator, Xid},
     lsn::Lsn,
     page::PageBytes,
-    wal::rmgr::{INFO_RMGR_MASK, Rmgr},
+    wal::{
+        compress,
+        rmgr::{INFO_RMGR_MASK, Rmgr},
+    },
 };
 
 /// Bytes of the record header.
@@ -51,9 +54,9 @@ pub(crate) const BLOCK_SAME_REL: u8 = 0x80;
 
 pub(crate) const IMAGE_HAS_HOLE: u8 = 1;
 pub(crate) const IMAGE_APPLY: u8 = 2;
-const IMAGE_PGLZ: u8 = 4;
-const IMAGE_LZ4: u8 = 8;
-const IMAGE_ZSTD: u8 = 16;
+pub(crate) const IMAGE_PGLZ: u8 = 4;
+pub(crate) const IMAGE_LZ4: u8 = 8;
+pub(crate) const IMAGE_ZSTD: u8 = 16;
 pub(crate) const IMAGE_COMPRESSED: u8 = IMAGE_PGLZ | IMAGE_LZ4 | IMAGE_ZSTD;
 
 const _: () = assert!(CRC_AT + 4 == HEADER_SIZE);
@@ -123,7 +126,7 @@ pub enum RecordError {
     #[error("invalid WAL record: {0}")]
     Malformed(&'static str),
     /// The image is compressed by a method that is not built in.
-    #[error("full-page image in WAL record is compressed by {0}")]
+    #[error("full-page image in WAL record is compressed by {0}, which is not supported")]
     Compressed(&'static str),
 }
 
@@ -146,26 +149,43 @@ impl BlockImage<'_> {
         self.flags & IMAGE_APPLY != 0
     }
 
+    /// Is it compressed?
+    pub const fn is_compressed(&self) -> bool {
+        self.flags & IMAGE_COMPRESSED != 0
+    }
+
     /// Puts the page together again.
     pub fn restore(&self, page: &mut PageBytes) -> Result<(), RecordError> {
-        match self.flags & IMAGE_COMPRESSED {
-            0 => {}
-            IMAGE_PGLZ => return Err(RecordError::Compressed("pglz")),
-            IMAGE_LZ4 => return Err(RecordError::Compressed("lz4")),
-            _ => return Err(RecordError::Compressed("zstd")),
-        }
         let malformed = RecordError::Malformed("image does not fill a page");
         let (offset, len) = (usize::from(self.hole_offset), usize::from(self.hole_len));
-        if self.bytes.len() + len != BLOCK_SIZE {
+        let stored = BLOCK_SIZE.checked_sub(len).ok_or(malformed.clone())?;
+        let mut room = [0; BLOCK_SIZE];
+        let bytes = if self.is_compressed() {
+            let whole = room.get_mut(..stored).ok_or(malformed.clone())?;
+            compress::decompress(self.flags & IMAGE_COMPRESSED, self.bytes, whole)?;
+            whole
+        } else {
+            self.bytes
+        };
+        if bytes.len() != stored {
             return Err(malformed);
         }
-        let (head, tail) = self.bytes.split_at_checked(offset).ok_or(malformed.clone())?;
+        let (head, tail) = bytes.split_at_checked(offset).ok_or(malformed.clone())?;
         let (before, rest) = page.split_at_mut_checked(offset).ok_or(malformed.clone())?;
         let (hole, after) = rest.split_at_mut_checked(len).ok_or(malformed)?;
         before.copy_from_slice(head);
         hole.fill(0);
         after.copy_from_slice(tail);
         Ok(())
+    }
+
+    /// Whether [`Self::restore`] can be expected to work: the error of an image by a method that is not built in.
+    pub fn check_method(&self) -> Result<(), RecordError> {
+        if self.flags & IMAGE_COMPRESSED == IMAGE_PGLZ {
+            Err(RecordError::Compressed("pglz"))
+        } else {
+            Ok(())
+        }
     }
 }
 
