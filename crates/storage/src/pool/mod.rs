@@ -13,6 +13,7 @@
 //! | `strategy` | [`Strategy`] and its rings |
 //! | `victim` | clock sweep: a buffer for a new page |
 //! | `read` | pinning a page, starting and awaiting reads of neighbours |
+//! | `prefetch` | pages read ahead without a pin for anybody |
 //! | `extend` | new pages at a relation's end; pages that recovery builds from nothing |
 //! | `write` | writing out: runs of neighbours, passes over many pages, victims and rings |
 //! | `cleaner` | [`Cleaner`]: clean buffers ahead of the clock's hand |
@@ -38,6 +39,7 @@ mod locking;
 mod lookup;
 mod parking;
 mod pins;
+mod prefetch;
 mod read;
 mod strategy;
 mod table;
@@ -50,6 +52,7 @@ pub use damage::{ChecksumFailures, ReadPolicy, ReadWarning};
 pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use guard::{PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned};
 pub use inspect::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
+pub use prefetch::Prefetched;
 pub use strategy::Strategy;
 pub use write::{WriteReport, WriteScope};
 

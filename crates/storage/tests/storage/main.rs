@@ -1,5 +1,6 @@
 //! Tests of the storage crate through its public interface, over every I/O method, buffered and direct.
 
+mod ahead;
 mod bed;
 mod cleaner;
 mod concurrent;
