@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{AioError, Errno};
-use forebay_format::{Lsn, wal::Rmgr};
+use forebay_format::{Lsn, timeline::HistoryError, wal::Rmgr};
 
 /// The failure that ended a log. Every later call on that log returns it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -113,16 +113,80 @@ impl From<AioError> for WalError {
 /// EDQUOT: the owner's quota is used up, which is a want of room too.
 const QUOTA: Errno = Errno(122);
 
-/// An error of the reading side: the log could not be read, which says nothing about where it ends.
+/// An error of the reading side: the log could not be read, or is not the log that was asked for. It says nothing about where the
+/// log ends.
 #[derive(Debug, thiserror::Error)]
-#[error("could not {operation} WAL segment \"{}\" at offset {offset}: {source}", .file.display())]
-pub struct WalReadError {
-    /// "open" or "read".
-    pub operation: &'static str,
-    /// The segment file.
-    pub file: PathBuf,
-    /// Offset in the file.
-    pub offset: u64,
-    /// What the system said.
-    pub source: Box<AioError>,
+pub enum WalReadError {
+    /// The system refused.
+    #[error("could not {operation} WAL file \"{}\" at offset {offset}, LSN {at}: {source}", .file.display())]
+    Io {
+        /// "open", "examine", "read" or "list".
+        operation: &'static str,
+        /// The segment or history file, or the directory.
+        file: PathBuf,
+        /// Offset in the file.
+        offset: u64,
+        /// The position in the log.
+        at: Lsn,
+        /// What the system said.
+        source: Box<AioError>,
+    },
+    /// A segment file is not as long as a segment.
+    #[error("WAL segment \"{}\" has {found} bytes, expected {expected}: the log can't be read at LSN {at}", .file.display())]
+    Length {
+        /// The file.
+        file: PathBuf,
+        /// Bytes in a segment.
+        expected: u64,
+        /// Bytes in the file.
+        found: u64,
+        /// Where the log was to be read.
+        at: Lsn,
+    },
+    /// A segment of another cluster.
+    #[error(
+        "WAL segment \"{}\" is from a different database system: its identifier is {found}, not {expected}; the log can't be \
+         read at LSN {at}",
+        .file.display()
+    )]
+    ForeignSystem {
+        /// The file.
+        file: PathBuf,
+        /// The cluster's identifier.
+        expected: u64,
+        /// The segment's.
+        found: u64,
+        /// Where the log was to be read.
+        at: Lsn,
+    },
+    /// The log goes on in later segments than the one where it seems to end.
+    #[error(
+        "WAL is damaged or missing at LSN {at} in file \"{}\": {reason}; but the log goes on in \"{}\"",
+        .file.display(), .later.display()
+    )]
+    Gap {
+        /// Where nothing valid was found.
+        at: Lsn,
+        /// The segment that holds, or should hold, that position.
+        file: PathBuf,
+        /// What is wrong there.
+        reason: String,
+        /// A later segment that was written to.
+        later: PathBuf,
+    },
+    /// A history file makes no sense.
+    #[error("timeline history file \"{}\" is damaged: {source}", .file.display())]
+    History {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: HistoryError,
+    },
+}
+
+impl WalReadError {
+    /// True if what was read is wrong; false if it could not be read.
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, WalReadError::Io { .. })
+    }
 }

@@ -106,7 +106,7 @@ impl Wal {
     pub(crate) fn image_policy(&self) -> ImagePolicy {
         let full_page_writes = self.full_page_writes.load(Ordering::Acquire)
             && !self.segments.has_bug("wal: pages are logged without images");
-        ImagePolicy { redo: self.redo_lsn(), full_page_writes }
+        ImagePolicy { redo: self.redo_lsn(), full_page_writes, compression: self.compression() }
     }
 
     /// Inserts an assembled record; `None` if it has to be assembled anew.

@@ -40,7 +40,7 @@ pub use checkpoint::{CheckpointKind, OldSegments};
 pub use config::{AbortedRecord, Resume, SyncMethod, WalConfig};
 pub use error::{FatalError, WalError, WalReadError};
 pub use flush::WriterPace;
-pub use reader::{EndOfWal, EndReason, ReaderConfig, WalReader, WalRecord};
+pub use reader::{EndOfWal, EndReason, LookAhead, ReaderConfig, WalReader, WalRecord, read_history};
 pub use record::{BlockFlags, BlockRef, Inserted, Record};
 pub use stats::WalStats;
 pub use wal::Wal;

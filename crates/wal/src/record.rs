@@ -2,7 +2,7 @@
 
 use forebay_format::{
     Lsn, Page, PageBytes, PageTag, Xid,
-    wal::{EncodedRecord, Image, RecordBuilder, Rmgr},
+    wal::{EncodedRecord, Image, ImageCompression, RecordBuilder, Rmgr},
 };
 
 use crate::error::WalError;
@@ -84,6 +84,8 @@ pub struct Inserted {
 pub(crate) struct ImagePolicy {
     pub redo: Lsn,
     pub full_page_writes: bool,
+    /// How images are compressed, if at all.
+    pub compression: Option<ImageCompression>,
 }
 
 /// A record assembled under some policy: all of it but its place.
@@ -124,6 +126,9 @@ pub(crate) fn assemble<'a>(record: &Record<'a>, policy: ImagePolicy) -> Result<A
         }
         let keeps_data = image.is_none() || block.flags.has(BlockFlags::KEEP_DATA);
         builder = builder.block(block.id, block.tag, block.flags.has(BlockFlags::WILL_INIT), image);
+        if let Some(method) = policy.compression {
+            builder = builder.compress(method);
+        }
         if keeps_data {
             builder = builder.data(block.data);
         }

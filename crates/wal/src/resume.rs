@@ -25,7 +25,7 @@ use forebay_aio::{
     Aio, AioError, AlignedBuf, Backend, File,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
 use forebay_format::{
@@ -98,6 +98,7 @@ pub(crate) fn start(
         unawaited: AtomicU64::new(0),
         redo: AtomicU64::new(resume.redo.0),
         full_page_writes: AtomicBool::new(config.full_page_writes),
+        compression: AtomicU8::new(0),
         poison: OnceLock::new(),
         counters: WalCounters::default(),
         ring,

@@ -4,10 +4,10 @@ use forebay_aio::{
     Aio, Backend,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
-use forebay_format::Lsn;
+use forebay_format::{Lsn, wal::ImageCompression};
 
 use crate::{
     config::{Resume, WalConfig},
@@ -43,6 +43,8 @@ pub struct Wal {
     pub(crate) full_page_writes: AtomicBool,
     /// The end of the last commit that did not wait.
     pub(crate) unawaited: AtomicU64,
+    /// A place in [`ImageCompression::NAMES`] and one; 0 for none.
+    pub(crate) compression: AtomicU8,
     pub(crate) poison: OnceLock<Arc<FatalError>>,
     pub(crate) counters: WalCounters,
 }
@@ -100,6 +102,19 @@ impl Wal {
     /// Start of the record at byte position `prev`; `None` is the one before the first.
     pub(crate) fn prev_lsn(&self, prev: Option<u64>) -> Lsn {
         prev.map_or(self.first_prev, |pos| self.positions.start_lsn(pos))
+    }
+
+    /// How page images are compressed from now on (wal_compression); None: not at all.
+    pub fn set_compression(&self, method: Option<ImageCompression>) {
+        let known = |method| ImageCompression::NAMES.iter().position(|&(_, other)| other == method);
+        let number = method.and_then(known).map_or(0, |n| n as u8 + 1);
+        self.compression.store(number, Ordering::Relaxed);
+    }
+
+    /// How page images are compressed.
+    pub fn compression(&self) -> Option<ImageCompression> {
+        let number = usize::from(self.compression.load(Ordering::Relaxed));
+        ImageCompression::NAMES.get(number.checked_sub(1)?).map(|&(_, method)| method)
     }
 
     /// The error that ended this log, if one has.

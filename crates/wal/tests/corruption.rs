@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use common::*;
 use forebay_aio::MethodKind;
 use forebay_format::Lsn;
-use forebay_wal::{EndReason, WalRecord};
+use forebay_wal::{EndReason, ReaderConfig, WalReadError, WalReader, WalRecord};
 
 /// A log whose last record begins on the second page and ends on the third.
 struct Victim {
@@ -50,11 +50,20 @@ impl Victim {
 
     /// Reads, and checks that nothing but a prefix comes back. Returns its length.
     fn prefix(&mut self) -> usize {
-        let (found, end) = self.rig.read_all(BEGIN);
+        self.prefix_of_ours().expect("a log of this cluster")
+    }
+
+    /// The same; None if the segment says that it is another cluster's, which is an error and no end.
+    fn prefix_of_ours(&mut self) -> Option<usize> {
+        let (found, end) = match self.rig.try_read_all(BEGIN) {
+            Ok(read) => read,
+            Err(WalReadError::ForeignSystem { expected: SYSTEM_ID, .. }) => return None,
+            Err(other) => panic!("{other}"),
+        };
         assert!(found.len() <= self.records.len());
         assert_eq!(found, self.records[..found.len()]);
         assert_eq!(end.end, found.last().map_or(BEGIN, |record| record.end));
-        found.len()
+        Some(found.len())
     }
 
     /// The first record that has a byte, or its page's header, at or behind `at`.
@@ -136,24 +145,23 @@ fn a_tail_that_was_never_written() {
     }
 }
 
+/// No crash leaves a segment of another length, as it has its full one before it gets its name. So that is no end.
 #[test]
-fn a_truncated_segment() {
+fn a_segment_of_another_length_is_an_error() {
     let mut victim = Victim::new();
-    let mut last = 0;
-    for len in (0..3 * 8192u64 + 1).step_by(256) {
-        victim.file.set_len(0).expect("truncate");
-        victim.put(0, &victim.image[..len as usize]);
-        let found = victim.prefix();
-        assert!(found >= last, "a longer file has no fewer records");
-        // Only whole pages count.
-        let whole = BEGIN.add(len / 8192 * 8192);
-        let expected = victim.records.iter().filter(|record| record.end <= whole).count();
-        assert_eq!(found, expected, "file of {len} bytes");
-        last = found;
+    let path = victim.rig.segment_path(1);
+    for len in [0, 1, 8191, 8192, 3 * 8192, SEGMENT - 1, SEGMENT + 1, 2 * SEGMENT] {
+        victim.file.set_len(len).expect("other length");
+        match victim.rig.try_read_all(BEGIN) {
+            Err(WalReadError::Length { file, expected: SEGMENT, found, at: BEGIN }) => {
+                assert_eq!((&file, found), (&path, len));
+            }
+            other => panic!("{len} bytes: {other:?}"),
+        }
+        victim.file.set_len(SEGMENT).expect("the full length");
+        victim.put(0, &victim.image);
     }
-    victim.rig.config.direct = direct_choices(victim.rig.dir.path()).len() == 2;
-    victim.file.set_len(8192 + 100).expect("truncate");
-    assert_eq!(victim.prefix(), 2);
+    assert_eq!(victim.prefix(), 6);
 }
 
 /// The end of the log as PostgreSQL's own tests damage it: a header's field at a time.
@@ -180,8 +188,8 @@ fn page_headers_of_other_places() {
         assert_eq!((aborted.start, aborted.missing_page), (victim.records[5].start, BEGIN.add(page as u64)));
         victim.goes_on();
     }
-    // The long header: another cluster, another size; told even to one who starts behind it.
-    for (offset, len) in [(24, 8), (32, 4), (36, 4)] {
+    // The long header: another size; told even to one who starts behind it.
+    for (offset, len) in [(32, 4), (36, 4)] {
         victim.put(offset, &[7; 8][..len]);
         for start in [BEGIN, BEGIN.add(8192)] {
             let (records, end) = victim.rig.read_all(start);
@@ -189,6 +197,31 @@ fn page_headers_of_other_places() {
         }
         victim.restore(offset, len);
     }
+}
+
+/// The long header says whose segment it is, even to one who starts behind it. Another cluster's is no end, but an error.
+#[test]
+fn a_segment_of_another_cluster_is_an_error() {
+    let mut victim = Victim::new();
+    let path = victim.rig.segment_path(1);
+    victim.put(24, &[7; 8]);
+    for start in [BEGIN, BEGIN.add(8192)] {
+        match victim.rig.try_read_all(start) {
+            Err(WalReadError::ForeignSystem {
+                file,
+                expected: SYSTEM_ID,
+                found: 0x0707_0707_0707_0707,
+                at: BEGIN,
+            }) => {
+                assert_eq!(file, path);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // One who was not told whose log it is reads it.
+    let config = ReaderConfig { system_id: None, ..victim.rig.reader(BEGIN).config().clone() };
+    let reader = WalReader::new(victim.rig.aio.clone(), config, BEGIN);
+    assert_eq!(victim.rig.drain(reader).expect("readable").0.len(), 6);
 }
 
 #[test]
@@ -226,8 +259,7 @@ fn random_damage() {
             };
             victim.put(at, &bytes);
         }
-        victim.prefix();
-        if round % 50 == 0 {
+        if victim.prefix_of_ours().is_some() && round % 50 == 0 {
             victim.goes_on();
         }
         victim.restore(0, 5 * 8192);

@@ -4,14 +4,16 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 use common::*;
 use forebay_aio::MethodKind;
 use forebay_format::{
     BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator,
-    wal::{Rmgr, xlog::FPI},
+    wal::{ImageCompression, Rmgr, xlog::FPI},
 };
 use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record, Wal};
 
@@ -150,4 +152,107 @@ fn pg_waldump_reads_past_restarts_and_an_incomplete_record() {
     let dumped = lines(&folder.dump(&rig, first, wal.end_lsn(), &[]));
     assert_eq!(dumped.len(), 6, "{dumped:#?}");
     assert!(dumped[3].contains("OVERWRITE_CONTRECORD"), "{}", dumped[3]);
+}
+
+/// A page of rows that compresses as real ones do, more or less of it in use.
+fn rows(numbers: &mut Numbers) -> PageBytes {
+    let mut bytes = [0; BLOCK_SIZE];
+    let mut page = PageMut(&mut bytes);
+    page.init(0);
+    for n in 0..numbers.below(110) {
+        let text = format!("row {n} of thread {} and more {}", numbers.below(8), numbers.next());
+        page.add_item(text.as_bytes(), None);
+    }
+    bytes
+}
+
+/// The pages that `pg_waldump --save-fullpage` left: by the position of their record.
+fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
+    let mut pages = HashMap::new();
+    for entry in std::fs::read_dir(folder.outside().join(name)).expect("saved pages") {
+        let path = entry.expect("entry").path();
+        // TTTTTTTT-HHHHHHHH-LLLLLLLL.tablespace.database.relation.block_fork
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let half = |range| u64::from_str_radix(&name[range], 16).expect("digits");
+        pages.insert(Lsn(half(9..17) << 32 | half(18..26)), std::fs::read(&path).expect("page"));
+    }
+    pages
+}
+
+/// Eight threads at once, over several segments, with images compressed each way: every record is there, in order, with what its author
+/// gave it, and PostgreSQL takes every image apart to the same page.
+#[test]
+fn pg_waldump_reads_what_was_written_under_load() {
+    let Some(folder) = Folder::new("pg_waldump_reads_what_was_written_under_load") else { return };
+    for compression in [None, Some(ImageCompression::Lz4), Some(ImageCompression::Zstd)] {
+        let name = compression.map_or("none".to_owned(), |method| format!("{method:?}"));
+        let mut rig = Rig::new(methods().pop().expect("a method"));
+        rig.config.buffers = 32;
+        let wal = rig.fresh();
+        wal.set_compression(compression);
+        let pages = Mutex::new(HashMap::new());
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                let (wal, pages, mut io) = (&wal, &pages, rig.backend());
+                scope.spawn(move || {
+                    let mut numbers = Numbers(1000 + thread);
+                    for n in 0..250_u32 {
+                        let at = match n % 5 {
+                            0 => {
+                                let image = rows(&mut numbers);
+                                let rel = RelFileLocator::in_default(5, 16384 + thread as u32);
+                                let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
+                                let tag = PageTag::new(rel, Fork::Main, n);
+                                let block = BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] };
+                                let record = Record {
+                                    rmgr: Rmgr::XLOG,
+                                    info: FPI,
+                                    xid: 0,
+                                    main: &[],
+                                    blocks: &[block],
+                                };
+                                let at = wal.insert(&mut io, &record).expect("insert");
+                                pages.lock().expect("pages").insert(at.start, image);
+                                at
+                            }
+                            _ => {
+                                let limit = if n % 50 == 7 { 120_000 } else { 900 };
+                                let len = numbers.below(limit) as usize + 1;
+                                insert(wal, &mut io, &vec![n as u8; len])
+                            }
+                        };
+                        if numbers.below(10) == 0 {
+                            wal.flush(&mut io, at.end).expect("flush");
+                        }
+                    }
+                });
+            }
+        });
+        wal.flush_all(&mut rig.io).expect("flush");
+        let end = wal.end_lsn();
+        assert!(end.0 > BEGIN.0 + 2 * SEGMENT, "{name}: up to {end}");
+        let (records, found) = rig.read_all(BEGIN);
+        assert_eq!((records.len(), found.end), (2000, end), "{name}");
+        let compressed = records.iter().filter(|record| {
+            let decoded = record.decode().expect("decodable");
+            decoded.blocks.iter().any(|block| block.image.is_some_and(|image| image.is_compressed()))
+        });
+        assert_eq!(compressed.count() > 300, compression.is_some(), "{name}");
+        let out = folder.inside.join(&name);
+        let save = ["--save-fullpage", out.to_str().expect("a path")];
+        let dumped = lines(&folder.dump(&rig, records[0].start, end, &save));
+        assert_eq!(dumped.len(), 2000, "{name}");
+        for (line, record) in dumped.iter().zip(&records) {
+            let at = format!("lsn: {:X}/{:08X}, ", record.start.0 >> 32, record.start.0 as u32);
+            assert!(line.contains(&at), "{name}: {line}");
+        }
+        let (saved, pages) = (saved_pages(&folder, &name), pages.into_inner().expect("pages"));
+        assert_eq!((saved.len(), pages.len()), (400, 400), "{name}");
+        for (at, page) in pages {
+            assert!(saved.get(&at).is_some_and(|theirs| theirs[..] == page[..]), "{name}: the image at {at}");
+        }
+        for name in rig.names() {
+            std::fs::remove_file(folder.outside().join(name)).expect("removed");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! Reads the log back, and finds out where it ends.
 //!
-//! - `source`: pages out of segment files, read in large chunks and checked
+//! - `source`: pages out of segment files, read ahead in large chunks and checked
+//! - `history`: history files of timelines
 //!
 //! Nothing that a disk may hold makes the reader panic: whatever is not a valid record is the end of the log, with
-//! the reason. Only a failed read is an error, since it tells nothing about where the log ends.
+//! the reason. What is an error instead tells nothing about where the log ends: a failed read, and what no crash
+//! leaves behind, a segment of the wrong length or of another cluster.
 //!
 //! | What comes after the last valid record | End at | Incomplete record |
 //! |---|---|---|
@@ -13,8 +15,13 @@
 //! | a record that goes on in a page that is missing or does not continue it | the record's end | yes, at that page |
 //! | a record over several pages with a bad checksum | the record's end | yes, at its last page |
 //! | a record that goes on in a page flagged as overwritten | no end: go on there | - |
+//!
+//! The end may be a damage in the middle: what comes behind it was durable before any later segment was begun, so a
+//! later one that was written to gives it away ([`WalReader::check_end`]). Within one segment the two can't be told
+//! apart, since writes of one segment reach the disk in any order.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod history;
 mod source;
 
 use std::path::PathBuf;
@@ -22,6 +29,7 @@ use std::path::PathBuf;
 use forebay_aio::{Aio, Backend, sync::Arc};
 use forebay_format::{
     Lsn, SegmentSize,
+    timeline::TimelineHistory,
     wal::{
         DecodedRecord, RecordError, RecordHeader, Rmgr, decode_record,
         page_header::FIRST_IS_OVERWRITTEN_CONTINUATION,
@@ -37,6 +45,7 @@ use crate::{
     position::{WAL_BLOCK, align_record},
 };
 
+pub use history::read_history;
 use source::Source;
 
 const BLOCK: usize = WAL_BLOCK as usize;
@@ -54,6 +63,21 @@ pub struct ReaderConfig {
     pub system_id: Option<u64>,
     /// Read past the page cache (`io_direct` has `wal`).
     pub direct: bool,
+}
+
+/// How far a reader looks ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookAhead {
+    /// Bytes of one read, a multiple of a page.
+    pub chunk: usize,
+    /// Reads in flight, that of the chunk in use included.
+    pub depth: usize,
+}
+
+impl Default for LookAhead {
+    fn default() -> LookAhead {
+        LookAhead { chunk: 256 << 10, depth: 8 }
+    }
 }
 
 /// A record and its place.
@@ -104,6 +128,8 @@ pub struct EndOfWal {
     pub end: Lsn,
     /// Start of the last valid record that was read; 0 if there was none.
     pub last_record: Lsn,
+    /// The last page that was looked at: nothing valid follows there, or begins there.
+    pub page: Lsn,
     /// Why nothing valid follows.
     pub reason: EndReason,
     /// The record that the log ends in the middle of.
@@ -127,6 +153,8 @@ pub struct WalReader {
     at: Lsn,
     /// Start of the record read last.
     last: Option<Lsn>,
+    /// The last page that was looked at.
+    page: Lsn,
     end: Option<EndOfWal>,
 }
 
@@ -144,7 +172,19 @@ enum Attempt {
 impl WalReader {
     /// Will read from `start`: the start of a record, or a page boundary before one.
     pub fn new(aio: Arc<Aio>, config: ReaderConfig, start: Lsn) -> WalReader {
-        WalReader { source: Source::new(aio, config), at: start, last: None, end: None }
+        WalReader { source: Source::new(aio, config), at: start, last: None, page: start, end: None }
+    }
+
+    /// Follows a timeline's past: segments of its ancestors are read where it has none of its own.
+    pub fn with_history(mut self, history: TimelineHistory) -> WalReader {
+        self.source.set_history(history);
+        self
+    }
+
+    /// Looks ahead as far as this.
+    pub fn with_look_ahead(mut self, look_ahead: LookAhead) -> WalReader {
+        self.source.set_look_ahead(look_ahead);
+        self
     }
 
     /// The next record, or `None` at the end of the log, of which [`WalReader::end`] then tells more. Asking
@@ -170,10 +210,11 @@ impl WalReader {
                     self.end = Some(EndOfWal {
                         end: self.at,
                         last_record: self.last.unwrap_or(Lsn(0)),
+                        page: self.page,
                         reason,
                         aborted: aborted.or(skipped),
                     });
-                    self.source.forget();
+                    self.source.forget(io);
                     return Ok(None);
                 }
             }
@@ -183,6 +224,31 @@ impl WalReader {
     /// Where the log ended, once [`WalReader::next`] has returned `None`.
     pub fn end(&self) -> Option<&EndOfWal> {
         self.end.as_ref()
+    }
+
+    /// Once [`WalReader::next`] has returned `None`: fails if the log does not end there, but is damaged. A segment is
+    /// complete and durable before the next one is begun, so if one behind the end was written to, what should come
+    /// in between was there once.
+    pub fn check_end(&mut self, io: &mut Backend) -> Result<(), WalReadError> {
+        let Some(end) = &self.end else { return Ok(()) };
+        let number = self.config().segment_size.number(end.page);
+        match self.source.written_behind(io, number)? {
+            None => Ok(()),
+            Some(later) => Err(WalReadError::Gap {
+                at: end.end,
+                file: match &end.reason {
+                    EndReason::MissingSegment(file) => file.clone(),
+                    _ => self.source.path(number),
+                },
+                reason: end.reason.to_string(),
+                later,
+            }),
+        }
+    }
+
+    /// The timeline on which the byte at `lsn` was written, as far as is known.
+    pub fn timeline_at(&self, lsn: Lsn) -> u32 {
+        self.source.history().at(lsn)
     }
 
     /// The end of the record read last: where the next one is looked for.
@@ -200,6 +266,7 @@ impl WalReader {
         if from.0 > i64::MAX as u64 {
             return Ok(stop(format!("{from} is no position in a log")));
         }
+        self.page = from.page_start();
         let (header, page) = match self.source.page(io, from.page_start())? {
             Ok(found) => found,
             Err(reason) => return Ok(Attempt::Stop(reason, None)),
@@ -259,6 +326,7 @@ impl WalReader {
             missing_page = missing_page.add(WAL_BLOCK);
             let aborted = Some(AbortedRecord { start, missing_page });
             let incomplete = |what: String| Ok(Attempt::Stop(EndReason::Invalid(what), aborted));
+            self.page = missing_page;
             let (header, page) = match self.source.page(io, missing_page)? {
                 Ok(found) => found,
                 Err(reason) => return Ok(Attempt::Stop(reason, aborted)),

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod crash;
+pub mod defects;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use forebay_aio::{
 use forebay_format::{Lsn, SegmentSize, wal::Rmgr};
 use forebay_wal::position::Positions;
 use forebay_wal::{
-    EndOfWal, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig, WalReader, WalRecord,
+    EndOfWal, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig, WalReadError, WalReader,
+    WalRecord,
 };
 
 /// Segments are as small as they get.
@@ -99,12 +101,21 @@ impl Rig {
     }
 
     pub fn read_all(&mut self, start: Lsn) -> (Vec<WalRecord>, EndOfWal) {
-        let mut reader = self.reader(start);
+        self.try_read_all(start).expect("readable log")
+    }
+
+    pub fn try_read_all(&mut self, start: Lsn) -> Result<(Vec<WalRecord>, EndOfWal), WalReadError> {
+        let reader = self.reader(start);
+        self.drain(reader)
+    }
+
+    /// Reads to the end.
+    pub fn drain(&mut self, mut reader: WalReader) -> Result<(Vec<WalRecord>, EndOfWal), WalReadError> {
         let mut records = Vec::new();
-        while let Some(record) = reader.next(&mut self.io).expect("readable log") {
+        while let Some(record) = reader.next(&mut self.io)? {
             records.push(record);
         }
-        (records, reader.end().expect("an end").clone())
+        Ok((records, reader.end().expect("an end").clone()))
     }
 
     pub fn backend(&self) -> Backend {

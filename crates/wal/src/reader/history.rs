@@ -1,0 +1,27 @@
+//! History files, read from the log's directory.
+
+use std::path::Path;
+
+use forebay_aio::Backend;
+use forebay_format::{
+    Lsn,
+    timeline::{TimelineHistory, history_file_name},
+};
+
+use super::source::io_error;
+use crate::error::WalReadError;
+
+/// The history of a timeline. One without a file has no past: timeline 1 never has one.
+pub fn read_history(io: &mut Backend, dir: &Path, timeline: u32) -> Result<TimelineHistory, WalReadError> {
+    let file = dir.join(history_file_name(timeline));
+    if timeline <= 1 {
+        return Ok(TimelineHistory::alone(timeline));
+    }
+    let bytes = match io.read_file(&file) {
+        Ok(bytes) => bytes,
+        Err(e) if e.is_not_found() => return Ok(TimelineHistory::alone(timeline)),
+        Err(e) => return Err(io_error("read", file, 0, Lsn::INVALID, e)),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    TimelineHistory::parse(timeline, &text).map_err(|source| WalReadError::History { file, source })
+}
