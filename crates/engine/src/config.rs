@@ -3,7 +3,10 @@
 use forebay_aio::sync::Duration;
 use forebay_storage::ReadPolicy;
 
+use crate::redo::ResourceManagers;
+
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
+pub use forebay_format::wal::ImageCompression;
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
 use crate::xact::CommitWay;
@@ -83,6 +86,10 @@ pub struct EngineConfig {
     pub full_page_writes: bool,
     /// When and how fast the background threads write; may change while the engine runs.
     pub writing: WritingSettings,
+    /// How recovery goes.
+    pub recovery: RecoverySettings,
+    /// Resource managers beside the engine's own, for redo.
+    pub resource_managers: ResourceManagers,
     /// Who does the work of the background.
     pub background: Background,
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: print PANIC and abort.
@@ -130,6 +137,25 @@ pub struct WritingSettings {
     /// Bytes that are not durable after which the WAL writer flushes whatever the time, and is called for it; 0: it flushes at
     /// each round.
     pub wal_writer_flush_after: u64,
+    /// How page images are compressed; None: not at all.
+    pub wal_compression: Option<ImageCompression>,
+}
+
+/// How recovery reads ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoverySettings {
+    /// Whether pages are read that records ahead of redo name (recovery_prefetch).
+    pub prefetch: bool,
+    /// Bytes of records between the log and redo (wal_decode_buffer_size).
+    pub decode_buffer: usize,
+    /// Reads of pages under way (maintenance_io_concurrency).
+    pub io_concurrency: usize,
+}
+
+impl Default for RecoverySettings {
+    fn default() -> Self {
+        RecoverySettings { prefetch: true, decode_buffer: 512 << 10, io_concurrency: 16 }
+    }
 }
 
 impl Default for WritingSettings {
@@ -143,6 +169,7 @@ impl Default for WritingSettings {
             cleaner: CleanerOptions::default(),
             wal_writer_delay: Duration::from_millis(200),
             wal_writer_flush_after: 1 << 20,
+            wal_compression: None,
         }
     }
 }
@@ -276,6 +303,8 @@ impl Default for EngineConfig {
             wal_buffers: None,
             full_page_writes: true,
             writing: WritingSettings::default(),
+            recovery: RecoverySettings::default(),
+            resource_managers: ResourceManagers::default(),
             background: Background::Threads,
             on_fatal: None,
             on_recovery: None,

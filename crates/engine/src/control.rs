@@ -129,6 +129,10 @@ fn unusable(path: &Path, error: &ControlError) -> EngineError {
                 "The database cluster was initialized with {what} {found}, but the server needs {expected}. {file}"
             ))
         }
-        other => EngineError::statement("XX001", other.to_string()).with_detail(file),
+        other => EngineError::statement("XX001", other.to_string()).with_detail(file).with_hint(
+            "Nothing was changed. Bring the file back from a backup of the same state of this directory, or restore the whole \
+             directory from a backup. As a last resort PostgreSQL's pg_resetwal makes a new one, and gives up what was not \
+             checkpointed.",
+        ),
     }
 }

@@ -149,6 +149,7 @@ impl Core {
     /// Changes when and how fast to write.
     pub(crate) fn change_writing(&self, to: WritingSettings) {
         *self.writing.write() = to;
+        self.wal.set_compression(to.wal_compression);
         self.pool.call_cleaner();
         self.checkpointer.requests.nudge();
     }

@@ -309,7 +309,9 @@ fn start(
     let startup = Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
     let started = startup.run(be)?;
     let redo = started.resume.redo;
-    let wal = Wal::start(Arc::clone(aio), &mut be.io, wal_config(dir, &config, &control), started.resume)?;
+    let wal_config = WalConfig { timeline: started.timeline, ..wal_config(dir, &config, &control) };
+    let wal = Wal::start(Arc::clone(aio), &mut be.io, wal_config, started.resume)?;
+    wal.set_compression(config.writing.wal_compression);
     let wal = Arc::new(wal);
     pool.attach_wal(wal.clone());
     let counters = started.counters;

@@ -106,6 +106,7 @@ impl EngineError {
             EngineError::Lock(error) => error.sqlstate(),
             EngineError::Disk(error) => disk_sqlstate(error),
             EngineError::Wal(WalError::NoSpace { .. }) => "53100",
+            EngineError::WalRead(error) if error.is_damage() => "XX001",
             EngineError::Wal(_) | EngineError::WalRead(_) => "58030",
             EngineError::Storage(error) => error.sqlstate(),
             EngineError::Redo(RedoError::Unsupported { .. }) => "0A000",

@@ -59,8 +59,8 @@ pub mod xact;
 
 pub use config::{
     Background, BadIoDirect, CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod,
-    FatalAction, HugePages, InitOptions, IoDirect, IoMethod, RecoveryReport, SessionSettings, WalSyncMethod,
-    WorkerLimits, WritingSettings,
+    FatalAction, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, RecoveryReport,
+    RecoverySettings, SessionSettings, WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};

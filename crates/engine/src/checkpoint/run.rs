@@ -88,8 +88,11 @@ fn begin(core: &Core, be: &mut Backend, quiet: bool) -> Result<(Lsn, CheckPoint)
         CheckpointKind::Online { wal_level: WAL_LEVEL.unsigned_abs() }
     };
     let redo = core.wal.begin_checkpoint(&mut be.io, kind)?;
+    let timeline = core.wal.config().timeline;
     let point = CheckPoint {
         redo,
+        timeline,
+        prev_timeline: timeline,
         full_page_writes: core.config.full_page_writes,
         wal_level: WAL_LEVEL,
         next_xid: core.xacts.next_xid(),

@@ -1,6 +1,7 @@
 //! Pages of `pg_xact`.
 
 use forebay_format::slru;
+use forebay_format::wal::rmgr::INFO_RMGR_MASK;
 use forebay_format::wal::{Rmgr, clog};
 
 use super::{RedoContext, RedoError, RedoRecord, ResourceManager};
@@ -11,6 +12,10 @@ pub(super) struct ClogManager;
 impl ResourceManager for ClogManager {
     fn id(&self) -> Rmgr {
         Rmgr::CLOG
+    }
+
+    fn knows(&self, info: u8) -> bool {
+        info & INFO_RMGR_MASK == clog::ZEROPAGE
     }
 
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {

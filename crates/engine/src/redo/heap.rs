@@ -19,6 +19,10 @@ impl ResourceManager for HeapManager {
         Rmgr::HEAP
     }
 
+    fn knows(&self, info: u8) -> bool {
+        matches!(info & heap::OPMASK, heap::INSERT | heap::DELETE | heap::TRUNCATE)
+    }
+
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
         match record.kind() & heap::OPMASK {
             heap::INSERT => insert(record, ctx),
@@ -33,6 +37,10 @@ impl ResourceManager for HeapManager {
 impl ResourceManager for Heap2Manager {
     fn id(&self) -> Rmgr {
         Rmgr::HEAP2
+    }
+
+    fn knows(&self, info: u8) -> bool {
+        matches!(info & heap::OPMASK, heap::MULTI_INSERT | heap::NEW_CID)
     }
 
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {

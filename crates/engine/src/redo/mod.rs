@@ -13,8 +13,8 @@
 //! | `standby.rs` | what only standbys need |
 //!
 //! Redo can be repeated from any point at or after the redo pointer: a page that is already newer than a record is
-//! left alone. A record that is not understood stops recovery before anything is changed; a log that this engine
-//! wrote has none, a directory left behind by another server may.
+//! left alone. A record that is not understood is found by [`Registry::check`], and stops recovery before anything is
+//! changed; a log that this engine wrote has none, a directory left behind by another server may.
 //!
 //! Pages that a record wants to change but that do not exist are remembered: a later record must drop or truncate
 //! their relation, else the log does not belong to these files.
@@ -35,6 +35,7 @@ pub use context::{Counters, RedoContext};
 pub use error::RedoError;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use forebay_format::Lsn;
 use forebay_format::wal::{DecodedRecord, Rmgr};
@@ -72,40 +73,72 @@ impl RedoRecord<'_> {
 pub trait ResourceManager: Send + Sync {
     /// The number.
     fn id(&self) -> Rmgr;
+    /// Whether records of this kind can be redone, by the info bits of their header; asked before any record is. `redo` is not
+    /// called for others.
+    fn knows(&self, info: u8) -> bool {
+        let _ = info;
+        true
+    }
     /// Does again what the record did.
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError>;
 }
 
 /// The resource managers of an engine.
 pub struct Registry {
-    managers: HashMap<u8, Box<dyn ResourceManager>>,
+    managers: HashMap<u8, Arc<dyn ResourceManager>>,
 }
 
 impl Registry {
     /// All that the engine itself brings.
     pub fn new() -> Registry {
         let mut registry = Registry { managers: HashMap::new() };
-        registry.add(Box::new(xlog::XlogManager));
-        registry.add(Box::new(xact::XactRedo));
-        registry.add(Box::new(clog::ClogManager));
-        registry.add(Box::new(smgr::SmgrManager));
-        registry.add(Box::new(standby::StandbyManager));
-        registry.add(Box::new(heap::HeapManager));
-        registry.add(Box::new(heap::Heap2Manager));
+        registry.add(Arc::new(xlog::XlogManager));
+        registry.add(Arc::new(xact::XactRedo));
+        registry.add(Arc::new(clog::ClogManager));
+        registry.add(Arc::new(smgr::SmgrManager));
+        registry.add(Arc::new(standby::StandbyManager));
+        registry.add(Arc::new(heap::HeapManager));
+        registry.add(Arc::new(heap::Heap2Manager));
         registry
     }
 
     /// Adds a manager, in place of one of the same number.
-    pub fn add(&mut self, manager: Box<dyn ResourceManager>) {
+    pub fn add(&mut self, manager: Arc<dyn ResourceManager>) {
         self.managers.insert(manager.id().0, manager);
+    }
+
+    /// Who redoes a record; an error if nobody does.
+    fn manager(&self, record: &RedoRecord<'_>) -> Result<&dyn ResourceManager, RedoError> {
+        let header = &record.record.header;
+        let manager = self.managers.get(&header.rmgr.0).filter(|manager| manager.knows(header.info));
+        manager.map(Arc::as_ref).ok_or_else(|| record.unsupported())
+    }
+
+    /// Whether a record can be redone here, as far as that can be told from the record: its kind, its images.
+    pub fn check(&self, record: &RedoRecord<'_>) -> Result<(), RedoError> {
+        self.manager(record)?;
+        for image in record.record.blocks.iter().filter_map(|block| block.image) {
+            image.check_method().map_err(|error| record.damaged(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Redoes one record.
     pub fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
         let header = &record.record.header;
-        let manager = self.managers.get(&header.rmgr.0).ok_or_else(|| record.unsupported())?;
+        let manager = self.manager(record)?;
         ctx.counters.advance_past(header.xid);
         manager.redo(record, ctx)
+    }
+}
+
+/// Resource managers beside the engine's own: an embedder's, for its own records.
+#[derive(Clone, Default)]
+pub struct ResourceManagers(pub Vec<Arc<dyn ResourceManager>>);
+
+impl std::fmt::Debug for ResourceManagers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|manager| manager.id())).finish()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Relation files created and truncated.
 
+use forebay_format::wal::rmgr::INFO_RMGR_MASK;
 use forebay_format::wal::{Rmgr, smgr};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
 use forebay_storage::StorageError;
@@ -13,6 +14,10 @@ pub(super) struct SmgrManager;
 impl ResourceManager for SmgrManager {
     fn id(&self) -> Rmgr {
         Rmgr::SMGR
+    }
+
+    fn knows(&self, info: u8) -> bool {
+        matches!(info & INFO_RMGR_MASK, smgr::CREATE | smgr::TRUNCATE)
     }
 
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {

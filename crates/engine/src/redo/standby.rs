@@ -1,5 +1,6 @@
 //! What only standbys need: nothing to redo.
 
+use forebay_format::wal::rmgr::INFO_RMGR_MASK;
 use forebay_format::wal::{Rmgr, standby};
 
 use super::{RedoContext, RedoError, RedoRecord, ResourceManager};
@@ -10,6 +11,10 @@ pub(super) struct StandbyManager;
 impl ResourceManager for StandbyManager {
     fn id(&self) -> Rmgr {
         Rmgr::STANDBY
+    }
+
+    fn knows(&self, info: u8) -> bool {
+        matches!(info & INFO_RMGR_MASK, standby::LOCK | standby::RUNNING_XACTS | standby::INVALIDATIONS)
     }
 
     fn redo(&self, record: &RedoRecord<'_>, _ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {

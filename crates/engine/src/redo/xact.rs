@@ -13,6 +13,10 @@ impl ResourceManager for XactRedo {
         Rmgr::XACT
     }
 
+    fn knows(&self, info: u8) -> bool {
+        matches!(info & xact::OPMASK, xact::COMMIT | xact::ABORT | xact::ASSIGNMENT | xact::INVALIDATIONS)
+    }
+
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
         match record.kind() & xact::OPMASK {
             xact::COMMIT => end(record, ctx, Outcome::Committed),

@@ -1,5 +1,6 @@
 //! Records of the WAL about itself.
 
+use forebay_format::wal::rmgr::INFO_RMGR_MASK;
 use forebay_format::wal::{Rmgr, xlog};
 
 use super::{RedoContext, RedoError, RedoRecord, ResourceManager};
@@ -10,6 +11,12 @@ pub(super) struct XlogManager;
 impl ResourceManager for XlogManager {
     fn id(&self) -> Rmgr {
         Rmgr::XLOG
+    }
+
+    fn knows(&self, info: u8) -> bool {
+        let kind = info & INFO_RMGR_MASK;
+        // All there are, but for what the format has no name for.
+        xlog::name(kind) != "UNKNOWN"
     }
 
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {

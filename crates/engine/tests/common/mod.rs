@@ -1,6 +1,8 @@
 //! What the integration tests share: the ways to do I/O, and small things to do with tables.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub mod peer;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@ use super::session::SessionSettings;
 use super::value::Value;
 use forebay_aio::sync::Duration;
 use forebay_engine::{
-    CleanerOptions, EngineConfig, ExtendMethod, HugePages, IoDirect, IoMethod, IoSettings, WalSyncMethod,
-    WorkerLimits, WritingSettings,
+    CleanerOptions, EngineConfig, ExtendMethod, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings,
+    RecoverySettings, WalSyncMethod, WorkerLimits, WritingSettings,
 };
 
 /// What the engine is opened with.
@@ -49,6 +49,11 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         wal_buffers: automatic("wal_buffers"),
         full_page_writes: s.bool("full_page_writes"),
         writing: writing_settings(s),
+        recovery: RecoverySettings {
+            prefetch: s.text("recovery_prefetch") != "off",
+            decode_buffer: count("wal_decode_buffer_size"),
+            io_concurrency: count("maintenance_io_concurrency"),
+        },
         ..EngineConfig::default()
     }
 }
@@ -104,6 +109,7 @@ pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
         },
         wal_writer_delay: millis("wal_writer_delay"),
         wal_writer_flush_after: whole("wal_writer_flush_after") * 8192,
+        wal_compression: ImageCompression::by_name(s.text("wal_compression")),
     }
 }
 

@@ -183,6 +183,7 @@ const IO: &str = "Resource Usage / I/O";
 const BGWRITER: &str = "Resource Usage / Background Writer";
 const PRESET: &str = "Preset Options";
 const WAL: &str = "Write-Ahead Log / Settings";
+const WAL_RECOVERY: &str = "Write-Ahead Log / Recovery";
 const DEVELOPER: &str = "Developer Options";
 const CHECKPOINTS: &str = "Write-Ahead Log / Checkpoints";
 const LEVELS: &[&str] = &[
@@ -277,6 +278,7 @@ pub static TABLE: &[Setting] = &[
     setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS, "Sets the WAL size that triggers a checkpoint."),
     setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS, "Sets the minimum size to shrink the WAL to."),
     setting("port", Postmaster, int(1, 65_535, Unit::None), "5432", CONNECT, "Sets the TCP port the server listens on."),
+    setting("recovery_prefetch", Sighup, Enum(&["off", "on", "try"]), "try", WAL_RECOVERY, "Prefetch referenced blocks during recovery."),
     setting("row_security", User, Bool, "on", CLIENT, "Enables row security. There are no policies."),
     setting("scram_iterations", User, int(1, INT_MAX, Unit::None), "4096", CONNECT, "Sets the iteration count for SCRAM secret generation.").reported(),
     setting("search_path", User, Text, "\"$user\", public", CLIENT, "Sets the schema search order for names that are not schema-qualified.").reported().checked(checks::search_path),
@@ -300,6 +302,8 @@ pub static TABLE: &[Setting] = &[
     setting("transaction_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed duration of any transaction within a session.").checked(checks::disabled),
     setting("unix_socket_directories", Postmaster, Text, "/tmp", CONNECT, "Sets the directories where Unix-domain sockets will be created."),
     setting("wal_buffers", Postmaster, int(-1, 262_143, Unit::Blocks), "-1", WAL, "Sets the number of disk-page buffers for WAL."),
+    setting("wal_compression", Sighup, Enum(&["off", "lz4", "zstd"]), "off", WAL, "Compresses full-page writes written in WAL file with specified method."),
+    setting("wal_decode_buffer_size", Postmaster, int(65_536, 1_073_741_823, Unit::Bytes), "512kB", WAL_RECOVERY, "Buffer size for reading ahead in the WAL during recovery."),
     setting("wal_level", Postmaster, Enum(&["replica"]), "replica", WAL, "Sets the level of information written to the WAL."),
     setting("wal_segment_size", Internal, int(1_048_576, 1_073_741_824, Unit::Bytes), "16MB", PRESET, "Shows the size of write ahead log segments."),
     setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk.").checked(checks::wal_sync_method),

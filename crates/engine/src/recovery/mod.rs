@@ -6,28 +6,46 @@
 //! | in production, shutting down, in crash recovery, starting up | crash recovery, as below |
 //! | a standby's states | refused |
 //!
-//! Crash recovery: every file that may have been written without a sync is synced, so that what redo finds on the
-//! pages stays there; the log is read past the kernel's cache where that can be done, and replayed from the
-//! checkpoint's redo pointer to its end; pg_xact is cleared of what never reached the log. The caller then writes
-//! everything and makes an end-of-recovery checkpoint.
+//! Crash recovery:
+//!
+//! 1. every file that may have been written without a sync is synced, so that what redo finds on the pages stays there (`sync`);
+//! 2. the log is read, past the kernel's cache where that can be done, from the checkpoint's redo pointer to its end: one that is
+//!    damaged in the middle, or that redo can't do all of, is refused, and nothing has changed (`scan`, `timeline`);
+//! 3. pg_control says "in crash recovery", and the log is replayed, its pages read ahead (`ahead`);
+//! 4. pg_xact is cleared of what never reached the log;
+//! 5. the caller writes everything and makes an end-of-recovery checkpoint.
+//!
+//! Until then the next start begins at the same redo pointer, so a recovery that crashes is begun again: a page that has been
+//! brought further than a record is left alone by it.
+
+mod ahead;
+mod scan;
+mod sync;
+mod timeline;
 
 use forebay_aio::sync::Instant;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, Errno, FileKind, Namespace, OpenOptions};
+use forebay_aio::Aio;
 use forebay_format::control::{ControlFile, DbState};
+use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::{FullXid, Lsn};
 use forebay_storage::{Backend, BufferPool};
-use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord};
+use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord, read_history};
 
 use crate::config::EngineConfig;
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::redo::{Counters, RedoContext, RedoRecord, Registry};
 use crate::xact::Clog;
+
+pub use ahead::PrefetchStats;
+
+use ahead::ReadAhead;
+use scan::Scan;
 
 /// How far recovery has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +54,12 @@ pub struct RecoveryProgress {
     pub redo: Lsn,
     /// End of the record replayed last.
     pub at: Lsn,
+    /// Where the log ends.
+    pub end: Lsn,
     /// Records replayed.
     pub records: u64,
+    /// Pages read ahead of redo, and not.
+    pub prefetch: PrefetchStats,
     /// Whether that was all.
     pub done: bool,
 }
@@ -54,6 +76,8 @@ pub(crate) struct Started {
     pub(crate) recovered: bool,
     /// End of the last checkpoint's record.
     pub(crate) checkpoint_end: Lsn,
+    /// The timeline that the log goes on with.
+    pub(crate) timeline: u32,
 }
 
 /// What startup works on.
@@ -71,7 +95,9 @@ impl Startup<'_> {
     pub(crate) fn run(&self, be: &mut Backend) -> Result<Started, EngineError> {
         self.refuse_backups(be)?;
         let control = self.control.get();
-        let (record, checkpoint) = self.last_checkpoint(be, &control)?;
+        let timeline = control.checkpoint_copy.timeline.max(control.min_recovery_timeline);
+        let history = read_history(&mut be.io, &self.dir.join("pg_wal"), timeline)?;
+        let (record, checkpoint) = self.last_checkpoint(be, &control, &history)?;
         match control.state {
             DbState::ShutDown => {
                 tracing::info!("database system was shut down at {}", at_time(control.time));
@@ -82,7 +108,8 @@ impl Startup<'_> {
                     aborted: None,
                 };
                 let counters = Counters::at(&checkpoint);
-                Ok(Started { resume, counters, recovered: false, checkpoint_end: record.end })
+                let timeline = checkpoint.timeline;
+                Ok(Started { resume, counters, recovered: false, checkpoint_end: record.end, timeline })
             }
             DbState::ShutDownInRecovery | DbState::ArchiveRecovery => Err(EngineError::statement(
                 "0A000",
@@ -93,8 +120,10 @@ impl Startup<'_> {
                 if !self.aio.has_bug("recovery: files are not synced first") {
                     self.sync_everything(be)?;
                 }
+                let registry = self.registry();
+                let scan = self.scan(be, &control, &history, &checkpoint, record.end, &registry)?;
                 self.control.set_state(&mut be.io, DbState::CrashRecovery)?;
-                self.replay(be, &control, &checkpoint, record.end)
+                self.replay(be, &control, &history, &checkpoint, record.end, &scan, &registry)
             }
         }
     }
@@ -116,15 +145,15 @@ impl Startup<'_> {
         Ok(())
     }
 
-    fn reader(&self, control: &ControlFile, start: Lsn) -> WalReader {
+    fn reader(&self, control: &ControlFile, history: &TimelineHistory, start: Lsn) -> WalReader {
         let config = ReaderConfig {
             dir: self.dir.join("pg_wal"),
             segment_size: control.segment_size,
-            timeline: control.checkpoint_copy.timeline,
+            timeline: history.timeline(),
             system_id: Some(control.system_id),
             direct: self.config.io_direct.wal || self.reads_direct(control),
         };
-        WalReader::new(Arc::clone(self.aio), config, start)
+        WalReader::new(Arc::clone(self.aio), config, start).with_history(history.clone())
     }
 
     /// Whether the log is read past the kernel's cache although its setting does not ask for that: after a failed sync
@@ -139,12 +168,13 @@ impl Startup<'_> {
         &self,
         be: &mut Backend,
         control: &ControlFile,
+        history: &TimelineHistory,
     ) -> Result<(WalRecord, CheckPoint), EngineError> {
         let missing = |why: String| {
             let message = format!("could not locate a valid checkpoint record at {}", control.checkpoint);
             EngineError::statement("XX001", message).with_detail(why)
         };
-        let mut reader = self.reader(control, control.checkpoint);
+        let mut reader = self.reader(control, history, control.checkpoint);
         let Some(record) = reader.next(&mut be.io)? else {
             return Err(missing(reader.end().map_or_else(String::new, |end| end.reason.to_string())));
         };
@@ -164,55 +194,77 @@ impl Startup<'_> {
         Ok((record, checkpoint))
     }
 
-    /// Syncs all files: what the dead process wrote may be in the kernel's hands only, and redo leaves pages alone
-    /// that look new enough.
     fn sync_everything(&self, be: &mut Backend) -> Result<(), EngineError> {
         let started = Instant::now();
-        let namespace = Arc::clone(be.io.aio().namespace());
-        let mut files = 0_u64;
-        let mut left: Vec<PathBuf> = vec![self.dir.to_path_buf()];
-        while let Some(dir) = left.pop() {
-            for entry in namespace.list(&dir)? {
-                let path = dir.join(&entry.name);
-                match entry.kind {
-                    FileKind::Directory => left.push(path),
-                    FileKind::File => {
-                        sync_one(self.aio, &path)?;
-                        files += 1;
-                    }
-                    // pg_wal and tablespaces may lie elsewhere. A file linked here is not one of ours.
-                    FileKind::Symlink if is_directory(namespace.as_ref(), &path)? => left.push(path),
-                    FileKind::Symlink | FileKind::Other => {}
-                }
-            }
-            namespace.sync_dir(&dir)?;
-        }
-        tracing::info!(
-            "synced {files} files of the data directory in {:.2} s",
-            started.elapsed().as_secs_f64()
-        );
+        let files = sync::sync_everything(&mut be.io, self.dir)?;
+        let elapsed = started.elapsed().as_secs_f64();
+        tracing::info!("synced {files} files of the data directory in {elapsed:.2} s");
         Ok(())
     }
 
+    /// Those who redo: the engine's own, and the embedder's.
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::new();
+        for manager in &self.config.resource_managers.0 {
+            registry.add(Arc::clone(manager));
+        }
+        registry
+    }
+
+    /// Looks through the log that is to be replayed.
+    fn scan(
+        &self,
+        be: &mut Backend,
+        control: &ControlFile,
+        history: &TimelineHistory,
+        checkpoint: &CheckPoint,
+        checkpoint_end: Lsn,
+        registry: &Registry,
+    ) -> Result<Scan, EngineError> {
+        let started = Instant::now();
+        let reader = self.reader(control, history, checkpoint.redo);
+        let needed = if control.min_recovery_point > checkpoint_end {
+            (control.min_recovery_point, "the minimum recovery point")
+        } else {
+            (checkpoint_end, "the end of the checkpoint record")
+        };
+        let scan = scan::scan(&mut be.io, reader, registry, history, checkpoint.timeline, needed)?;
+        tracing::info!(
+            "WAL from {} to {} holds {} records ({:.2} s)",
+            checkpoint.redo,
+            scan.end.end,
+            scan.records,
+            started.elapsed().as_secs_f64()
+        );
+        Ok(scan)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what startup has found out so far")]
     fn replay(
         &self,
         be: &mut Backend,
         control: &ControlFile,
+        history: &TimelineHistory,
         checkpoint: &CheckPoint,
         checkpoint_end: Lsn,
+        scan: &Scan,
+        registry: &Registry,
     ) -> Result<Started, EngineError> {
         let redo = checkpoint.redo;
         let started = Instant::now();
-        let registry = Registry::new();
-        let mut reader = self.reader(control, redo);
+        let reader = self.reader(control, history, redo);
+        let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
         self.clog.set_recovering(true);
-        let mut progress = RecoveryProgress { redo, at: redo, records: 0, done: false };
+        let prefetch = PrefetchStats::default();
+        let mut progress =
+            RecoveryProgress { redo, at: redo, end: scan.end.end, records: 0, prefetch, done: false };
         let mut ctx = RedoContext::new(be, self.pool, self.clog, checkpoint);
         tracing::info!("redo starts at {redo}");
-        while let Some(record) = reader.next(&mut ctx.be.io)? {
-            redo_one(&registry, &record, &mut ctx)?;
+        while let Some(record) = ahead.next(ctx.be)? {
+            redo_one(registry, &record, &mut ctx)?;
             progress.at = record.end;
             progress.records += 1;
+            progress.prefetch = ahead.stats();
             if progress.records.is_multiple_of(REPORT_EVERY) {
                 tracing::info!(
                     "redo in progress, elapsed time: {:.2} s, current LSN: {}",
@@ -222,19 +274,21 @@ impl Startup<'_> {
                 self.report(&progress);
             }
         }
-        let end = reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
-        if end.end < checkpoint_end {
-            return Err(EngineError::corrupt(format!(
-                "WAL ends at {} before the checkpoint record at {}: {}",
-                end.end, control.checkpoint, end.reason
-            )));
+        let end = ahead.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+        if end.end != scan.end.end {
+            let message =
+                format!("WAL ended at {} and now ends at {}: {}", scan.end.end, end.end, end.reason);
+            return Err(
+                EngineError::corrupt(message).with_hint("Somebody else writes to it, or the disk fails.")
+            );
         }
         tracing::info!(
-            "redo done at {}: {} ({} records, {:.2} s)",
+            "redo done at {}: {} ({} records, {:.2} s; {} pages read ahead)",
             end.last_record,
             end.reason,
             progress.records,
-            started.elapsed().as_secs_f64()
+            started.elapsed().as_secs_f64(),
+            ahead.stats().prefetch
         );
         ctx.check_missing()?;
         let mut counters = ctx.counters;
@@ -245,7 +299,8 @@ impl Startup<'_> {
         self.clog.trim(&mut be.io, next_xid(&counters))?;
         progress.done = true;
         self.report(&progress);
-        Ok(Started { resume: end.resume(redo), counters, recovered: true, checkpoint_end })
+        let timeline = scan.timeline;
+        Ok(Started { resume: end.resume(redo), counters, recovered: true, checkpoint_end, timeline })
     }
 
     fn report(&self, progress: &RecoveryProgress) {
@@ -260,42 +315,9 @@ fn next_xid(counters: &Counters) -> FullXid {
 }
 
 fn redo_one(registry: &Registry, record: &WalRecord, ctx: &mut RedoContext<'_>) -> Result<(), EngineError> {
-    let decoded = record
-        .decode()
-        .map_err(|error| EngineError::corrupt(format!("WAL record at {}: {error}", record.start)))?;
+    let decoded = scan::decode(record)?;
     let redo = RedoRecord { start: record.start, end: record.end, record: &decoded };
     Ok(registry.redo(&redo, ctx)?)
-}
-
-fn is_directory(namespace: &dyn Namespace, path: &Path) -> Result<bool, EngineError> {
-    Ok(namespace.stat(path)?.is_some_and(|stat| stat.kind == FileKind::Directory))
-}
-
-/// Syncs a file, and makes redo read it from the disk: if the dead process stopped because a sync failed, the kernel
-/// still holds, as clean, pages that are not there. One that may only be read, or not even that, was not written by
-/// this server.
-fn sync_one(aio: &Aio, path: &Path) -> Result<(), EngineError> {
-    let namespace = aio.namespace();
-    const DENIED: Errno = Errno(13);
-    let opened = match namespace.open(path, &OpenOptions::READ_WRITE) {
-        Err(error) if error.errno() == Some(DENIED) => namespace.open(path, &OpenOptions::READ),
-        opened => opened,
-    };
-    match opened {
-        Ok(file) => {
-            namespace.sync_file(&file)?;
-            if !aio.has_bug("recovery: what the kernel has cached is trusted") {
-                namespace.forget_cached(&file)?;
-            }
-            Ok(())
-        }
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) if error.errno() == Some(DENIED) => {
-            tracing::info!("could not sync: {error}");
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// A time as the log shows it: "2026-11-21 01:21:39 UTC".

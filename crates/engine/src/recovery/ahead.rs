@@ -1,0 +1,200 @@
+//! Records on their way from the log to redo, and the pages that they will want, read ahead.
+//!
+//! ```text
+//!   WalReader --> queue: up to wal_decode_buffer_size --> next() --> redo
+//!                   |
+//!                   +--> pages without an image, that exist, that no record before it in the queue has to do with: BufferPool::prefetch
+//! ```
+//!
+//! A page is not read ahead
+//!
+//! - that the record brings an image of, or makes anew: redo does not read it either;
+//! - that another record in the queue has to do with, since that one may bring its image, and what is on the disk may be torn;
+//! - behind a record in the queue that makes, cuts or removes files: which pages exist is known once it is redone;
+//! - that does not exist: redo will say so;
+//! - while so many reads are under way as maintenance_io_concurrency allows. Then the records behind it wait in the log.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use forebay_aio::WaitRef;
+use forebay_format::PageTag;
+use forebay_format::wal::{BlockRef, rmgr::INFO_SPECIAL_REL_UPDATE};
+use forebay_storage::{Backend, BufferPool, Prefetched, Strategy};
+use forebay_wal::{EndOfWal, WalReader, WalRecord};
+
+use super::scan::decode;
+use crate::config::RecoverySettings;
+use crate::error::EngineError;
+
+/// What became of the pages that records named (pg_stat_recovery_prefetch).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefetchStats {
+    /// Read ahead.
+    pub prefetch: u64,
+    /// In memory already.
+    pub hit: u64,
+    /// Made anew by their record.
+    pub skip_init: u64,
+    /// Not there (yet).
+    pub skip_new: u64,
+    /// Brought by their record, as an image.
+    pub skip_fpw: u64,
+    /// Another record in the queue had to do with it.
+    pub skip_rep: u64,
+}
+
+/// A record in the queue.
+struct Queued {
+    record: WalRecord,
+    tags: Vec<PageTag>,
+    changes_files: bool,
+}
+
+/// Records read ahead of redo.
+pub(super) struct ReadAhead<'a> {
+    reader: WalReader,
+    pool: &'a Arc<BufferPool>,
+    settings: RecoverySettings,
+    queue: VecDeque<Queued>,
+    /// Bytes of the records in the queue.
+    bytes: usize,
+    /// How many records in the queue have to do with a page.
+    wanted: HashMap<PageTag, u32>,
+    /// The last record of the queue changes files.
+    barrier: bool,
+    ended: bool,
+    under_way: VecDeque<WaitRef>,
+    stats: PrefetchStats,
+}
+
+impl<'a> ReadAhead<'a> {
+    pub(super) fn new(
+        reader: WalReader,
+        pool: &'a Arc<BufferPool>,
+        settings: RecoverySettings,
+    ) -> ReadAhead<'a> {
+        ReadAhead {
+            reader,
+            pool,
+            settings,
+            queue: VecDeque::new(),
+            bytes: 0,
+            wanted: HashMap::new(),
+            barrier: false,
+            ended: false,
+            under_way: VecDeque::new(),
+            stats: PrefetchStats::default(),
+        }
+    }
+
+    /// The next record; None at the end of the log.
+    pub(super) fn next(&mut self, be: &mut Backend) -> Result<Option<WalRecord>, EngineError> {
+        if self.queue.is_empty() || self.bytes < self.settings.decode_buffer / 2 {
+            self.fill(be)?;
+        }
+        let Some(Queued { record, tags, changes_files }) = self.queue.pop_front() else { return Ok(None) };
+        self.bytes -= record.bytes.len();
+        self.barrier &= !changes_files || !self.queue.is_empty();
+        for tag in tags {
+            if let Some(left) = self.wanted.get_mut(&tag) {
+                *left -= 1;
+                if *left == 0 {
+                    self.wanted.remove(&tag);
+                }
+            }
+        }
+        Ok(Some(record))
+    }
+
+    /// Where the log ended, once there are no more records.
+    pub(super) fn end(&self) -> Option<&EndOfWal> {
+        self.reader.end()
+    }
+
+    pub(super) fn stats(&self) -> PrefetchStats {
+        self.stats
+    }
+
+    /// Reads records until the queue is full or a reason says to wait. What they need is submitted together, neighbours as one.
+    fn fill(&mut self, be: &mut Backend) -> Result<(), EngineError> {
+        be.io.begin_batch();
+        let filled = self.fill_staged(be);
+        be.io.end_batch();
+        filled
+    }
+
+    fn fill_staged(&mut self, be: &mut Backend) -> Result<(), EngineError> {
+        let looks_ahead = self.settings.prefetch && self.settings.io_concurrency > 0;
+        loop {
+            if self.ended || self.barrier || self.bytes >= self.settings.decode_buffer {
+                return Ok(());
+            }
+            let wanted_now = self.queue.is_empty();
+            if !wanted_now && (!looks_ahead || !self.may_read(be)) {
+                return Ok(());
+            }
+            let Some(record) = self.reader.next(&mut be.io)? else {
+                self.ended = true;
+                return Ok(());
+            };
+            self.take(be, record, looks_ahead)?;
+        }
+    }
+
+    /// Is there room for more reads?
+    fn may_read(&mut self, be: &mut Backend) -> bool {
+        if self.under_way.len() >= self.settings.io_concurrency {
+            self.under_way.retain(|&read| !be.io.is_done(read));
+        }
+        self.under_way.len() < self.settings.io_concurrency
+    }
+
+    /// Puts a record into the queue, and starts to read what it needs.
+    fn take(&mut self, be: &mut Backend, record: WalRecord, looks_ahead: bool) -> Result<(), EngineError> {
+        let mut tags = Vec::new();
+        let mut changes_files = false;
+        if looks_ahead {
+            let decoded = decode(&record)?;
+            changes_files = decoded.header.info & INFO_SPECIAL_REL_UPDATE != 0;
+            tags.reserve(decoded.blocks.len());
+            for block in &decoded.blocks {
+                self.consider(be, block)?;
+                *self.wanted.entry(block.tag).or_insert(0) += 1;
+                tags.push(block.tag);
+            }
+        }
+        self.barrier = changes_files;
+        self.bytes += record.bytes.len();
+        self.queue.push_back(Queued { record, tags, changes_files });
+        Ok(())
+    }
+
+    /// Starts to read a page if redo will want to read it.
+    fn consider(&mut self, be: &mut Backend, block: &BlockRef<'_>) -> Result<(), EngineError> {
+        let count = if block.image.is_some_and(|image| image.apply()) {
+            &mut self.stats.skip_fpw
+        } else if block.will_init {
+            &mut self.stats.skip_init
+        } else if self.wanted.contains_key(&block.tag) {
+            &mut self.stats.skip_rep
+        } else {
+            let (tag, smgr) = (block.tag, self.pool.smgr());
+            if !smgr.exists(tag.rel, tag.fork)? || tag.block >= smgr.nblocks(tag.rel, tag.fork)? {
+                &mut self.stats.skip_new
+            } else {
+                match self.pool.prefetch(be, tag, Strategy::Normal)? {
+                    Prefetched::Started(read) => {
+                        self.under_way.push_back(read);
+                        &mut self.stats.prefetch
+                    }
+                    Prefetched::Cached => &mut self.stats.hit,
+                    // Redo will wait for one.
+                    Prefetched::NoBuffer => return Ok(()),
+                }
+            }
+        };
+        *count += 1;
+        Ok(())
+    }
+}

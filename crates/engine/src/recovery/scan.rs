@@ -1,0 +1,60 @@
+//! The log looked through before anything is changed: where it ends, and whether redo can do all of it.
+//!
+//! A log that is damaged in the middle, that lacks a segment, or that has records nobody here knows, is refused while the directory
+//! is still as the crash left it: what is missing may be found again, or another server may recover it. That takes reading
+//! the log twice, which costs little beside redo.
+
+use forebay_format::{Lsn, timeline::TimelineHistory};
+use forebay_wal::{EndOfWal, WalReader, WalRecord};
+
+use super::timeline::Follower;
+use crate::error::EngineError;
+use crate::redo::{RedoRecord, Registry};
+
+/// What a look through the log found.
+pub(super) struct Scan {
+    /// Where it ends.
+    pub(super) end: EndOfWal,
+    /// Records up to there.
+    pub(super) records: u64,
+    /// The timeline at the end.
+    pub(super) timeline: u32,
+}
+
+/// Reads all of a log. `needed` is a position that it must reach, and why.
+pub(super) fn scan(
+    io: &mut forebay_aio::Backend,
+    mut reader: WalReader,
+    registry: &Registry,
+    history: &TimelineHistory,
+    start_timeline: u32,
+    needed: (Lsn, &str),
+) -> Result<Scan, EngineError> {
+    let mut follower = Follower::new(history, start_timeline);
+    let mut records = 0;
+    while let Some(record) = reader.next(io)? {
+        let decoded = decode(&record)?;
+        let redo = RedoRecord { start: record.start, end: record.end, record: &decoded };
+        registry.check(&redo)?;
+        follower.follow(&redo)?;
+        records += 1;
+    }
+    let end = reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+    reader.check_end(io).map_err(|error| {
+        EngineError::corrupt(error.to_string()).with_hint(
+            "Nothing was changed. Bring the segment back from an archive or a backup; or, to give up all that was committed \
+             behind that position, move the later segments away.",
+        )
+    })?;
+    let (lsn, why) = needed;
+    if end.end < lsn {
+        let message = format!("WAL ends at {} before {why} at {lsn}: {}", end.end, end.reason);
+        return Err(EngineError::corrupt(message));
+    }
+    Ok(Scan { end, records, timeline: follower.timeline() })
+}
+
+/// Takes a record apart.
+pub(super) fn decode(record: &WalRecord) -> Result<forebay_format::wal::DecodedRecord<'_>, EngineError> {
+    record.decode().map_err(|error| EngineError::corrupt(format!("WAL record at {}: {error}", record.start)))
+}

@@ -1,0 +1,87 @@
+//! Makes a data directory durable before recovery trusts it.
+//!
+//! What the dead process wrote may be in the kernel's hands only, and redo leaves pages alone that look new enough. So every file
+//! is synced, many at once, and then dropped from the kernel's cache: if the process stopped because a sync failed, the kernel
+//! still holds, as clean, pages that are not on the disk.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_aio::{Backend, Errno, File, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef};
+
+use crate::error::EngineError;
+
+/// Syncs under way at a time.
+const DEPTH: usize = 32;
+
+/// Syncs every file and directory below `dir`; how many files.
+pub(super) fn sync_everything(io: &mut Backend, dir: &Path) -> Result<u64, EngineError> {
+    let namespace = Arc::clone(io.aio().namespace());
+    let mut syncs = Syncs { namespace: namespace.as_ref(), under_way: VecDeque::new(), files: 0 };
+    let mut directories: Vec<PathBuf> = vec![dir.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in namespace.list(&directory)? {
+            let path = directory.join(&entry.name);
+            match entry.kind {
+                FileKind::Directory => directories.push(path),
+                FileKind::File => syncs.start(io, &path)?,
+                // pg_wal and tablespaces may lie elsewhere. A file linked here is not one of ours.
+                FileKind::Symlink if is_directory(namespace.as_ref(), &path)? => directories.push(path),
+                FileKind::Symlink | FileKind::Other => {}
+            }
+        }
+        namespace.sync_dir(&directory)?;
+    }
+    while syncs.finish_oldest(io)? {}
+    Ok(syncs.files)
+}
+
+/// Syncs on their way, the oldest first. Dropped, after an error, they end by themselves.
+struct Syncs<'a> {
+    namespace: &'a dyn Namespace,
+    under_way: VecDeque<(WaitRef, File)>,
+    files: u64,
+}
+
+impl Syncs<'_> {
+    /// Starts to sync a file. One that may only be read, or not even that, was not written by this server.
+    fn start(&mut self, io: &mut Backend, path: &Path) -> Result<(), EngineError> {
+        let opened = match self.namespace.open(path, &OpenOptions::READ_WRITE) {
+            Err(error) if error.errno() == Some(Errno::ACCES) => {
+                self.namespace.open(path, &OpenOptions::READ)
+            }
+            opened => opened,
+        };
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.errno() == Some(Errno::ACCES) => {
+                tracing::info!("could not sync: {error}");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if self.under_way.len() >= DEPTH {
+            self.finish_oldest(io)?;
+        }
+        let wait = io.start(Io::new(file.clone(), Op::Fsync, Target::File));
+        self.under_way.push_back((wait, file));
+        self.files += 1;
+        Ok(())
+    }
+
+    /// Waits for the oldest sync. False if there was none.
+    fn finish_oldest(&mut self, io: &mut Backend) -> Result<bool, EngineError> {
+        let Some((wait, file)) = self.under_way.pop_front() else { return Ok(false) };
+        io.wait(wait).check()?;
+        if !io.aio().has_bug("recovery: what the kernel has cached is trusted") {
+            self.namespace.forget_cached(&file)?;
+        }
+        Ok(true)
+    }
+}
+
+fn is_directory(namespace: &dyn Namespace, path: &Path) -> Result<bool, EngineError> {
+    Ok(namespace.stat(path)?.is_some_and(|stat| stat.kind == FileKind::Directory))
+}
