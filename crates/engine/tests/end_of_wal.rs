@@ -5,49 +5,18 @@ mod common;
 mod defects;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use common::*;
 use defects::{DEFECTS, Defect};
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
 use forebay_engine::{IoMethod, ShutdownMode};
-use forebay_format::control::{ControlFile, PATH};
 use forebay_format::{Lsn, wal::Rmgr};
+use forebay_wal::Record;
 use forebay_wal::position::Positions;
-use forebay_wal::{ReaderConfig, Record, SyncMethod, Wal, WalConfig, WalReader};
-
-fn control(dir: &Path) -> ControlFile {
-    ControlFile::decode(&std::fs::read(dir.join(PATH)).expect("pg_control")).expect("good")
-}
 
 /// Brings the log of a crashed directory to where the defect belongs, and puts it there. The end of the last good record.
 fn damage(dir: &Path, defect: &Defect) -> Lsn {
-    let control = control(dir);
-    let (size, pg_wal) = (control.segment_size, dir.join("pg_wal"));
-    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).expect("aio");
-    let mut io = aio.backend(BackendType::Client).expect("backend");
-    let config = ReaderConfig {
-        dir: pg_wal.clone(),
-        segment_size: size,
-        timeline: 1,
-        system_id: Some(control.system_id),
-        direct: false,
-    };
-    let mut reader = WalReader::new(Arc::clone(&aio), config, control.checkpoint_copy.redo);
-    while reader.next(&mut io).expect("readable").is_some() {}
-    let resume = reader.end().expect("an end").resume(control.checkpoint_copy.redo);
-    let config = WalConfig {
-        dir: pg_wal.clone(),
-        segment_size: size,
-        timeline: 1,
-        system_id: control.system_id,
-        sync_method: SyncMethod::Fdatasync,
-        direct: false,
-        init_direct: false,
-        buffers: 16,
-        full_page_writes: true,
-    };
-    let wal = Wal::start(aio, &mut io, config, resume).expect("the log goes on");
+    let (wal, mut io) = log::resume(dir);
+    let size = wal.config().segment_size;
     let at = wal.end_lsn().page_start().add(4 * 8192 - defect.room);
     let positions = Positions::new(size.bytes());
     let pos = |lsn| positions.byte_pos(lsn).expect("not in a page header");
@@ -59,7 +28,7 @@ fn damage(dir: &Path, defect: &Defect) -> Lsn {
     wal.flush_all(&mut io).expect("flush");
     let last = wal.last_record_lsn();
     drop(wal);
-    defect.write(&pg_wal, size, 1, at, last);
+    defect.write(&dir.join("pg_wal"), size, 1, at, last);
     at
 }
 
@@ -79,7 +48,7 @@ fn recovery_ends_before_each_defect_and_the_log_goes_on_there() {
         let end = damage(&dir, defect);
 
         let engine = open(&dir, &config);
-        let redo = control(&dir).checkpoint_copy.redo;
+        let redo = log::control(&dir).checkpoint_copy.redo;
         if defect.is_incomplete() {
             // The log goes on in the next page, with the record that says so.
             let page = end.page_start().add(8192);

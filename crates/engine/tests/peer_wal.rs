@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use common::peer::Peer;
 use common::*;
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
 use forebay_engine::{Engine, ImageCompression, IoMethod, ShutdownMode};
 use forebay_format::wal::{PageHeader, RecordError};
 use forebay_format::{BLOCK_SIZE, Fork, Lsn, SegmentSize};
@@ -26,8 +25,7 @@ fn first_record(pg_wal: &Path, size: SegmentSize, number: u64) -> Lsn {
 
 /// The records of a log, from its first segment on.
 fn records(pg_wal: &Path, size: SegmentSize) -> Vec<WalRecord> {
-    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).expect("aio");
-    let mut io = aio.backend(BackendType::Startup).expect("backend");
+    let (aio, mut io) = log::backend();
     let names = std::fs::read_dir(pg_wal).expect("pg_wal").map(|entry| entry.expect("entry").file_name());
     let first = names.filter_map(|name| size.parse_file_name(name.to_str()?)).map(|(_, number)| number).min();
     let start = first_record(pg_wal, size, first.expect("a segment"));

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex};
 
 use common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{Aio, AioConfig, BackendType, Errno, MethodKind, PosixNamespace};
+use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace};
 use forebay_engine::recovery::{PrefetchStats, RecoveryProgress};
 use forebay_engine::redo::{RedoContext, RedoError, RedoRecord, ResourceManager, ResourceManagers};
 use forebay_engine::{
     Engine, EngineConfig, EngineError, IoMethod, RecoveryReport, RecoverySettings, ShutdownMode,
 };
-use forebay_format::control::{ControlFile, PATH};
+use forebay_format::control::PATH;
 use forebay_format::{Lsn, wal::Rmgr};
-use forebay_wal::{ReaderConfig, Record, SyncMethod, Wal, WalConfig, WalReader};
+use forebay_wal::Record;
 
 #[test]
 fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
@@ -271,32 +271,7 @@ fn a_recovery_that_fails_anywhere_is_begun_again() {
 
 /// Puts records with these main data at the end of a stopped directory's log.
 fn append(dir: &Path, rmgr: Rmgr, mains: &[&[u8]]) {
-    let control = ControlFile::decode(&std::fs::read(dir.join(PATH)).expect("pg_control")).expect("good");
-    let (size, pg_wal) = (control.segment_size, dir.join("pg_wal"));
-    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).expect("aio");
-    let mut io = aio.backend(BackendType::Client).expect("backend");
-    let config = ReaderConfig {
-        dir: pg_wal.clone(),
-        segment_size: size,
-        timeline: 1,
-        system_id: Some(control.system_id),
-        direct: false,
-    };
-    let mut reader = WalReader::new(Arc::clone(&aio), config, control.checkpoint_copy.redo);
-    while reader.next(&mut io).expect("readable").is_some() {}
-    let resume = reader.end().expect("an end").resume(control.checkpoint_copy.redo);
-    let config = WalConfig {
-        dir: pg_wal,
-        segment_size: size,
-        timeline: 1,
-        system_id: control.system_id,
-        sync_method: SyncMethod::Fdatasync,
-        direct: false,
-        init_direct: false,
-        buffers: 16,
-        full_page_writes: true,
-    };
-    let wal = Wal::start(aio, &mut io, config, resume).expect("the log goes on");
+    let (wal, mut io) = log::resume(dir);
     for main in mains {
         wal.insert(&mut io, &Record { rmgr, info: 0x10, xid: 0, main, blocks: &[] }).expect("insert");
     }

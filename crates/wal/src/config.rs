@@ -58,6 +58,23 @@ impl WalConfig {
     /// What [`WalConfig::writes_in_flight`] is if nobody knows better.
     pub const WRITES_IN_FLIGHT: usize = 16;
 
+    /// A log of this cluster in this directory, on timeline 1 and with defaults for everything else.
+    pub fn new(dir: PathBuf, segment_size: SegmentSize, system_id: u64) -> WalConfig {
+        WalConfig {
+            dir,
+            segment_size,
+            timeline: 1,
+            system_id,
+            sync_method: SyncMethod::Fdatasync,
+            direct: false,
+            init_direct: false,
+            buffers: 64,
+            full_page_writes: true,
+            gather: true,
+            writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
+        }
+    }
+
     /// The number of WAL buffers that `wal_buffers = -1` stands for: a thirty-second of the shared buffers,
     /// at least 64 kB, at most one segment.
     pub fn auto_buffers(shared_buffers: usize, segment_size: SegmentSize) -> usize {

@@ -1,6 +1,7 @@
 //! What the integration tests share: the ways to do I/O, and small things to do with tables.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub mod log;
 pub mod peer;
 
 use std::path::Path;
