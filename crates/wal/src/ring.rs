@@ -18,7 +18,7 @@
 //!   never written beside a whole one. One write with a partial block is under way at a time (see
 //!   [`flight`](crate::flight)), so one tail block is enough.
 
-use forebay_aio::{Aio, AioError, IoMemory, Region, sync::Arc};
+use forebay_aio::{Aio, AioError, HugePages, IoMemory, Region, sync::Arc};
 use forebay_format::Lsn;
 
 use crate::{flight::Progress, position::WAL_BLOCK};
@@ -48,7 +48,8 @@ impl Ring {
         let at = progress.written();
         assert_eq!(head.len(), at.page_offset(), "the block before {at}");
         let blocks = blocks.max(4);
-        let region = Region::new((blocks + 1) * BLOCK)?;
+        // In huge pages, a device needs to be told of fewer pieces of memory.
+        let region = Region::with_huge_pages((blocks + 1) * BLOCK, HugePages::Try)?;
         aio.register_memory(&region);
         let ring = Ring { region, blocks: blocks as u64, progress };
         let to = ring.region.ptr(ring.offset(at.page_start()));
