@@ -28,6 +28,8 @@ pub struct OpenOptions {
     pub direct: bool,
     /// Each write is durable when it returns (O_DSYNC).
     pub dsync: bool,
+    /// Each write is durable, with all that is known of the file, when it returns (O_SYNC).
+    pub sync: bool,
 }
 
 impl OpenOptions {
@@ -40,6 +42,7 @@ impl OpenOptions {
         truncate: false,
         direct: false,
         dsync: false,
+        sync: false,
     };
     /// Reading and writing.
     pub const READ_WRITE: OpenOptions = OpenOptions { write: true, ..OpenOptions::READ };
@@ -63,6 +66,14 @@ impl OpenOptions {
     /// O_DSYNC or not.
     pub const fn dsync(self, dsync: bool) -> OpenOptions {
         OpenOptions { dsync, ..self }
+    }
+    /// O_SYNC or not.
+    pub const fn sync(self, sync: bool) -> OpenOptions {
+        OpenOptions { sync, ..self }
+    }
+    /// What the open file will be.
+    pub const fn flags(self) -> FileFlags {
+        FileFlags { direct: self.direct, dsync: self.dsync || self.sync }
     }
 }
 
@@ -131,7 +142,7 @@ impl File {
         self.0.flags.direct
     }
 
-    /// Opened with O_DSYNC.
+    /// Opened with O_DSYNC or O_SYNC.
     pub fn is_dsync(&self) -> bool {
         self.0.flags.dsync
     }

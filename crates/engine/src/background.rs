@@ -12,7 +12,7 @@ use crate::config::Background;
 use crate::core::Core;
 use crate::error::EngineError;
 
-/// How long the background writer leaves a disk alone that has failed it: who needs a buffer finds out for himself.
+/// How long a background thread leaves a disk alone that has failed it: who needs a buffer or a segment finds out for himself.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// A rest that a stop cuts short.
@@ -74,13 +74,13 @@ impl WalWriterCall {
     }
 }
 
-/// Makes durable what nobody waits for, and prepares segments.
+/// Makes durable what nobody waits for.
 fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
     let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
     while !ticker.is_stopped() {
         let writing = core.writing();
         (pace.delay, pace.flush_after) = (writing.wal_writer_delay, writing.wal_writer_flush_after);
-        match core.wal.step_at(&mut be.io, &mut pace) {
+        match core.wal.write_behind(&mut be.io, &mut pace) {
             Ok(true) => {}
             Ok(false) => core.wal_writer.rest(writing.wal_writer_delay),
             Err(error) => {
@@ -101,6 +101,30 @@ pub(crate) fn step(core: &Core, be: &mut Backend, cleaner: &mut Cleaner) -> Resu
     Ok(())
 }
 
+/// Makes WAL segments ahead of need, so that those who insert find them. It has a thread of its own because the WAL writer
+/// would come late to those who wait for it.
+fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
+    /// Nobody forgets to call it.
+    const LONG: Duration = Duration::from_secs(60);
+    let mut failing = false;
+    while !ticker.is_stopped() {
+        match core.wal.prepare_segments(&mut be.io) {
+            Ok(_) => {
+                failing = false;
+                core.wal.rest_until_segments_are_wanted(LONG);
+            }
+            Err(error) => {
+                let error = core.fatal.check(error.into());
+                // Once: those who need a segment say it too, each time.
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!("could not prepare a WAL segment: {error}");
+                }
+                ticker.rest(AFTER_ERROR);
+            }
+        }
+    }
+}
+
 /// The running threads.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
@@ -109,7 +133,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Starts the checkpointer, the WAL writer and the background writer, unless the embedder does their work.
+    /// Starts the checkpointer, the WAL writer, who prepares its segments, and the background writer, unless the embedder does their work.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
         let mut threads = Threads::default();
         if core.config.background == Background::Stepped {
@@ -133,6 +157,7 @@ impl Threads {
             },
         )?;
         self.spawn(core, "walwriter", BackendType::WalWriter, write_wal)?;
+        self.spawn(core, "walpreparer", BackendType::WalWriter, prepare_segments)?;
         self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
             let mut cleaner = Cleaner::default();
             while !ticker.is_stopped() {
@@ -172,6 +197,7 @@ impl Threads {
         core.checkpointer.requests.stop();
         self.ticker.stop();
         core.wal_writer.call();
+        core.wal.wake_preparer();
         core.pool.call_cleaner();
         for handle in self.handles.drain(..) {
             if handle.join().is_err() {

@@ -2,6 +2,7 @@
 
 use forebay_aio::sync::Duration;
 use forebay_storage::ReadPolicy;
+use forebay_wal::SegmentPolicy;
 
 use crate::redo::ResourceManagers;
 
@@ -43,14 +44,36 @@ impl IoMethod {
     }
 }
 
-/// How WAL is made durable: the values of wal_sync_method that are supported.
+/// How WAL is made durable: PostgreSQL's wal_sync_method, and `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WalSyncMethod {
     /// fdatasync after the writes.
     #[default]
     Fdatasync,
+    /// fsync after the writes.
+    Fsync,
     /// Segments opened with O_DSYNC.
     OpenDatasync,
+    /// Segments opened with O_SYNC.
+    OpenSync,
+    /// What is the fastest of these on the log's disk: measured at the first start, and kept.
+    Auto,
+}
+
+impl WalSyncMethod {
+    /// Every method, by its name.
+    pub const NAMES: [(&'static str, WalSyncMethod); 5] = [
+        ("fsync", WalSyncMethod::Fsync),
+        ("fdatasync", WalSyncMethod::Fdatasync),
+        ("open_sync", WalSyncMethod::OpenSync),
+        ("open_datasync", WalSyncMethod::OpenDatasync),
+        ("auto", WalSyncMethod::Auto),
+    ];
+
+    /// The method of that name.
+    pub fn by_name(name: &str) -> Option<WalSyncMethod> {
+        WalSyncMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+    }
 }
 
 /// What an engine is opened with. `default()` has PostgreSQL's defaults.
@@ -84,6 +107,8 @@ pub struct EngineConfig {
     pub wal_buffers: Option<usize>,
     /// Whether a page's first change after a checkpoint logs all of it.
     pub full_page_writes: bool,
+    /// Whether completed WAL segments are marked for an archive, and kept until it has them (archive_mode).
+    pub archive_mode: bool,
     /// When and how fast the background threads write; may change while the engine runs.
     pub writing: WritingSettings,
     /// How recovery goes.
@@ -117,7 +142,7 @@ pub enum Background {
     Stepped,
 }
 
-/// When and how fast checkpoints, the background writer and the WAL writer write.
+/// When, how fast and how checkpoints, the background writer and the WAL writer write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WritingSettings {
     /// Bytes of WAL between checkpoints, about.
@@ -132,6 +157,10 @@ pub struct WritingSettings {
     pub checkpoint_flush_after: u32,
     /// The background writer: bgwriter_delay, _lru_maxpages, _lru_multiplier, _flush_after.
     pub cleaner: CleanerOptions,
+    /// Whether new WAL segments are filled with zeros.
+    pub wal_init_zero: bool,
+    /// Whether old WAL segments are used again.
+    pub wal_recycle: bool,
     /// Rest between rounds of the WAL writer.
     pub wal_writer_delay: Duration,
     /// Bytes that are not durable after which the WAL writer flushes whatever the time, and is called for it; 0: it flushes at
@@ -158,6 +187,13 @@ impl Default for RecoverySettings {
     }
 }
 
+impl WritingSettings {
+    /// How segments of the log are made, and what becomes of old ones.
+    pub(crate) fn segment_policy(&self) -> SegmentPolicy {
+        SegmentPolicy { init_zero: self.wal_init_zero, recycle: self.wal_recycle }
+    }
+}
+
 impl Default for WritingSettings {
     fn default() -> Self {
         WritingSettings {
@@ -167,6 +203,8 @@ impl Default for WritingSettings {
             checkpoint_completion_target: 0.9,
             checkpoint_flush_after: 32,
             cleaner: CleanerOptions::default(),
+            wal_init_zero: true,
+            wal_recycle: true,
             wal_writer_delay: Duration::from_millis(200),
             wal_writer_flush_after: 1 << 20,
             wal_compression: None,
@@ -302,6 +340,7 @@ impl Default for EngineConfig {
             wal_sync_method: WalSyncMethod::default(),
             wal_buffers: None,
             full_page_writes: true,
+            archive_mode: false,
             writing: WritingSettings::default(),
             recovery: RecoverySettings::default(),
             resource_managers: ResourceManagers::default(),

@@ -150,6 +150,7 @@ impl Core {
     pub(crate) fn change_writing(&self, to: WritingSettings) {
         *self.writing.write() = to;
         self.wal.set_compression(to.wal_compression);
+        self.wal.set_segment_policy(to.segment_policy());
         self.pool.call_cleaner();
         self.checkpointer.requests.nudge();
     }

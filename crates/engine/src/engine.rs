@@ -7,13 +7,13 @@ use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType};
 use forebay_format::control::DbState;
 use forebay_storage::{Backend, BufferPool, Cleaner, PoolConfig, Smgr, SmgrConfig, TempFiles};
-use forebay_wal::{SyncMethod, Wal, WalConfig};
+use forebay_wal::{SegmentStats, SyncMethod, Wal, WalConfig};
 
 use crate::background::{self, Threads};
 use crate::catalog::Catalogs;
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
-use crate::config::{EngineConfig, InitOptions, WalSyncMethod, WritingSettings};
+use crate::config::{EngineConfig, InitOptions, WritingSettings};
 use crate::control::Control;
 use crate::core::{Core, Parts, Phase};
 use crate::disk::Disk;
@@ -27,6 +27,7 @@ use crate::oids::OidCounter;
 use crate::recovery::Startup;
 use crate::session::{Session, temp};
 use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
+use crate::walsync;
 use crate::xact::{Clog, XactManager};
 
 /// How an engine stops.
@@ -161,6 +162,16 @@ impl Engine {
     /// Bytes of a WAL segment.
     pub fn wal_segment_size(&self) -> u32 {
         self.core.control.get().segment_size.get()
+    }
+
+    /// PostgreSQL's name of the way in which the log is made durable, also where that was found out.
+    pub fn wal_sync_method_name(&self) -> &'static str {
+        self.core.wal.config().sync_method.name()
+    }
+
+    /// What became of segment files of the log since the engine was opened.
+    pub fn wal_segments(&self) -> SegmentStats {
+        self.core.wal.segment_stats()
     }
 
     /// The name of the I/O method in use.
@@ -309,10 +320,19 @@ fn start(
     let startup = Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
     let started = startup.run(be)?;
     let redo = started.resume.redo;
-    let wal_config = WalConfig { timeline: started.timeline, ..wal_config(dir, &config, &control) };
-    let wal = Wal::start(Arc::clone(aio), &mut be.io, wal_config, started.resume)?;
+    let sync_method = walsync::method(aio, be, dir, &config)?;
+    let wal_config = wal_config(dir, &config, &control, sync_method);
+    let wal_config = WalConfig { timeline: started.timeline, ..wal_config };
+    let wal = Arc::new(Wal::start(Arc::clone(aio), &mut be.io, wal_config, started.resume)?);
     wal.set_compression(config.writing.wal_compression);
-    let wal = Arc::new(wal);
+    wal.set_segment_policy(config.writing.segment_policy());
+    if config.archive_mode {
+        tracing::warn!(
+            "archive_mode is on: WAL segments are kept until an archiver has marked them as done, and this server \
+             has none of its own yet"
+        );
+        wal.start_archiving()?;
+    }
     pool.attach_wal(wal.clone());
     let counters = started.counters;
     let oldest = control.checkpoint().oldest_xid;
@@ -353,7 +373,7 @@ fn remove_temp_tables(aio: &Aio, dir: &Path) {
     }
 }
 
-fn wal_config(dir: &Path, config: &EngineConfig, control: &Control) -> WalConfig {
+fn wal_config(dir: &Path, config: &EngineConfig, control: &Control, sync_method: SyncMethod) -> WalConfig {
     let control = control.get();
     let auto = WalConfig::auto_buffers(config.shared_buffers, control.segment_size);
     WalConfig {
@@ -361,10 +381,7 @@ fn wal_config(dir: &Path, config: &EngineConfig, control: &Control) -> WalConfig
         segment_size: control.segment_size,
         timeline: control.checkpoint_copy.timeline,
         system_id: control.system_id,
-        sync_method: match config.wal_sync_method {
-            WalSyncMethod::Fdatasync => SyncMethod::Fdatasync,
-            WalSyncMethod::OpenDatasync => SyncMethod::OpenDatasync,
-        },
+        sync_method,
         direct: config.io_direct.wal,
         init_direct: config.io_direct.wal_init,
         buffers: config.wal_buffers.unwrap_or(auto),

@@ -21,6 +21,7 @@
 //! - `table`: what the catalog knows of a table.
 //! - `locks`: relation locks, deadlock detection.
 //! - `views`: rows of the statistics views.
+//! - `walsync`: how the log is made durable, where that is to be found out.
 //! - `engine`: making, opening and stopping a data directory.
 //! - `session`: a connection's context; transactions, statements, rows in and out.
 #![forbid(unsafe_code)]
@@ -55,6 +56,7 @@ pub mod table;
 mod tests;
 pub mod types;
 pub mod views;
+mod walsync;
 pub mod xact;
 
 pub use config::{
@@ -66,8 +68,9 @@ pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
-pub use forebay_format::Fork;
+pub use forebay_format::{Fork, Lsn};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
+pub use forebay_wal::SegmentStats;
 pub use locks::{Interrupt, InterruptKind, LockMode};
 pub use session::{BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Session};
 pub use table::{Column, ColumnDef, Table};

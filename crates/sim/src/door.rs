@@ -6,8 +6,8 @@ use forebay_aio::execute::{Executor, Request};
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Arc, Duration, UNIX_EPOCH};
 use forebay_aio::{
-    AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileFlags, FileKind, FileStat,
-    Namespace, OpKind, OpenOptions,
+    AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileKind, FileStat, Namespace, OpKind,
+    OpenOptions,
 };
 
 use crate::disk::{SimDisk, State};
@@ -97,7 +97,7 @@ impl Namespace for SimDisk {
         })?;
         let opened =
             Opened { disk: self.clone(), number, path: path.to_owned(), locked: AtomicBool::new(false) };
-        let flags = FileFlags { direct: options.direct, dsync: options.dsync };
+        let flags = options.flags();
         Ok(File::from_object(path.to_owned(), flags, Arc::new(opened)))
     }
 

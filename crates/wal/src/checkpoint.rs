@@ -61,16 +61,17 @@ impl Wal {
     }
 
     /// Recycles or removes the segments that end at or before `before` (the redo pointer of the last completed
-    /// checkpoint). As many are renamed to future names as `keep` bytes ahead of the log's end hold.
+    /// checkpoint); where there is an archive, those that it has. Future names are given up to the segment that is
+    /// `keep` bytes beyond the one of `before`.
     pub fn remove_old_segments(&self, before: Lsn, keep: u64) -> Result<OldSegments, WalError> {
         self.check()?;
         let size = self.config.segment_size;
         // Nothing that is still to be written or synced is ever old.
-        let mut before = size.number(before).min(size.number(self.flushed_lsn()));
+        let mut number = size.number(before).min(size.number(self.flushed_lsn()));
         if self.segments.has_bug("wal: segments go before the checkpoint is past them") {
-            before = size.number(self.flushed_lsn());
+            number = size.number(self.flushed_lsn());
         }
-        let upto = size.number(self.insert_lsn()) + keep / size.bytes();
-        self.segments.remove_before(before, upto).map_err(|e| self.note(e))
+        let upto = number.saturating_add(keep / size.bytes());
+        self.segments.remove_before(number, upto).map_err(|e| self.note(e))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use forebay_aio::{Op, OpenOptions};
 use forebay_format::{Lsn, SegmentSize};
 
 use crate::position::WAL_BLOCK;
@@ -15,15 +16,55 @@ pub enum SyncMethod {
     Fsync,
     /// Segments are opened with `O_DSYNC`: a write that has returned is durable.
     OpenDatasync,
-    /// Like [`SyncMethod::OpenDatasync`]: `O_DSYNC` covers all that a WAL segment, whose size never
-    /// changes, would need of `O_SYNC`.
+    /// Segments are opened with `O_SYNC`: a write that has returned is durable, and the file's times with it.
     OpenSync,
 }
 
 impl SyncMethod {
+    /// Every method, by PostgreSQL's name. The first is its default here; of two that are as good the earlier is taken.
+    pub const NAMES: [(&'static str, SyncMethod); 4] = [
+        ("fdatasync", SyncMethod::Fdatasync),
+        ("open_datasync", SyncMethod::OpenDatasync),
+        ("fsync", SyncMethod::Fsync),
+        ("open_sync", SyncMethod::OpenSync),
+    ];
+
+    /// The method of that name.
+    pub fn by_name(name: &str) -> Option<SyncMethod> {
+        SyncMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+    }
+
+    /// PostgreSQL's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SyncMethod::Fdatasync => "fdatasync",
+            SyncMethod::OpenDatasync => "open_datasync",
+            SyncMethod::Fsync => "fsync",
+            SyncMethod::OpenSync => "open_sync",
+        }
+    }
+
     /// True if segments are opened so that a write is durable by itself.
     pub fn opens_synchronous(self) -> bool {
         matches!(self, SyncMethod::OpenDatasync | SyncMethod::OpenSync)
+    }
+
+    /// How files are opened whose writes this method makes durable.
+    pub(crate) fn open_options(self) -> OpenOptions {
+        match self {
+            SyncMethod::Fdatasync | SyncMethod::Fsync => OpenOptions::READ_WRITE,
+            SyncMethod::OpenDatasync => OpenOptions::READ_WRITE.dsync(true),
+            SyncMethod::OpenSync => OpenOptions::READ_WRITE.sync(true),
+        }
+    }
+
+    /// The I/O that makes earlier writes durable, where the method needs one.
+    pub(crate) fn sync_op(self) -> Option<Op> {
+        match self {
+            SyncMethod::Fdatasync => Some(Op::Fdatasync),
+            SyncMethod::Fsync => Some(Op::Fsync),
+            SyncMethod::OpenDatasync | SyncMethod::OpenSync => None,
+        }
     }
 }
 

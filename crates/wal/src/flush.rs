@@ -28,7 +28,7 @@ pub struct WriterPace {
     pub delay: Duration,
     /// After so many bytes a round flushes whatever the time; before, it only writes (`wal_writer_flush_after`). 0: always.
     pub flush_after: u64,
-    /// When it flushed last, if ever; kept up to date by [`Wal::step_at`].
+    /// When it flushed last, if ever; kept up to date by [`Wal::write_behind`].
     pub last_flush: Option<Instant>,
 }
 
@@ -83,23 +83,19 @@ impl Wal {
         Ok(end)
     }
 
-    /// One round of the WAL writer: prepares the next segment, and flushes full blocks. True if there was
+    /// One round of the WAL writer: flushes full blocks, and prepares segments. True if there was
     /// something to do.
     pub fn step(&self, io: &mut Backend) -> Result<bool, WalError> {
-        self.step_at(io, &mut WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None })
+        let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
+        let flushes = self.write_behind(io, &mut pace)?;
+        // Last: the disk may have no room for segments.
+        Ok(self.prepare_segments(io)? || flushes)
     }
 
-    /// [`Wal::step`] at a certain pace. Where full blocks are flushed already, it flushes commits that did not wait.
-    pub fn step_at(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
+    /// A round of a WAL writer that leaves segments to somebody else: flushes full blocks, and where they are flushed already,
+    /// commits that did not wait. True if there was something to flush.
+    pub fn write_behind(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
         self.check()?;
-        let next = self.segments.number(self.insert_lsn()) + 1;
-        let prepares = next >= self.segments.ready();
-        self.ensure_segment(io, next)?;
-        Ok(self.write_behind(io, pace)? || prepares)
-    }
-
-    /// True if there was something to flush.
-    fn write_behind(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
         let flushed = self.flushed_lsn();
         let full = self.end_lsn().page_start();
         let upto = if full > flushed { full } else { Lsn(self.unawaited.load(Ordering::Acquire)) };
@@ -155,11 +151,15 @@ impl Wal {
                 }
                 Step::Write(claim) => {
                     self.write(io, &claim)?;
-                    self.flight.wrote(&claim, goal, || self.copied())
+                    let next = self.flight.wrote(&claim, goal, || self.copied());
+                    self.segments.note_flushed(self.flushed_lsn());
+                    next
                 }
                 Step::Sync(upto) => {
                     self.sync(io, upto)?;
-                    self.flight.synced(upto, goal, || self.copied())
+                    let next = self.flight.synced(upto, goal, || self.copied());
+                    self.segments.note_flushed(self.flushed_lsn());
+                    next
                 }
             };
         }
@@ -179,7 +179,7 @@ impl Wal {
         let file = self.segment_file(size.number(claim.from))?;
         if size.offset(claim.from) == 0 {
             // Those before are complete and durable: else this piece would not have been claimed.
-            self.segments.close_before(size.number(claim.from));
+            self.segments.enter(size.number(claim.from));
         }
         // SAFETY: a piece is claimed from what is copied. `written` passes it only once it has been reported as written, and
         // two pieces with partial blocks are not on their way at once.

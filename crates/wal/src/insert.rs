@@ -153,7 +153,6 @@ impl Wal {
         }
     }
 
-    #[allow(dead_code, reason = "the switch of segments, which uses it, is in the making beside this")]
     /// Inserts the record of a switch while the slots are closed, and zeros to the end of the segment that it ends in, page
     /// headers too. Where the record is, and that end.
     pub(crate) fn insert_switch(

@@ -8,12 +8,15 @@
 //! - `slots`: who is inserting, and so how far the log has no gaps
 //! - `ring`: WAL buffers that many fill and many write out
 //! - `flight`: who writes and syncs what, and those who wait for them
-//! - `segments`: segment files: made ahead, recycled, removed
+//! - `segments`: segment files: made ahead, recycled, removed, marked for the archive
+//! - `probe`: which sync method is the fastest on a disk
 //! - `wal`: the log and where it stands; its parts are
 //!   - `resume`: starting where recovery found the end
 //!   - `insert`: reserving, then copying in parallel
 //!   - `flush`: gather writes, led by a committer; commits that don't wait
 //!   - `checkpoint`: the redo pointer, old segments
+//!   - `switch`: the rest of a segment left unused
+//!   - `upkeep`: segments prepared ahead of need
 //! - `reader`: reads records back, and finds the end of the log
 //! - `stats`: counters
 //!
@@ -26,6 +29,7 @@ mod flight;
 mod flush;
 mod insert;
 pub mod position;
+pub mod probe;
 mod reader;
 mod record;
 mod reserve;
@@ -34,6 +38,8 @@ mod ring;
 mod segments;
 mod slots;
 mod stats;
+mod switch;
+mod upkeep;
 mod wal;
 
 pub use checkpoint::{CheckpointKind, OldSegments};
@@ -42,5 +48,6 @@ pub use error::{FatalError, WalError, WalReadError};
 pub use flush::WriterPace;
 pub use reader::{EndOfWal, EndReason, LookAhead, ReaderConfig, WalReader, WalRecord, read_history};
 pub use record::{BlockFlags, BlockRef, Inserted, Record};
+pub use segments::{SegmentPolicy, SegmentStats};
 pub use stats::WalStats;
 pub use wal::Wal;

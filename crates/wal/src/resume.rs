@@ -79,7 +79,7 @@ pub(crate) fn start(
     if !existed && at.page_offset() != 0 {
         return Err(wrong("its segment does not exist"));
     }
-    segments.ensure(io, first)?;
+    segments.take_first(io)?;
     let mut tidier = Tidier { io, segments: &segments, config: &config };
     let mut head = Vec::new();
     if existed {

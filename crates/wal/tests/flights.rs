@@ -160,22 +160,22 @@ fn what_nobody_waits_for_is_the_writers() {
     wal.leave_to_writer(at.end);
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (BEGIN, 0));
     let mut pace = WriterPace { delay: Duration::from_secs(3600), flush_after: 3 * BLOCK, last_flush: None };
-    assert!(wal.step_at(io, &mut pace).expect("step"), "the first round flushes");
+    assert!(wal.write_behind(io, &mut pace).expect("step"), "the first round flushes");
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (at.end, 1));
     // Within the hour: whole blocks are written and not synced, before there are three of them.
     let at = insert(&wal, io, &[2; 9000]);
     wal.leave_to_writer(at.end);
-    assert!(!wal.step_at(io, &mut pace).expect("step"));
+    assert!(!wal.write_behind(io, &mut pace).expect("step"));
     assert_eq!((wal.written_lsn(), syncs(&gate)), (at.end.page_start(), 1));
     let at = insert(&wal, io, &[2; 30_000]);
     wal.leave_to_writer(at.end);
-    assert!(wal.step_at(io, &mut pace).expect("step"));
+    assert!(wal.write_behind(io, &mut pace).expect("step"));
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (at.end.page_start(), 2));
     // And when the time is over, the rest.
     pace.delay = Duration::ZERO;
-    assert!(wal.step_at(io, &mut pace).expect("step"));
+    assert!(wal.write_behind(io, &mut pace).expect("step"));
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (at.end, 3));
-    assert!(!wal.step_at(io, &mut pace).expect("step"));
+    assert!(!wal.write_behind(io, &mut pace).expect("step"));
     wal.flush_unawaited(io).expect("flush");
     assert_eq!(syncs(&gate), 3);
     assert!(wal.flushed_lsn() > Lsn(0));

@@ -8,10 +8,13 @@ use forebay_aio::{Errno, MethodKind};
 use forebay_format::Lsn;
 use forebay_wal::{OldSegments, WalError};
 
-/// Writes to segments under construction find no room, but for the first `after`.
+/// Writes that fill a segment with zeros: of half a megabyte each.
+const WRITES_A_SEGMENT: u64 = 2;
+
+/// Segments under construction find no room, but for the first `after`.
 fn fail_fill(plan: &FaultPlan, after: u64) {
     let fill = Rule::on(Ops::WRITE).path("xlogtemp");
-    plan.add(fill.skip(after), Effect::Fail(Errno::NOSPC));
+    plan.add(fill.skip(WRITES_A_SEGMENT * after), Effect::Fail(Errno::NOSPC));
 }
 
 #[test]
@@ -46,8 +49,8 @@ fn old_segments_are_recycled_or_removed() {
     // Segments 1 to 7 are there.
     assert_eq!(rig.names().len(), 7 + 1);
     let first_kept = rig.read_all(BEGIN).0.into_iter().find(|r| r.start.0 >= 5 * SEGMENT).expect("record");
-    // The log is in segment 7; 2 MB ahead of it are names 8 and 9.
-    let done = wal.remove_old_segments(first_kept.start, 2 << 20).expect("removal");
+    // The log is in segment 7; 4 MB beyond segment 5 are names up to 9.
+    let done = wal.remove_old_segments(first_kept.start, 4 << 20).expect("removal");
     assert_eq!(done, OldSegments { recycled: 2, removed: 2 });
     let mut expected: Vec<String> = (5..=9).map(|n| segment_size().file_name(1, n)).collect();
     expected.push("archive_status".to_owned());

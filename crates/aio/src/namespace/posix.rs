@@ -9,7 +9,7 @@ use rustix::io::Errno as Sys;
 use super::{DirEntry, FileKind, FileStat, Namespace};
 use crate::direct::{DirectAlignment, DirectRefusal, probe_direct};
 use crate::error::{AioError, Errno};
-use crate::file::{File, FileFlags, OpenOptions};
+use crate::file::{File, OpenOptions};
 use crate::platform;
 
 /// Paths as the operating system takes them; relative ones are relative to the process's working directory.
@@ -62,6 +62,8 @@ fn open_flags(o: &OpenOptions) -> OFlags {
     flags.set(OFlags::EXCL, o.create_new);
     flags.set(OFlags::TRUNC, o.truncate);
     flags.set(OFlags::DSYNC, o.dsync);
+    // It includes O_DSYNC.
+    flags |= if o.sync { OFlags::SYNC } else { OFlags::empty() };
     flags
 }
 
@@ -80,8 +82,7 @@ impl Namespace for PosixNamespace {
             platform::after_direct_open(&fd)
                 .map_err(|e| AioError::os("set up direct I/O for file", path, e))?;
         }
-        let flags = FileFlags { direct: options.direct, dsync: options.dsync };
-        Ok(File::from_fd(path.to_path_buf(), flags, fd))
+        Ok(File::from_fd(path.to_path_buf(), options.flags(), fd))
     }
 
     fn mkdir(&self, path: &Path) -> Result<(), AioError> {

@@ -15,7 +15,7 @@ use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::standby::{self, RunningXacts};
 use forebay_format::wal::xlog::{self, CheckPoint};
-use forebay_format::{Lsn, Xid};
+use forebay_format::{Lsn, SegmentSize, Xid};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
 use forebay_wal::{CheckpointKind, Inserted, Record};
 
@@ -23,7 +23,7 @@ use super::Progress;
 use super::pace::Schedule;
 use super::report::Report;
 use super::requests::Causes;
-use crate::config::CheckpointStep;
+use crate::config::{CheckpointStep, WritingSettings};
 use crate::core::Core;
 use crate::error::EngineError;
 
@@ -65,7 +65,7 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     *progress =
         Progress { began, end: inserted.end, redo, estimate: smoothed(progress.estimate, distance as f64) };
     report.estimate = progress.estimate;
-    report.segments = core.wal.remove_old_segments(redo, keep_bytes(core, progress.estimate))?;
+    report.segments = core.wal.remove_old_segments(redo, keep_bytes(core, redo, progress.estimate))?;
     report.total = began.elapsed();
     (report.lsn, report.redo) = (inserted.start, redo);
     core.checkpointer.totals.end(&report);
@@ -200,11 +200,21 @@ fn smoothed(estimate: f64, distance: f64) -> f64 {
     if estimate < distance { distance } else { 0.9 * estimate + 0.1 * distance }
 }
 
-/// How much room for WAL to keep ready: what the next cycle will need, within the two settings.
-fn keep_bytes(core: &Core, estimate: f64) -> u64 {
-    let writing = core.writing();
-    let wanted = (1.0 + writing.checkpoint_completion_target) * estimate * 1.1;
-    (wanted as u64).clamp(writing.min_wal_size.min(writing.max_wal_size), writing.max_wal_size)
+/// How far beyond the redo pointer's segment old segments are given future names.
+fn keep_bytes(core: &Core, redo: Lsn, estimate: f64) -> u64 {
+    let size = core.wal.config().segment_size;
+    let cycle = (1.0 + core.writing().checkpoint_completion_target) * estimate;
+    segments_ahead(redo, cycle, &core.writing(), size) * size.bytes()
+}
+
+/// PostgreSQL's estimate: the log goes on for a cycle, in which the next redo pointer is set, and for the time that the
+/// checkpoint after that is spread over, and a tenth more. Together with the redo pointer's own segment there are
+/// min_wal_size of them at least, and max_wal_size at most.
+fn segments_ahead(redo: Lsn, cycle: f64, writing: &WritingSettings, size: SegmentSize) -> u64 {
+    let setting = |bytes: u64| (bytes / size.bytes()).saturating_sub(1);
+    let end = (redo.0 as f64 + cycle * 1.1) / size.bytes() as f64;
+    let wanted = (end.ceil() as u64).saturating_sub(size.number(redo));
+    wanted.max(setting(writing.min_wal_size)).min(setting(writing.max_wal_size))
 }
 
 /// Seconds since 1970.
@@ -216,6 +226,23 @@ pub(crate) fn unix_seconds() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_segments_are_kept_as_a_cycle_takes() {
+        let size = SegmentSize::DEFAULT;
+        let writing = WritingSettings::default();
+        let ahead = |redo: u64, cycle: u64| segments_ahead(Lsn(redo), cycle as f64, &writing, size);
+        // min_wal_size, 80 MB, is five segments with the redo pointer's own.
+        assert_eq!(ahead(0x100_0028, 0), 4);
+        assert_eq!(ahead(0x100_0028, 20 << 20), 4);
+        // 110 MB from the first bytes of a segment end in the seventh, and in the next after them from its last ones.
+        assert_eq!(ahead(0x100_0028, 100 << 20), 7);
+        assert_eq!(ahead(0x1ff_0000, 100 << 20), 8);
+        // max_wal_size, 1 GB, is 64.
+        assert_eq!(ahead(0x100_0028, 10 << 30), 63);
+        let tiny = WritingSettings { min_wal_size: 1 << 20, max_wal_size: 2 << 20, ..writing };
+        assert_eq!(segments_ahead(Lsn(0x100_0028), 1e9, &tiny, size), 0);
+    }
 
     #[test]
     fn the_estimate_rises_at_once_and_falls_slowly() {

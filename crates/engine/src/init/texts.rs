@@ -26,7 +26,7 @@ shared_buffers = 128MB
 #io_direct = ''                          # Forebay only: a list of data, wal, wal_init
 
 # Write-ahead log
-#wal_sync_method = fdatasync             # fdatasync, open_datasync
+#wal_sync_method = fdatasync             # fsync, fdatasync, open_sync, open_datasync; Forebay only: auto
 #full_page_writes = on
 #wal_compression = off                   # off, lz4, zstd
 #wal_buffers = -1

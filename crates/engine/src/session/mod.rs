@@ -15,6 +15,7 @@
 //! - `temp`: temporary tables
 //! - `pool`: sizes, prewarming, and orders about buffers
 //! - `spill`: temporary files
+//! - `wal`: where the log stands, and its switch to another segment
 //!
 //! Every call holds the engine's activity lock, so that a stop can wait for the calls under way. After an error of a
 //! statement the transaction still runs: its owner aborts it.
@@ -25,6 +26,7 @@ mod scan;
 mod spill;
 mod tables;
 pub(crate) mod temp;
+mod wal;
 
 use std::collections::HashMap;
 use std::sync::Arc;

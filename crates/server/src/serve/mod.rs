@@ -229,6 +229,9 @@ impl Server {
         let huge = if engine.uses_huge_pages() { "on" } else { "off" };
         settings.tell("huge_pages_status", huge.to_owned());
         settings.tell("io_method_status", engine.io_method_name().to_owned());
+        if settings.text("wal_sync_method") == "auto" {
+            settings.tell("wal_sync_method", engine.wal_sync_method_name().to_owned());
+        }
         change_running(&engine, &settings);
         self.shared.set_settings(settings);
         self.shared.set_state(State::Running(engine));

@@ -46,14 +46,6 @@ pub fn disabled(value: Value) -> Result<Value, String> {
     }
 }
 
-/// wal_sync_method: the two that this server has.
-pub fn wal_sync_method(value: Value) -> Result<Value, String> {
-    match text(value) {
-        s if s == "fdatasync" || s == "open_datasync" => Ok(Value::Text(s)),
-        _ => Err("Only \"fdatasync\" and \"open_datasync\" are supported.".to_owned()),
-    }
-}
-
 /// Isolation levels: the one that this server has.
 pub fn isolation(value: Value) -> Result<Value, String> {
     match text(value) {

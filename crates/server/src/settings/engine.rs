@@ -42,12 +42,10 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         max_connections: count("max_connections"),
         max_files_per_process: count("max_files_per_process"),
         file_extend_method: file_extend_method(s),
-        wal_sync_method: match s.text("wal_sync_method") {
-            "open_datasync" => WalSyncMethod::OpenDatasync,
-            _ => WalSyncMethod::Fdatasync,
-        },
+        wal_sync_method: WalSyncMethod::by_name(s.text("wal_sync_method")).unwrap_or_default(),
         wal_buffers: automatic("wal_buffers"),
         full_page_writes: s.bool("full_page_writes"),
+        archive_mode: s.text("archive_mode") != "off",
         writing: writing_settings(s),
         recovery: RecoverySettings {
             prefetch: s.text("recovery_prefetch") != "off",
@@ -107,6 +105,8 @@ pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
             delay: millis("bgwriter_delay"),
             flush_after: blocks("bgwriter_flush_after"),
         },
+        wal_init_zero: s.bool("wal_init_zero"),
+        wal_recycle: s.bool("wal_recycle"),
         wal_writer_delay: millis("wal_writer_delay"),
         wal_writer_flush_after: whole("wal_writer_flush_after") * 8192,
         wal_compression: ImageCompression::by_name(s.text("wal_compression")),
@@ -166,6 +166,9 @@ mod tests {
         let kind = super::super::find("file_extend_method").expect("exists").kind;
         let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
         assert_eq!(words.to_vec(), ExtendMethod::NAMES.map(|(name, _)| name));
+        let kind = super::super::find("wal_sync_method").expect("exists").kind;
+        let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
+        assert_eq!(words.to_vec(), WalSyncMethod::NAMES.map(|(name, _)| name));
     }
 
     #[test]

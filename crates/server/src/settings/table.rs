@@ -184,6 +184,7 @@ const BGWRITER: &str = "Resource Usage / Background Writer";
 const PRESET: &str = "Preset Options";
 const WAL: &str = "Write-Ahead Log / Settings";
 const WAL_RECOVERY: &str = "Write-Ahead Log / Recovery";
+const ARCHIVING: &str = "Write-Ahead Log / Archiving";
 const DEVELOPER: &str = "Developer Options";
 const CHECKPOINTS: &str = "Write-Ahead Log / Checkpoints";
 const LEVELS: &[&str] = &[
@@ -205,6 +206,7 @@ use Kind::{Bool, Enum, Text};
 #[rustfmt::skip]
 pub static TABLE: &[Setting] = &[
     setting("application_name", User, Text, "", LOGGING, "Sets the application name to be reported in statistics and logs.").reported().checked(checks::name),
+    setting("archive_mode", Postmaster, Enum(&["always", "on", "off"]), "off", ARCHIVING, "Marks completed WAL files for an archiver, and keeps them until it has marked them as done."),
     setting("autovacuum_worker_slots", Postmaster, int(1, 262_143, Unit::None), "16", "Vacuuming", UNUSED),
     setting("bgwriter_delay", Sighup, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
     setting("bgwriter_flush_after", Sighup, int(0, 256, Unit::Blocks), "512kB", BGWRITER, "Number of pages after which previously performed writes are flushed to disk."),
@@ -304,9 +306,11 @@ pub static TABLE: &[Setting] = &[
     setting("wal_buffers", Postmaster, int(-1, 262_143, Unit::Blocks), "-1", WAL, "Sets the number of disk-page buffers for WAL."),
     setting("wal_compression", Sighup, Enum(&["off", "lz4", "zstd"]), "off", WAL, "Compresses full-page writes written in WAL file with specified method."),
     setting("wal_decode_buffer_size", Postmaster, int(65_536, 1_073_741_823, Unit::Bytes), "512kB", WAL_RECOVERY, "Buffer size for reading ahead in the WAL during recovery."),
+    setting("wal_init_zero", Sighup, Bool, "on", WAL, "Writes zeroes to new WAL files before first use."),
     setting("wal_level", Postmaster, Enum(&["replica"]), "replica", WAL, "Sets the level of information written to the WAL."),
+    setting("wal_recycle", Sighup, Bool, "on", WAL, "Recycles WAL files by renaming them."),
     setting("wal_segment_size", Internal, int(1_048_576, 1_073_741_824, Unit::Bytes), "16MB", PRESET, "Shows the size of write ahead log segments."),
-    setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk.").checked(checks::wal_sync_method),
+    setting("wal_sync_method", Postmaster, Enum(&["fsync", "fdatasync", "open_sync", "open_datasync", "auto"]), "fdatasync", WAL, "Selects the method used for forcing WAL updates to disk. auto measures, at the first start."),
     setting("wal_writer_delay", Sighup, int(1, 10_000, Unit::Ms), "200ms", WAL, "Time between WAL flushes performed in the WAL writer."),
     setting("wal_writer_flush_after", Sighup, int(0, INT_MAX, Unit::Blocks), "1MB", WAL, "Amount of WAL written out by WAL writer that triggers a flush."),
     setting("work_mem", User, int(64, INT_MAX, Unit::Kb), "4MB", MEMORY, "Sets the maximum memory to be used for query workspaces."),

@@ -15,6 +15,7 @@
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
+//! - [`log`]:       the write-ahead log: sync methods, segments, functions, direct I/O
 //! - [`temporary`]: temporary tables: their buffers, their files
 //! - [`outstanding`]: tables that go while reads of them are outstanding
 
@@ -31,6 +32,7 @@ mod extended;
 mod harness;
 mod hostile;
 mod lifecycle;
+mod log;
 mod outstanding;
 mod simple;
 mod spill;

@@ -79,6 +79,12 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgTableSize => table_size(args, host)?,
         Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
         Function::PgStatResetShared => super::statistics::reset(args, host)?,
+        Function::PgCurrentWalLsn
+        | Function::PgCurrentWalFlushLsn
+        | Function::PgCurrentWalInsertLsn
+        | Function::PgSwitchWal
+        | Function::PgWalfileName
+        | Function::PgWalLsnDiff => super::log::call(function, args, host)?,
         Function::RegclassName => {
             let oid = oid(args, 0);
             match host.table_by_oid(oid)? {

@@ -6,6 +6,7 @@
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `functions.rs`: parts of that
 //! - `aggregate.rs`: accumulators; `groups/`: GROUP BY, in memory and beyond
+//! - `log.rs`: functions of the write-ahead log
 //! - `views.rs`, `statistics.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `host.rs`: the engine's session and the settings, as statements reach them
@@ -19,6 +20,7 @@ mod groups;
 mod host;
 mod input;
 mod like;
+mod log;
 mod rowsets;
 mod sort;
 mod spill;

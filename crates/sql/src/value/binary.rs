@@ -74,7 +74,7 @@ pub fn binary_in<'a>(bytes: &'a [u8], ty: SqlType) -> Result<std::result::Result
         SqlType::Bool => Datum::Bool(word(1) != 0),
         SqlType::Int2 => Datum::Int2(word(2) as i16),
         SqlType::Int4 => Datum::Int4(word(4) as i32),
-        SqlType::Int8 => Datum::Int8(word(8) as i64),
+        SqlType::Int8 | SqlType::PgLsn => Datum::Int8(word(8) as i64),
         SqlType::Float4 => Datum::Float4(f32::from_bits(word(4) as u32)),
         SqlType::Float8 => Datum::Float8(f64::from_bits(word(8))),
         SqlType::Oid | SqlType::Regclass | SqlType::Regproc => Datum::Oid(word(4) as u32),

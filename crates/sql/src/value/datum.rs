@@ -13,6 +13,7 @@ pub enum Datum<'a> {
     Bool(bool),
     Int2(i16),
     Int4(i32),
+    /// int8; pg_lsn, of which the engine has no more than 63 bits
     Int8(i64),
     Float4(f32),
     Float8(f64),

@@ -3,6 +3,7 @@
 use super::numeric::Numeric;
 use super::{Datum, SqlType};
 use crate::error::{Result, SqlError, state};
+use forebay_engine::Lsn;
 use std::borrow::Cow;
 
 /// What an input function says of a text it cannot read.
@@ -36,6 +37,7 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Xid | SqlType::Cid => Datum::Xid(oid_in(text, ty)?),
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
+        SqlType::PgLsn => Datum::Int8(text.parse::<Lsn>().map_err(|_| invalid_input(ty, text))?.0 as i64),
         _ => return Err(SqlError::unsupported(format!("input of type {}", ty.sql_name()))),
     })
 }

@@ -2,6 +2,7 @@
 
 use super::{Datum, SqlType, float};
 use crate::error::{Result, SqlError};
+use forebay_engine::Lsn;
 use std::io::Write;
 
 /// Appends a number in decimal.
@@ -36,6 +37,9 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
         Datum::Bool(v) => out.push(if *v { b't' } else { b'f' }),
         Datum::Int2(v) => write_i64(i64::from(*v), out),
         Datum::Int4(v) => write_i64(i64::from(*v), out),
+        Datum::Int8(v) if ty == SqlType::PgLsn => {
+            let _ = write!(out, "{}", Lsn(*v as u64));
+        }
         Datum::Int8(v) => write_i64(*v, out),
         Datum::Float4(v) => float::write_f32(*v, out),
         Datum::Float8(v) => float::write_f64(*v, out),

@@ -1,0 +1,46 @@
+//! The log through a session's eyes: where it stands, and the switch to its next segment.
+
+use std::sync::Arc;
+
+use forebay_format::Lsn;
+
+use super::Session;
+use crate::error::EngineError;
+
+impl Session {
+    /// Leaves the rest of the log's segment unused. The end of the record that says so; where nothing was logged in the
+    /// segment so far nothing happens, and it is the segment's begin.
+    pub fn switch_wal(&mut self) -> Result<Lsn, EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        let io = &mut self.be.io;
+        core.wal.switch_segment(io).map_err(|error| core.fatal.check(error.into()))
+    }
+
+    /// Where the next record of the log will start.
+    pub fn wal_insert_lsn(&self) -> Lsn {
+        self.core.wal.insert_lsn()
+    }
+
+    /// Up to where the log is written.
+    pub fn wal_written_lsn(&self) -> Lsn {
+        self.core.wal.written_lsn()
+    }
+
+    /// Up to where the log is durable.
+    pub fn wal_flushed_lsn(&self) -> Lsn {
+        self.core.wal.flushed_lsn()
+    }
+
+    /// The name of the file that holds the byte at a position of the log.
+    pub fn wal_file_name(&self, lsn: Lsn) -> String {
+        let config = self.core.wal.config();
+        config.segment_size.file_name(config.timeline, config.segment_size.number(lsn))
+    }
+
+    /// The offset of a position of the log in its file.
+    pub fn wal_file_offset(&self, lsn: Lsn) -> u64 {
+        self.core.wal.config().segment_size.offset(lsn)
+    }
+}

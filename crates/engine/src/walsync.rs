@@ -1,0 +1,88 @@
+//! `wal_sync_method = auto`: measured at the first start, and kept for later ones.
+//!
+//! The choice is a small text file in `pg_wal`: it holds for the disk that the log is on, and a base backup leaves it
+//! behind. PostgreSQL leaves files of such names alone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_aio::Aio;
+use forebay_storage::Backend;
+use forebay_wal::SyncMethod;
+use forebay_wal::probe::{Choice, Conditions, probe};
+
+use crate::config::{EngineConfig, WalSyncMethod};
+use crate::disk::Disk;
+use crate::error::EngineError;
+
+/// The file in `pg_wal`.
+const FILE: &str = "forebay.sync_method";
+/// Its name until it is whole; what a crash leaves of it is removed with the other temporary files of the log.
+const TEMPORARY: &str = "xlogtemp.sync_method";
+
+/// The method to write WAL by.
+pub(crate) fn method(
+    aio: &Arc<Aio>,
+    be: &mut Backend,
+    dir: &Path,
+    config: &EngineConfig,
+) -> Result<SyncMethod, EngineError> {
+    match config.wal_sync_method {
+        WalSyncMethod::Fdatasync => Ok(SyncMethod::Fdatasync),
+        WalSyncMethod::Fsync => Ok(SyncMethod::Fsync),
+        WalSyncMethod::OpenDatasync => Ok(SyncMethod::OpenDatasync),
+        WalSyncMethod::OpenSync => Ok(SyncMethod::OpenSync),
+        WalSyncMethod::Auto => Ok(automatic(aio, be, &dir.join("pg_wal"), config.io_direct.wal)),
+    }
+}
+
+/// The method chosen earlier, or now. Where nothing can be measured it is the default, and the next start tries again.
+fn automatic(aio: &Arc<Aio>, be: &mut Backend, wal: &Path, direct: bool) -> SyncMethod {
+    let now = Conditions { direct, io_method: aio.method_name().to_owned() };
+    if let Some(choice) = recorded(be, wal)
+        && choice.conditions == now
+    {
+        tracing::info!("wal_sync_method is {}, as chosen at an earlier start", choice.method.name());
+        return choice.method;
+    }
+    let choice = match probe(aio, &mut be.io, wal, direct) {
+        Ok(choice) => choice,
+        Err(error) => {
+            let method = SyncMethod::Fdatasync;
+            tracing::warn!("wal_sync_method is {}: nothing could be measured: {error}", method.name());
+            return method;
+        }
+    };
+    tracing::info!("wal_sync_method: {}", choice.reason());
+    if let Err(error) = record(be, wal, &choice) {
+        tracing::warn!("could not record the choice of wal_sync_method: {error}");
+    }
+    choice.method
+}
+
+fn recorded(be: &mut Backend, wal: &Path) -> Option<Choice> {
+    let path = wal.join(FILE);
+    let mut disk = Disk::new(&mut be.io);
+    match disk.read(&path) {
+        Ok(bytes) => {
+            let choice = Choice::from_text(std::str::from_utf8(&bytes?).ok()?);
+            if choice.is_none() {
+                tracing::warn!("file \"{}\" is not understood: it will be replaced", path.display());
+            }
+            choice
+        }
+        Err(error) => {
+            tracing::warn!("{error}");
+            None
+        }
+    }
+}
+
+/// Writes the choice down: the file has it whole or is not there.
+fn record(be: &mut Backend, wal: &Path, choice: &Choice) -> Result<(), EngineError> {
+    let (temporary, path) = (wal.join(TEMPORARY), wal.join(FILE));
+    be.io.write_file(&temporary, choice.to_text().as_bytes())?;
+    let namespace = Disk::new(&mut be.io).namespace();
+    namespace.rename(&temporary, &path)?;
+    Ok(namespace.sync_dir(wal)?)
+}

@@ -1,0 +1,35 @@
+//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the next one.
+
+use super::host::Host;
+use crate::error::Result;
+use crate::plan::Function;
+use crate::value::{Datum, Numeric};
+use forebay_engine::Lsn;
+
+/// A position as a value of type pg_lsn.
+fn position(lsn: Lsn) -> Datum<'static> {
+    Datum::Int8(lsn.0 as i64)
+}
+
+/// An argument of type pg_lsn.
+fn lsn(args: &[Datum<'_>], i: usize) -> Lsn {
+    match args.get(i) {
+        Some(Datum::Int8(v)) => Lsn(*v as u64),
+        _ => Lsn::INVALID,
+    }
+}
+
+/// Calls one of these functions.
+pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
+    Ok(match function {
+        Function::PgCurrentWalLsn => position(host.session()?.wal_written_lsn()),
+        Function::PgCurrentWalFlushLsn => position(host.session()?.wal_flushed_lsn()),
+        Function::PgCurrentWalInsertLsn => position(host.session()?.wal_insert_lsn()),
+        Function::PgSwitchWal => position(host.session()?.switch_wal()?),
+        Function::PgWalfileName => Datum::string(host.session()?.wal_file_name(lsn(args, 0))),
+        Function::PgWalLsnDiff => {
+            Datum::numeric(Numeric::from_int(i128::from(lsn(args, 0).0) - i128::from(lsn(args, 1).0)))
+        }
+        _ => Datum::Null,
+    })
+}

@@ -1,0 +1,44 @@
+//! The log's segments from outside: prepared ahead of need, marked for the archive, counted.
+
+use forebay_aio::{Backend, sync::Duration};
+
+use crate::{
+    error::WalError,
+    segments::{SegmentPolicy, SegmentStats},
+    wal::Wal,
+};
+
+impl Wal {
+    /// Makes the segments that the log will need next, ahead of need. True if there was something to do. Want of room is
+    /// no harm yet: those who insert will find out, and try themselves.
+    pub fn prepare_segments(&self, io: &mut Backend) -> Result<bool, WalError> {
+        self.check()?;
+        self.segments.prepare(io).map_err(|e| self.note(e))
+    }
+
+    /// Sleeps until segments are wanted, somebody calls [`Wal::wake_preparer`], or the time is over.
+    pub fn rest_until_segments_are_wanted(&self, time: Duration) {
+        self.segments.demand().rest(time);
+    }
+
+    /// Wakes who sleeps until segments are wanted.
+    pub fn wake_preparer(&self) {
+        self.segments.demand().ring();
+    }
+
+    /// Changes how segments are made and what becomes of old ones.
+    pub fn set_segment_policy(&self, policy: SegmentPolicy) {
+        self.segments.set_policy(policy);
+    }
+
+    /// From now on each completed segment is marked for the archive, and none goes before it is marked as archived.
+    pub fn start_archiving(&self) -> Result<(), WalError> {
+        self.check()?;
+        self.segments.start_archiving(self.flushed_lsn()).map_err(|e| self.note(e))
+    }
+
+    /// What became of segment files since the log was started.
+    pub fn segment_stats(&self) -> SegmentStats {
+        self.segments.stats()
+    }
+}
