@@ -284,6 +284,7 @@ fn direct_wal_bypasses_the_kernel_s_cache() {
     assert!(seen.opens >= 4, "no segments were made: {seen:?}");
     assert_eq!(seen.opens, seen.direct, "{seen:?}");
     assert!(seen.overlapping.get(&true).is_some_and(|n| *n > 0), "zeros go out one by one: {seen:?}");
+    assert!(seen.overlapping.get(&false).is_some_and(|n| *n > 0), "the log goes out one by one: {seen:?}");
     match cached_pages(&server.data_dir()) {
         Some(pages) => assert_eq!(pages, 0, "the kernel caches pages of the log"),
         None => println!("skipped: what the kernel caches, which needs fincore"),
