@@ -71,17 +71,13 @@ impl Log {
     ) -> Result<Sample, BenchError> {
         let mut io = aio.backend(BackendType::Standalone)?;
         let config = WalConfig {
-            dir: self.dir.clone(),
-            segment_size: SEGMENT,
-            timeline: 1,
-            system_id: SYSTEM_ID,
             sync_method: way.sync,
             direct: way.direct,
             init_direct: way.direct,
             buffers: (buffers / WAL_BLOCK) as usize,
-            full_page_writes: true,
             gather: way.gather,
             writes_in_flight: way.in_flight as usize,
+            ..WalConfig::new(self.dir.clone(), SEGMENT, SYSTEM_ID)
         };
         let wal = Wal::start(Arc::clone(aio), &mut io, config, self.at)?;
         let run = Run { wal: &wal, aio, size: self.size };
