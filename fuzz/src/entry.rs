@@ -6,6 +6,7 @@ use forebay_format::{
     checksum::{set_checksum, verify_header, verify_page},
     control::ControlFile,
     relmap::RelMap,
+    timeline::{TimelineHistory, parse_history_file_name},
     tuple::{Deform, deform, form_tuple},
     wal::{
         DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, prune, smgr, standby,
@@ -175,5 +176,18 @@ pub fn control_file(data: &[u8]) {
     }
     if let Ok(map) = RelMap::decode(data) {
         assert_eq!(RelMap::decode(&map.encode()), Ok(map));
+    }
+}
+
+/// A timeline's history file; the first byte is the timeline.
+pub fn history(data: &[u8]) {
+    let Some((&timeline, text)) = data.split_first() else { return };
+    let text = String::from_utf8_lossy(text);
+    let _ = parse_history_file_name(&text);
+    let Ok(history) = TimelineHistory::parse(u32::from(timeline), &text) else { return };
+    let again = TimelineHistory::parse(u32::from(timeline), &history.to_text("because"));
+    assert_eq!(again.as_ref(), Ok(&history));
+    for stretch in history.stretches() {
+        assert!(history.contains(stretch.timeline) && history.switch_point(stretch.timeline) == stretch.end);
     }
 }

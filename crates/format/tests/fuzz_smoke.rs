@@ -93,3 +93,28 @@ fn control_files() {
     damage(fixed, CONTROL, 296, 3000);
     damage(entry::control_file, MAP, MAP.len(), 500);
 }
+
+#[test]
+fn histories() {
+    let sample = b"\x051\t0/3000000\tno recovery target specified\n\n# a comment\n2\t0/5000148\tbefore noon\n4\t1/28\t\n";
+    damage(entry::history, sample, sample.len(), 5000);
+}
+
+/// Images that are compressed, and damaged.
+#[test]
+fn compressed_images() {
+    use forebay_format::wal::{Image, ImageCompression, RecordBuilder, Rmgr};
+    use forebay_format::{Fork, PageTag, RelFileLocator};
+    let page = HEAP.try_into().expect("a page");
+    for (_, method) in ImageCompression::NAMES {
+        for standard in [false, true] {
+            let tag = PageTag::new(RelFileLocator::in_default(5, 16384), Fork::Main, 3);
+            let image = Image { page, standard, apply: true };
+            let builder =
+                RecordBuilder::new(Rmgr::XLOG, 0xb0, 0).block(0, tag, false, Some(image)).compress(method);
+            let record = builder.finish().expect("a record").to_vec();
+            damage(entry::wal_record, &record[4..], 60, 1000);
+            damage(entry::wal_record, &record[4..], record.len() - 4, 2000);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use common::*;
 use forebay_aio::MethodKind;
 use forebay_format::{
     BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator,
-    wal::{Rmgr, xlog::CHECKPOINT_REDO},
+    wal::{ImageCompression, Rmgr, xlog::CHECKPOINT_REDO},
 };
 use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Inserted, Record, Wal, WalError};
 
@@ -154,4 +154,35 @@ fn no_image_is_missed_when_the_redo_pointer_moves() {
     }
     assert_eq!(images, wal.stats().full_page_images);
     assert!(images >= 3);
+}
+
+/// wal_compression holds from the next record on; a page that it makes no shorter stays as it is.
+#[test]
+fn images_are_compressed_as_is_set() {
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = rig.fresh();
+    assert_eq!(wal.compression(), None);
+    let (rows, noise) = (page(Lsn(0)), {
+        let mut bytes = [0; BLOCK_SIZE];
+        bytes.copy_from_slice(&Numbers(7).bytes(BLOCK_SIZE));
+        bytes
+    });
+    let settings = [None, Some(ImageCompression::Lz4), Some(ImageCompression::Zstd), None];
+    for method in settings {
+        wal.set_compression(method);
+        assert_eq!(wal.compression(), method);
+        log(&wal, &mut rig, block(&rows, BlockFlags::FORCE_IMAGE)).expect("insert");
+        log(&wal, &mut rig, block(&noise, BlockFlags::FORCE_IMAGE)).expect("insert");
+    }
+    wal.flush_all(&mut rig.io).expect("flush");
+    let records = rig.read_all(BEGIN).0;
+    assert_eq!(records.len(), 8);
+    for (n, record) in records.iter().enumerate() {
+        let decoded = record.decode().expect("decodable");
+        let image = decoded.blocks[0].image.expect("an image");
+        assert_eq!(image.is_compressed(), n % 2 == 0 && settings[n / 2].is_some(), "record {n}");
+        let mut restored = [1; BLOCK_SIZE];
+        image.restore(&mut restored).expect("restored");
+        assert!(restored == if n % 2 == 0 { rows } else { noise }, "record {n}");
+    }
 }
