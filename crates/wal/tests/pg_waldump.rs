@@ -13,9 +13,12 @@ use common::*;
 use forebay_aio::MethodKind;
 use forebay_format::{
     BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator,
-    wal::{ImageCompression, Rmgr, xlog::FPI},
+    wal::{
+        ImageCompression, Rmgr,
+        xlog::{FPI, SWITCH},
+    },
 };
-use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record, Wal};
+use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record, Wal, WalRecord};
 
 /// A folder inside the peer's tree, removed at the end.
 struct Folder {
@@ -179,8 +182,8 @@ fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
     pages
 }
 
-/// Eight threads at once, over several segments, with images compressed each way: every record is there, in order, with what its author
-/// gave it, and PostgreSQL takes every image apart to the same page.
+/// Eight threads at once, over several segments, some of them left early by a switch, with images compressed each way: every record is
+/// there, in order, and PostgreSQL takes every image apart to the same page.
 #[test]
 fn pg_waldump_reads_what_was_written_under_load() {
     let Some(folder) = Folder::new("pg_waldump_reads_what_was_written_under_load") else { return };
@@ -224,6 +227,9 @@ fn pg_waldump_reads_what_was_written_under_load() {
                         if numbers.below(10) == 0 {
                             wal.flush(&mut io, at.end).expect("flush");
                         }
+                        if n % 100 == thread as u32 * 10 + 5 && thread < 3 {
+                            wal.switch_segment(&mut io).expect("switch");
+                        }
                     }
                 });
             }
@@ -232,7 +238,14 @@ fn pg_waldump_reads_what_was_written_under_load() {
         let end = wal.end_lsn();
         assert!(end.0 > BEGIN.0 + 2 * SEGMENT, "{name}: up to {end}");
         let (records, found) = rig.read_all(BEGIN);
-        assert_eq!((records.len(), found.end), (2000, end), "{name}");
+        assert_eq!(found.end, end, "{name}");
+        let is_switch = |record: &&WalRecord| {
+            let header = record.decode().expect("decodable").header;
+            header.rmgr == Rmgr::XLOG && header.kind() == SWITCH
+        };
+        let switches = records.iter().filter(is_switch).count();
+        assert!((1..=9).contains(&switches), "{name}: {switches} switches");
+        assert_eq!(records.len(), 2000 + switches, "{name}");
         let compressed = records.iter().filter(|record| {
             let decoded = record.decode().expect("decodable");
             decoded.blocks.iter().any(|block| block.image.is_some_and(|image| image.is_compressed()))
@@ -241,7 +254,7 @@ fn pg_waldump_reads_what_was_written_under_load() {
         let out = folder.inside.join(&name);
         let save = ["--save-fullpage", out.to_str().expect("a path")];
         let dumped = lines(&folder.dump(&rig, records[0].start, end, &save));
-        assert_eq!(dumped.len(), 2000, "{name}");
+        assert_eq!(dumped.len(), records.len(), "{name}");
         for (line, record) in dumped.iter().zip(&records) {
             let at = format!("lsn: {:X}/{:08X}, ", record.start.0 >> 32, record.start.0 as u32);
             assert!(line.contains(&at), "{name}: {line}");
