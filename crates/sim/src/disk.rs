@@ -51,7 +51,7 @@ pub(crate) struct State {
     version: u64,
     mischief: Mischief,
     /// Whether pages of 8 kB are written whole or not at all, as some devices promise.
-    whole_pages: bool,
+    pub whole_pages: bool,
     /// Who has I/O that was submitted and not executed.
     method: Option<Deferred>,
 }

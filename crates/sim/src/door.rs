@@ -361,10 +361,11 @@ impl State {
         }
     }
 
-    /// A part of `n` bytes, in whole sectors.
+    /// A part of `n` bytes, in whole sectors; or pages, where those are written whole.
     fn part(&mut self, n: usize) -> usize {
-        let sectors = n / SECTOR;
-        if sectors > 1 { (1 + self.faults.dice.below(sectors as u64 - 1) as usize) * SECTOR } else { n }
+        let unit = if self.whole_pages { 16 * SECTOR } else { SECTOR };
+        let units = n / unit;
+        if units > 1 { (1 + self.faults.dice.below(units as u64 - 1) as usize) * unit } else { n }
     }
 
     /// The system's end has come: what was in flight is taken down, and nobody is told.

@@ -8,6 +8,8 @@ use std::ops::Range;
 pub enum Fate {
     /// Acknowledged: it stays.
     Done,
+    /// Acknowledged without waiting: it is there as a whole, or not at all, until a later one is [`Fate::Done`].
+    Unwaited,
     /// The commit was sent and no answer came: it is there as a whole, or not at all.
     Unknown,
 }
@@ -58,6 +60,7 @@ impl Model {
     /// A table was made.
     pub fn made(&mut self, name: &str, fate: Fate) {
         self.noted += 1;
+        self.waited(fate);
         let before =
             self.tables.insert(name.to_owned(), Table { made: fate, dropped: None, rows: Vec::new() });
         assert!(before.is_none(), "table {name} is made once");
@@ -65,12 +68,22 @@ impl Model {
 
     /// A table was dropped.
     pub fn dropped(&mut self, name: &str, fate: Fate) {
+        self.waited(fate);
         self.table(name).dropped = Some(fate);
     }
 
     /// Rows were inserted by one transaction.
     pub fn inserted(&mut self, name: &str, ids: Range<i64>, fate: Fate) {
+        self.waited(fate);
         self.table(name).rows.push((ids, fate));
+    }
+
+    /// A transaction that was waited for makes all that were acknowledged before it durable.
+    fn waited(&mut self, fate: Fate) {
+        if fate == Fate::Done {
+            let rows = self.tables.values_mut().flat_map(|table| &mut table.rows);
+            rows.filter(|(_, fate)| *fate == Fate::Unwaited).for_each(|(_, fate)| *fate = Fate::Done);
+        }
     }
 
     /// How many things were taken down: the same run knows the same after the same number.
@@ -133,10 +146,10 @@ impl Table {
                 Fate::Done if there < all => {
                     return Err(Lost(format!("{} of the acknowledged rows {ids:?} are lost", all - there)));
                 }
-                Fate::Unknown if there > 0 && there < all => {
+                Fate::Unknown | Fate::Unwaited if there > 0 && there < all => {
                     return Err(Lost(format!("{there} of the rows {ids:?} of one transaction are there")));
                 }
-                Fate::Unknown if there == 0 => {}
+                Fate::Unknown | Fate::Unwaited if there == 0 => {}
                 _ => kept.push((ids, Fate::Done)),
             }
         }
@@ -180,6 +193,19 @@ mod tests {
         }
         let stranger = BTreeMap::from([("t".to_owned(), (0..10).collect()), ("u".to_owned(), vec![])]);
         assert!(model().settle(&stranger).is_err());
+    }
+
+    #[test]
+    fn what_was_not_waited_for_stays_once_a_later_one_was() {
+        let mut model = Model::default();
+        model.made("t", Fate::Done);
+        model.inserted("t", 0..10, Fate::Unwaited);
+        assert_eq!(model.clone().settle(&found(0..0)), Ok(()));
+        assert_eq!(model.clone().settle(&found(0..10)), Ok(()));
+        assert!(model.clone().settle(&found(0..5)).is_err());
+        model.inserted("t", 10..20, Fate::Done);
+        assert!(model.clone().settle(&found(10..20)).is_err());
+        assert_eq!(model.settle(&found(0..20)), Ok(()));
     }
 
     #[test]

@@ -220,7 +220,8 @@ impl Life {
             }
             _ => {
                 let (name, ids) = (some(&mut script.dice), script.ids());
-                self.put(model, &name, ids);
+                let waits = !script.dice.chance(150);
+                self.put(model, &name, ids, waits);
             }
         }
     }
@@ -234,12 +235,18 @@ impl Life {
         let name = &present[script.dice.below(present.len() as u64) as usize];
         let from = script.ids;
         script.ids += 1 + script.dice.below(3) as i64;
-        self.put(model, name, from..script.ids);
+        self.put(model, name, from..script.ids, true);
     }
 
-    fn put(&mut self, model: &mut Model, name: &str, ids: Range<i64>) {
+    /// Inserts rows; and waits for them to be durable, or not.
+    fn put(&mut self, model: &mut Model, name: &str, ids: Range<i64>, waits: bool) {
+        self.session.settings_mut().synchronous_commit = waits;
         let (sent, result) = transaction(&mut self.session, |session| insert(session, name, ids.clone()));
-        note(sent, &result, |fate| model.inserted(name, ids.clone(), fate));
+        self.session.settings_mut().synchronous_commit = true;
+        note(sent, &result, |fate| {
+            let fate = if fate == Fate::Done && !waits { Fate::Unwaited } else { fate };
+            model.inserted(name, ids.clone(), fate);
+        });
     }
 
     fn make(&mut self, model: &mut Model, name: String) {

@@ -62,7 +62,7 @@ fn random_lives_and_crashes() {
     let n = seeds.end - seeds.start;
     let tally = run("random_lives", "FOREBAY_SIM_RUNS", seeds, |seed| random_run(&template, seed));
     assert!(tally.compared >= 4 * n);
-    if n >= 60 {
+    if n >= 1000 {
         for class in [
             FaultClass::Crash,
             FaultClass::Kill,

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{setting, threads};
 use forebay_sim::explore::Flaw;
-use forebay_sim::explore::{Damage, Depth, every_crash, every_failure, lying_writes, run_with, wal_rot};
+use forebay_sim::explore::{
+    Damage, Depth, every_crash, every_failure, lying_writes, recovery_again, run_with, wal_rot,
+};
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk};
 
@@ -19,6 +21,8 @@ enum By {
     Lives,
     /// A crash at every call.
     Crashes,
+    /// Crashes during recovery.
+    Again,
     /// The i-th call fails.
     Failing(Failure),
     /// Rot in the last page of the log.
@@ -49,7 +53,7 @@ const BUGS: &[(&str, By)] = &[
     ("pg_control: written without a sync", By::Lives),
     ("redo: a page that is one record behind is taken for new", By::Lives),
     ("redo: pages are changed whatever their LSN", By::Lives),
-    ("redo: a changed page keeps its old LSN", By::Lives),
+    ("redo: a changed page keeps its old LSN", By::Again),
     ("redo: images are not restored", By::Lives),
     ("redo: ends of transactions are not noted", By::Crashes),
     ("recovery: files are not synced first", By::Lives),
@@ -72,6 +76,7 @@ fn catch(template: &SimDisk, bug: &'static str, by: By, most: u64) -> Result<(u6
     let once = |seed: u64| match by {
         By::Lives => run_with(template, seed, Some(Flaw::Bug(bug))),
         By::Crashes => every_crash(&rotten, seed, Depth { steps: 6, ways: 1, subsets_of: 4 }),
+        By::Again => recovery_again(&rotten, seed, 30, 1),
         By::Failing(failure) => every_failure(&rotten, seed, failure, 6, 1),
         By::Rot => wal_rot(&rotten, seed, 40, 5),
         By::Lies => lying_writes(&rotten, seed, Damage::Misdirected),

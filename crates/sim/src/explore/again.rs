@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::Tally;
-use super::random::survival;
+use super::random::{setup, survival, writes_whole_pages};
 use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::model::Model;
@@ -24,7 +24,8 @@ pub fn recovery_again(template: &SimDisk, seed: u64, steps: usize, stride: usize
     let mut tally = Tally::one();
     let mut dice = Dice::new(seed);
     let disk = template.copy(seed);
-    let (mut model, mut script, setup) = (Model::default(), Script::new(seed), Setup::random(&mut dice));
+    let whole = writes_whole_pages(&disk, dice.chance(500));
+    let (mut model, mut script, setup) = (Model::default(), Script::new(seed), setup(&mut dice, whole));
     let mut life = Life::begin(&disk, setup).map_err(|error| format!("could not open: {error}"))?;
     disk.crash_after(150 + dice.below(450));
     life.work(&disk, &mut model, &mut script, steps);
@@ -101,7 +102,9 @@ fn compare(expected: &BTreeMap<PathBuf, Vec<u8>>, found: &BTreeMap<PathBuf, Vec<
             return Err(format!("{} differs at byte {at}", path.display()));
         }
     }
-    match found.keys().find(|path| !expected.contains_key(*path)) {
+    // The file of a table that was dropped may come back with its directory: no more than lost space.
+    let is_table = |path: &PathBuf| path.parent().is_some_and(|dir| dir.ends_with("base/5"));
+    match found.keys().find(|path| !expected.contains_key(*path) && !is_table(path)) {
         Some(path) => Err(format!("{} is left over", path.display())),
         None => Ok(()),
     }

@@ -1,11 +1,12 @@
 //! The i-th call fails, for every i, until a run comes to its end without meeting the failure.
 
 use super::Tally;
-use super::random::survival;
+use super::random::{setup, survival, writes_whole_pages};
 use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::faults::Failure;
 use crate::model::Model;
+use crate::survival::Survival;
 use crate::workload::{Life, Script, Setup};
 
 /// A short workload from opening to a clean stop, in which one call fails: the first, the second, and so on, as `failure` says.
@@ -25,8 +26,9 @@ pub fn every_failure(
     for call in (seed % stride as u64..).step_by(stride) {
         let disk = template.copy(seed);
         let (mut model, mut script, mut dice) = (Model::default(), Script::new(seed), Dice::new(seed));
+        let whole = writes_whole_pages(&disk, dice.chance(500));
         disk.fail_call(call, failure);
-        let setup = Setup::random(&mut dice);
+        let setup = setup(&mut dice, whole);
         let stopped = one_life(&disk, setup, &mut model, &mut script, steps, &mut tally);
         let over = disk.calls() <= call;
         let struck = disk.struck().unwrap_or_else(|| format!("nothing at {call}"));
@@ -40,7 +42,11 @@ pub fn every_failure(
         let found = life.contents().map_err(wrong)?;
         model.settle(&found).map_err(|e| wrong(e.into()))?;
         life.end().map_err(|error| wrong(format!("the stop afterwards failed: {error}")))?;
-        tally.compared += 1;
+        // What a clean stop leaves is durable, all of it.
+        let left = left.restart(Survival::none(), seed);
+        let mut life = Life::begin(&left, setup).map_err(|error| wrong(error.to_string()))?;
+        model.settle(&life.contents().map_err(wrong)?).map_err(|e| wrong(e.into()))?;
+        tally.compared += 2;
         if over {
             break;
         }
@@ -68,8 +74,9 @@ fn one_life(
         // The failure may be met only now.
         let before = disk.struck();
         match life.contents() {
+            // What is seen before a crash need not be there after it.
             Ok(found) => {
-                model.settle(&found)?;
+                model.clone().settle(&found)?;
                 tally.compared += 1;
             }
             Err(_) if before.is_none() && disk.struck().is_some() => {}

@@ -43,11 +43,7 @@ pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tal
     let mut dice = Dice::new(seed);
     let mut disk = template.copy(dice.any());
     flaw.into_iter().for_each(|flaw| flaw.apply(&disk));
-    // Some disks write pages whole, so that the log can do without images.
-    let whole = dice.chance(150);
-    if whole {
-        disk.write_whole_pages();
-    }
+    let whole = writes_whole_pages(&disk, dice.chance(150));
     let (mut model, mut script) = (Model::default(), Script::new(dice.any()));
     let mut tally = Tally::one();
     for _ in 0..3 {
@@ -56,7 +52,7 @@ pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tal
         model.settle(&found)?;
         tally.compared += 1;
         disk.end_after(dice.below(600), ending(&mut dice));
-        disk.set_faults(rates(&mut dice, whole));
+        disk.set_faults(rates(&mut dice));
         life.work(&disk, &mut model, &mut script, 1 + dice.below(60) as usize);
         if dice.chance(150) {
             // A stop may fail like anything else: then it was none.
@@ -84,12 +80,12 @@ fn ending(dice: &mut Dice) -> Ending {
 }
 
 /// Half of the lives have no faults but the crash.
-fn rates(dice: &mut Dice, whole: bool) -> FaultRates {
+fn rates(dice: &mut Dice) -> FaultRates {
     if dice.chance(500) {
         return FaultRates::default();
     }
     let mut rate = |most: u64| if dice.chance(400) { dice.below(most) as u32 } else { 0 };
-    let rates = FaultRates {
+    FaultRates {
         read_error: rate(20),
         write_error: rate(10),
         no_space: rate(40),
@@ -99,12 +95,18 @@ fn rates(dice: &mut Dice, whole: bool) -> FaultRates {
         false_alarm: rate(20),
         name_error: rate(10),
         ..FaultRates::default()
-    };
-    // A transfer of a part may be one of a part of a page.
-    if whole { FaultRates { write_error: 0, no_space: 0, short: 0, ..rates } } else { rates }
+    }
 }
 
-fn setup(dice: &mut Dice, whole: bool) -> Setup {
+/// Some disks write pages whole, so that the log can do without images. Whether this one does.
+pub(super) fn writes_whole_pages(disk: &SimDisk, whole: bool) -> bool {
+    if whole {
+        disk.write_whole_pages();
+    }
+    whole
+}
+
+pub(super) fn setup(dice: &mut Dice, whole: bool) -> Setup {
     Setup { full_page_writes: !whole, ..Setup::random(dice) }
 }
 
@@ -122,7 +124,7 @@ fn revive(disk: &mut SimDisk, dice: &mut Dice, whole: bool, tally: &mut Tally) -
         if dice.chance(600) {
             continue;
         }
-        disk.end_after(dice.below(60), ending(dice));
+        disk.end_after(dice.below(150), ending(dice));
         let result = Life::begin(disk, setup(dice, whole));
         if let (Err(error), false) = (&result, disk.is_off()) {
             return Err(format!("recovery failed without a fault: {error}"));
