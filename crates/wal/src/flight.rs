@@ -105,6 +105,9 @@ pub(crate) struct FlightRules {
     pub segment_size: SegmentSize,
     /// A write that has returned is durable.
     pub durable_writes: bool,
+    /// A write only copies to the kernel's cache, in no time: begun during a sync it gains nothing, and the many who come
+    /// meanwhile would each write the same block.
+    pub cached_writes: bool,
     /// Most pieces on their way.
     pub in_flight: usize,
     /// Most bytes in one: whole blocks, at least one.
@@ -260,7 +263,7 @@ impl State {
         if self.is_reached(goal) {
             return Step::Done;
         }
-        if self.claimed < goal.lsn() && self.can_write(rules) {
+        if self.wants_to_write(goal, rules) && self.can_write(rules) {
             return Step::Write(self.claim(goal, rules, copied()));
         }
         if self.can_sync(rules) && self.sync_helps(goal, rules) {
@@ -270,6 +273,12 @@ impl State {
         let waiter = Waiter::new(goal);
         self.waiters.push_back(Arc::clone(&waiter));
         Step::Wait(waiter)
+    }
+
+    /// Whether it takes another piece to reach the goal, and that piece is to be written now.
+    fn wants_to_write(&self, goal: Goal, rules: &FlightRules) -> bool {
+        let waits_for_sync = rules.cached_writes && self.syncing && matches!(goal, Goal::Flushed(_));
+        !self.is_reached(goal) && goal.lsn() > self.claimed && !waits_for_sync
     }
 
     /// Whether another piece may begin where the last one ends.
@@ -321,7 +330,7 @@ impl State {
             return;
         }
         if self.can_write(rules) {
-            self.wake_one(awake, |state, goal| !state.is_reached(goal) && goal.lsn() > state.claimed);
+            self.wake_one(awake, |state, goal| state.wants_to_write(goal, rules));
         }
         if self.can_sync(rules) {
             self.wake_one(awake, |state, goal| !state.is_reached(goal) && state.sync_helps(goal, rules));
