@@ -1,4 +1,5 @@
-//! Tables found in the catalogs, remembered for all sessions.
+//! Tables found in the catalogs, remembered for all sessions; and names looked for in vain: an unqualified name is looked for
+//! in pg_catalog first, by every statement.
 //!
 //! The cache holds only what is committed. A transaction that has changed the catalogs itself looks past it, into
 //! a store of its own, until it ends. While the end of such a transaction is under way nobody hits or fills the
@@ -22,9 +23,15 @@ struct State {
     version: u64,
     /// Transactions that changed the catalogs and are ending.
     closing: u32,
-    tables: HashMap<Oid, HashMap<String, Arc<Table>>>,
+    /// None: there is no such table.
+    tables: HashMap<Oid, HashMap<String, Option<Arc<Table>>>>,
+    /// How many names there are that are no tables'.
+    absent: usize,
     namespaces: HashMap<String, Oid>,
 }
+
+/// Most names remembered that are no tables': whoever asks for ever new ones shall not fill the memory.
+const MOST_ABSENT: usize = 1024;
 
 /// The cache.
 #[derive(Debug, Default)]
@@ -45,8 +52,8 @@ impl CatalogCache {
         (state.closing == 0).then_some(state.version)
     }
 
-    /// A table by its name.
-    pub(crate) fn table(&self, namespace: Oid, name: &str) -> Option<Arc<Table>> {
+    /// A table by its name; Some(None) if it is known that there is none.
+    pub(crate) fn table(&self, namespace: Oid, name: &str) -> Option<Option<Arc<Table>>> {
         let state = self.state.read();
         if state.closing != 0 {
             return None;
@@ -63,7 +70,20 @@ impl CatalogCache {
     pub(crate) fn put(&self, version: Option<u64>, table: &Arc<Table>) {
         let mut state = self.state.write();
         if state.closing == 0 && version == Some(state.version) {
-            state.tables.entry(table.namespace).or_default().insert(table.name.clone(), Arc::clone(table));
+            state
+                .tables
+                .entry(table.namespace)
+                .or_default()
+                .insert(table.name.clone(), Some(Arc::clone(table)));
+        }
+    }
+
+    /// Remembers that there is no table of that name, as found since the version was asked for.
+    pub(crate) fn put_absent(&self, version: Option<u64>, namespace: Oid, name: &str) {
+        let mut state = self.state.write();
+        if state.closing == 0 && version == Some(state.version) && state.absent < MOST_ABSENT {
+            let before = state.tables.entry(namespace).or_default().insert(name.to_owned(), None);
+            state.absent += usize::from(before.is_none());
         }
     }
 
@@ -89,6 +109,7 @@ impl State {
     fn forget(&mut self) {
         self.version += 1;
         self.tables.clear();
+        self.absent = 0;
         self.namespaces.clear();
     }
 }
@@ -109,12 +130,38 @@ mod tests {
         Arc::new(Table::for_tests(oid, "t"))
     }
 
+    fn found(cache: &CatalogCache) -> Option<Option<Oid>> {
+        cache.table(2200, "t").map(|known| known.map(|table| table.oid))
+    }
+
+    #[test]
+    fn a_name_looked_for_in_vain_is_remembered_until_the_catalogs_change() {
+        let cache = CatalogCache::default();
+        let before = cache.version();
+        assert_eq!(found(&cache), None);
+        cache.put_absent(before, 2200, "t");
+        assert_eq!(found(&cache), Some(None));
+        drop(cache.change());
+        assert_eq!(found(&cache), None);
+        cache.put_absent(before, 2200, "t");
+        assert_eq!(found(&cache), None, "it may be there by now");
+        // There is an end to names.
+        for n in 0..2 * MOST_ABSENT {
+            cache.put_absent(cache.version(), 11, &n.to_string());
+        }
+        assert!(
+            cache.table(11, "0").is_some() && cache.table(11, &(2 * MOST_ABSENT - 1).to_string()).is_none()
+        );
+        cache.put(cache.version(), &table(3));
+        assert_eq!(found(&cache), Some(Some(3)));
+    }
+
     #[test]
     fn what_was_looked_up_before_a_change_is_not_remembered_after_it() {
         let cache = CatalogCache::default();
         let before = cache.version();
         cache.put(before, &table(1));
-        assert_eq!(cache.table(2200, "t").map(|t| t.oid), Some(1));
+        assert_eq!(found(&cache), Some(Some(1)));
 
         let change = cache.change();
         assert!(cache.table(2200, "t").is_none());
@@ -126,6 +173,6 @@ mod tests {
         cache.put(before, &table(1));
         assert!(cache.table(2200, "t").is_none());
         cache.put(cache.version(), &table(2));
-        assert_eq!(cache.table(2200, "t").map(|t| t.oid), Some(2));
+        assert_eq!(found(&cache), Some(Some(2)));
     }
 }

@@ -77,8 +77,8 @@ impl Session {
         let shared = !open.changed_catalogs;
         let version = core.catalogs.cache.version();
         if shared {
-            if let Some(table) = core.catalogs.cache.table(namespace, name) {
-                return Ok(Some(table));
+            if let Some(known) = core.catalogs.cache.table(namespace, name) {
+                return Ok(known);
             }
         } else if let Some(table) = open.own_tables.get(&(schema.to_owned(), name.to_owned())) {
             return Ok(Some(Arc::clone(table)));
@@ -86,6 +86,9 @@ impl Session {
         let snapshot = core.xacts.snapshot(&open.tx);
         let mut reader = Reader::new(core, &mut self.be, snapshot);
         let Some(class) = reader.class_named(namespace, name)?.filter(|class| class.is_table()) else {
+            if shared {
+                core.catalogs.cache.put_absent(version, namespace, name);
+            }
             return Ok(None);
         };
         let table = Arc::new(reader.table(&class)?);
