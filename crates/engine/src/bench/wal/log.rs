@@ -278,6 +278,9 @@ impl Drop for Leaving<'_> {
 }
 
 #[cfg(test)]
+pub(super) use tests::in_a_log;
+
+#[cfg(test)]
 mod tests {
     use super::super::WalBench;
     use super::*;
@@ -337,6 +340,3 @@ mod tests {
         assert!(sample.seconds > 0.0 && sample.buffers_full > 0, "{sample:?}");
     }
 }
-
-#[cfg(test)]
-pub(super) use tests::in_a_log;
