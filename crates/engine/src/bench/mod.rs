@@ -37,8 +37,8 @@ pub use plan::{Case, IoBench, IoTable, MethodChoice, Operation, Pattern};
 pub use pool::{PoolBench, PoolReport, PoolRow, PoolTask, Way, bench_pool};
 pub use report::{CaseResult, IoReport, MethodAvailability};
 pub use wal::{
-    AskDevice, BulkRow, CommitRow, DeviceJob, DeviceRow, InsertRow, WalBench, WalReport, WalTable, WalWay,
-    bench_wal, wal_sync_methods,
+    AskDevice, BulkRow, CommitRow, DeviceJob, DeviceRow, InsertRow, WAL_SYNC_METHODS, WalBench, WalReport,
+    WalTable, WalWay, bench_wal,
 };
 
 /// Why there are no figures.

@@ -44,6 +44,8 @@ struct Progress {
     redo: Lsn,
     /// How much WAL a cycle makes, smoothed.
     estimate: f64,
+    /// WAL segments made since the start.
+    segments_made: u64,
 }
 
 impl Checkpointer {
@@ -51,7 +53,13 @@ impl Checkpointer {
     pub(crate) fn new(redo: Lsn, end: Lsn) -> Checkpointer {
         Checkpointer {
             requests: Requests::default(),
-            progress: Mutex::new(Progress { began: Instant::now(), end, redo, estimate: 0.0 }),
+            progress: Mutex::new(Progress {
+                began: Instant::now(),
+                end,
+                redo,
+                estimate: 0.0,
+                segments_made: 0,
+            }),
             totals: Totals::default(),
         }
     }

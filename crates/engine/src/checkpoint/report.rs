@@ -27,6 +27,8 @@ pub(crate) struct Report {
     pub(crate) written: WriteReport,
     pub(crate) slru_pages: u64,
     pub(crate) synced: SyncReport,
+    /// WAL segments made since the last checkpoint.
+    pub(crate) added: u64,
     pub(crate) segments: OldSegments,
     pub(crate) write: Duration,
     pub(crate) sync: Duration,
@@ -66,11 +68,12 @@ impl Report {
     pub(crate) fn log(&self, pool_buffers: usize) {
         let share = self.written.buffers as f64 * 100.0 / pool_buffers.max(1) as f64;
         tracing::info!(
-            "checkpoint complete: wrote {} buffers ({share:.1}%), wrote {} SLRU buffers; 0 WAL file(s) added, \
+            "checkpoint complete: wrote {} buffers ({share:.1}%), wrote {} SLRU buffers; {} WAL file(s) added, \
              {} removed, {} recycled; write={:.3} s, sync={:.3} s, total={:.3} s; sync files={}, \
              longest={:.3} s, average={:.3} s; distance={} kB, estimate={} kB; lsn={}, redo lsn={}",
             self.written.buffers,
             self.slru_pages,
+            self.added,
             self.segments.removed,
             self.segments.recycled,
             self.write.as_secs_f64(),

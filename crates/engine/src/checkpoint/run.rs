@@ -62,8 +62,10 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     // From here on the checkpoint counts, whatever happens to old segments.
     let distance = redo.since(progress.redo);
     report.distance = distance;
-    *progress =
-        Progress { began, end: inserted.end, redo, estimate: smoothed(progress.estimate, distance as f64) };
+    let segments_made = core.wal.segment_stats().made;
+    report.added = segments_made.saturating_sub(progress.segments_made);
+    let estimate = smoothed(progress.estimate, distance as f64);
+    *progress = Progress { began, end: inserted.end, redo, estimate, segments_made };
     report.estimate = progress.estimate;
     report.segments = core.wal.remove_old_segments(redo, keep_bytes(core, redo, progress.estimate))?;
     report.total = began.elapsed();

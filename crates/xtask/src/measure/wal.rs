@@ -54,9 +54,17 @@ const PART: usize = 1;
 const OF_WRITES: f64 = 0.90;
 
 /// Columns of bulk insertion, and their places.
-const BULK: [&str; 6] =
-    ["MB/s", "part of fio's", "of what is asked for", "kB a write", "in flight", "CPU s/GB"];
+const BULK: [&str; 7] = [
+    "MB/s",
+    "part of fio's",
+    "of what is asked for",
+    "kB a write",
+    "in flight",
+    "CPU s/GB",
+    "waits for a segment",
+];
 const ASKED: usize = 2;
+const SEGMENT_WAITS: usize = 6;
 /// What is asked for: so many bytes a second, or this part of the device's.
 const BULK_BYTES: f64 = 1e9;
 const OF_BULK: f64 = 0.80;
@@ -210,7 +218,7 @@ impl Bench {
         table.add(row, 0, before.megabytes_per_second());
         if round == 0 {
             for way in ways {
-                let marks = [Mark::at_least(ASKED, 1.0)];
+                let marks = [Mark::at_least(ASKED, 1.0), Mark::at_most(SEGMENT_WAITS, 0.0)];
                 // Where the kernel's cache is in between, nothing is asked for.
                 table.mark(&name(way), if way.1.is_empty() { &[] } else { &marks });
             }

@@ -180,16 +180,26 @@ impl Run<'_> {
             write_bytes: after.write_bytes - before.write_bytes,
             syncs: after.syncs - before.syncs,
             buffers_full: after.buffers_full - before.buffers_full,
+            segment_waits: after.segment_waits - before.segment_waits,
             ..sample
         })
     }
 
-    /// Recycles full segments until so many threads have left.
+    /// What a server's WAL writer and checkpointer do for the segments.
+    fn keep_up(&self, io: &mut Backend) -> Result<(), WalError> {
+        self.wal.prepare_segments(io)?;
+        if self.wal.bytes_since_redo() > self.size / 2 {
+            self.recycle(io)?;
+        }
+        Ok(())
+    }
+
+    /// Prepares segments, and recycles full ones, until so many threads have left.
     fn recycle_behind(&self, io: &mut Backend, gate: &Gate, count: u32) -> Result<(), WalError> {
         let mut result = Ok(());
         while !gate.left(count, LOOK_AFTER) {
-            if result.is_ok() && self.wal.bytes_since_redo() > self.size / 2 {
-                result = self.recycle(io);
+            if result.is_ok() {
+                result = self.keep_up(io);
             }
         }
         result
@@ -202,6 +212,7 @@ impl Run<'_> {
             records: stats.records,
             record_bytes: stats.bytes,
             buffers_full: stats.buffers_full,
+            segment_waits: self.wal.segment_stats().waits,
             ..Sample::default()
         };
         let log = |object, context| object == IoObject::Wal && context == IoContext::Normal;

@@ -124,7 +124,7 @@ impl WalBench {
         WalBench {
             dir,
             tables: WalTable::ALL.to_vec(),
-            sync_methods: SYNC_METHODS.to_vec(),
+            sync_methods: SyncMethod::NAMES.map(|(_, method)| method).to_vec(),
             direct: vec![false, true],
             gather: vec![false, true],
             methods: vec![method],
@@ -180,23 +180,8 @@ impl WalBench {
 /// Four segments.
 const LEAST_SIZE: u64 = 64 << 20;
 
-const SYNC_METHODS: [SyncMethod; 4] =
-    [SyncMethod::Fdatasync, SyncMethod::Fsync, SyncMethod::OpenDatasync, SyncMethod::OpenSync];
-
-/// The names of wal_sync_method that are measured, with their methods.
-pub fn wal_sync_methods() -> Vec<(&'static str, SyncMethod)> {
-    SYNC_METHODS.iter().map(|&method| (sync_name(method), method)).collect()
-}
-
-/// As the setting has it.
-fn sync_name(method: SyncMethod) -> &'static str {
-    match method {
-        SyncMethod::Fdatasync => "fdatasync",
-        SyncMethod::Fsync => "fsync",
-        SyncMethod::OpenDatasync => "open_datasync",
-        SyncMethod::OpenSync => "open_sync",
-    }
-}
+/// wal_sync_method: names and methods.
+pub const WAL_SYNC_METHODS: [(&str, SyncMethod); 4] = SyncMethod::NAMES;
 
 /// One way of making the log durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,13 +196,6 @@ pub struct WalWay {
     pub gather: bool,
     /// Most writes on their way at once.
     pub in_flight: u32,
-}
-
-impl WalWay {
-    /// The name of its wal_sync_method.
-    pub fn sync_name(self) -> &'static str {
-        sync_name(self.sync)
-    }
 }
 
 /// What a run gave.
@@ -235,6 +213,8 @@ struct Sample {
     io_seconds: f64,
     /// How often an inserter had to make room in the buffers.
     buffers_full: u64,
+    /// How often one who had something to insert waited for a segment to be made.
+    segment_waits: u64,
     latencies: Latencies,
     /// What the device gave in the same round: writes a second, or bytes.
     device: Option<f64>,

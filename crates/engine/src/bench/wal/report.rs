@@ -45,6 +45,8 @@ pub struct CommitRow {
     pub cpu_microseconds: Spread,
     /// Microseconds of a commit at 50, 99 and 99.9 percent, of all rounds together.
     pub latency_microseconds: [f64; 3],
+    /// How often a segment was waited for, in all rounds together.
+    pub segment_waits: u64,
 }
 
 fn spread(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Spread {
@@ -82,6 +84,7 @@ impl CommitRow {
             mean_in_flight: each(|s| s.io_seconds / s.seconds),
             cpu_microseconds: each(|s| s.cpu_seconds * 1e6 / s.latencies.count().max(1) as f64),
             latency_microseconds: [0.5, 0.99, 0.999].map(|p| latencies.percentile(p) as f64 / 1e3),
+            segment_waits: samples.iter().map(|s| s.segment_waits).sum(),
         }
     }
 }
@@ -133,6 +136,8 @@ pub struct BulkRow {
     pub mean_in_flight: Spread,
     /// Processor time for 10^9 bytes, user and system.
     pub cpu_seconds_per_gb: Spread,
+    /// How often a segment was waited for, in all rounds together.
+    pub segment_waits: u64,
 }
 
 impl BulkRow {
@@ -148,6 +153,7 @@ impl BulkRow {
             mean_write_bytes: each(mean_write),
             mean_in_flight: each(|s| s.io_seconds / s.seconds),
             cpu_seconds_per_gb: each(|s| s.cpu_seconds / (s.record_bytes.max(1) as f64 / 1e9)),
+            segment_waits: samples.iter().map(|s| s.segment_waits).sum(),
         }
     }
 }
@@ -262,6 +268,7 @@ impl WalReport {
             "kB a write",
             "in flight",
             "CPU s/GB",
+            "waits for a segment",
         ]);
         for row in &self.device {
             if row.job == DeviceJob::Bulk {
@@ -281,6 +288,7 @@ impl WalReport {
                 short(row.mean_write_bytes.median / 1024.0),
                 short(row.mean_in_flight.median),
                 short(row.cpu_seconds_per_gb.median),
+                row.segment_waits.to_string(),
             ]);
         }
         table.text()
@@ -311,7 +319,7 @@ impl WalReport {
 fn way_cells(way: WalWay) -> [String; 3] {
     let method = way.method.name();
     [
-        format!("{}, {method}", way.sync_name()),
+        format!("{}, {method}", way.sync.name()),
         on(way.direct, "direct", "buffered").to_owned(),
         on(way.gather, "yes", "no").to_owned(),
     ]
@@ -374,7 +382,7 @@ fn insert_table(rows: &[InsertRow]) -> String {
 fn way_json(way: WalWay) -> Vec<(&'static str, Json)> {
     vec![
         ("method", Json::text(way.method.name())),
-        ("wal_sync_method", Json::text(way.sync_name())),
+        ("wal_sync_method", Json::text(way.sync.name())),
         ("direct", Json::Bool(way.direct)),
         ("gather", Json::Bool(way.gather)),
         ("most_in_flight", Json::Int(u64::from(way.in_flight))),
@@ -414,6 +422,7 @@ fn commit_json(row: &CommitRow) -> Json {
         ("latency_us_p50", half),
         ("latency_us_p99", most),
         ("latency_us_p999", nearly),
+        ("segment_waits", Json::Int(row.segment_waits)),
     ]);
     Json::Object(fields)
 }
@@ -438,6 +447,7 @@ fn bulk_json(row: &BulkRow) -> Json {
         ("mean_write_bytes", row.mean_write_bytes.json()),
         ("mean_in_flight", row.mean_in_flight.json()),
         ("cpu_seconds_per_gb", row.cpu_seconds_per_gb.json()),
+        ("segment_waits", Json::Int(row.segment_waits)),
     ]);
     Json::Object(fields)
 }

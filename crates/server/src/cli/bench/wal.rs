@@ -5,7 +5,7 @@ use super::{ROUNDS, bar, count, list, method, seconds, size};
 use clap::Args;
 use forebay_aio::sync::Duration;
 use forebay_engine::bench::{
-    BenchError, IoBench, WalBench, WalReport, WalTable, bench_wal, wal_sync_methods,
+    BenchError, IoBench, WAL_SYNC_METHODS, WalBench, WalReport, WalTable, bench_wal,
 };
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(super) struct WalArgs {
     /// Tables: commit, insert, bulk [default: all]
     #[arg(long, value_name = "LIST")]
     tables: Option<String>,
-    /// Sync methods [default: fdatasync,fsync,open_datasync,open_sync]
+    /// Sync methods [default: fdatasync,open_datasync,fsync,open_sync]
     #[arg(long, value_name = "LIST")]
     wal_sync_method: Option<String>,
     /// "wal": only past the kernel's page cache; "": only through it [default: both]
@@ -105,7 +105,7 @@ impl WalArgs {
                 list(text, |name| known(name, "--tables", WalTable::ALL.map(|it| (it.name(), it))))?;
         }
         if let Some(text) = &self.wal_sync_method {
-            bench.sync_methods = list(text, |name| known(name, "--wal-sync-method", wal_sync_methods()))?;
+            bench.sync_methods = list(text, |name| known(name, "--wal-sync-method", WAL_SYNC_METHODS))?;
         }
         if let Some(text) = &self.io_direct {
             bench.direct = vec![known(text, "--io-direct", [("", false), ("wal", true)])?];

@@ -103,7 +103,7 @@ pub struct Bulk {
     /// Of records.
     pub bytes_per_second: f64,
     /// What stands in the columns behind the parts.
-    pub others: [f64; 3],
+    pub others: [f64; 4],
 }
 
 impl Bulk {
@@ -114,7 +114,12 @@ impl Bulk {
     pub fn of(report: &Value) -> Result<Bulk, String> {
         let row = only(report, "bulk")?;
         let get = |name| figure(row, name);
-        let others = [get("mean_write_bytes")? / 1024.0, get("mean_in_flight")?, get("cpu_seconds_per_gb")?];
+        let others = [
+            get("mean_write_bytes")? / 1024.0,
+            get("mean_in_flight")?,
+            get("cpu_seconds_per_gb")?,
+            get("segment_waits")?,
+        ];
         Ok(Bulk { bytes_per_second: get("bytes_per_second")?, others })
     }
 }
@@ -150,8 +155,8 @@ mod tests {
         assert!(Commit::of(&report(&format!(r#"{{"commits":[{row},{row}]}}"#))).is_err(), "two ways");
         assert!(Commit::of(&report(r#"{"commits":[{}]}"#)).expect_err("empty").contains("writes_per_second"));
         let row = r#"{"bytes_per_second":{"median":1e9},"mean_write_bytes":{"median":131072},"mean_in_flight":{"median":3},
-            "cpu_seconds_per_gb":{"median":0.5}}"#;
-        let bulk = Bulk { bytes_per_second: 1e9, others: [128.0, 3.0, 0.5] };
+            "cpu_seconds_per_gb":{"median":0.5},"segment_waits":2}"#;
+        let bulk = Bulk { bytes_per_second: 1e9, others: [128.0, 3.0, 0.5, 2.0] };
         assert_eq!(Bulk::of(&report(&format!(r#"{{"bulk":[{row}]}}"#))), Ok(bulk));
     }
 
