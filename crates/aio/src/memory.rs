@@ -22,7 +22,9 @@ pub enum HugePages {
     /// Ordinary pages.
     #[default]
     Off,
-    /// Reserved large pages if there are enough, ordinary ones otherwise.
+    /// Large pages that the kernel finds for it, without a reserve: advice, where there is such.
+    Transparent,
+    /// Reserved large pages if there are enough, otherwise transparent ones.
     Try,
     /// Reserved large pages, or an error.
     On,

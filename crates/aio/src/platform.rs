@@ -114,12 +114,13 @@ pub(crate) struct Mapped {
 /// Maps zeroed memory.
 pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
     const HUGE: usize = 2 << 20;
+    let reserved = matches!(huge, HugePages::Try | HugePages::On);
     #[cfg(target_os = "linux")]
     let mut got = Ok(false);
     #[cfg(not(target_os = "linux"))]
-    let got = if huge == HugePages::Off { Ok(false) } else { Err(Errno::OPNOTSUPP) };
+    let got = if reserved { Err(Errno::OPNOTSUPP) } else { Ok(false) };
     #[cfg(target_os = "linux")]
-    if huge != HugePages::Off {
+    if reserved {
         let rounded = len.next_multiple_of(HUGE);
         match map(rounded, libc::MAP_HUGETLB) {
             Ok(ptr) => return Ok(Mapped { ptr, len: rounded, huge: Ok(true) }),
@@ -131,7 +132,7 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
     if huge == HugePages::On {
         return Err(Errno::OPNOTSUPP);
     }
-    // Transparent ones need no reserve. The kernel places a mapping of whole huge pages where they fit.
+    // The kernel places a mapping of whole huge pages where they fit.
     let transparent = cfg!(target_os = "linux") && len >= HUGE && huge != HugePages::Off;
     let len = if transparent { len.next_multiple_of(HUGE) } else { len };
     let ptr = map(len, 0)?;

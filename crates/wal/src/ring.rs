@@ -49,7 +49,7 @@ impl Ring {
         assert_eq!(head.len(), at.page_offset(), "the block before {at}");
         let blocks = blocks.max(4);
         // In huge pages, a device needs to be told of fewer pieces of memory.
-        let region = Region::with_huge_pages((blocks + 1) * BLOCK, HugePages::Try)?;
+        let region = Region::with_huge_pages((blocks + 1) * BLOCK, HugePages::Transparent)?;
         aio.register_memory(&region);
         let ring = Ring { region, blocks: blocks as u64, progress };
         let to = ring.region.ptr(ring.offset(at.page_start()));

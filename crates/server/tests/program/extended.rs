@@ -43,7 +43,7 @@ fn describe(client: &mut Client, kind: u8, name: &str) {
     client.send(b'D', &[&[kind], name.as_bytes(), b"\0"].concat()).expect("sends");
 }
 
-fn close(client: &mut Client, kind: u8, name: &str) {
+pub fn close(client: &mut Client, kind: u8, name: &str) {
     client.send(b'C', &[&[kind], name.as_bytes(), b"\0"].concat()).expect("sends");
 }
 

@@ -1,6 +1,6 @@
 //! Relations that go while reads of them are outstanding, in a server with 256 kB of buffers.
 
-use super::extended::{bind, execute, parse, sync};
+use super::extended::{bind, close, execute, parse, sync};
 use super::harness::{Server, failure, value};
 use forebay_aio::{probe_direct, probe_io_uring};
 use forebay_server::client::Client;
@@ -71,6 +71,9 @@ fn a_drop_beside_a_read_of_the_session_ends() {
             fill(&mut client, "t");
             client.query("BEGIN").expect("begins");
             read_ahead(&mut client, "t");
+            // The portal goes; its reads don't.
+            close(&mut client, b'P', "p");
+            assert_eq!(sync(&mut client).0, "3Z");
             client.query("DROP TABLE t").expect("drops");
             // The old files go at the commit, and the reads with them.
             client.query(&create).expect("creates");

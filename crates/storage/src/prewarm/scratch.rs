@@ -24,7 +24,7 @@ pub(super) fn read(
     let combine = pool.config.combine_limit;
     let part = combine as usize * BLOCK_SIZE;
     // In huge pages, a device needs to be told of fewer pieces of memory.
-    let scratch = Region::with_huge_pages(part * DEPTH as usize, HugePages::Try)?;
+    let scratch = Region::with_huge_pages(part * DEPTH as usize, HugePages::Transparent)?;
     if range.len() > (4 * combine * DEPTH) as usize {
         pool.aio().register_memory(&scratch); // pays when each part is used several times
     }

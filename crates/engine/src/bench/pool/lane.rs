@@ -59,7 +59,7 @@ impl<'a> Lane<'a> {
             combine_limit: way.combine,
             checksums: place.checksums,
             write_depth: if bench.task == PoolTask::Checkpoint { bench.depth as usize } else { 16 },
-            huge_pages: HugePages::Try,
+            huge_pages: HugePages::Transparent,
         };
         let pool = BufferPool::new(config, aio, smgr)?;
         let be = Backend::new(pool.aio().backend(BackendType::Client)?);
