@@ -18,6 +18,7 @@ use forebay_aio::sync::{Duration, Instant, Mutex};
 use forebay_format::Lsn;
 use forebay_storage::Backend;
 
+use crate::config::Background;
 use crate::core::Core;
 use report::Totals;
 use requests::{Causes, Requests, Work};
@@ -89,7 +90,8 @@ pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
     });
     let failed = failure.is_some();
     checkpointer.requests.served(number, failure);
-    if failed {
+    // Who does the background's work itself decides when to try again.
+    if failed && core.config.background == Background::Threads {
         checkpointer.requests.pause(AFTER_ERROR);
     }
     true
