@@ -1,0 +1,35 @@
+//! WAL archiving and restore: what leaves a server for an archive is durable there before the server lets go of it, never
+//! replaces anything, and comes back byte by byte.
+//!
+//! | Module | What it holds |
+//! |---|---|
+//! | [`names`] | which files are archived, and in which order |
+//! | [`source`] | a file of the log on its way: read once, hashed, checked |
+//! | [`pipe`] | a file read with several large reads in flight; buffers |
+//! | [`place`] | a directory that files are stored in, durably, and never replaced |
+//! | [`module`](mod@module) | the trait [`ArchiveModule`]: whoever stores files |
+//! | [`modules`] | a directory (`basic`), a command (`command`), nothing at all (`null`) |
+//! | [`shell`] | commands of the administrator's: placeholders, ends |
+//! | [`digest`] | SHA-256 |
+//! | [`error`] | [`ArchiveError`] |
+//!
+//! The crate knows WAL segments and not pages, and works for a real PostgreSQL as well.
+
+#![forbid(unsafe_code)]
+
+pub mod digest;
+pub mod error;
+pub mod module;
+pub mod modules;
+pub mod names;
+pub mod pipe;
+pub mod place;
+pub mod shell;
+pub mod source;
+
+pub use digest::{Digest, Hasher};
+pub use error::ArchiveError;
+pub use module::{ArchiveModule, Archived};
+pub use names::{Kind, Mark, WalName};
+pub use place::{Incoming, Place, Placed};
+pub use source::{Expected, SegmentFacts, Source, SourceOptions};

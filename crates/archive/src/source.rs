@@ -1,0 +1,382 @@
+//! A file of the log, opened to be archived: read once, hashed while it is read, and checked.
+//!
+//! ```text
+//!   examine: one name, a regular file, as long as a segment ──▶ first piece: header says what the name says
+//!     ──▶ pieces, each hashed ──▶ end: still there under its name ──▶ digest
+//! ```
+//!
+//! The last step is for segments that are recycled: one that loses its name while it is read may have been written to
+//! under another one, and what was read of it is worth nothing.
+
+use std::path::{Path, PathBuf};
+
+use forebay_aio::sync::Arc;
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+use forebay_aio::{Aio, AlignedBuf, Backend, FileKind};
+use forebay_format::timeline::{TimelineHistory, history_file_name};
+use forebay_format::wal::page_header::{LONG_SIZE, MAGIC, PageHeader, PageHeaderError};
+use forebay_format::{Lsn, SegmentSize};
+
+use crate::digest::{Digest, Hasher};
+use crate::error::{ArchiveError, Result};
+use crate::names::{Kind, WalName};
+use crate::pipe::{Buffers, Piece, Reader};
+
+/// Magic numbers of WAL pages, by the version of PostgreSQL: 15 to 18.
+pub const MAGICS: [(u16, u32); 4] = [(0xD110, 15), (0xD113, 16), (0xD116, 17), (MAGIC, 18)];
+
+/// Longest history or backup file; real ones have a few hundred bytes.
+const MOST_TEXT: u64 = 256 << 10;
+
+/// What is known of the log beforehand. What is not known is taken as the files say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The cluster's system identifier.
+    pub system_id: Option<u64>,
+    /// Length of a segment.
+    pub segment_size: Option<SegmentSize>,
+    /// The version of the format, by the magic number of WAL pages.
+    pub magic: Option<u16>,
+}
+
+/// How files of the log are read.
+#[derive(Clone, Debug, Default)]
+pub struct SourceOptions {
+    /// What they must say.
+    pub expected: Expected,
+    /// Past the kernel's cache.
+    pub direct: bool,
+    /// Set to have transfers end early, with [`ArchiveError::Stopped`].
+    pub stop: Option<Arc<AtomicBool>>,
+    /// Where buffers come from and go to.
+    pub buffers: Buffers,
+}
+
+/// What the first page of a segment says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentFacts {
+    /// Of which cluster it is.
+    pub system_id: u64,
+    /// Timeline of its first page.
+    pub timeline: u32,
+    /// Where it begins.
+    pub start: Lsn,
+    /// How long segments are.
+    pub segment_size: SegmentSize,
+    /// Version of the format.
+    pub magic: u16,
+}
+
+/// A file of the log on its way to the archive.
+pub struct Source {
+    aio: Arc<Aio>,
+    dir: PathBuf,
+    path: PathBuf,
+    name: WalName,
+    len: u64,
+    options: SourceOptions,
+    reader: Option<Reader>,
+    hasher: Hasher,
+    digest: Option<Digest>,
+    facts: Option<SegmentFacts>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Looks at the file `name` in the directory `dir`, and opens nothing yet.
+    pub fn open(aio: &Arc<Aio>, dir: &Path, name: &WalName, options: &SourceOptions) -> Result<Source> {
+        Source::open_as(aio, dir, &dir.join(name.as_str()), name, options)
+    }
+
+    /// Like [`Source::open`], for a file under another path. `dir` is where history files are.
+    pub fn open_as(
+        aio: &Arc<Aio>,
+        dir: &Path,
+        path: &Path,
+        name: &WalName,
+        options: &SourceOptions,
+    ) -> Result<Source> {
+        let len = examine(aio, path)?;
+        let expected = match options.expected.segment_size {
+            Some(size) if name.is_whole() => size.bytes(),
+            _ => len,
+        };
+        if len != expected {
+            return Err(ArchiveError::Length { file: path.to_path_buf(), expected, found: len });
+        }
+        if !name.is_whole() && len > MOST_TEXT {
+            let reason = "it is too long for a file of that kind";
+            return Err(ArchiveError::Contents { file: path.to_path_buf(), reason });
+        }
+        Ok(Source {
+            aio: Arc::clone(aio),
+            dir: dir.to_path_buf(),
+            path: path.to_path_buf(),
+            name: name.clone(),
+            len,
+            options: options.clone(),
+            reader: None,
+            hasher: Hasher::new(),
+            digest: None,
+            facts: None,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &WalName {
+        &self.name
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes it has.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// No bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The door it is read through.
+    pub fn aio(&self) -> &Arc<Aio> {
+        &self.aio
+    }
+
+    /// What a segment's first page says, once the first piece has been read.
+    pub fn facts(&self) -> Option<&SegmentFacts> {
+        self.facts.as_ref()
+    }
+
+    /// Hash of the whole, once it has been read to its end.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// Where buffers of [`crate::pipe::CHUNK`] bytes are to be had.
+    pub fn buffers(&self) -> &Buffers {
+        &self.options.buffers
+    }
+
+    /// Told to stop?
+    pub fn check_stop(&self) -> Result<()> {
+        match &self.options.stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => {
+                Err(ArchiveError::Stopped { file: self.path.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The next piece; None at the end, when the digest is known. Whoever is done with a piece gives its buffer back.
+    pub fn next(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
+        self.check_stop()?;
+        if self.digest.is_some() {
+            return Ok(None);
+        }
+        let read = self.read(io);
+        let Some(piece) = read? else {
+            self.finish()?;
+            return Ok(None);
+        };
+        if piece.offset == 0 {
+            self.check_first(io, &piece)?;
+        }
+        self.hasher.update(piece.bytes());
+        Ok(Some(piece))
+    }
+
+    fn read(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
+        if self.reader.is_none() {
+            let reader = Reader::open(&self.aio, &self.path, self.options.direct, &self.options.buffers);
+            let reader = reader.map_err(|e| self.refused(e))?;
+            if reader.len() != self.len {
+                return Err(ArchiveError::Length {
+                    file: self.path.clone(),
+                    expected: self.len,
+                    found: reader.len(),
+                });
+            }
+            self.reader = Some(reader);
+        }
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        reader.next(io).map_err(ArchiveError::io("archive", &self.path))
+    }
+
+    fn refused(&self, error: forebay_aio::AioError) -> ArchiveError {
+        if error.is_not_found() {
+            ArchiveError::Vanished { file: self.path.clone() }
+        } else {
+            ArchiveError::io("archive", &self.path)(error)
+        }
+    }
+
+    /// A buffer that came with a piece is not needed any more.
+    pub fn give_back(&mut self, buf: AlignedBuf) {
+        self.options.buffers.give_back(buf);
+    }
+
+    /// Reads what is left, for who wants no more than the hash and the checks.
+    pub fn read_to_end(&mut self, io: &mut Backend) -> Result<Digest> {
+        while let Some(piece) = self.next(io)? {
+            self.give_back(piece.buf);
+        }
+        self.digest.ok_or_else(|| ArchiveError::Vanished { file: self.path.clone() })
+    }
+
+    /// Checks the beginning alone, for who lets somebody else read it.
+    pub fn check_first_piece(&mut self, io: &mut Backend) -> Result<()> {
+        if let Some(piece) = self.next(io)? {
+            self.give_back(piece.buf);
+        }
+        self.rewind_keeping_facts(io);
+        Ok(())
+    }
+
+    fn rewind_keeping_facts(&mut self, io: &mut Backend) {
+        let facts = self.facts.take();
+        self.rewind(io);
+        self.facts = facts;
+    }
+
+    /// Reads it from the beginning again: for another attempt.
+    pub fn rewind(&mut self, io: &mut Backend) {
+        self.close(io);
+        (self.hasher, self.digest, self.facts) = (Hasher::new(), None, None);
+    }
+
+    /// Waits for reads in flight, and closes the file.
+    pub fn close(&mut self, io: &mut Backend) {
+        if let Some(mut reader) = self.reader.take() {
+            reader.close(io);
+            if !reader.file().is_direct() {
+                // Nobody reads it again soon. It is advice, and nothing depends on it.
+                let _ = self.aio.namespace().forget_cached(reader.file());
+            }
+        }
+    }
+
+    /// All has been read.
+    fn finish(&mut self) -> Result<()> {
+        // Under another name it may have been written to while it was read.
+        let len = examine(&self.aio, &self.path)?;
+        if len != self.len {
+            return Err(ArchiveError::Length { file: self.path.clone(), expected: self.len, found: len });
+        }
+        if self.len == 0 {
+            return Err(ArchiveError::Contents { file: self.path.clone(), reason: "it is empty" });
+        }
+        self.digest = Some(std::mem::take(&mut self.hasher).finish());
+        Ok(())
+    }
+
+    fn header(&self, source: PageHeaderError) -> ArchiveError {
+        ArchiveError::Header { file: self.path.clone(), source }
+    }
+
+    /// Is it what its name says?
+    fn check_first(&mut self, io: &mut Backend, piece: &Piece) -> Result<()> {
+        let contents = |reason| ArchiveError::Contents { file: self.path.clone(), reason };
+        match self.name.kind() {
+            Kind::History => {
+                let text = std::str::from_utf8(piece.bytes()).map_err(|_| contents("it is no text"))?;
+                let parsed = TimelineHistory::parse(self.name.timeline(), text);
+                parsed.map_err(|source| ArchiveError::History { file: self.path.clone(), source })?;
+            }
+            Kind::Backup => {
+                if !piece.bytes().starts_with(b"START WAL LOCATION: ") {
+                    return Err(contents("it does not say where a backup began"));
+                }
+            }
+            Kind::Segment | Kind::Partial => {
+                let facts = self.check_header(piece.bytes())?;
+                if facts.timeline != self.name.timeline() {
+                    self.check_ancestor(io, &facts)?;
+                }
+                self.facts = Some(facts);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_header(&self, page: &[u8]) -> Result<SegmentFacts> {
+        let wrong = |source| self.header(source);
+        let (magic, header) = decode(page, self.options.expected.magic).map_err(wrong)?;
+        // Whether there is a long header is asked below.
+        let Some(long) = header.long else { return Err(wrong(PageHeaderError::WrongKind(header.page_addr))) };
+        let sizes = || PageHeaderError::OtherSizes { segment: long.segment_size, block: long.block_size };
+        let size = SegmentSize::new(long.segment_size).ok_or_else(|| wrong(sizes()))?;
+        if self.options.expected.segment_size.is_some_and(|expected| expected != size) {
+            return Err(wrong(sizes()));
+        }
+        if self.len != size.bytes() {
+            let (file, expected) = (self.path.clone(), size.bytes());
+            return Err(ArchiveError::Length { file, expected, found: self.len });
+        }
+        let name = || ArchiveError::Name { name: self.name.to_string() };
+        let start = size.start(self.name.number(size).ok_or_else(name)?);
+        let system_id = self.options.expected.system_id.unwrap_or(long.system_id);
+        header.check(start, size, system_id).map_err(wrong)?;
+        Ok(SegmentFacts { system_id, timeline: header.timeline, start, segment_size: size, magic })
+    }
+
+    /// The first segment of a timeline begins as a copy of its parent's, whose page headers it keeps; the history says so.
+    fn check_ancestor(&self, io: &mut Backend, facts: &SegmentFacts) -> Result<()> {
+        let (expected, found) = (self.name.timeline(), facts.timeline);
+        let wrong = |note| ArchiveError::Timeline { file: self.path.clone(), expected, found, note };
+        if found > expected || found == 0 {
+            return Err(wrong(""));
+        }
+        let path = self.dir.join(history_file_name(expected));
+        let bytes = match io.read_file(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.is_not_found() => return Err(wrong(", and there is no history file")),
+            Err(e) => return Err(ArchiveError::io("read", &path)(e)),
+        };
+        let parsed = TimelineHistory::parse(expected, &String::from_utf8_lossy(&bytes));
+        let history = parsed.map_err(|source| ArchiveError::History { file: path, source })?;
+        if history.at(facts.start) != found {
+            return Err(wrong(", which its history does not tell"));
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a page header of any version that is known, or of that one. Which it is.
+pub fn decode(page: &[u8], magic: Option<u16>) -> Result<(u16, PageHeader), PageHeaderError> {
+    let found = match page {
+        [low, high, ..] => u16::from_le_bytes([*low, *high]),
+        _ => return Err(PageHeaderError::TooShort),
+    };
+    let known = MAGICS.iter().any(|(known, _)| *known == found);
+    if !known || magic.is_some_and(|magic| magic != found) {
+        return Err(PageHeaderError::BadMagic(found));
+    }
+    // The header is the same in all of them but for this number.
+    let mut header = page.get(..page.len().min(LONG_SIZE)).unwrap_or_default().to_vec();
+    if let [low, high, ..] = header.as_mut_slice() {
+        [*low, *high] = MAGIC.to_le_bytes();
+    }
+    Ok((found, PageHeader::decode(&header)?))
+}
+
+/// It is a regular file with one name. Its length.
+fn examine(aio: &Aio, path: &Path) -> Result<u64> {
+    let file = || path.to_path_buf();
+    let stat = aio.namespace().stat(path).map_err(ArchiveError::io("archive", path))?;
+    let Some(stat) = stat else { return Err(ArchiveError::Vanished { file: file() }) };
+    match stat.kind {
+        FileKind::File if stat.links == 1 => Ok(stat.len),
+        FileKind::File => Err(ArchiveError::Links { file: file(), links: stat.links }),
+        _ => Err(ArchiveError::NotAFile { file: file() }),
+    }
+}
