@@ -8,6 +8,8 @@
 //! | [`pipe`] | a file read with several large reads in flight; buffers |
 //! | [`place`] | a directory that files are stored in, durably, and never replaced |
 //! | [`module`](mod@module) | the trait [`ArchiveModule`]: whoever stores files |
+//! | [`status`] | `archive_status`: marks of what is to be archived, and of what is archived |
+//! | [`archiver`] | takes what is marked, has a module store it, takes note of it durably |
 //! | [`modules`] | a directory (`basic`), a command (`command`), nothing at all (`null`) |
 //! | [`shell`] | commands of the administrator's: placeholders, ends |
 //! | [`digest`] | SHA-256 |
@@ -17,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archiver;
 pub mod digest;
 pub mod error;
 pub mod module;
@@ -26,7 +29,9 @@ pub mod pipe;
 pub mod place;
 pub mod shell;
 pub mod source;
+pub mod status;
 
+pub use archiver::{Archiver, ArchiverConfig, ArchiverStats, Backlog, Next, StopMode};
 pub use digest::{Digest, Hasher};
 pub use error::ArchiveError;
 pub use module::{ArchiveModule, Archived};

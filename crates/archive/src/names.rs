@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use forebay_aio::sync::Arc;
 use forebay_format::lsn::is_segment_name;
 use forebay_format::{SegmentSize, timeline::parse_history_file_name};
 
@@ -35,7 +36,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WalName {
     kind: Kind,
-    text: Box<str>,
+    text: Arc<str>,
 }
 
 const PARTIAL: &str = ".partial";

@@ -48,6 +48,6 @@ pub use error::{FatalError, WalError, WalReadError};
 pub use flush::WriterPace;
 pub use reader::{EndOfWal, EndReason, LookAhead, ReaderConfig, WalReader, WalRecord, read_history};
 pub use record::{BlockFlags, BlockRef, Inserted, Record};
-pub use segments::{SegmentPolicy, SegmentStats};
+pub use segments::{ArchiveFeed, SegmentPolicy, SegmentStats};
 pub use stats::WalStats;
 pub use wal::Wal;

@@ -1,10 +1,13 @@
 //! The log's segments from outside: prepared ahead of need, marked for the archive, counted.
 
-use forebay_aio::{Backend, sync::Duration};
+use forebay_aio::{
+    Backend,
+    sync::{Arc, Duration},
+};
 
 use crate::{
     error::WalError,
-    segments::{SegmentPolicy, SegmentStats},
+    segments::{ArchiveFeed, SegmentPolicy, SegmentStats},
     wal::Wal,
 };
 
@@ -35,6 +38,12 @@ impl Wal {
     pub fn start_archiving(&self) -> Result<(), WalError> {
         self.check()?;
         self.segments.start_archiving(self.flushed_lsn()).map_err(|e| self.note(e))
+    }
+
+    /// Who is told the name of each segment that is marked for the archive from now on. To be set before
+    /// [`Wal::start_archiving`], or what that marks is found by a look at the marks only.
+    pub fn feed_archiver(&self, feed: Option<Arc<ArchiveFeed>>) {
+        self.segments.feed_archiver(feed);
     }
 
     /// What became of segment files since the log was started.

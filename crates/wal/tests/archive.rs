@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use common::*;
 use forebay_aio::fault::{Effect, Ops, Rule};
+use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Errno, MethodKind};
 use forebay_format::Lsn;
 use forebay_wal::{OldSegments, Wal};
@@ -50,6 +51,24 @@ fn a_completed_segment_is_marked_and_no_other() {
     assert_eq!(marks(&rig), [mark(1, ".ready")], "full to its last byte");
     log_up_to(&mut rig, &wal, 5);
     assert_eq!(marks(&rig), (1..5).map(|n| mark(n, ".ready")).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_archives_is_told_of_each_mark() {
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = rig.fresh();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let feed = Arc::clone(&told);
+    wal.feed_archiver(Some(Arc::new(move |name: &str| feed.lock().push(name.to_owned()))));
+    log_up_to(&mut rig, &wal, 3);
+    assert!(told.lock().is_empty(), "nobody archives yet");
+    wal.start_archiving().expect("archive");
+    log_up_to(&mut rig, &wal, 5);
+    let names: Vec<String> = (1..5).map(|n| segment_size().file_name(1, n)).collect();
+    assert_eq!(*told.lock(), names);
+    wal.feed_archiver(None);
+    log_up_to(&mut rig, &wal, 6);
+    assert_eq!(told.lock().len(), 4);
 }
 
 #[test]

@@ -33,6 +33,7 @@ use crate::{
 };
 
 use demand::Demand;
+pub use status::ArchiveFeed;
 use status::ArchiveStatus;
 
 /// Temporary names begin like this; PostgreSQL removes such files when it starts, and so do we.
@@ -286,6 +287,11 @@ impl Segments {
             }
         }
         Ok(())
+    }
+
+    /// Who is told of each segment that is marked for the archive.
+    pub fn feed_archiver(&self, feed: Option<Arc<ArchiveFeed>>) {
+        self.status.set_feed(feed);
     }
 
     /// Opens a segment that may exist, for reading and writing.

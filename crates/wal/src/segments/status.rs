@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use forebay_aio::sync::Arc;
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Aio, AioError, OpenOptions};
 
 use super::{list, sync_dir};
@@ -24,6 +24,9 @@ const READY: &str = ".ready";
 /// Archived, durably.
 const DONE: &str = ".done";
 
+/// Who archives: it is told the name of each file that was marked for it. Called in the midst of flushes, so it must not wait.
+pub type ArchiveFeed = dyn Fn(&str) + Send + Sync;
+
 /// The marks of one log.
 pub(super) struct ArchiveStatus {
     aio: Arc<Aio>,
@@ -31,6 +34,7 @@ pub(super) struct ArchiveStatus {
     on: AtomicBool,
     /// Segments below this number were announced.
     announced: AtomicU64,
+    feed: Mutex<Option<Arc<ArchiveFeed>>>,
 }
 
 /// The marks there are.
@@ -56,7 +60,13 @@ impl ArchiveStatus {
             dir: wal.join(DIR),
             on: AtomicBool::new(false),
             announced: AtomicU64::new(first),
+            feed: Mutex::new(None),
         }
+    }
+
+    /// Who is told of marks from now on.
+    pub fn set_feed(&self, feed: Option<Arc<ArchiveFeed>>) {
+        *self.feed.lock() = feed;
     }
 
     /// There is an archive from now on. Segments below `before` are complete.
@@ -91,6 +101,11 @@ impl ArchiveStatus {
         let made = self.aio.namespace().open(&path, &OpenOptions::READ_WRITE.create().truncate());
         if let Err(error) = made {
             tracing::warn!("could not create archive status file \"{}\": {error}", path.display());
+            return;
+        }
+        let feed = self.feed.lock().clone();
+        if let Some(feed) = feed {
+            feed(name);
         }
     }
 
