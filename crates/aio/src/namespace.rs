@@ -4,7 +4,7 @@
 
 use crate::sync::SystemTime;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::AioError;
 use crate::file::{File, OpenOptions};
@@ -66,6 +66,15 @@ pub trait Namespace: Send + Sync {
     fn unlink(&self, path: &Path) -> Result<(), AioError>;
     /// Removes an empty directory.
     fn rmdir(&self, path: &Path) -> Result<(), AioError>;
+    /// Makes a symbolic link to `target`. EOPNOTSUPP where there are none.
+    fn symlink(&self, target: &Path, path: &Path) -> Result<(), AioError> {
+        let _ = target;
+        Err(AioError::os("create symbolic link", path, crate::error::Errno::OPNOTSUPP))
+    }
+    /// Where a symbolic link leads. EOPNOTSUPP where there are none.
+    fn read_link(&self, path: &Path) -> Result<PathBuf, AioError> {
+        Err(AioError::os("read symbolic link", path, crate::error::Errno::OPNOTSUPP))
+    }
     /// How many names the file has.
     fn link_count(&self, path: &Path) -> Result<u64, AioError>;
     /// The names in a directory, without "." and "..", in no order.

@@ -12,6 +12,7 @@
 //! | [`archiver`] | takes what is marked, has a module store it, takes note of it durably |
 //! | [`modules`] | a directory (`basic`), a command (`command`), nothing at all (`null`) |
 //! | [`shell`] | commands of the administrator's: placeholders, ends |
+//! | [`backup`] | base backups: a data directory copied into an archive, and restored from it |
 //! | [`digest`] | SHA-256 |
 //! | [`error`] | [`ArchiveError`] |
 //!
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archiver;
+pub mod backup;
 pub mod digest;
 pub mod error;
 pub mod module;

@@ -8,11 +8,12 @@
 //! - [`page`]: the 8 kB page: header, line pointers, items
 //! - [`checksum`]: page checksums, by whatever vectors the processor has
 //! - [`tuple`](mod@tuple): heap tuple headers, forming and deforming; [`varlena`]: variable-length values
-//! - [`timeline`]: timelines and their history files
+//! - [`timeline`]: timelines and their history files; [`backup_label`]: where recovery of a base backup begins
 //! - [`wal`]: WAL pages, records and the payloads of the resource managers
 //! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
 //! - CRC-32C: [`crc`]
 
+pub mod backup_label;
 mod bytes;
 pub mod checksum;
 pub mod control;

@@ -1,6 +1,6 @@
 //! The plan over names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::call::{Call, Ops};
 use super::plan::{Effect, FaultPlan};
@@ -78,6 +78,14 @@ impl Namespace for FaultyNamespace {
     fn rmdir(&self, path: &Path) -> Result<(), AioError> {
         self.whole("remove directory", &Call::new(Ops::RMDIR, path))?;
         self.inner.rmdir(path)
+    }
+
+    fn symlink(&self, target: &Path, path: &Path) -> Result<(), AioError> {
+        self.inner.symlink(target, path)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf, AioError> {
+        self.inner.read_link(path)
     }
 
     fn link_count(&self, path: &Path) -> Result<u64, AioError> {

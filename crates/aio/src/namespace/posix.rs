@@ -1,7 +1,7 @@
 //! The operating system's namespace.
 
 use crate::sync::{Duration, SystemTime};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Sys;
@@ -106,6 +106,16 @@ impl Namespace for PosixNamespace {
 
     fn rmdir(&self, path: &Path) -> Result<(), AioError> {
         fs::rmdir(path).map_err(named("remove directory", path))
+    }
+
+    fn symlink(&self, target: &Path, path: &Path) -> Result<(), AioError> {
+        fs::symlink(target, path).map_err(named("create symbolic link", path))
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf, AioError> {
+        use std::os::unix::ffi::OsStringExt;
+        let target = fs::readlink(path, Vec::new()).map_err(named("read symbolic link", path))?;
+        Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
     }
 
     fn link_count(&self, path: &Path) -> Result<u64, AioError> {

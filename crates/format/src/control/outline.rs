@@ -1,16 +1,18 @@
-//! The control file of any PostgreSQL from 15 to 18, as far as page checksums need it.
+//! The control file of any PostgreSQL from 15 to 18, as far as page checksums and base backups need it.
 //!
 //! ```text
-//!   8         12       16       216      220       252        288        292
-//!   +---------+--------+--------+--------+---------+----------+----------+-----+
-//!   | version | catalog| state  | block  | segment | checksum | crc of   | crc |
-//!   |         | version|        | size   | blocks  | version  | 15 to 17 | 18  |
-//!   +---------+--------+--------+--------+---------+----------+----------+-----+
+//!   0        8         12       16       32         40     48        216      220       228      252        288        292
+//!   +--------+---------+--------+--------+----------+------+---------+--------+---------+--------+----------+----------+-----+
+//!   | system | version | catalog| state  | check-   | redo | time-   | block  | segment | WAL    | checksum | crc of   | crc |
+//!   | id     |         | version|        | point    |      | line    | size   | blocks  | segment| version  | 15 to 17 | 18  |
+//!   +--------+---------+--------+--------+----------+------+---------+--------+---------+--------+----------+----------+-----+
 //! ```
 //!
+//! - system id: which cluster
 //! - version: which layout; 1300 has no byte for the signedness of char, so its checksum lies four bytes lower
 //! - catalog version: which PostgreSQL; part of the names of tablespace directories
 //! - state: is it shut down?
+//! - checkpoint, redo, timeline: the last checkpoint's record, where recovery from it begins, and the timeline it is on
 //! - block size, blocks of a segment: how to read the relation files
 //! - checksum version: 1 if the pages carry checksums
 
@@ -20,14 +22,20 @@ use super::{CATALOG_VERSION, CONTROL_VERSION, ControlError, DbState, FILE_SIZE};
 use crate::{
     bytes::{put, u32_at},
     crc,
+    ids::TimelineId,
+    lsn::{Lsn, SegmentSize},
 };
 
 const VERSION_AT: usize = 8;
 const CATALOG_AT: usize = 12;
 const STATE_AT: usize = 16;
 const TIME_AT: usize = 24;
+const CHECKPOINT_AT: usize = 32;
+const REDO_AT: usize = 40;
+const TIMELINE_AT: usize = 48;
 const BLOCK_SIZE_AT: usize = 216;
 const SEGMENT_BLOCKS_AT: usize = 220;
+const WAL_SEGMENT_SIZE_AT: usize = 228;
 const CHECKSUM_VERSION_AT: usize = 252;
 
 /// Control file version, and where its checksum lies.
@@ -38,7 +46,7 @@ const SHORTEST: usize = 292;
 const MAJORS: [(u32, u32); 4] =
     [(202_209_061, 15), (202_307_071, 16), (202_406_281, 17), (CATALOG_VERSION, 18)];
 
-/// What page checksums need of a control file.
+/// What page checksums and base backups need of a control file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     bytes: [u8; FILE_SIZE],
@@ -53,6 +61,16 @@ pub struct Outline {
     pub block_size: u32,
     /// Blocks of a relation segment.
     pub segment_blocks: u32,
+    /// The cluster.
+    pub system_id: u64,
+    /// The last checkpoint's record.
+    pub checkpoint: Lsn,
+    /// Where recovery from it begins.
+    pub redo: Lsn,
+    /// The timeline it is on.
+    pub timeline: TimelineId,
+    /// Size of WAL segments.
+    pub wal_segment_size: SegmentSize,
     /// 1 if pages carry checksums, else 0.
     pub checksum_version: u32,
 }
@@ -85,9 +103,14 @@ impl Outline {
                 *known == catalog_version && (*major == 18) == (version == CONTROL_VERSION)
             })
             .ok_or_else(|| incompatible("catalog version", catalog_version, CATALOG_VERSION))?;
+        let impossible = |what, found: u32| ControlError::Impossible { what, found: u64::from(found) };
         let state = number(STATE_AT)?;
-        let impossible = ControlError::Impossible { what: "state", found: u64::from(state) };
-        let state = DbState::from_number(state).ok_or(impossible)?;
+        let state = DbState::from_number(state).ok_or(impossible("state", state))?;
+        let segment = number(WAL_SEGMENT_SIZE_AT)?;
+        let wal_segment_size = SegmentSize::new(segment).ok_or(impossible("WAL segment size", segment))?;
+        let long = |at| -> Result<u64, ControlError> {
+            Ok(u64::from(number(at)?) | u64::from(number(at + 4)?) << 32)
+        };
         let mut all = [0; FILE_SIZE];
         for (to, from) in all.iter_mut().zip(bytes) {
             *to = *from;
@@ -100,6 +123,11 @@ impl Outline {
             state,
             block_size: number(BLOCK_SIZE_AT)?,
             segment_blocks: number(SEGMENT_BLOCKS_AT)?,
+            system_id: long(0)?,
+            checkpoint: Lsn(long(CHECKPOINT_AT)?),
+            redo: Lsn(long(REDO_AT)?),
+            timeline: number(TIMELINE_AT)?,
+            wal_segment_size,
             checksum_version: number(CHECKSUM_VERSION_AT)?,
         })
     }
@@ -143,6 +171,13 @@ mod tests {
         let outline = Outline::decode(&sample().encode()).unwrap();
         assert_eq!((outline.major, outline.block_size, outline.segment_blocks), (18, 8192, 131_072));
         assert_eq!(outline.tablespace_directory(), "PG_18_202506291");
+        let control = sample();
+        assert_eq!((outline.system_id, outline.checkpoint), (control.system_id, control.checkpoint));
+        assert_eq!(
+            (outline.redo, outline.timeline),
+            (control.checkpoint_copy.redo, control.checkpoint_copy.timeline)
+        );
+        assert_eq!(outline.wal_segment_size, control.segment_size);
         let changed = ControlFile::decode(&outline.with_checksum_version(0, 99)).unwrap();
         assert_eq!(changed, ControlFile { checksum_version: 0, time: 99, ..sample() });
     }

@@ -1,0 +1,179 @@
+//! What a restored cluster is told of its recovery: `postgresql.auto.conf`.
+
+use std::fmt::Write as _;
+
+use forebay_format::Lsn;
+
+/// How far a recovery goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// As far as there is WAL.
+    #[default]
+    Latest,
+    /// As soon as the backup is consistent.
+    Immediate,
+    /// A time, as PostgreSQL reads it.
+    Time(String),
+    /// A position of the log.
+    Lsn(Lsn),
+    /// A restore point.
+    Name(String),
+    /// A transaction.
+    Xid(u64),
+}
+
+/// What happens when the target is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetAction {
+    /// The server pauses, for a look.
+    Pause,
+    /// The server goes on, on a new timeline.
+    Promote,
+    /// The server stops.
+    Shutdown,
+}
+
+impl TargetAction {
+    /// PostgreSQL's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            TargetAction::Pause => "pause",
+            TargetAction::Promote => "promote",
+            TargetAction::Shutdown => "shutdown",
+        }
+    }
+
+    /// By PostgreSQL's word.
+    pub fn by_name(name: &str) -> Option<TargetAction> {
+        [TargetAction::Pause, TargetAction::Promote, TargetAction::Shutdown]
+            .into_iter()
+            .find(|action| action.name() == name)
+    }
+}
+
+/// How a restored cluster recovers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryTarget {
+    /// Fetches WAL: restore_command.
+    pub restore_command: String,
+    /// How far.
+    pub target: Target,
+    /// The target itself too; None: PostgreSQL's default, which is yes.
+    pub inclusive: Option<bool>,
+    /// A number, "current" or "latest"; None: PostgreSQL's default, which is "latest".
+    pub timeline: Option<String>,
+    /// What then; None: PostgreSQL's default, which is to pause.
+    pub action: Option<TargetAction>,
+}
+
+/// Settings of a recovery that may be left over from one before.
+const OF_RECOVERY: [&str; 9] = [
+    "restore_command",
+    "recovery_target",
+    "recovery_target_time",
+    "recovery_target_lsn",
+    "recovery_target_name",
+    "recovery_target_xid",
+    "recovery_target_inclusive",
+    "recovery_target_timeline",
+    "recovery_target_action",
+];
+
+impl RecoveryTarget {
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![("restore_command", self.restore_command.clone())];
+        match &self.target {
+            Target::Latest => {}
+            Target::Immediate => all.push(("recovery_target", "immediate".to_owned())),
+            Target::Time(time) => all.push(("recovery_target_time", time.clone())),
+            Target::Lsn(lsn) => all.push(("recovery_target_lsn", lsn.to_string())),
+            Target::Name(name) => all.push(("recovery_target_name", name.clone())),
+            Target::Xid(xid) => all.push(("recovery_target_xid", xid.to_string())),
+        }
+        if let Some(inclusive) = self.inclusive {
+            all.push(("recovery_target_inclusive", if inclusive { "on" } else { "off" }.to_owned()));
+        }
+        all.extend(self.timeline.clone().map(|timeline| ("recovery_target_timeline", timeline)));
+        all.extend(self.action.map(|action| ("recovery_target_action", action.name().to_owned())));
+        all
+    }
+
+    /// The file's text with these settings, and without those of an earlier recovery.
+    pub(super) fn amend(&self, file: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(file.len() + 256);
+        for line in file.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_of_recovery(line)) {
+            out.extend_from_slice(line);
+        }
+        if out.last().is_some_and(|byte| *byte != b'\n') {
+            out.push(b'\n');
+        }
+        let mut added = String::from("# Added by forebay restore\n");
+        for (name, value) in self.settings() {
+            // Writing to a String does not fail.
+            let _ = writeln!(added, "{name} = '{}'", quoted(&value));
+        }
+        out.extend_from_slice(added.as_bytes());
+        out
+    }
+}
+
+fn is_of_recovery(line: &[u8]) -> bool {
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_start();
+    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(line.len());
+    let name = line.get(..end).unwrap_or_default().to_ascii_lowercase();
+    OF_RECOVERY.contains(&name.as_str())
+}
+
+/// A value as a configuration file has it between quotes.
+fn quoted(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_recovery_is_forgotten() {
+        let old = b"# keep\nwork_mem = '4MB'\nrecovery_target_time = 'x'\n Restore_Command='y'\nrecovery_target_times = 1";
+        let recovery = RecoveryTarget {
+            restore_command: "forebay archive-get '/a b' %f \\ %p".to_owned(),
+            target: Target::Lsn(Lsn(0x300_0000)),
+            inclusive: Some(false),
+            timeline: Some("2".to_owned()),
+            action: Some(TargetAction::Promote),
+        };
+        let expected = "# keep\nwork_mem = '4MB'\nrecovery_target_times = 1\n# Added by forebay restore\n\
+            restore_command = 'forebay archive-get ''/a b'' %f \\\\ %p'\nrecovery_target_lsn = '0/3000000'\n\
+            recovery_target_inclusive = 'off'\nrecovery_target_timeline = '2'\nrecovery_target_action = 'promote'\n";
+        assert_eq!(String::from_utf8_lossy(&recovery.amend(old)), expected);
+        let again = recovery.amend(expected.as_bytes());
+        let commands = String::from_utf8_lossy(&again).matches("restore_command").count();
+        assert_eq!(commands, 1);
+    }
+
+    #[test]
+    fn targets_in_postgresqls_words() {
+        let of = |target| {
+            let recovery = RecoveryTarget {
+                restore_command: "true".to_owned(),
+                target,
+                inclusive: None,
+                timeline: None,
+                action: None,
+            };
+            recovery.settings().get(1).map(|(name, value)| format!("{name}={value}"))
+        };
+        assert_eq!(of(Target::Latest), None);
+        assert_eq!(of(Target::Immediate).as_deref(), Some("recovery_target=immediate"));
+        assert_eq!(of(Target::Name("before".to_owned())).as_deref(), Some("recovery_target_name=before"));
+        assert_eq!(of(Target::Xid(7)).as_deref(), Some("recovery_target_xid=7"));
+        assert_eq!(
+            of(Target::Time("2026-11-21".to_owned())).as_deref(),
+            Some("recovery_target_time=2026-11-21")
+        );
+        assert_eq!(TargetAction::by_name("shutdown"), Some(TargetAction::Shutdown));
+        assert_eq!(TargetAction::by_name("explode"), None);
+    }
+}
