@@ -11,6 +11,7 @@ use forebay_wal::Wal;
 
 use crate::activity::Activity;
 use crate::background::WalWriterCall;
+use crate::backup::Backups;
 use crate::catalog::Catalogs;
 use crate::checkpoint::Checkpointer;
 use crate::config::{EngineConfig, WritingSettings};
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     /// Calls under way, which a stop waits for.
     pub(crate) activity: Activity,
     pub(crate) wal_writer: WalWriterCall,
+    pub(crate) backups: Backups,
 }
 
 /// The parts a core is put together from, once the log stands where it goes on.
@@ -112,6 +114,7 @@ impl Core {
             phase: AtomicU8::new(Phase::Running as u8),
             activity: Activity::default(),
             wal_writer: WalWriterCall::default(),
+            backups: Backups::default(),
         }
     }
 

@@ -13,6 +13,7 @@
 //! - `core`: what sessions and background threads share; `registry`: the sessions; `oids`: object identifiers.
 //! - `activity`: calls under way; `counters`: what pg_stat_database counts.
 //! - `background`: the engine's threads.
+//! - `backup`: base backups: of a cluster at rest or a running one, and back.
 //! - `disk`: small files, read and written whole; `door`: the I/O method an engine is opened with.
 //! - `lockfile`: postmaster.pid.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
@@ -28,6 +29,7 @@
 
 mod activity;
 mod background;
+pub mod backup;
 pub mod bench;
 mod catalog;
 mod checkpoint;
@@ -67,11 +69,13 @@ pub use config::{
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
+pub use forebay_archive as archive;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
+pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::{Fork, Lsn};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
 pub use forebay_wal::SegmentStats;
 pub use locks::{Interrupt, InterruptKind, LockMode};
-pub use session::{BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Session};
+pub use session::{BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Session};
 pub use table::{Column, ColumnDef, Table};
 pub use types::{Datum, Oid, TypeInfo, Value};

@@ -135,6 +135,38 @@ impl LockFile {
     }
 }
 
+/// A server that runs on a data directory, as its lock file tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningServer {
+    /// Its process.
+    pub pid: i32,
+    /// Its port.
+    pub port: u16,
+    /// The directory of its Unix socket; empty if it has none.
+    pub socket_dir: String,
+    /// The address it listens on; empty if it has none.
+    pub listen_addr: String,
+}
+
+/// The server that runs on a data directory, Forebay or PostgreSQL.
+pub(crate) fn running(disk: &mut Disk<'_>, dir: &Path) -> Result<Option<RunningServer>, EngineError> {
+    let Some(text) = disk.read(&dir.join(NAME))? else { return Ok(None) };
+    Ok(parse_running(&text).filter(|server| is_alive(server.pid)))
+}
+
+fn parse_running(text: &[u8]) -> Option<RunningServer> {
+    let pid = parse_pid(text)?;
+    let text = String::from_utf8_lossy(text);
+    let line = |n: usize| text.lines().nth(n).unwrap_or_default().trim().to_owned();
+    // A file that is just being written has fewer lines.
+    Some(RunningServer {
+        pid,
+        port: line(3).parse().unwrap_or(0),
+        socket_dir: line(4),
+        listen_addr: line(5),
+    })
+}
+
 /// Locks a data directory without leaving a file in it, for work on a cluster at rest, or says who has it. PostgreSQL heeds no
 /// such lock, Forebay does.
 pub(crate) fn hold_still(disk: &mut Disk<'_>, dir: &Path) -> Result<File, EngineError> {
@@ -207,6 +239,16 @@ mod tests {
         assert_eq!(error.to_string(), "bogus data in lock file \"postmaster.pid\": \"hello\"");
         refuse_if_alive(dir, b"").expect_err("empty");
         assert_eq!(parse_pid(b"-77\n"), Some(77));
+    }
+
+    #[test]
+    fn the_file_tells_how_to_reach_the_server() {
+        let text = b"77\n/data\n1795224099\n5433\n/run/sock\nlocalhost\n\nready   \n";
+        let server = parse_running(text).expect("a server");
+        assert_eq!((server.pid, server.port), (77, 5433));
+        assert_eq!((server.socket_dir.as_str(), server.listen_addr.as_str()), ("/run/sock", "localhost"));
+        assert_eq!(parse_running(b"77\n").map(|server| server.port), Some(0));
+        assert_eq!(parse_running(b""), None);
     }
 
     #[test]

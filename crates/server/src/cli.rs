@@ -1,5 +1,6 @@
 //! The command line.
 
+mod backup;
 mod bench;
 mod checksums;
 
@@ -33,6 +34,10 @@ enum Command {
     Demo(DemoArgs),
     /// Check, enable or disable the page checksums of a cluster that is shut down
     Checksums(checksums::ChecksumsArgs),
+    /// Copy a data directory into an archive: a base backup
+    Backup(backup::BackupArgs),
+    /// Make a data directory of a base backup, to be recovered from the archive
+    Restore(backup::RestoreArgs),
     /// Measure checksums or I/O on this machine
     Bench(bench::BenchArgs),
 }
@@ -97,6 +102,8 @@ pub fn run() -> ExitCode {
     ExitCode::from(match command {
         Command::Init(args) => init(&args),
         Command::Checksums(args) => checksums::run(&args),
+        Command::Backup(args) => backup::run_backup(&args),
+        Command::Restore(args) => backup::run_restore(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => {
             let mut settings = args.settings;

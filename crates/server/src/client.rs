@@ -22,6 +22,9 @@ pub enum ClientError {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
+    /// The server wants to know who asks.
+    #[error("the server asks for a password or the like (authentication request {0}), which this client does not give")]
+    Authentication(u32),
     /// The server said something that does not belong here.
     #[error("unexpected message '{}' from the server", char::from(*.0))]
     Unexpected(u8),
@@ -188,7 +191,11 @@ impl Client {
                     return Ok(());
                 }
                 b'E' => return Err(ClientError::Server(Fields::read(&body))),
-                b'R' | b'N' | b'v' => {}
+                b'R' => match body.first_chunk::<4>().map(|code| u32::from_be_bytes(*code)) {
+                    Some(0) => {}
+                    code => return Err(ClientError::Authentication(code.unwrap_or(u32::MAX))),
+                },
+                b'N' | b'v' => {}
                 other => return Err(ClientError::Unexpected(other)),
             }
         }

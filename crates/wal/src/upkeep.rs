@@ -46,8 +46,24 @@ impl Wal {
         self.segments.feed_archiver(feed);
     }
 
+    /// Marks a file that is no completed segment for the archive, if there is one: a history file, the part of a segment where a
+    /// timeline was left.
+    pub fn announce(&self, name: &str) {
+        self.segments.announce(name);
+    }
+
     /// What became of segment files since the log was started.
     pub fn segment_stats(&self) -> SegmentStats {
         self.segments.stats()
+    }
+
+    /// Is there an archive?
+    pub fn is_archiving(&self) -> bool {
+        self.segments.is_archiving()
+    }
+
+    /// Removes what `archive_status` says of a file that is gone.
+    pub fn forget_archived(&self, name: &str) {
+        self.segments.forget_archived(name);
     }
 }

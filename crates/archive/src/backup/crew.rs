@@ -99,6 +99,7 @@ pub(super) fn copy_all(
     if let Some(error) = shared.failure.into_inner() {
         return Err(error);
     }
+    watch(shared.seen.into_inner())?;
     let mut results = shared.results.into_inner();
     if results.len() != jobs.len() {
         return Err(BackupError::Worker);

@@ -230,10 +230,6 @@ impl Plan {
         let inside = |space: &Space| Some(space.location.join(name.strip_prefix(&space.link).ok()?));
         self.spaces.iter().find_map(inside).unwrap_or_else(|| self.to.join(name))
     }
-
-    fn is_link(&self, name: &Path) -> bool {
-        self.spaces.iter().any(|space| space.link == name)
-    }
 }
 
 fn is_special(path: &Path) -> bool {
@@ -335,10 +331,9 @@ impl Work<'_> {
     /// Files and bytes.
     fn run(&mut self, plan: &mut Plan) -> Result<(u64, u64), BackupError> {
         for dir in &plan.directories {
-            if plan.is_link(dir) {
-                self.names.symlink(&plan.place(dir), &plan.to.join(dir))?;
-            } else {
-                self.names.mkdir(&plan.place(dir))?;
+            match plan.spaces.iter().find(|space| space.link == *dir) {
+                Some(space) => self.names.symlink(&space.location, &plan.to.join(dir))?,
+                None => self.names.mkdir(&plan.place(dir))?,
             }
         }
         self.observer.step("copying files");

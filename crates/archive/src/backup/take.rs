@@ -26,7 +26,7 @@ use super::list::{self, DATA, DIRECTORY};
 use super::manifest::{self, Manifest, ManifestFile, WalRange};
 use super::server::{BackupSource, Origin};
 use super::wal;
-use super::walk::Tree;
+use super::walk::{Tree, WAL};
 
 /// pg_control is read until its checksum fits: it may be written at the same moment.
 const CONTROL_ATTEMPTS: usize = 100;
@@ -391,7 +391,8 @@ impl Take<'_> {
         self.observer.step("copying WAL");
         let to = self.path.join(DATA);
         let jobs = wal::jobs(&mut self.io, self.data, &to, outline, range)?;
-        let how = How { pages: None, ..self.how(outline, live) };
+        let direct_read = self.options.direct && self.names.probe_direct(&self.data.join(WAL)).is_ok();
+        let how = How { pages: None, direct_read, ..self.how(outline, live) };
         let total = outline.wal_segment_size.bytes() * jobs.len() as u64;
         let copied = self.copy_all(&jobs, how, total)?;
         for (job, copied) in jobs.iter().zip(copied) {

@@ -321,7 +321,7 @@ fn redo_one(registry: &Registry, record: &WalRecord, ctx: &mut RedoContext<'_>) 
 }
 
 /// A time as the log shows it: "2026-11-21 01:21:39 UTC".
-fn at_time(seconds: i64) -> String {
+pub(crate) fn at_time(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Eras of 400 years that begin on the first of March, so that leap days come last.
     let z = days + 719_468;

@@ -15,11 +15,13 @@
 //! - `temp`: temporary tables
 //! - `pool`: sizes, prewarming, and orders about buffers
 //! - `spill`: temporary files
+//! - `backup`: the begin and the end of a base backup
 //! - `wal`: where the log stands, and its switch to another segment
 //!
 //! Every call holds the engine's activity lock, so that a stop can wait for the calls under way. After an error of a
 //! statement the transaction still runs: its owner aborts it.
 
+mod backup;
 mod pool;
 mod rows;
 mod scan;
@@ -37,6 +39,7 @@ use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, ReadWarning, TempSpace};
 
 pub use forebay_storage::PrewarmMode;
+pub use backup::BackupEnd;
 pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
@@ -81,6 +84,8 @@ pub struct Session {
     temp_space: Arc<TempSpace>,
     /// I/O that was left open and not yet warned of.
     leftovers: Leftovers,
+    /// A base backup that it has begun.
+    backup: Option<backup::Begun>,
 }
 
 impl Session {
@@ -112,6 +117,7 @@ impl Session {
             leftovers,
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
+            backup: None,
         })
     }
 
@@ -337,9 +343,13 @@ impl Session {
 
     /// Makes a checkpoint and waits for it.
     pub fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.checkpoint_for(Causes::DEMAND)
+    }
+
+    fn checkpoint_for(&mut self, causes: Causes) -> Result<(), EngineError> {
         self.check_cancel()?;
         let requests = &self.core.checkpointer.requests;
-        let number = requests.ask(Causes::DEMAND);
+        let number = requests.ask(causes);
         if self.core.config.background == Background::Stepped {
             checkpoint::step(&self.core, &mut self.be);
         }
@@ -358,6 +368,7 @@ impl Drop for Session {
             tracing::warn!("{error}");
         }
         self.leave_temp();
+        self.leave_backup();
         self.core.sessions.leave(self.id);
     }
 }

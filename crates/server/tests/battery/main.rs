@@ -6,6 +6,7 @@
 //! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
 //! - [`damage`]: damaged pages, told of as PostgreSQL does
 //! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
+//! - [`backup`]: base backups, verified and recovered by PostgreSQL
 //! - [`io`]: what the kernel sees: direct opens, combined reads, gathered log writes, an empty page cache
 //!
 //! - [`forebay`]: starts, stops and kills the server
@@ -13,6 +14,7 @@
 //!
 //! They are `#[ignore]`d so that a plain `cargo test` stays quick.
 
+mod backup;
 mod checksums;
 mod damage;
 mod exchange;

@@ -6,6 +6,7 @@
 //! - [`spill`]:     sorts beyond work_mem: settings, log, views
 //! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]:      COPY both ways
+//! - [`backup`]:    base backups of a running server
 //! - [`bench`]:     measurements, small; [`bench_wal`]: those of the log
 //! - [`cancel`]:    cancel requests and timeouts
 //! - [`checksums`]: page checksums of a directory at rest
@@ -19,6 +20,7 @@
 //! - [`temporary`]: temporary tables: their buffers, their files
 //! - [`outstanding`]: tables that go while reads of them are outstanding
 
+mod backup;
 mod bench;
 mod bench_wal;
 mod cancel;

@@ -83,6 +83,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         | Function::PgCurrentWalFlushLsn
         | Function::PgCurrentWalInsertLsn
         | Function::PgSwitchWal
+        | Function::PgBackupStart
         | Function::PgWalfileName
         | Function::PgWalLsnDiff => super::log::call(function, args, host)?,
         Function::RegclassName => {

@@ -1,4 +1,4 @@
-//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the next one.
+//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the next one, the begin of a base backup.
 
 use super::host::Host;
 use crate::error::Result;
@@ -25,6 +25,11 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgCurrentWalLsn => position(host.session()?.wal_written_lsn()),
         Function::PgCurrentWalFlushLsn => position(host.session()?.wal_flushed_lsn()),
         Function::PgCurrentWalInsertLsn => position(host.session()?.wal_insert_lsn()),
+        Function::PgBackupStart => {
+            let label = args.first().and_then(Datum::as_str).unwrap_or_default();
+            let fast = matches!(args.get(1), Some(Datum::Bool(true)));
+            position(host.session()?.start_backup(label, fast)?)
+        }
         Function::PgSwitchWal => position(host.session()?.switch_wal()?),
         Function::PgWalfileName => Datum::string(host.session()?.wal_file_name(lsn(args, 0))),
         Function::PgWalLsnDiff => {

@@ -74,6 +74,20 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
                 Datum::Float8(millis),
             ]]
         }
+        RowFunction::BackupStop => {
+            let wait = !matches!(args.first(), Some(Datum::Bool(false)));
+            let end = host.session()?.stop_backup(wait)?;
+            vec![vec![Datum::Int8(end.lsn.0 as i64), Datum::string(end.label), Datum::text("")]]
+        }
+        RowFunction::ControlSystem => {
+            let control = host.session()?.engine().control_system();
+            vec![vec![
+                int(control.version),
+                int(control.catalog_version),
+                Datum::Int8(control.system_id as i64),
+                super::views::timestamp(control.modified),
+            ]]
+        }
         RowFunction::KernelCache => {
             let files = match relation(args, host)? {
                 Some(table) => host.session()?.kernel_cache(&table)?,

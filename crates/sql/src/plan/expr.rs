@@ -56,6 +56,7 @@ pub enum Function {
     PgReloadConf,
     PgStatResetShared,
     PgSwitchWal,
+    PgBackupStart,
     PgTableSize,
     PgWalfileName,
     PgWalLsnDiff,

@@ -1,7 +1,7 @@
 //! Functions whose result is a row, or several: pg_buffercache 1.6's, those that PostgreSQL 19 adds to them, and Forebay's own
-//! of their kind.
+//! of their kind; the end of a base backup, which cluster it is.
 
-use crate::value::SqlType::{self, Bool, Float8, Int4, Int8, Text};
+use crate::value::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 
 /// A function of rows. As PostgreSQL's are, each is NULL, or empty, if an argument is NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +26,10 @@ pub enum RowFunction {
     Checksums,
     /// What the kernel caches of a relation; Forebay's own.
     KernelCache,
+    /// The end of a base backup.
+    BackupStop,
+    /// Which cluster it is.
+    ControlSystem,
 }
 
 impl RowFunction {
@@ -55,6 +59,13 @@ impl RowFunction {
                 ("buffers_compared", Int8),
                 ("failures", Int8),
                 ("total_time", Float8),
+            ],
+            RowFunction::BackupStop => &[("lsn", PgLsn), ("labelfile", Text), ("spcmapfile", Text)],
+            RowFunction::ControlSystem => &[
+                ("pg_control_version", Int4),
+                ("catalog_version_no", Int4),
+                ("system_identifier", Int8),
+                ("pg_control_last_modified", Timestamptz),
             ],
             RowFunction::KernelCache => {
                 &[("fork", Text), ("segment", Int4), ("os_pages", Int8), ("os_pages_cached", Int8)]

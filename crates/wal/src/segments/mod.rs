@@ -274,6 +274,13 @@ impl Segments {
         }
     }
 
+    /// Marks a file for the archive, if there is one.
+    pub fn announce(&self, name: &str) {
+        if self.status.is_on() {
+            self.status.announce(name);
+        }
+    }
+
     /// From now on each completed segment is marked for the archive, and none goes that the archive does not have. Those
     /// that were completed without a mark get one.
     pub fn start_archiving(&self, flushed: Lsn) -> Result<(), WalError> {
@@ -325,6 +332,16 @@ impl Segments {
             .collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// Is there an archive?
+    pub fn is_archiving(&self) -> bool {
+        self.status.is_on()
+    }
+
+    /// Removes the marks of a file that is gone.
+    pub fn forget_archived(&self, name: &str) {
+        self.status.forget(name);
     }
 
     /// Changes how segments are made and what becomes of old ones.

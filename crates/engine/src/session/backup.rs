@@ -1,0 +1,273 @@
+//! The begin and the end of a base backup: pg_backup_start and pg_backup_stop. The copy in between is somebody else's.
+//!
+//! ```text
+//!   start: pages logged whole from here on ── next segment ── checkpoint ── its redo pointer is the backup's start
+//!   stop:  BACKUP_END record ── next segment ── backup history file ── archived?
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_aio::sync::{Duration, Instant};
+use forebay_format::backup_label::BackupLabel;
+use forebay_format::ids::INVALID_XID;
+use forebay_format::wal::{Rmgr, xlog};
+use forebay_format::{Lsn, SegmentSize};
+use forebay_wal::Record;
+
+use super::Session;
+use crate::checkpoint::requests::Causes;
+use crate::checkpoint::run::unix_seconds;
+use crate::core::Core;
+use crate::disk::Disk;
+use crate::error::EngineError;
+use crate::recovery::at_time;
+
+/// Longest label.
+const MOST_LABEL: usize = 1024;
+/// How often the archive is looked at by who waits for it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A backup that a session has begun.
+#[derive(Debug)]
+pub(super) struct Begun {
+    label: BackupLabel,
+}
+
+/// What a backup needs beside the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupEnd {
+    /// It is consistent when the log is replayed up to here.
+    pub lsn: Lsn,
+    /// The contents of backup_label.
+    pub label: String,
+    /// Whether the log is archived. If not, the caller has to see to it.
+    pub archived: bool,
+}
+
+impl Session {
+    /// Begins a base backup, which is this session's: where recovery from it begins. The checkpoint is made at once if `fast`, or else
+    /// at its usual pace.
+    pub fn start_backup(&mut self, label: &str, fast: bool) -> Result<Lsn, EngineError> {
+        if self.backup.is_some() {
+            return Err(EngineError::statement("55000", "a backup is already in progress in this session"));
+        }
+        if label.len() > MOST_LABEL {
+            let message = format!("backup label too long (max {MOST_LABEL} bytes)");
+            return Err(EngineError::statement("22023", message));
+        }
+        if label.contains(['\n', '\r']) {
+            let message = "backup label can't contain a newline or carriage return";
+            return Err(EngineError::statement("22023", message));
+        }
+        let core = Arc::clone(&self.core);
+        core.backups.enter(&core.wal, core.config.full_page_writes);
+        let begun = self.begin_backup(&core, label, fast);
+        match begun {
+            Ok(label) => {
+                let start = label.start;
+                self.backup = Some(Begun { label });
+                Ok(start)
+            }
+            Err(error) => {
+                core.backups.leave(&core.wal, core.config.full_page_writes);
+                Err(error)
+            }
+        }
+    }
+
+    fn begin_backup(&mut self, core: &Core, label: &str, fast: bool) -> Result<BackupLabel, EngineError> {
+        // What recovery needs begins in a segment that holds nothing older.
+        self.switch_wal()?;
+        let size = core.wal.config().segment_size;
+        // Not in a hurry, a checkpoint of an idle system may not take place at all.
+        let mut causes = if fast { Causes::DEMAND } else { Causes::TIME };
+        loop {
+            self.checkpoint_for(causes)?;
+            let control = core.control.get();
+            let point = control.checkpoint_copy;
+            if !core.backups.take_start(point.redo) {
+                causes = Causes::DEMAND;
+                continue;
+            }
+            return Ok(BackupLabel {
+                start: point.redo,
+                start_file: size.file_name(point.timeline, size.number(point.redo)),
+                checkpoint: control.checkpoint,
+                method: "streamed".to_owned(),
+                from: "primary".to_owned(),
+                start_time: at_time(unix_seconds()),
+                label: label.to_owned(),
+                timeline: point.timeline,
+            });
+        }
+    }
+
+    /// Ends the backup. With `wait`, and if there is an archive, waits until it has all WAL that the backup needs; interrupted in that,
+    /// the backup is over all the same.
+    pub fn stop_backup(&mut self, wait: bool) -> Result<BackupEnd, EngineError> {
+        let Some(Begun { label }) = self.backup.take() else {
+            return Err(EngineError::statement("55000", "backup is not in progress")
+                .with_hint("Did you call pg_backup_start()?"));
+        };
+        let core = Arc::clone(&self.core);
+        let ended = self.end_backup(&core, &label);
+        core.backups.leave(&core.wal, core.config.full_page_writes);
+        let (lsn, names) = ended?;
+        let archived = core.wal.is_archiving();
+        if wait && archived {
+            for name in &names {
+                self.wait_until_archived(&core, name)?;
+            }
+        }
+        Ok(BackupEnd { lsn, label: label.to_text(), archived })
+    }
+
+    /// Where it ends, and the files that the archive must have.
+    fn end_backup(&mut self, core: &Core, label: &BackupLabel) -> Result<(Lsn, [String; 2]), EngineError> {
+        let _activity = core.activity.enter()?;
+        core.check_running()?;
+        let main = label.start.0.to_le_bytes();
+        let record =
+            Record { rmgr: Rmgr::XLOG, info: xlog::BACKUP_END, xid: INVALID_XID, main: &main, blocks: &[] };
+        let end = core.fatal.watch("backup", || {
+            let inserted = core.wal.insert(&mut self.be.io, &record)?;
+            core.wal.flush(&mut self.be.io, inserted.end)?;
+            core.wal.switch_segment(&mut self.be.io)?;
+            Ok(inserted.end)
+        });
+        let end: Lsn = end.map_err(|error: EngineError| core.fatal.check(error))?;
+        let size = core.wal.config().segment_size;
+        let last = size.file_name(core.wal.config().timeline, size.number_before(end));
+        let history = self.write_history(core, label, end, &last)?;
+        Ok((end, [last, history]))
+    }
+
+    /// The backup history file: in the log's directory, for the archive and for people.
+    fn write_history(
+        &mut self,
+        core: &Core,
+        label: &BackupLabel,
+        end: Lsn,
+        last: &str,
+    ) -> Result<String, EngineError> {
+        let size = core.wal.config().segment_size;
+        let name = label.history_file_name(size.offset(label.start));
+        let wal = core.dir.join("pg_wal");
+        let mut disk = Disk::new(&mut self.be.io);
+        disk.write_new(&wal.join(&name), history(label, end, last, core.wal.config().timeline).as_bytes())?;
+        disk.namespace().sync_dir(&wal)?;
+        core.wal.announce(&name);
+        self.remove_old_histories(core, size, &name)?;
+        Ok(name)
+    }
+
+    /// Those of earlier backups go once the archive has them.
+    fn remove_old_histories(
+        &mut self,
+        core: &Core,
+        size: SegmentSize,
+        newest: &str,
+    ) -> Result<(), EngineError> {
+        let names = Arc::clone(core.aio.namespace());
+        let wal = core.dir.join("pg_wal");
+        for entry in names.list(&wal)? {
+            let name = entry.name.to_string_lossy();
+            if name != newest && is_history(size, &name) && self.is_archived(core, &name)? {
+                names.unlink(&wal.join(&*name))?;
+                if core.wal.is_archiving() {
+                    core.wal.forget_archived(&name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_until_archived(&self, core: &Core, name: &str) -> Result<(), EngineError> {
+        let mut told = false;
+        while !self.is_archived(core, name)? {
+            if !std::mem::replace(&mut told, true) {
+                tracing::info!("base backup done, waiting for required WAL segments to be archived");
+            }
+            self.sleep_until(Instant::now() + LOOK)?;
+        }
+        Ok(())
+    }
+
+    /// Has the archive a file of pg_wal, or is there no archive?
+    fn is_archived(&self, core: &Core, name: &str) -> Result<bool, EngineError> {
+        if !core.wal.is_archiving() {
+            return Ok(true);
+        }
+        let names = core.aio.namespace();
+        let wal = core.dir.join("pg_wal");
+        let mark = |mark: &str| -> PathBuf { wal.join("archive_status").join(format!("{name}.{mark}")) };
+        if names.exists(&mark("done"))? {
+            return Ok(true);
+        }
+        // A segment goes only when the archive has it; its marks go with it.
+        Ok(!names.exists(&mark("ready"))? && !names.exists(&wal.join(name))?)
+    }
+
+    /// The session ends: what it has begun can't be ended by anybody else.
+    pub(super) fn leave_backup(&mut self) {
+        if self.backup.take().is_some() {
+            tracing::warn!("aborting backup due to backend exiting before pg_backup_stop was called");
+            self.core.backups.leave(&self.core.wal, self.core.config.full_page_writes);
+        }
+    }
+}
+
+fn history(label: &BackupLabel, end: Lsn, last: &str, timeline: u32) -> String {
+    let text = label.to_text();
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    format!(
+        "{first}\nSTOP WAL LOCATION: {end} (file {last})\n{rest}STOP TIME: {}\nSTOP TIMELINE: {timeline}\n",
+        at_time(unix_seconds())
+    )
+}
+
+/// "000000010000000000000002.00000028.backup"
+fn is_history(size: SegmentSize, name: &str) -> bool {
+    let Some((segment, offset)) = name.strip_suffix(".backup").and_then(|stem| stem.split_once('.')) else {
+        return false;
+    };
+    let hex = |b: u8| b.is_ascii_digit() || (b'A'..=b'F').contains(&b);
+    size.parse_file_name(segment).is_some() && offset.len() == 8 && offset.bytes().all(hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_backup_history_files() {
+        let is = |name| is_history(SegmentSize::DEFAULT, name);
+        assert!(is("000000010000000000000002.00000028.backup"));
+        for other in ["000000010000000000000002", "000000010000000000000002.backup", "x.00000028.backup"] {
+            assert!(!is(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_history_file_has_postgresqls_lines() {
+        let label = BackupLabel {
+            start: Lsn(0x200_0028),
+            start_file: "000000010000000000000002".to_owned(),
+            checkpoint: Lsn(0x200_0080),
+            method: "streamed".to_owned(),
+            from: "primary".to_owned(),
+            start_time: "2026-11-21 01:21:39 UTC".to_owned(),
+            label: "nightly".to_owned(),
+            timeline: 1,
+        };
+        let text = history(&label, Lsn(0x200_0120), "000000010000000000000002", 1);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.get(1), Some(&"STOP WAL LOCATION: 0/2000120 (file 000000010000000000000002)"));
+        assert_eq!(lines.get(2), Some(&"CHECKPOINT LOCATION: 0/2000080"));
+        assert_eq!(lines.last(), Some(&"STOP TIMELINE: 1"));
+        assert_eq!(lines.len(), 10);
+        let again = BackupLabel::parse(&text).expect("a label too");
+        assert_eq!(again, label);
+    }
+}

@@ -1,0 +1,102 @@
+//! What is said while files are copied.
+
+use forebay_aio::sync::{Duration, Instant};
+use forebay_engine::EngineError;
+use forebay_engine::archive::backup::{BackupObserver, DamagedPage};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+/// Time between two lines where there is no terminal.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// That nobody reads what is said is no reason to stop.
+pub(super) fn tell(command: &str, kind: &str, message: impl Display) {
+    let _ = writeln!(std::io::stderr(), "forebay {command}: {kind}{message}");
+}
+
+pub(super) fn say(message: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{message}");
+}
+
+pub(super) fn tell_error(command: &str, error: &EngineError) {
+    tell(command, "error: ", error);
+    for (kind, text) in [("detail: ", error.detail()), ("hint: ", error.hint())] {
+        if let Some(text) = text {
+            tell(command, kind, text);
+        }
+    }
+}
+
+/// Shows what happens as it happens.
+pub(super) struct Report {
+    command: &'static str,
+    progress: bool,
+    bar: Option<ProgressBar>,
+    last: Option<Instant>,
+}
+
+impl Report {
+    pub(super) fn new(command: &'static str, progress: bool) -> Report {
+        Report { command, progress, bar: None, last: None }
+    }
+
+    pub(super) fn command(&self) -> &'static str {
+        self.command
+    }
+
+    /// The bar is over.
+    pub(super) fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Lines on stderr and a bar there must not mix.
+    fn line(&self, kind: &str, message: impl Display) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| tell(self.command, kind, message)),
+            None => tell(self.command, kind, message),
+        }
+    }
+
+    fn show(&mut self, done: u64, total: u64) {
+        if std::io::stderr().is_terminal() {
+            let bar = self.bar.get_or_insert_with(|| {
+                let style =
+                    ProgressStyle::with_template("[{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+                ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            });
+            bar.set_length(total);
+            bar.set_position(done);
+        } else if self.last.is_none_or(|last| last.elapsed() >= PAUSE) {
+            self.last = Some(Instant::now());
+            let percent = (done * 100).checked_div(total).unwrap_or(100);
+            tell(self.command, "", format_args!("{}/{} MB ({percent}%)", done >> 20, total >> 20));
+        }
+    }
+}
+
+impl BackupObserver for Report {
+    fn step(&mut self, what: &str) {
+        self.end();
+        if self.progress {
+            tell(self.command, "", what);
+        }
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        if self.progress {
+            self.show(done, total);
+        }
+    }
+
+    fn damaged(&mut self, page: &DamagedPage) {
+        self.line("error: ", page);
+    }
+
+    fn passed_over(&mut self, path: &Path) {
+        self.line("warning: ", format_args!("\"{}\" is no part of the backup", path.display()));
+    }
+}

@@ -1,0 +1,159 @@
+//! Base backups, judged by PostgreSQL 18: pg_verifybackup accepts them, and PostgreSQL recovers from them, to the row.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::forebay::{Forebay, psql_for, scratch};
+use super::peer::{Peer, Postgres};
+
+fn forebay(words: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_forebay");
+    Command::new(program).args(words).output().expect("forebay runs")
+}
+
+/// Runs a command that must succeed; what it printed.
+fn must(words: &[&str]) -> String {
+    let output = forebay(words);
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {said}{errors}");
+    said.into_owned()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn query(port: u16, sql: &str) -> String {
+    let output = psql_for(port).args(["-c", sql]).output().expect("psql runs");
+    assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// Waits until a server that recovers has been promoted.
+fn wait_for_promotion(postgres: &Postgres<'_>) {
+    // A statement that waits inside the server.
+    let wait = "DO $$ BEGIN WHILE pg_is_in_recovery() LOOP PERFORM pg_sleep(0.05); END LOOP; END $$";
+    query(postgres.port, wait);
+}
+
+/// The data directory of the only backup of an archive, as seen from outside and inside.
+fn only_backup(peer: &Peer, archive: &str) -> (std::path::PathBuf, String) {
+    let dir = peer.outside(&format!("{archive}/backups"));
+    let names: Vec<_> =
+        fs::read_dir(dir).expect("backups").map(|e| e.expect("an entry").file_name()).collect();
+    let [name] = names.as_slice() else { panic!("{names:?}") };
+    let data = format!("{archive}/backups/{}/data", name.to_string_lossy());
+    (peer.outside(&data), peer.inside(&data))
+}
+
+#[test]
+#[ignore = "needs PostgreSQL 18; run by cargo xtask test"]
+fn postgresql_comes_back_at_a_restore_point_from_a_backup_of_itself() {
+    let Some(peer) = Peer::find("postgresql_comes_back_at_a_restore_point") else { return };
+    for name in ["wal", "archive"] {
+        fs::create_dir(peer.outside(name)).expect("a folder");
+    }
+    peer.init("pg");
+    fs::create_dir_all(peer.outside("space")).expect("a folder");
+    peer.give_to_postgres();
+    let archiving = format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", peer.inside("wal"));
+    let postgres = peer.start("pg", &archiving);
+    query(postgres.port, "CREATE TABLE t (id int8, note text); CREATE UNLOGGED TABLE u (id int8)");
+    query(postgres.port, "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 100000) g");
+    query(postgres.port, "INSERT INTO u SELECT g FROM generate_series(1, 1000) g");
+    let (data, archive) = (peer.outside("pg"), peer.outside("archive"));
+    let connection = format!("host=127.0.0.1 port={} user=postgres", postgres.port);
+    let said =
+        must(&["backup", "-D", path(&data), "-d", &connection, "--archive", path(&archive), "-j", "3"]);
+    assert!(said.contains("WAL from"), "{said}");
+    query(postgres.port, "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(100001, 150000) g");
+    query(postgres.port, "SELECT pg_create_restore_point('here')");
+    query(postgres.port, "INSERT INTO t SELECT g, 'late ' || g FROM generate_series(1, 1000) g");
+    query(postgres.port, "SELECT pg_switch_wal()");
+    let archived = "DO $$ BEGIN PERFORM pg_switch_wal(); \
+        WHILE (SELECT last_archived_wal < pg_walfile_name(pg_current_wal_lsn() - 16777216) FROM pg_stat_archiver) LOOP \
+        PERFORM pg_sleep(0.05); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
+    query(postgres.port, archived);
+    drop(postgres);
+
+    let (_, backup) = only_backup(&peer, "archive");
+    peer.give_to_postgres();
+    peer.run("pg_verifybackup", &["-w", &peer.inside("wal"), &backup]);
+    let restored = peer.outside("restored");
+    let fetch = format!("cp {}/%f %p", peer.inside("wal"));
+    let words = ["restore", "-D", path(&restored), "--archive", path(&archive), "--target-name", "here"];
+    must(&[&words[..], &["--restore-command", &fetch]].concat());
+    peer.give_to_postgres();
+    let postgres = peer.start("restored", "-c archive_mode=off");
+    wait_for_promotion(&postgres);
+    assert_eq!(query(postgres.port, "SELECT count(*), sum(id) FROM t"), "150000|11250075000");
+    assert_eq!(query(postgres.port, "SELECT count(*) FROM u"), "0");
+    drop(postgres);
+    peer.run("pg_checksums", &["--check", "-D", &peer.inside("restored")]);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL 18; run by cargo xtask test"]
+fn every_kind_of_manifest_is_verified_by_postgresql() {
+    let Some(peer) = Peer::find("every_kind_of_manifest") else { return };
+    peer.init("pg");
+    let data = peer.outside("pg");
+    for kind in ["none", "crc32c", "sha256"] {
+        let archive = peer.outside(kind);
+        fs::create_dir(&archive).expect("a folder");
+        let words = ["backup", "-D", path(&data), "--archive", path(&archive), "--manifest-checksums", kind];
+        must(&words);
+        let (outside, inside) = only_backup(&peer, kind);
+        peer.give_to_postgres();
+        peer.run("pg_verifybackup", &[&inside]);
+        // And it would say if something was wrong.
+        fs::write(outside.join("PG_VERSION"), "18\n\n").expect("a file");
+        let refused = peer.command("pg_verifybackup").arg(&inside).output().expect("it runs");
+        assert!(!refused.status.success(), "{kind}");
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL 18; run by cargo xtask test"]
+fn postgresql_recovers_from_a_backup_of_a_forebay_that_is_written_to() {
+    let Some(peer) = Peer::find("postgresql_recovers_from_a_backup_of_a_forebay") else { return };
+    let folder = scratch("backup");
+    let (data, archive) = (folder.path().join("data"), peer.outside("archive"));
+    fs::create_dir(&archive).expect("a folder");
+    let server = Forebay::start(&data, &["shared_buffers=8MB"]);
+    server.query("CREATE TABLE t (id int8, note text)");
+    server.query("INSERT INTO t VALUES (1, 'one')");
+    for _ in 0..14 {
+        server.query("INSERT INTO t SELECT id, note FROM t");
+    }
+    // Writes go on until the backup is made.
+    let mut writer = server.psql();
+    let insert = "INSERT INTO t VALUES (2, 'two');\n".repeat(50_000);
+    let script = folder.path().join("script");
+    fs::write(&script, insert).expect("a file");
+    let mut writer = writer.arg("-f").arg(&script).spawn().expect("psql starts");
+    must(&["backup", "-D", path(&data), "--archive", path(&archive), "-j", "2"]);
+    writer.kill().expect("psql is stopped");
+    writer.wait().expect("psql ends");
+    let now: u64 = server.query("SELECT count(*) FROM t").parse().expect("a number");
+    server.stop();
+
+    let (_, inside) = only_backup(&peer, "archive");
+    peer.give_to_postgres();
+    peer.run("pg_verifybackup", &[&inside]);
+    let restored = peer.outside("restored");
+    must(&["restore", "-D", path(&restored), "--archive", path(&archive), "--standalone"]);
+    peer.adopt(&restored, "for-postgres");
+    let postgres = peer.start("for-postgres", "");
+    let found: u64 = query(postgres.port, "SELECT count(*) FROM t").parse().expect("a number");
+    assert!((1 << 14..=now).contains(&found), "{found} of {now} rows");
+    assert_eq!(query(postgres.port, "SELECT count(*) FROM t WHERE id = 1 AND note = 'one'"), "16384");
+    drop(postgres);
+    peer.run("pg_checksums", &["--check", "-D", &peer.inside("for-postgres")]);
+
+    // Forebay's own recovery finds the same.
+    let server = Forebay::start(&restored, &[]);
+    assert_eq!(server.query("SELECT count(*) FROM t"), found.to_string());
+    server.stop();
+}
