@@ -69,8 +69,8 @@ pub use config::{
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
-pub use forebay_archive as archive;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
+pub use forebay_archive as archive;
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::{Fork, Lsn};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};

@@ -159,12 +159,7 @@ fn parse_running(text: &[u8]) -> Option<RunningServer> {
     let text = String::from_utf8_lossy(text);
     let line = |n: usize| text.lines().nth(n).unwrap_or_default().trim().to_owned();
     // A file that is just being written has fewer lines.
-    Some(RunningServer {
-        pid,
-        port: line(3).parse().unwrap_or(0),
-        socket_dir: line(4),
-        listen_addr: line(5),
-    })
+    Some(RunningServer { pid, port: line(3).parse().unwrap_or(0), socket_dir: line(4), listen_addr: line(5) })
 }
 
 /// Locks a data directory without leaving a file in it, for work on a cluster at rest, or says who has it. PostgreSQL heeds no

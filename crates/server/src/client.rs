@@ -23,7 +23,9 @@ pub enum ClientError {
     #[error("the server closed the connection")]
     Closed,
     /// The server wants to know who asks.
-    #[error("the server asks for a password or the like (authentication request {0}), which this client does not give")]
+    #[error(
+        "the server asks for a password or the like (authentication request {0}), which this client does not give"
+    )]
     Authentication(u32),
     /// The server said something that does not belong here.
     #[error("unexpected message '{}' from the server", char::from(*.0))]

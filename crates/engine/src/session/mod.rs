@@ -38,8 +38,8 @@ use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, ReadWarning, TempSpace};
 
-pub use forebay_storage::PrewarmMode;
 pub use backup::BackupEnd;
+pub use forebay_storage::PrewarmMode;
 pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
