@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::registration::Mark;
 use crate::sync::Arc;
-use crate::sync::atomic::AtomicU32;
-#[cfg(target_os = "linux")]
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::{AtomicBool, AtomicU32};
 
 /// How to open a file. Descriptors are always close-on-exec; new files get mode 0600.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,9 +95,20 @@ struct Inner {
     mark: Mark,
     /// I/Os handed to a kernel that could register it.
     uses: AtomicU32,
+    /// An advisory lock is held by way of it.
+    locked: AtomicBool,
     path: PathBuf,
     flags: FileFlags,
     body: Body,
+}
+
+impl Drop for Inner {
+    /// The lock goes with the file, also while a process that is just being started has a copy of the descriptor.
+    fn drop(&mut self) {
+        if let (true, Body::Descriptor(fd)) = (self.locked.load(Relaxed), &self.body) {
+            let _ = rustix::fs::flock(fd, rustix::fs::FlockOperation::Unlock);
+        }
+    }
 }
 
 /// An open file; a clone is the same open file. It closes when the last clone goes, and an I/O in flight holds one.
@@ -107,7 +117,8 @@ pub struct File(Arc<Inner>);
 
 impl File {
     fn new(path: PathBuf, flags: FileFlags, body: Body) -> File {
-        File(Arc::new(Inner { mark: Mark::default(), uses: AtomicU32::new(0), path, flags, body }))
+        let (uses, locked) = (AtomicU32::new(0), AtomicBool::new(false));
+        File(Arc::new(Inner { mark: Mark::default(), uses, locked, path, flags, body }))
     }
 
     /// With which method it is registered.
@@ -120,6 +131,11 @@ impl File {
     #[cfg(target_os = "linux")]
     pub(crate) fn count_use(&self) -> u32 {
         self.0.uses.fetch_add(1, Relaxed)
+    }
+
+    /// An advisory lock was taken by way of it, to be given back when it closes.
+    pub(crate) fn set_locked(&self) {
+        self.0.locked.store(true, Relaxed);
     }
 
     /// A file of the operating system.

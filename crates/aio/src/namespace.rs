@@ -106,7 +106,7 @@ pub trait Namespace: Send + Sync {
     fn sync_file_system(&self, path: &Path) -> Result<(), AioError> {
         Err(AioError::os("synchronize file system for file", path, crate::error::Errno::OPNOTSUPP))
     }
-    /// Takes an exclusive advisory lock, held until the file closes. False: someone else has it.
+    /// Takes an exclusive advisory lock, held until the file closes here, whoever has inherited it. False: someone else has it.
     fn try_lock(&self, file: &File) -> Result<bool, AioError>;
     /// Can files of this directory be opened for direct I/O, and at which alignment?
     fn probe_direct(

@@ -103,8 +103,11 @@ fn a_lock_is_one_holders() {
     let second = ns.open(&path, &OpenOptions::READ_WRITE).unwrap();
     assert!(ns.try_lock(&first).unwrap());
     assert!(!ns.try_lock(&second).unwrap());
+    // As a process has it that is being started.
+    let inherited = first.borrow_fd().unwrap().try_clone_to_owned().unwrap();
     drop(first);
     assert!(ns.try_lock(&second).unwrap());
+    drop(inherited);
 }
 
 #[test]

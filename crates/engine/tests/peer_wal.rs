@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use common::peer::Peer;
 use common::*;
@@ -12,10 +12,6 @@ use forebay_engine::{Engine, ImageCompression, IoMethod, ShutdownMode};
 use forebay_format::wal::{PageHeader, RecordError};
 use forebay_format::{BLOCK_SIZE, Fork, Lsn, SegmentSize};
 use forebay_wal::{ReaderConfig, WalReader, WalRecord};
-
-/// One at a time: a program that is being started holds, for a moment, what this process has open, and so the lock on the data
-/// directory of another test.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Where the first record begins in the segments from `number` on: behind the rest of one that began earlier.
 fn first_record(pg_wal: &Path, size: SegmentSize, number: u64) -> Lsn {
@@ -92,7 +88,6 @@ const LOAD: &str = "create table t as select g as id, 'row number ' || g as note
 
 #[test]
 fn images_compressed_by_postgresql_are_read() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut peer) = Peer::find("images_compressed_by_postgresql_are_read") else { return };
     peer.prints("initdb", &["-k", "--no-sync", "--wal-segsize=1", "-D", &peer.path("data")]);
     let scratch = scratch();
@@ -138,7 +133,6 @@ fn images_compressed_by_postgresql_are_read() {
 
 #[test]
 fn postgresql_recovers_images_compressed_here() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut peer) = Peer::find("postgresql_recovers_images_compressed_here") else { return };
     for (name, method) in ImageCompression::NAMES {
         let scratch = scratch();
@@ -182,7 +176,6 @@ fn postgresql_recovers_images_compressed_here() {
 
 #[test]
 fn a_directory_on_a_later_timeline_goes_on_there() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut peer) = Peer::find("a_directory_on_a_later_timeline_goes_on_there") else { return };
     peer.prints("initdb", &["-k", "--no-sync", "--wal-segsize=1", "-D", &peer.path("data")]);
     peer.start("data", "-c autovacuum=off");

@@ -155,6 +155,8 @@ struct State {
     flushed: Lsn,
     /// From `written` to `claimed`, in order.
     pieces: VecDeque<Piece>,
+    /// Those that are not done.
+    on_their_way: usize,
     syncing: bool,
     failed: bool,
     waiters: VecDeque<Arc<Waiter>>,
@@ -178,6 +180,7 @@ impl Flight {
             written: at,
             flushed: at,
             pieces: VecDeque::new(),
+            on_their_way: 0,
             syncing: false,
             failed: false,
             waiters: VecDeque::new(),
@@ -193,10 +196,12 @@ impl Flight {
     /// The piece was written. What to do next for `goal`.
     pub fn wrote(&self, claim: &Claim, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
         self.change(goal, copied, |state| {
-            let piece = state.pieces.iter_mut().find(|piece| piece.upto == claim.upto);
-            debug_assert!(piece.as_ref().is_some_and(|piece| !piece.done), "a piece is written once");
+            let place = state.pieces.binary_search_by_key(&claim.upto, |piece| piece.upto);
+            let piece = place.ok().and_then(|place| state.pieces.get_mut(place)).filter(|piece| !piece.done);
+            debug_assert!(piece.is_some(), "a piece is written once");
             if let Some(piece) = piece {
                 piece.done = true;
+                state.on_their_way -= 1;
             }
             while let Some(piece) = state.pieces.pop_front_if(|piece| piece.done) {
                 state.written = piece.upto;
@@ -283,7 +288,8 @@ impl State {
 
     /// Whether another piece may begin where the last one ends.
     fn can_write(&self, rules: &FlightRules) -> bool {
-        if self.failed || self.pieces.len() >= rules.in_flight {
+        // Those that ended before an earlier one are not counted: a write that takes long holds up no others.
+        if self.failed || self.on_their_way >= rules.in_flight {
             return false;
         }
         if rules.segment_size.offset(self.claimed) == 0 {
@@ -321,7 +327,8 @@ impl State {
         upto = upto.min(from.page_start().add(rules.piece));
         self.claimed = upto;
         self.pieces.push_back(Piece { upto, done: false });
-        Claim { from, upto, in_flight: self.pieces.len() }
+        self.on_their_way += 1;
+        Claim { from, upto, in_flight: self.on_their_way }
     }
 
     /// Those whose goals are reached, and one for each thing that can be begun; that one first, as the disk waits for it.

@@ -112,6 +112,29 @@ fn durable_is_what_has_no_gap_before_it() {
     }
 }
 
+/// Of two writes allowed, one that takes long is one: the other place is free again for those behind.
+#[test]
+fn a_write_that_takes_long_holds_up_no_others() {
+    let (mut rig, gate) = gated();
+    rig.config.sync_method = SyncMethod::Fdatasync;
+    rig.config.writes_in_flight = 2;
+    let wal = rig.fresh();
+    gate.change(|seen| seen.held = Some(0));
+    std::thread::scope(|scope| {
+        for number in 1..=3 {
+            let (wal, mut io) = (&wal, rig.backend());
+            // Up to the end of a block: the next piece begins with another one.
+            let end = insert(wal, &mut io, &[number; 9000]).end.page_start();
+            scope.spawn(move || wal.flush(&mut io, end).expect("flush"));
+            gate.wait("another write", |seen| seen.begun.len() == usize::from(number));
+            gate.wait("its end", |seen| seen.ended.len() + 1 == usize::from(number));
+        }
+        assert_eq!(wal.flushed_lsn(), BEGIN);
+        gate.change(|seen| seen.held = None);
+    });
+    assert_eq!(wal.flushed_lsn(), wal.end_lsn().page_start());
+}
+
 /// Buffered writes that are durable by themselves go one by one: either of two could be told of a failure.
 #[test]
 fn buffered_durable_writes_go_one_by_one() {

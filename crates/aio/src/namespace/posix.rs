@@ -221,7 +221,10 @@ impl Namespace for PosixNamespace {
         let fail = |e: Errno| AioError::os("lock file", file.path(), e);
         let fd = descriptor(file).map_err(fail)?;
         match retry(|| fs::flock(fd, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                file.set_locked();
+                Ok(true)
+            }
             Err(Sys::WOULDBLOCK) => Ok(false),
             Err(e) => Err(fail(e.into())),
         }

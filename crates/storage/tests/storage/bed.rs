@@ -12,7 +12,10 @@ use forebay_aio::{
     WorkerLimits, probe_direct, probe_io_uring,
 };
 use forebay_format::{BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
-use forebay_storage::{Backend, BufferPool, Pinned, PoolConfig, Smgr, SmgrConfig, Strategy};
+use forebay_storage::{
+    Backend, BlockSource, BufferPool, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig, Strategy,
+    StreamFlags, StreamSettings,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -228,6 +231,18 @@ fn pool(aio: &Arc<Aio>, smgr: &Arc<Smgr>, spec: Spec) -> Arc<BufferPool> {
         ..PoolConfig::default()
     };
     BufferPool::new(config, Arc::clone(aio), Arc::clone(smgr)).unwrap()
+}
+
+/// A stream over blocks of [`REL`] that looks ahead in full from the start: so many reads at once, of so many blocks each.
+pub fn full_stream<S: BlockSource>(
+    pool: &Arc<BufferPool>,
+    source: S,
+    strategy: Strategy,
+    reads: u32,
+    combine: u32,
+) -> ReadStream<S> {
+    let settings = StreamSettings::new(reads, combine);
+    ReadStream::new(pool, REL, Fork::Main, source, StreamFlags::FULL, strategy, settings)
 }
 
 /// Changes a page under its exclusive lock.

@@ -1,6 +1,6 @@
 //! Many threads at once, against a model.
 
-use crate::bed::{REL, Spec, each, stamp, tag, version};
+use crate::bed::{REL, Spec, each, full_stream, stamp, tag, version};
 use forebay_format::{Fork, Page, RelFileLocator};
 use forebay_storage::{
     Backend, Cleaner, CleanerOptions, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings, WriteScope,
@@ -39,15 +39,7 @@ fn worker(
         }
         let start = rng.random_range(0..PAGES);
         let mut blocks = start..PAGES.min(start + 25);
-        let mut stream = ReadStream::new(
-            pool,
-            REL,
-            Fork::Main,
-            || blocks.next(),
-            StreamFlags::FULL,
-            Strategy::BulkRead,
-            StreamSettings::new(4, 4),
-        );
+        let mut stream = full_stream(pool, || blocks.next(), Strategy::BulkRead, 4, 4);
         let mut expected = start;
         while let Some(pin) = stream.next(&mut be).unwrap() {
             assert_eq!(pin.tag().block, expected);

@@ -1,12 +1,10 @@
 //! Pages and files that are not what they should be.
 
-use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
+use crate::bed::{Bed, REL, Spec, change, each, each_faulty, full_stream, stamp, tag, version};
 use forebay_aio::Errno;
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_format::Fork;
-use forebay_storage::{
-    PrewarmMode, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings, WriteScope,
-};
+use forebay_storage::{PrewarmMode, StorageError, Strategy, WriteScope};
 
 #[test]
 fn a_bad_page_is_named_and_its_neighbours_are_fine() {
@@ -54,15 +52,7 @@ fn a_scan_meets_the_bad_page_in_its_turn() {
         let pool = bed.fill_cold(&mut be, 40);
         bed.damage(21, 100, b"rot");
         let mut blocks = 0..40;
-        let mut stream = ReadStream::new(
-            &pool,
-            REL,
-            Fork::Main,
-            || blocks.next(),
-            StreamFlags::FULL,
-            Strategy::BulkRead,
-            StreamSettings::new(4, 8),
-        );
+        let mut stream = full_stream(&pool, || blocks.next(), Strategy::BulkRead, 4, 8);
         for block in 0..21 {
             assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block));
         }

@@ -1,11 +1,11 @@
 //! What others do while an I/O is in flight.
 
-use crate::bed::{Bed, REL, Spec, change, stamp, tag, version};
+use crate::bed::{Bed, REL, Spec, change, full_stream, stamp, tag, version};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
 use forebay_aio::{Errno, IoOp};
 use forebay_format::Fork;
-use forebay_storage::{ReadStream, Strategy, StreamFlags, StreamSettings, WriteScope};
+use forebay_storage::{Strategy, WriteScope};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -110,15 +110,7 @@ fn a_drop_waits_for_reads_that_nobody_wants_any_more() {
     let pool = bed.fill_cold(&mut be, 64);
     gate.shut();
     let mut blocks = 0..64;
-    let mut stream = ReadStream::new(
-        &pool,
-        REL,
-        Fork::Main,
-        || blocks.next(),
-        StreamFlags::FULL,
-        Strategy::Normal,
-        StreamSettings::new(4, 8),
-    );
+    let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 4, 8);
     thread::scope(|scope| {
         let _open = gate.open_at_end();
         let (pool_ref, gate_ref, bed_ref) = (&pool, &gate, &bed);

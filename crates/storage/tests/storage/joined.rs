@@ -1,11 +1,11 @@
 //! Streams over blocks that someone else reads, and over files with holes and faults.
 
-use crate::bed::{Bed, REL, Spec, each, each_faulty, version};
+use crate::bed::{Bed, REL, Spec, each, each_faulty, full_stream, version};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
 use forebay_aio::{Errno, IoOp};
 use forebay_format::{BlockNumber, Fork};
-use forebay_storage::{Backend, BufferPool, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings};
+use forebay_storage::{Backend, BufferPool, StorageError, Strategy};
 use std::sync::Arc;
 use std::thread;
 
@@ -16,15 +16,7 @@ fn stream(
     blocks: &[BlockNumber],
 ) -> Vec<Result<BlockNumber, String>> {
     let mut next = blocks.iter().copied();
-    let mut stream = ReadStream::new(
-        pool,
-        REL,
-        Fork::Main,
-        || next.next(),
-        StreamFlags::FULL,
-        Strategy::Normal,
-        StreamSettings::new(8, 16),
-    );
+    let mut stream = full_stream(pool, || next.next(), Strategy::Normal, 8, 16);
     let mut seen = Vec::new();
     loop {
         match stream.next(be) {

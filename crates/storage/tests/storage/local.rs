@@ -1,6 +1,6 @@
 //! Temporary relations: pools and files of single sessions.
 
-use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
+use crate::bed::{Bed, REL, Spec, change, each, each_faulty, full_stream, stamp, tag, version};
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::{Errno, IoContext, IoObject, IoOp, PosixNamespace};
 use forebay_format::Fork;
@@ -176,15 +176,7 @@ fn a_drop_with_a_read_outstanding_waits_for_it() {
         local.write_dirty(&mut be, WriteScope::All).unwrap();
         local.evict_all(&mut be).unwrap();
         let mut blocks = 0..60;
-        let mut stream = ReadStream::new(
-            &local,
-            REL,
-            Fork::Main,
-            move || blocks.next(),
-            StreamFlags::FULL,
-            Strategy::Normal,
-            StreamSettings::new(4, 16),
-        );
+        let mut stream = full_stream(&local, move || blocks.next(), Strategy::Normal, 4, 16);
         drop(stream.next(&mut be).unwrap());
         drop(stream);
         local.clear(&mut be).unwrap();

@@ -1,10 +1,8 @@
 //! Pins, however many are wanted in however small a pool; and the locks of a page beyond shared and exclusive.
 
-use crate::bed::{Bed, REL, Spec, change, each, stamp, tag, version};
+use crate::bed::{Bed, REL, Spec, change, each, full_stream, stamp, tag, version};
 use forebay_format::{Fork, RelFileLocator};
-use forebay_storage::{
-    Backend, BufferPool, Pinned, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings, WriteScope,
-};
+use forebay_storage::{Backend, BufferPool, Pinned, StorageError, Strategy, WriteScope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -33,15 +31,7 @@ fn greedy(pool: &Arc<BufferPool>, be: &mut Backend, seed: u32) {
         drop(pins);
         let mut blocks = first..first + 32;
         let next = || blocks.next();
-        let mut stream = ReadStream::new(
-            pool,
-            REL,
-            Fork::Main,
-            next,
-            StreamFlags::FULL,
-            strategy,
-            StreamSettings::new(32, 32),
-        );
+        let mut stream = full_stream(pool, next, strategy, 32, 32);
         while let Some(pin) = stream.next(be).unwrap() {
             let second = read(pool, be, (pin.tag().block + 11) % PAGES);
             let third = read(pool, be, (pin.tag().block + 23) % PAGES);

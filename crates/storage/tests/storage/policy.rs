@@ -1,12 +1,10 @@
 //! What becomes of damaged pages, by the reader's policy; what is told and counted.
 
-use crate::bed::{Bed, Gate, REL, Spec, each, tag, version};
+use crate::bed::{Bed, Gate, REL, Spec, each, full_stream, tag, version};
 use forebay_aio::IoOp;
 use forebay_aio::execute::PosixExecutor;
 use forebay_format::{Fork, Page};
-use forebay_storage::{
-    Backend, BufferPool, ReadPolicy, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings,
-};
+use forebay_storage::{Backend, BufferPool, ReadPolicy, StorageError, Strategy};
 use std::sync::Arc;
 use std::thread;
 
@@ -139,15 +137,7 @@ fn a_stream_goes_by_its_readers_policy() {
         be.policy = ZERO;
         let mut blocks = 0..40;
         let next = || blocks.next();
-        let mut stream = ReadStream::new(
-            &pool,
-            REL,
-            Fork::Main,
-            next,
-            StreamFlags::FULL,
-            Strategy::Normal,
-            StreamSettings::new(4, 16),
-        );
+        let mut stream = full_stream(&pool, next, Strategy::Normal, 4, 16);
         let mut zeros = Vec::new();
         while let Some(pin) = stream.next(&mut be).unwrap() {
             if Page::new(&pin.lock_shared().copy()).is_new() {

@@ -1,6 +1,6 @@
 //! Read streams: order, combining, look-ahead.
 
-use crate::bed::{Bed, Gate, REL, Spec, each, tag, version};
+use crate::bed::{Bed, Gate, REL, Spec, each, full_stream, tag, version};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork};
@@ -94,15 +94,7 @@ fn streams_left_early_give_everything_back() {
         let pool = bed.fill_cold(&mut be, 200);
         for start in 0..50 {
             let mut blocks = start..200;
-            let mut stream = ReadStream::new(
-                &pool,
-                REL,
-                Fork::Main,
-                || blocks.next(),
-                StreamFlags::FULL,
-                Strategy::Normal,
-                StreamSettings::new(16, 16),
-            );
+            let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 16, 16);
             for _ in 0..start % 5 {
                 stream.next(&mut be).unwrap().unwrap();
             }
@@ -111,15 +103,7 @@ fn streams_left_early_give_everything_back() {
         assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
         // The half of all look-ahead that one may have can still be had.
         let mut blocks = 0..200;
-        let stream = ReadStream::new(
-            &pool,
-            REL,
-            Fork::Main,
-            || blocks.next(),
-            StreamFlags::FULL,
-            Strategy::Normal,
-            StreamSettings::new(16, 16),
-        );
+        let stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 16, 16);
         assert_eq!(stream.distance(), 17);
     });
 }
@@ -131,15 +115,7 @@ fn an_empty_stream_and_one_without_concurrency() {
     let pool = bed.fill_cold(&mut be, 10);
     scan(&pool, &mut be, &[], StreamFlags::FULL, Strategy::Normal);
     let mut blocks = 0..10;
-    let mut stream = ReadStream::new(
-        &pool,
-        REL,
-        Fork::Main,
-        || blocks.next(),
-        StreamFlags::FULL,
-        Strategy::Normal,
-        StreamSettings::new(0, 1),
-    );
+    let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 0, 1);
     (0..10).for_each(|block| assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block)));
     assert!(stream.next(&mut be).unwrap().is_none());
 }
@@ -151,15 +127,7 @@ fn a_scan_that_has_ended_holds_no_handle() {
         let pool = bed.fill_cold(&mut be, 200);
         let mut blocks = 0..200;
         let next = || blocks.next();
-        let mut stream = ReadStream::new(
-            &pool,
-            REL,
-            Fork::Main,
-            next,
-            StreamFlags::FULL,
-            Strategy::Normal,
-            StreamSettings::new(16, 4),
-        );
+        let mut stream = full_stream(&pool, next, Strategy::Normal, 16, 4);
         while stream.next(&mut be).unwrap().is_some() {
             // All reads end before their turn.
             bed.aio.snapshot().iter().for_each(|io| {
