@@ -50,6 +50,8 @@ pub struct FileStat {
     pub uid: u32,
     /// Last modification.
     pub modified: SystemTime,
+    /// Last change of contents, names or properties; unlike `modified`, nobody can set it.
+    pub changed: SystemTime,
 }
 
 /// The half of the door that deals in names. Calls are synchronous; none is retried after a failed sync.

@@ -7,6 +7,7 @@ use forebay_format::{timeline::HistoryError, wal::page_header::PageHeaderError};
 
 use crate::digest::Digest;
 use crate::shell::{Ended, PlaceholderError};
+use crate::store::StoreError;
 
 /// An error of this crate. Each names the file, and what was tried with it.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +136,9 @@ pub enum ArchiveError {
         /// Why not.
         reason: String,
     },
+    /// Something is wrong with an archive.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// It was told to stop in the midst of it.
     #[error("archiving \"{}\" was interrupted by a stop", .file.display())]
     Stopped {

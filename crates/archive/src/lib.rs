@@ -14,6 +14,10 @@
 //! | [`shell`] | commands of the administrator's: placeholders, ends |
 //! | [`backup`] | base backups: a data directory copied into an archive, and restored from it |
 //! | [`digest`] | SHA-256 |
+//! | [`store`] | an archive: WAL files with their manifests, compressed and encrypted as wished, in a directory or an object store |
+//! | [`push`](mod@push), [`get`](mod@get) | the commands archive-push and archive-get, for a server's archive_command and restore_command |
+//! | [`resident`] | archiverd, a process that stays, so that these find their work done |
+//! | `random` | bytes nobody can guess |
 //! | [`error`] | [`ArchiveError`] |
 //!
 //! The crate knows WAL segments and not pages, and works for a real PostgreSQL as well.
@@ -24,14 +28,19 @@ pub mod archiver;
 pub mod backup;
 pub mod digest;
 pub mod error;
+pub mod get;
 pub mod module;
 pub mod modules;
 pub mod names;
 pub mod pipe;
 pub mod place;
+pub mod push;
+mod random;
+pub mod resident;
 pub mod shell;
 pub mod source;
 pub mod status;
+pub mod store;
 
 pub use archiver::{Archiver, ArchiverConfig, ArchiverStats, Backlog, Next, StopMode};
 pub use digest::{Digest, Hasher};

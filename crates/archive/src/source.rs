@@ -369,6 +369,29 @@ pub fn decode(page: &[u8], magic: Option<u16>) -> Result<(u16, PageHeader), Page
     Ok((found, PageHeader::decode(&header)?))
 }
 
+/// Whether a file that comes back from an archive is what its name says: `head` are its first bytes, `len` is its length. Err: why not.
+/// The first segment of a timeline may begin with its parent's pages.
+pub fn check_stored(name: &WalName, head: &[u8], len: u64, system_id: Option<u64>) -> Result<(), String> {
+    if !name.is_whole() {
+        return Ok(());
+    }
+    let wrong = |e: PageHeaderError| e.to_string();
+    let (_, header) = decode(head, None).map_err(wrong)?;
+    let long = header.long.ok_or_else(|| wrong(PageHeaderError::WrongKind(header.page_addr)))?;
+    let sizes = PageHeaderError::OtherSizes { segment: long.segment_size, block: long.block_size };
+    let size = SegmentSize::new(long.segment_size).ok_or_else(|| wrong(sizes))?;
+    if len != size.bytes() {
+        return Err(format!("it has {len} bytes, not the {} of a segment", size.bytes()));
+    }
+    let number =
+        name.number(size).ok_or_else(|| format!("segments of {} bytes have no such name", size.bytes()))?;
+    header.check(size.start(number), size, system_id.unwrap_or(long.system_id)).map_err(wrong)?;
+    if header.timeline == 0 || header.timeline > name.timeline() {
+        return Err(format!("it is of timeline {}, not {}", header.timeline, name.timeline()));
+    }
+    Ok(())
+}
+
 /// It is a regular file with one name. Its length.
 fn examine(aio: &Aio, path: &Path) -> Result<u64> {
     let file = || path.to_path_buf();

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod archive;
 mod backup;
 mod bench;
 mod checksums;
@@ -40,6 +41,18 @@ enum Command {
     Restore(backup::RestoreArgs),
     /// Measure checksums or I/O on this machine
     Bench(bench::BenchArgs),
+    /// Store a WAL file in an archive: a server's archive_command is `forebay archive-push %p`
+    ArchivePush(archive::PushArgs),
+    /// Restore a WAL file from an archive: a server's restore_command is `forebay archive-get %f %p`
+    ArchiveGet(archive::GetArgs),
+    /// Stay, and store and fetch ahead of archive-push and archive-get
+    Archiverd(archive::DaemonArgs),
+    /// Look for gaps, damage and foreign files in an archive
+    ArchiveVerify(archive::VerifyArgs),
+    /// Show what an archive holds
+    ArchiveList(archive::ListArgs),
+    /// Remove WAL that no base backup needs from an archive
+    ArchiveExpire(archive::ExpireArgs),
 }
 
 #[derive(Debug, Args)]
@@ -96,6 +109,12 @@ pub fn run() -> ExitCode {
         {
             return ExitCode::from(checksums::refuse(&error));
         }
+        // Any small exit code would tell a server that recovers that the file does not exist.
+        Err(error)
+            if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|it| it == "archive-get") =>
+        {
+            return ExitCode::from(archive::refuse_get(&error));
+        }
         Err(error) => error.exit(),
     };
     log::install();
@@ -105,6 +124,12 @@ pub fn run() -> ExitCode {
         Command::Backup(args) => backup::run_backup(&args),
         Command::Restore(args) => backup::run_restore(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::ArchivePush(args) => archive::push(&args),
+        Command::ArchiveGet(args) => archive::get(&args),
+        Command::Archiverd(args) => archive::archiverd(&args),
+        Command::ArchiveVerify(args) => archive::verify(&args),
+        Command::ArchiveList(args) => archive::list(&args),
+        Command::ArchiveExpire(args) => archive::expire(&args),
         Command::Serve(args) => {
             let mut settings = args.settings;
             settings.extend(args.port.map(|port| ("port".to_owned(), port)));

@@ -186,8 +186,8 @@ impl Namespace for SimDisk {
                 Node::Directory => (0, 2, 0o700),
             };
             let uid = rustix::process::geteuid().as_raw();
-            let modified = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-            Ok(Some(FileStat { kind: kind(node), len, links, mode, uid, modified }))
+            let changed = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            Ok(Some(FileStat { kind: kind(node), len, links, mode, uid, modified: changed, changed }))
         })
     }
 

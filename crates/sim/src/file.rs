@@ -245,7 +245,7 @@ mod tests {
     fn what_is_synced_stays_and_the_rest_is_chance() {
         let mut file = SimFile::default();
         file.write(0, &[1; 4 * SECTOR]);
-        assert_eq!(crashed(&file, &mut Survival::none()), []);
+        assert_eq!(crashed(&file, &mut Survival::none()), Vec::<u8>::new());
         assert_eq!(crashed(&file, &mut Survival::all()), [1; 4 * SECTOR]);
         file.sync();
         file.write(SECTOR as u64, &[2; 2 * SECTOR]);

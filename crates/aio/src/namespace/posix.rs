@@ -156,14 +156,17 @@ impl Namespace for PosixNamespace {
             Err(Sys::NOENT | Sys::NOTDIR) => return Ok(None),
             Err(e) => return Err(AioError::os("stat file", path, e)),
         };
-        let since = Duration::new(u64::try_from(st.st_mtime).unwrap_or(0), st.st_mtime_nsec as u32);
+        let at = |seconds, nanoseconds| {
+            SystemTime::UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), nanoseconds)
+        };
         Ok(Some(FileStat {
             kind: kind_of(FileType::from_raw_mode(st.st_mode)),
             len: st.st_size as u64,
             links: st.st_nlink as u64,
             mode: st.st_mode as u32 & 0o7777,
             uid: st.st_uid,
-            modified: SystemTime::UNIX_EPOCH + since,
+            modified: at(st.st_mtime, st.st_mtime_nsec as u32),
+            changed: at(st.st_ctime, st.st_ctime_nsec as u32),
         }))
     }
 

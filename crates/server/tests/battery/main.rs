@@ -3,6 +3,7 @@
 //! - [`exchange`]: millions of rows in and out, byte for byte what PostgreSQL gives
 //! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent
 //! - [`tools`]: PostgreSQL's own programs read the directory, and PostgreSQL recovers a crashed copy
+//! - [`archive`]: PostgreSQL 15 and 18 archive and recover by archive-push and archive-get
 //! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
 //! - [`damage`]: damaged pages, told of as PostgreSQL does
 //! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
@@ -14,6 +15,7 @@
 //!
 //! They are `#[ignore]`d so that a plain `cargo test` stays quick.
 
+mod archive;
 mod backup;
 mod checksums;
 mod damage;

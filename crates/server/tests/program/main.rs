@@ -6,6 +6,7 @@
 //! - [`spill`]:     sorts beyond work_mem: settings, log, views
 //! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]:      COPY both ways
+//! - [`archive`]:   archive-push, archive-get, archiverd and who looks after an archive
 //! - [`backup`]:    base backups of a running server
 //! - [`bench`]:     measurements, small; [`bench_wal`]: those of the log
 //! - [`cancel`]:    cancel requests and timeouts
@@ -20,6 +21,7 @@
 //! - [`temporary`]: temporary tables: their buffers, their files
 //! - [`outstanding`]: tables that go while reads of them are outstanding
 
+mod archive;
 mod backup;
 mod bench;
 mod bench_wal;

@@ -1,0 +1,90 @@
+//! `archive-push`: a file of a server's log into an archive, for the server's archive_command.
+
+use std::path::{Path, PathBuf};
+
+use forebay_aio::sync::Arc;
+use forebay_aio::{Aio, AlignedBuf, Backend, OpenOptions};
+
+use crate::error::{ArchiveError, Result};
+use crate::module::Archived;
+use crate::names::WalName;
+use crate::source::{Expected, Source, SourceOptions};
+use crate::store::{Repository, StoreError};
+
+/// Bytes of the control file that are looked at: system identifier and version, which lie there in every version.
+const HEAD: usize = 16;
+/// Versions of control files: PostgreSQL 13 to 17, and 18.
+const CONTROL_VERSIONS: [u32; 2] = [1300, 1800];
+
+/// Stores a file, which lies in `pg_wal` of a data directory, and is checked against that directory's control file.
+pub fn push(
+    aio: &Arc<Aio>,
+    be: &mut Backend,
+    repository: &Repository,
+    path: &Path,
+    options: &SourceOptions,
+) -> Result<Archived> {
+    let name = file_name(path)?;
+    let system = system_of(aio, be, path)?;
+    let options = SourceOptions {
+        expected: Expected { system_id: system.or(options.expected.system_id), ..options.expected },
+        ..options.clone()
+    };
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let mut source = Source::open_as(aio, dir, path, &name, &options)?;
+    repository.put(be, &mut source, options.expected.system_id)
+}
+
+/// The name of a file of the log.
+pub(crate) fn file_name(path: &Path) -> Result<WalName> {
+    path.file_name().unwrap_or_default().to_string_lossy().parse()
+}
+
+/// The data directory of a file in `pg_wal`, by its name alone: `pg_wal` may be a link to elsewhere.
+pub(crate) fn data_dir(path: &Path) -> PathBuf {
+    let dir = path.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+    if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir.to_path_buf() }
+}
+
+/// The system identifier that the control file says; None if the file is in no data directory.
+pub(crate) fn system_of(aio: &Arc<Aio>, be: &mut Backend, path: &Path) -> Result<Option<u64>> {
+    let control = data_dir(path).join("global").join("pg_control");
+    let file = match aio.namespace().open(&control, &OpenOptions::READ) {
+        Err(e) if e.is_not_found() => return Ok(None),
+        file => file.map_err(ArchiveError::io("open", &control))?,
+    };
+    let read =
+        AlignedBuf::zeroed(HEAD).and_then(|mut buf| be.read_at(&file, 0, &mut buf).map(|got| (buf, got)));
+    let (buf, got) = read.map_err(ArchiveError::io("read", &control))?;
+    let head = buf.get(..got).unwrap_or_default();
+    let damaged =
+        |reason: &str| StoreError::Damaged { file: control.display().to_string(), reason: reason.to_owned() };
+    let (Some(system), Some(version)) =
+        (head.first_chunk::<8>(), head.get(8..12).and_then(|v| v.first_chunk::<4>()))
+    else {
+        return Err(damaged("it is too short for a control file").into());
+    };
+    let version = u32::from_le_bytes(*version);
+    if !CONTROL_VERSIONS.contains(&version) {
+        return Err(damaged(&format!("it has the version {version}, which is not known here")).into());
+    }
+    Ok(Some(u64::from_le_bytes(*system)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_directories_are_found_by_name() {
+        for (path, dir) in [
+            ("pg_wal/000000010000000000000003", "."),
+            ("/data/pg_wal/00000002.history", "/data"),
+            ("000000010000000000000003", "."),
+        ] {
+            assert_eq!(data_dir(Path::new(path)), Path::new(dir), "{path}");
+        }
+        assert!(file_name(Path::new("pg_wal/xlogtemp.12")).is_err());
+        assert!(file_name(Path::new("/")).is_err());
+    }
+}

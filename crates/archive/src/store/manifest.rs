@@ -1,0 +1,165 @@
+//! What a stored file is, and what the archive itself is.
+//!
+//! The manifest `NAME.manifest` lies beside the stored file. It is made last, when the file is durable, and never replaced:
+//! once it is there, the file has been stored. So it decides between several that store one name at the same time.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::codec::{Codec, Compression};
+use super::layout::LayoutKind;
+use super::seal::KeyId;
+use super::text::{Lines, TextError, Writer, number, unhex};
+use crate::digest::Digest;
+
+const FILE_TITLE: &str = "forebay archive manifest 1";
+const ARCHIVE_TITLE: &str = "forebay archive 1";
+
+/// What a file says of itself, as far as it does: history files and such say nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The cluster.
+    pub system: Option<u64>,
+    /// The timeline.
+    pub timeline: Option<u32>,
+    /// Bytes of a segment.
+    pub segment_size: Option<u32>,
+}
+
+/// What a stored file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The WAL file's name.
+    pub name: String,
+    /// Its bytes.
+    pub size: u64,
+    /// SHA-256 of them.
+    pub sha256: Digest,
+    /// Name of the stored file, which lies beside this one.
+    pub stored: String,
+    /// Bytes of the stored file.
+    pub stored_size: u64,
+    /// SHA-256 of them.
+    pub stored_sha256: Digest,
+    /// How it was compressed and encrypted.
+    pub codec: Codec,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// When it was archived, in seconds since 1970.
+    pub archived: u64,
+}
+
+impl Manifest {
+    /// As it is stored.
+    pub fn to_text(&self) -> String {
+        let sealed = self.codec.key.map(|key| format!("xchacha20poly1305 {key}"));
+        Writer::new(FILE_TITLE)
+            .line("name", &self.name)
+            .line("size", self.size)
+            .line("sha256", self.sha256)
+            .line("stored", &self.stored)
+            .line("stored-size", self.stored_size)
+            .line("stored-sha256", self.stored_sha256)
+            .line("compression", self.codec.compression.name())
+            .line("encryption", sealed.as_deref().unwrap_or("none"))
+            .optional("system", self.origin.system)
+            .optional("timeline", self.origin.timeline)
+            .optional("segment-size", self.origin.segment_size)
+            .line("archived", self.archived)
+            .finish()
+    }
+
+    /// Reads one.
+    pub fn parse(bytes: &[u8]) -> Result<Manifest, TextError> {
+        let lines = Lines::parse(FILE_TITLE, bytes)?;
+        let plain = |text: &str| (!text.contains(['/', '\0'])).then(|| text.to_owned());
+        let key = |text: &str| match text.split_once(' ') {
+            Some(("xchacha20poly1305", key)) => unhex(key).map(|id| Some(KeyId(id))),
+            _ => (text == "none").then_some(None),
+        };
+        Ok(Manifest {
+            name: lines.value("name", plain)?,
+            size: lines.value("size", number)?,
+            sha256: lines.value("sha256", Digest::parse)?,
+            stored: lines.value("stored", plain)?,
+            stored_size: lines.value("stored-size", number)?,
+            stored_sha256: lines.value("stored-sha256", Digest::parse)?,
+            codec: Codec {
+                compression: lines.value("compression", Compression::by_name)?,
+                key: lines.value("encryption", key)?,
+            },
+            origin: Origin {
+                system: lines.read("system", number)?,
+                timeline: lines.read("timeline", number)?,
+                segment_size: lines.read("segment-size", number)?,
+            },
+            archived: lines.value("archived", number)?,
+        })
+    }
+}
+
+/// What an archive is: the file `forebay-archive` at its root, made by the first push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marker {
+    /// Where its files lie.
+    pub layout: LayoutKind,
+    /// Whose WAL it holds.
+    pub system: Option<u64>,
+}
+
+impl Marker {
+    /// Name of the file.
+    pub const NAME: &str = "forebay-archive";
+
+    /// As it is stored.
+    pub fn to_text(&self) -> String {
+        Writer::new(ARCHIVE_TITLE).line("layout", self.layout.name()).optional("system", self.system).finish()
+    }
+
+    /// Reads one.
+    pub fn parse(bytes: &[u8]) -> Result<Marker, TextError> {
+        let lines = Lines::parse(ARCHIVE_TITLE, bytes)?;
+        Ok(Marker {
+            layout: lines.value("layout", LayoutKind::by_name)?,
+            system: lines.read("system", number)?,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_says_what_it_was_told() {
+        for key in [None, Some(KeyId([1, 2, 3, 4, 5, 6, 7, 0xff]))] {
+            let manifest = Manifest {
+                name: "000000010000000000000003".to_owned(),
+                size: 16 << 20,
+                sha256: Digest::of(b"a"),
+                stored: "000000010000000000000003.zst".to_owned(),
+                stored_size: 12_345,
+                stored_sha256: Digest::of(b"b"),
+                codec: Codec { compression: Compression::Zstd(5), key },
+                origin: Origin { system: Some(u64::MAX), timeline: Some(1), segment_size: Some(16 << 20) },
+                archived: 1_700_000_000,
+            };
+            assert_eq!(Manifest::parse(manifest.to_text().as_bytes()), Ok(manifest.clone()));
+            let escaping = Manifest { stored: "../x".to_owned(), ..manifest };
+            assert!(matches!(
+                Manifest::parse(escaping.to_text().as_bytes()),
+                Err(TextError::Invalid { word: "stored", .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn an_archive_says_what_it_is() {
+        for system in [None, Some(5)] {
+            for layout in [LayoutKind::Plain, LayoutKind::Hashed] {
+                let marker = Marker { layout, system };
+                assert_eq!(Marker::parse(marker.to_text().as_bytes()), Ok(marker));
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! An archive: WAL files, each with its manifest, in a place.
+//!
+//! | Module | What |
+//! |---|---|
+//! | `depot` | where it lies: the [`Depot`] trait |
+//! | `directory` | a directory as such a place |
+//! | `bucket` | an object store as such a place (feature `object-store`) |
+//! | [`layout`] | where in it a file lies: plain or hashed |
+//! | [`manifest`] | what a stored file is; what the archive is |
+//! | `text` | the form of these |
+//! | [`codec`] | compression, and reading back; [`seal`]: encryption |
+//! | `put` | a WAL file into the archive |
+//! | `fetch` | a WAL file out of the archive |
+//! | `inventory` | what is there |
+//! | [`verify`] | gaps, damage, foreign files |
+//! | [`expire`] | old WAL goes |
+//! | `error` | what can be wrong with an archive |
+//!
+//! What holds whatever happens:
+//!
+//! 1. A file that was acknowledged is durable, with a manifest that says what it is.
+//! 2. Nothing stored is ever replaced. A file is stored under a temporary name, made durable, and renamed without replacing;
+//!    then its manifest is stored in the same way. The manifest decides: of two that store one name with different contents, or
+//!    compressed differently, the one whose manifest is first has stored it, and the other takes its own away.
+//! 3. A crash between the two leaves a file without a manifest. Who stores the same name again compares the contents, and makes the
+//!    manifest where they are the same.
+//! 4. That a file is absent is said only of an archive that is there: its own file `forebay-archive` could be read, before and
+//!    after the file was looked for.
+
+#[cfg(feature = "object-store")]
+mod bucket;
+pub mod codec;
+pub(crate) mod depot;
+mod directory;
+mod error;
+pub mod expire;
+mod fetch;
+mod inventory;
+pub mod layout;
+pub mod manifest;
+mod put;
+pub mod seal;
+pub(crate) mod text;
+pub mod verify;
+
+#[cfg(feature = "object-store")]
+pub use bucket::Bucket;
+pub use depot::{Depot, Download, Object, Upload};
+pub use directory::Directory;
+pub use error::StoreError;
+pub use fetch::Fetched;
+pub use inventory::{Inventory, Stored, TimelineRange};
+
+use forebay_aio::sync::{Arc, Mutex};
+use forebay_aio::{Aio, Backend};
+use std::path::Path;
+
+use crate::error::Result;
+use crate::names::WalName;
+use crate::place::Placed;
+use codec::Compression;
+use layout::LayoutKind;
+use manifest::{Manifest, Marker};
+use seal::{Key, KeyId};
+use text::TextError;
+
+/// How to use an archive.
+#[derive(Debug, Clone, Default)]
+pub struct StoreOptions {
+    /// The layout it must have; a new one gets it. None: whichever it has, plain for a new one.
+    pub layout: Option<LayoutKind>,
+    /// How new files are compressed.
+    pub compression: Compression,
+    /// New files are encrypted with it, and old ones decrypted.
+    pub key: Option<Key>,
+    /// Past the kernel's cache, where the file system can.
+    pub direct: bool,
+}
+
+/// An archive.
+pub struct Repository {
+    depot: Arc<dyn Depot>,
+    options: StoreOptions,
+    /// What is known of it.
+    marker: Mutex<Option<Marker>>,
+}
+
+impl Repository {
+    /// The archive at that place; nothing is read yet.
+    pub fn new(depot: Arc<dyn Depot>, options: StoreOptions) -> Repository {
+        Repository { depot, options, marker: Mutex::new(None) }
+    }
+
+    /// The archive at "DIR", or at "s3://BUCKET/PREFIX" and the like if the program was built with object stores.
+    pub fn open(aio: &Arc<Aio>, location: &str, options: StoreOptions) -> Result<Repository> {
+        let depot: Arc<dyn Depot> = match location.split_once("://") {
+            None => Arc::new(Directory::new(aio, Path::new(location), options.direct)),
+            Some(("file", path)) => Arc::new(Directory::new(aio, Path::new(path), options.direct)),
+            #[cfg(feature = "object-store")]
+            Some(_) => Arc::new(bucket::Bucket::open(location)?),
+            #[cfg(not(feature = "object-store"))]
+            Some((scheme, _)) => {
+                return Err(StoreError::Option(format!(
+                    "\"{location}\" can't be used: this program was built without object stores ({scheme}); build it with the feature object-store"
+                ))
+                .into());
+            }
+        };
+        Ok(Repository::new(depot, options))
+    }
+
+    /// Where it lies.
+    pub fn depot(&self) -> &Arc<dyn Depot> {
+        &self.depot
+    }
+
+    /// How it is used.
+    pub fn options(&self) -> &StoreOptions {
+        &self.options
+    }
+
+    /// What the archive says of itself, read anew. None: it says nothing.
+    pub fn read_marker(&self, be: &mut Backend) -> Result<Option<Marker>> {
+        let Some(bytes) = self.depot.read_small(be, Marker::NAME, text::LONGEST)? else { return Ok(None) };
+        let marker = Marker::parse(&bytes).map_err(|source| self.bad_text(Marker::NAME, source))?;
+        if let Some(wanted) = self.options.layout.filter(|wanted| *wanted != marker.layout) {
+            let (place, found) = (self.depot.describe(""), marker.layout.name());
+            return Err(StoreError::OtherLayout { place, found, wanted: wanted.name() }.into());
+        }
+        *self.marker.lock() = Some(marker);
+        Ok(Some(marker))
+    }
+
+    /// What is known of the archive, read once. A directory of WAL files without the archive's own file, as `cp` makes it, is one
+    /// in the plain layout.
+    pub fn marker(&self, be: &mut Backend) -> Result<Marker> {
+        if let Some(marker) = *self.marker.lock() {
+            return Ok(marker);
+        }
+        self.ascertain(be)
+    }
+
+    /// The same, read anew: afterwards the archive was there a moment ago.
+    pub(crate) fn ascertain(&self, be: &mut Backend) -> Result<Marker> {
+        if let Some(marker) = self.read_marker(be)? {
+            return Ok(marker);
+        }
+        let none = |reason: &str| {
+            StoreError::NoArchive { place: self.depot.describe(""), reason: reason.to_owned() }.into()
+        };
+        if self.marker.lock().is_some() {
+            return Err(none("its file \"forebay-archive\" has vanished"));
+        }
+        if self.options.layout == Some(LayoutKind::Hashed) || !self.holds_plain_files(be)? {
+            return Err(none("it has neither a file \"forebay-archive\" nor WAL files"));
+        }
+        Ok(Marker { layout: LayoutKind::Plain, system: None })
+    }
+
+    /// Whether there are WAL files at its root.
+    fn holds_plain_files(&self, be: &mut Backend) -> Result<bool> {
+        let names = self.depot.names(be, "")?;
+        Ok(names.iter().any(|name| matches!(LayoutKind::Plain.classify(name), layout::Entry::Stored(_))))
+    }
+
+    /// The archive's own file, made if there is none. `system` is the cluster whose WAL is to be stored.
+    fn prepare(&self, be: &mut Backend, system: Option<u64>, file: &str) -> Result<Marker> {
+        let known = *self.marker.lock();
+        let marker = match known {
+            Some(marker) => marker,
+            None => match self.read_marker(be)? {
+                Some(marker) => marker,
+                None => self.found(be, system)?,
+            },
+        };
+        if let (Some(expected), Some(found)) = (marker.system, system)
+            && expected != found
+        {
+            let (place, file) = (self.depot.describe(""), file.to_owned());
+            return Err(StoreError::OtherSystem { place, expected, file, found }.into());
+        }
+        Ok(marker)
+    }
+
+    /// Makes the archive's own file; or somebody else has, meanwhile.
+    fn found(&self, be: &mut Backend, system: Option<u64>) -> Result<Marker> {
+        let layout = self.options.layout.unwrap_or_default();
+        if layout != LayoutKind::Plain && self.holds_plain_files(be)? {
+            let (place, found) = (self.depot.describe(""), LayoutKind::Plain.name());
+            return Err(StoreError::OtherLayout { place, found, wanted: layout.name() }.into());
+        }
+        let marker = Marker { layout, system };
+        match self.depot.store_small(be, Marker::NAME, marker.to_text().as_bytes())? {
+            Placed::Stored => {
+                *self.marker.lock() = Some(marker);
+                Ok(marker)
+            }
+            Placed::Exists => {
+                self.depot.settle(be, Marker::NAME)?;
+                let vanished = || StoreError::NoArchive {
+                    place: self.depot.describe(""),
+                    reason: "its file \"forebay-archive\" has vanished".to_owned(),
+                };
+                Ok(self.read_marker(be)?.ok_or_else(vanished)?)
+            }
+        }
+    }
+
+    /// The manifest of a file, if it has one.
+    pub fn manifest(&self, be: &mut Backend, layout: LayoutKind, name: &WalName) -> Result<Option<Manifest>> {
+        let key = layout.manifest(name.as_str());
+        let Some(bytes) = self.depot.read_small(be, &key, text::LONGEST)? else { return Ok(None) };
+        let manifest = Manifest::parse(&bytes).map_err(|source| self.bad_text(&key, source))?;
+        let right = manifest.name == name.as_str()
+            && manifest.stored == format!("{}{}", manifest.name, manifest.codec.ending());
+        if !right {
+            let reason = "it is the manifest of another file".to_owned();
+            return Err(StoreError::Damaged { file: self.depot.describe(&key), reason }.into());
+        }
+        Ok(Some(manifest))
+    }
+
+    /// The key to read a file with.
+    fn key_for(&self, file: &str, needed: Option<KeyId>) -> Result<Option<&Key>> {
+        let Some(needed) = needed else { return Ok(None) };
+        let file = || self.depot.describe(file);
+        match &self.options.key {
+            None => Err(StoreError::NoKey { file: file(), key: Some(needed) }.into()),
+            Some(key) if key.id() != needed => {
+                Err(StoreError::OtherKey { file: file(), needed, given: key.id() }.into())
+            }
+            Some(key) => Ok(Some(key)),
+        }
+    }
+
+    fn bad_text(&self, key: &str, source: TextError) -> StoreError {
+        StoreError::Text { file: self.depot.describe(key), source }
+    }
+}

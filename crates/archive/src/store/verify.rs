@@ -1,0 +1,445 @@
+//! Is an archive whole? Every file is read, decrypted, decompressed and compared with its manifest; segments are looked at for
+//! what their headers say; then the names tell whether any is missing.
+//!
+//! A gap is a segment that is missing between two others of its timeline, or between the segments of a timeline's parent and the
+//! place where the timeline begins. What is before the first segment is no gap: it was expired.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use forebay_aio::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use forebay_aio::sync::{Arc, Mutex, thread};
+use forebay_aio::{Aio, Backend, BackendType};
+use forebay_format::SegmentSize;
+use forebay_format::timeline::TimelineHistory;
+
+use super::inventory::{Inventory, Stored};
+use super::manifest::Manifest;
+use super::{Repository, StoreError, TimelineRange};
+use crate::error::{ArchiveError, Result};
+use crate::names::{Kind, WalName};
+use crate::source;
+
+/// What is wrong with an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// A file can't be read, or is not what its manifest or its name says.
+    Damaged {
+        /// The WAL file.
+        name: WalName,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The manifest is there, the file is not.
+    Missing {
+        /// The WAL file.
+        name: WalName,
+    },
+    /// The file is there without a manifest: others put it there, or a push was interrupted.
+    NoManifest {
+        /// The WAL file.
+        name: WalName,
+    },
+    /// More than one file is stored under the name.
+    Twice {
+        /// The WAL file.
+        name: WalName,
+        /// The key of what the manifest does not name.
+        key: String,
+    },
+    /// Segments are missing.
+    Gap {
+        /// First one that is missing.
+        first: String,
+        /// Last one that is missing.
+        last: String,
+        /// How many.
+        count: u64,
+    },
+    /// It is not of an archive.
+    Foreign {
+        /// Its key.
+        key: String,
+    },
+    /// Something was being stored, or still is.
+    Unfinished {
+        /// Its key.
+        key: String,
+    },
+}
+
+impl Problem {
+    /// Whether WAL may be lost by it. The others are no more than untidy.
+    pub fn is_serious(&self) -> bool {
+        matches!(self, Problem::Damaged { .. } | Problem::Missing { .. } | Problem::Gap { .. })
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Damaged { name, reason } => write!(f, "{name}: {reason}"),
+            Problem::Missing { name } => write!(f, "{name}: the file is missing, its manifest is there"),
+            Problem::NoManifest { name } => write!(f, "{name}: it has no manifest"),
+            Problem::Twice { name, key } => {
+                write!(f, "{name}: \"{key}\" is stored beside what the manifest names")
+            }
+            Problem::Gap { first, count: 1, .. } => write!(f, "{first} is missing"),
+            Problem::Gap { first, last, count } => {
+                write!(f, "{first} to {last} ({count} segments) are missing")
+            }
+            Problem::Foreign { key } => write!(f, "\"{key}\" is not of an archive"),
+            Problem::Unfinished { key } => write!(f, "\"{key}\" was being stored, or still is"),
+        }
+    }
+}
+
+/// What a verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// WAL files looked at.
+    pub files: u64,
+    /// Bytes read of them, as they are stored.
+    pub bytes: u64,
+    /// What is wrong, by the names of the files; then gaps, then the rest.
+    pub problems: Vec<Problem>,
+}
+
+/// How to verify.
+#[derive(Debug, Clone, Copy)]
+pub struct VerifyOptions {
+    /// Threads that read.
+    pub threads: usize,
+    /// Names and manifests alone; no file is read.
+    pub quick: bool,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
+        VerifyOptions { threads: 2, quick: false }
+    }
+}
+
+impl Repository {
+    /// Verifies the archive. `progress` is told, by any thread, how many bytes of how many are done.
+    pub fn verify(
+        &self,
+        aio: &Arc<Aio>,
+        options: &VerifyOptions,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Verification> {
+        let mut be = aio.backend(BackendType::Standalone).map_err(cannot_start)?;
+        let inventory = self.inventory(&mut be)?;
+        let work = Work {
+            total: inventory.bytes(),
+            done: AtomicU64::new(0),
+            next: AtomicUsize::new(0),
+            found: Mutex::new(BTreeMap::new()),
+            failed: Mutex::new(None),
+        };
+        progress(0, work.total);
+        let run = |be: &mut Backend| self.verify_some(be, &inventory, options, &work, progress);
+        thread::scope(|scope| {
+            for _ in 1..options.threads.max(1) {
+                // With fewer threads than wanted it takes longer, no more.
+                if let Ok(mut be) = aio.backend(BackendType::Standalone) {
+                    scope.spawn(move || run(&mut be));
+                }
+            }
+            run(&mut be);
+        });
+        if let Some(error) = work.failed.lock().take() {
+            return Err(error);
+        }
+        let mut problems: Vec<Problem> =
+            std::mem::take(&mut *work.found.lock()).into_values().flatten().collect();
+        let histories = self.histories(&mut be, &inventory, &mut problems);
+        problems.extend(gaps(&inventory, &histories));
+        problems.extend(inventory.temporary.iter().map(|(key, _)| Problem::Unfinished { key: key.clone() }));
+        problems.extend(inventory.foreign.iter().map(|(key, _)| Problem::Foreign { key: key.clone() }));
+        let bytes = work.done.load(Ordering::Relaxed);
+        Ok(Verification { files: inventory.files.len() as u64, bytes, problems })
+    }
+
+    fn verify_some(
+        &self,
+        be: &mut Backend,
+        inventory: &Inventory,
+        options: &VerifyOptions,
+        work: &Work,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) {
+        while work.failed.lock().is_none() {
+            let number = work.next.fetch_add(1, Ordering::Relaxed);
+            let Some(stored) = inventory.files.get(number) else { return };
+            match self.verify_one(be, inventory, stored, options.quick) {
+                Ok(problems) if problems.is_empty() => {}
+                Ok(problems) => {
+                    work.found.lock().insert(number, problems);
+                }
+                Err(error) => {
+                    work.failed.lock().get_or_insert(error);
+                    return;
+                }
+            }
+            let bytes = stored.bytes();
+            let done = work.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            progress(done, work.total);
+        }
+    }
+
+    /// What is wrong with one file. An error is one of the place, which says nothing about the file.
+    fn verify_one(
+        &self,
+        be: &mut Backend,
+        inventory: &Inventory,
+        stored: &Stored,
+        quick: bool,
+    ) -> Result<Vec<Problem>> {
+        let mut problems = Vec::new();
+        let name = &stored.name;
+        let manifest = match self.manifest(be, inventory.layout, name) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                problems.push(self.damage(name, error)?);
+                return Ok(problems);
+            }
+        };
+        let Some(manifest) = manifest else {
+            if stored.files.is_empty() {
+                // Its manifest went between the listing and now: it is being expired.
+                return Ok(problems);
+            }
+            problems.push(Problem::NoManifest { name: name.clone() });
+            if !quick {
+                problems.extend(self.read_one(be, inventory, name, None)?);
+            }
+            return Ok(problems);
+        };
+        let key = format!("{}{}", inventory.layout.dir(name.as_str()), manifest.stored);
+        for (other, _) in stored.files.iter().filter(|(found, _)| *found != key) {
+            problems.push(Problem::Twice { name: name.clone(), key: other.clone() });
+        }
+        match stored.files.iter().find(|(found, _)| *found == key) {
+            None => problems.push(Problem::Missing { name: name.clone() }),
+            Some((_, size)) if *size != manifest.stored_size => {
+                let reason = format!("it has {size} bytes, but was stored with {}", manifest.stored_size);
+                problems.push(Problem::Damaged { name: name.clone(), reason });
+            }
+            Some(_) if quick => {}
+            Some(_) => problems.extend(self.read_one(be, inventory, name, Some(&manifest))?),
+        }
+        Ok(problems)
+    }
+
+    /// Reads a file whole.
+    fn read_one(
+        &self,
+        be: &mut Backend,
+        inventory: &Inventory,
+        name: &WalName,
+        manifest: Option<&Manifest>,
+    ) -> Result<Option<Problem>> {
+        if let (Some(manifest), None) = (manifest, &self.options().key)
+            && manifest.codec.key.is_some()
+        {
+            // Without the key it can be told whether the stored bytes are the ones that were stored.
+            return self.read_sealed(be, inventory, name, manifest);
+        }
+        let mut head = Vec::new();
+        let read = self.fetch(be, name, &mut |_, bytes| {
+            if head.is_empty() {
+                head.extend_from_slice(bytes.get(..bytes.len().min(64)).unwrap_or_default());
+            }
+            Ok(())
+        });
+        let fetched = match read {
+            Ok(Some(fetched)) => fetched,
+            Ok(None) => return Ok(Some(Problem::Missing { name: name.clone() })),
+            Err(error) => return self.damage(name, error).map(Some),
+        };
+        let system = inventory.system.or(manifest.and_then(|manifest| manifest.origin.system));
+        let wrong = source::check_stored(name, &head, fetched.size, system).err();
+        Ok(wrong.map(|reason| Problem::Damaged { name: name.clone(), reason }))
+    }
+
+    fn read_sealed(
+        &self,
+        be: &mut Backend,
+        inventory: &Inventory,
+        name: &WalName,
+        manifest: &Manifest,
+    ) -> Result<Option<Problem>> {
+        let key = format!("{}{}", inventory.layout.dir(name.as_str()), manifest.stored);
+        let read = self.read_back(be, name, &key, Default::default(), u64::MAX, &mut |_, _| Ok(()))?;
+        let Some(read) = read else { return Ok(Some(Problem::Missing { name: name.clone() })) };
+        if read.stored_sha256 == manifest.stored_sha256 {
+            return Ok(None);
+        }
+        let reason = format!(
+            "what is stored has SHA-256 {}, but was stored with {}",
+            read.stored_sha256, manifest.stored_sha256
+        );
+        Ok(Some(Problem::Damaged { name: name.clone(), reason }))
+    }
+
+    /// What an error says about a file; one that says nothing about it stays an error.
+    fn damage(&self, name: &WalName, error: ArchiveError) -> Result<Problem> {
+        match error {
+            ArchiveError::Store(StoreError::Missing { .. }) => Ok(Problem::Missing { name: name.clone() }),
+            ArchiveError::Store(
+                error @ (StoreError::Damaged { .. } | StoreError::Text { .. } | StoreError::OtherKey { .. }),
+            ) => Ok(Problem::Damaged { name: name.clone(), reason: error.to_string() }),
+            other => Err(other),
+        }
+    }
+
+    /// The timelines' histories that are there and can be read.
+    fn histories(
+        &self,
+        be: &mut Backend,
+        inventory: &Inventory,
+        problems: &mut Vec<Problem>,
+    ) -> BTreeMap<u32, TimelineHistory> {
+        let mut histories = BTreeMap::new();
+        for stored in inventory.files.iter().filter(|stored| stored.name.kind() == Kind::History) {
+            let mut bytes = Vec::new();
+            let read = self.fetch(be, &stored.name, &mut |_, piece| {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            });
+            // That it can't be read has been told already.
+            let Ok(Some(_)) = read else { continue };
+            let timeline = stored.name.timeline();
+            match TimelineHistory::parse(timeline, &String::from_utf8_lossy(&bytes)) {
+                Ok(history) => {
+                    histories.insert(timeline, history);
+                }
+                Err(error) => {
+                    problems.push(Problem::Damaged { name: stored.name.clone(), reason: error.to_string() });
+                }
+            }
+        }
+        histories
+    }
+}
+
+/// What the threads share.
+struct Work {
+    total: u64,
+    done: AtomicU64,
+    next: AtomicUsize,
+    found: Mutex<BTreeMap<usize, Vec<Problem>>>,
+    failed: Mutex<Option<ArchiveError>>,
+}
+
+fn cannot_start(error: forebay_aio::AioError) -> ArchiveError {
+    StoreError::Place { operation: "read", file: "the archive".to_owned(), reason: error.to_string() }.into()
+}
+
+/// The segments that are missing.
+fn gaps(inventory: &Inventory, histories: &BTreeMap<u32, TimelineHistory>) -> Vec<Problem> {
+    let Some(size) = inventory.segment_size else { return Vec::new() };
+    let ranges = inventory.ranges();
+    let mut found = Vec::new();
+    for (before, after) in ranges.iter().zip(ranges.iter().skip(1)) {
+        if before.timeline == after.timeline {
+            found.push(gap(size, before.timeline, before.last + 1, after.first - 1));
+        }
+    }
+    for (timeline, history) in histories {
+        let Some(own) = ranges.iter().find(|range| range.timeline == *timeline) else { continue };
+        found.extend(gap_before(size, &ranges, history, own));
+    }
+    found
+}
+
+/// Between a timeline's first segment and the last of its parent's that is before the switch.
+fn gap_before(
+    size: SegmentSize,
+    ranges: &[TimelineRange],
+    history: &TimelineHistory,
+    own: &TimelineRange,
+) -> Option<Problem> {
+    let parent = history.stretches().iter().rev().nth(1)?;
+    let switch = size.number(parent.end?);
+    let upto = ranges
+        .iter()
+        .filter(|range| range.timeline == parent.timeline && range.first < switch)
+        .map(|range| range.last)
+        .max()?;
+    if own.first > switch {
+        // Between the switch and its own first one.
+        return Some(gap(size, own.timeline, switch, own.first - 1));
+    }
+    (upto + 1 < switch).then(|| gap(size, parent.timeline, upto + 1, switch - 1))
+}
+
+fn gap(size: SegmentSize, timeline: u32, first: u64, last: u64) -> Problem {
+    let name = |number| size.file_name(timeline, number);
+    Problem::Gap { first: name(first), last: name(last), count: (last + 1).saturating_sub(first) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::layout::LayoutKind;
+    use forebay_format::Lsn;
+
+    fn inventory(segments: &[(u32, std::ops::RangeInclusive<u64>)]) -> Inventory {
+        let size = SegmentSize::DEFAULT;
+        let names = segments.iter().flat_map(|(timeline, numbers)| {
+            numbers.clone().map(|number| WalName::parse(&size.file_name(*timeline, number)).expect("a name"))
+        });
+        let files = names
+            .map(|name| Stored { files: vec![(name.to_string(), size.bytes())], name, manifest: None })
+            .collect();
+        Inventory {
+            layout: LayoutKind::Plain,
+            system: None,
+            files,
+            temporary: Vec::new(),
+            foreign: Vec::new(),
+            segment_size: Some(size),
+        }
+    }
+
+    fn missing(problems: &[Problem]) -> Vec<String> {
+        problems.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn gaps_in_a_timeline() {
+        let none = BTreeMap::new();
+        assert_eq!(gaps(&inventory(&[(1, 3..=9)]), &none), []);
+        let found = gaps(&inventory(&[(1, 3..=9), (1, 11..=12), (1, 16..=16)]), &none);
+        assert_eq!(
+            missing(&found),
+            [
+                "00000001000000000000000A is missing",
+                "00000001000000000000000D to 00000001000000000000000F (3 segments) are missing"
+            ]
+        );
+    }
+
+    #[test]
+    fn gaps_between_timelines() {
+        let size = SegmentSize::DEFAULT;
+        let two = TimelineHistory::alone(1).branch(2, Lsn(size.start(6).0 + 0x100));
+        let histories = BTreeMap::from([(2, two)]);
+        // The parent went on after the switch, or not: its segments up to the switch are there.
+        assert_eq!(gaps(&inventory(&[(1, 3..=8), (2, 6..=7)]), &histories), []);
+        assert_eq!(gaps(&inventory(&[(1, 3..=5), (2, 6..=7)]), &histories), []);
+        // All of the parent's was expired.
+        assert_eq!(gaps(&inventory(&[(2, 7..=9)]), &histories), []);
+        let found = gaps(&inventory(&[(1, 3..=4), (2, 6..=7)]), &histories);
+        assert_eq!(missing(&found), ["000000010000000000000005 is missing"]);
+        let found = gaps(&inventory(&[(1, 3..=5), (2, 8..=8)]), &histories);
+        assert_eq!(
+            missing(&found),
+            ["000000020000000000000006 to 000000020000000000000007 (2 segments) are missing"]
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! What a verification finds.
+
+use std::fs;
+
+use forebay_archive::store::StoreOptions;
+use forebay_archive::store::verify::{Problem, Verification, VerifyOptions};
+
+use crate::bed::{Bed, SIZE, all_options, flip, wal_name};
+
+fn verify(bed: &Bed, options: &StoreOptions, quick: bool) -> Verification {
+    let repository = bed.repository(options.clone());
+    repository.verify(&bed.aio, &VerifyOptions { threads: 3, quick }, &|_, _| ()).unwrap()
+}
+
+fn filled(options: &StoreOptions) -> Bed {
+    let mut bed = Bed::new();
+    let repository = bed.repository(options.clone());
+    for number in 3..9 {
+        let name = bed.segment(1, number);
+        bed.push(&repository, &name).unwrap();
+    }
+    // The new timeline begins in the middle of segment 6.
+    let switch = format!("1\t0/{:X}\tno recovery target specified\n", 6 * SIZE.bytes() + 0x100);
+    fs::write(bed.wal("00000002.history"), switch).unwrap();
+    bed.push(&repository, "00000002.history").unwrap();
+    for number in 6..8 {
+        let name = SIZE.file_name(2, number);
+        // The first one begins with its parent's pages.
+        let bytes = crate::bed::segment_bytes(if number == 6 { 1 } else { 2 }, number, crate::bed::SYSTEM);
+        fs::write(bed.wal(&name), bytes).unwrap();
+        bed.push(&repository, &name).unwrap();
+    }
+    bed
+}
+
+#[test]
+fn a_whole_archive_has_no_problems() {
+    for options in all_options() {
+        let bed = filled(&options);
+        let found = verify(&bed, &options, false);
+        assert_eq!(found.problems, [], "{options:?}");
+        assert_eq!(found.files, 9);
+        assert_eq!(verify(&bed, &options, true).problems, []);
+        // Without the key what is stored can be compared all the same.
+        let keyless = StoreOptions { key: None, ..options };
+        assert_eq!(verify(&bed, &keyless, false).problems, []);
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_found() {
+    for options in all_options() {
+        let bed = filled(&options);
+        let file = |number: u64, ending: &str| {
+            let name = SIZE.file_name(1, number);
+            let found = bed.contents().into_keys().find(|path| {
+                let file = path.file_name().unwrap().to_string_lossy().into_owned();
+                file.starts_with(&name) && file.ends_with(".manifest") == (ending == ".manifest")
+            });
+            found.expect("it is there")
+        };
+        let len = fs::metadata(file(3, "")).unwrap().len() as usize;
+        flip(&file(3, ""), len / 2);
+        for path in [file(4, ""), file(4, ".manifest")] {
+            fs::remove_file(path).unwrap();
+        }
+        fs::remove_file(file(5, "")).unwrap();
+        fs::remove_file(file(7, ".manifest")).unwrap();
+        flip(&file(8, ".manifest"), 50);
+        let dir = file(3, "").parent().unwrap().to_path_buf();
+        fs::write(dir.join("notes.txt"), b"x").unwrap();
+        fs::write(dir.join("forebay-temp.x.1.2"), b"x").unwrap();
+        let found = verify(&bed, &options, false).problems;
+        let name = |number| wal_name(&SIZE.file_name(1, number));
+        let has = |what: &dyn Fn(&Problem) -> bool| found.iter().filter(|problem| what(problem)).count() == 1;
+        assert!(has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(3))), "{found:?}");
+        assert!(
+            has(&|p| matches!(p, Problem::Gap { first, count: 1, .. } if *first == SIZE.file_name(1, 4))),
+            "{found:?}"
+        );
+        assert!(has(&|p| matches!(p, Problem::Missing { name: n } if *n == name(5))), "{found:?}");
+        assert!(has(&|p| matches!(p, Problem::NoManifest { name: n } if *n == name(7))), "{found:?}");
+        assert!(has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(8))), "{found:?}");
+        assert!(has(&|p| matches!(p, Problem::Foreign { key } if key.ends_with("notes.txt"))), "{found:?}");
+        assert!(has(&|p| matches!(p, Problem::Unfinished { .. })), "{found:?}");
+        assert_eq!(found.len(), 7, "{found:?}");
+        let serious = found.iter().filter(|problem| problem.is_serious()).count();
+        assert_eq!(serious, 4);
+    }
+}
+
+#[test]
+fn a_file_stored_twice_is_told_of() {
+    let options = StoreOptions::default();
+    let bed = filled(&options);
+    let name = SIZE.file_name(1, 3);
+    fs::copy(bed.archive().join(&name), bed.archive().join(format!("{name}.lz4"))).unwrap();
+    let found = verify(&bed, &options, false).problems;
+    assert!(matches!(found.as_slice(), [Problem::Twice { .. }]), "{found:?}");
+}
+
+#[test]
+fn what_is_stored_under_the_wrong_name_is_found() {
+    let options = StoreOptions::default();
+    let bed = filled(&options);
+    let (from, to) = (SIZE.file_name(1, 3), SIZE.file_name(1, 9));
+    fs::copy(bed.archive().join(from), bed.archive().join(to)).unwrap();
+    let found = verify(&bed, &options, false).problems;
+    assert!(matches!(found.as_slice(), [Problem::NoManifest { .. }, Problem::Damaged { .. }]), "{found:?}");
+}

@@ -1,0 +1,90 @@
+//! `forebay archiverd`: stays, stores ahead, fetches ahead.
+
+use super::{Door, StoreArgs, absolute, given, tell};
+use crate::log;
+use clap::Args;
+use forebay_engine::archive::SourceOptions;
+use forebay_engine::archive::resident::{self, ResidentOptions};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+
+const COMMAND: &str = "archiverd";
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct DaemonArgs {
+    /// Data directory of the server whose archive-push and archive-get are served [default: $PGDATA]
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Its socket [default: forebay-archiverd.sock in the data directory; $FOREBAY_ARCHIVE_SOCKET]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Files stored at once, ahead of the server; 0: none is stored before the server asks
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=64))]
+    transfers: u16,
+    /// Segments fetched ahead of a server that recovers; 0: none
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    prefetch: u16,
+    /// Most megabytes of them kept in memory
+    #[arg(long, value_name = "MB", default_value_t = 256)]
+    prefetch_memory: u32,
+}
+
+/// Runs until it is told to stop.
+pub(in crate::cli) fn run(args: &DaemonArgs) -> u8 {
+    match stay(args) {
+        Ok(()) => 0,
+        Err(message) => {
+            tell(COMMAND, "error: ", message);
+            1
+        }
+    }
+}
+
+fn stay(args: &DaemonArgs) -> Result<(), String> {
+    let variable = || given(None, "PGDATA").map(PathBuf::from);
+    let dir = args.data_dir.clone().or_else(variable);
+    let dir = absolute(&dir.ok_or("no data directory was given: use -D or set PGDATA")?)?;
+    let identity = args.store.identity()?;
+    let location = args.store.location()?;
+    let opened = args.store.open(Door::Many)?;
+    check_owner(&opened, &dir)?;
+    let socket = args.socket.clone().or_else(|| given(None, "FOREBAY_ARCHIVE_SOCKET").map(PathBuf::from));
+    let socket = match socket {
+        Some(socket) => absolute(&socket)?,
+        None => dir.join(resident::SOCKET),
+    };
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("could not watch signals: {error}"))?;
+    let options = ResidentOptions {
+        socket: socket.clone(),
+        archive: identity,
+        transfers: usize::from(args.transfers),
+        prefetch: usize::from(args.prefetch),
+        prefetch_bytes: u64::from(args.prefetch_memory) << 20,
+        source: SourceOptions { direct: args.store.direct, ..SourceOptions::default() },
+    };
+    let mut server = resident::serve(&opened.aio, opened.repository, options).map_err(super::text)?;
+    let method = opened.aio.method_name();
+    log::log(format!("archiverd serves \"{location}\" on \"{}\" with {method}", socket.display()));
+    let signal = signals.forever().next();
+    log::log(format!("archiverd stops on signal {}", signal.unwrap_or_default()));
+    server.stop();
+    Ok(())
+}
+
+/// What is restored belongs to who restores it.
+fn check_owner(opened: &super::Opened, dir: &Path) -> Result<(), String> {
+    let stat = opened.aio.namespace().stat(dir).map_err(|error| error.to_string())?;
+    let stat = stat.ok_or_else(|| format!("data directory \"{}\" does not exist", dir.display()))?;
+    let ours = rustix::process::geteuid().as_raw();
+    if stat.uid != ours {
+        let (dir, owner) = (dir.display(), stat.uid);
+        return Err(format!(
+            "data directory \"{dir}\" is user {owner}'s: archiverd must be run by that user, not by {ours}"
+        ));
+    }
+    Ok(())
+}

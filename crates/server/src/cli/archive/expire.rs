@@ -1,0 +1,71 @@
+//! `forebay archive-expire`: WAL that no base backup needs goes.
+
+use super::{Door, Opened, StoreArgs, bar, say, size, tell};
+use clap::Args;
+use forebay_engine::archive::store::expire::{Expired, NeededFrom};
+use forebay_engine::archive::{WalName, backup};
+use std::path::Path;
+
+const COMMAND: &str = "archive-expire";
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ExpireArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// What lies before this segment goes; a .backup file's name says as well that this base backup is the oldest there is
+    /// [default: what no base backup in the archive needs]
+    #[arg(long, value_name = "NAME")]
+    before: Option<String>,
+    /// Say what would go, remove nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Runs the command.
+pub(in crate::cli) fn run(args: &ExpireArgs) -> u8 {
+    match expire(args) {
+        Ok(expired) => {
+            let (count, bytes) = (expired.files.len(), size(expired.bytes));
+            let before = if expired.before.is_empty() { "anything" } else { &expired.before };
+            let done = if args.dry_run { "would be removed" } else { "removed" };
+            if args.dry_run {
+                expired.files.iter().for_each(|name| say(name));
+            }
+            say(format_args!("{count} files, {bytes}, before {before} {done}"));
+            0
+        }
+        Err(message) => {
+            tell(COMMAND, "error: ", message);
+            1
+        }
+    }
+}
+
+fn expire(args: &ExpireArgs) -> Result<Expired, String> {
+    let before = args.before.as_deref().map(str::parse::<WalName>).transpose().map_err(super::text)?;
+    let mut opened = args.store.open(Door::One)?;
+    let needed = needed(args, &mut opened)?;
+    let bar = bar("removing", false);
+    let mut progress = |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let expired =
+        opened.repository.expire(&mut opened.be, before.as_ref(), &needed, args.dry_run, &mut progress);
+    bar.finish_and_clear();
+    expired.map_err(super::text)
+}
+
+/// What the base backups in the archive need.
+fn needed(args: &ExpireArgs, opened: &mut Opened) -> Result<Vec<NeededFrom>, String> {
+    let location = args.store.location()?;
+    let dir = match location.split_once("://") {
+        None => location.as_str(),
+        Some(("file", dir)) => dir,
+        // Base backups are made into directories alone.
+        Some(_) => return Ok(Vec::new()),
+    };
+    let needed = backup::needed(&mut opened.be, Path::new(dir)).map_err(|error| error.to_string())?;
+    let from = |one: backup::Needed| NeededFrom { first: one.first_segment(), backup: one.backup };
+    Ok(needed.into_iter().map(from).collect())
+}

@@ -1,0 +1,49 @@
+//! `forebay archive-push`: a server's archive_command.
+
+use super::{AskArgs, Door, StoreArgs, absolute, tell};
+use clap::Args;
+use forebay_engine::archive::resident::Answer;
+use forebay_engine::archive::resident::wire::{Reply, Request};
+use forebay_engine::archive::{Archived, SourceOptions, push};
+use std::path::PathBuf;
+
+const COMMAND: &str = "archive-push";
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct PushArgs {
+    /// The file, as archive_command's %p says it
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Runs the command. 0: the archive has the file, durably. 1: it has not; the server tries again.
+pub(in crate::cli) fn run(args: &PushArgs) -> u8 {
+    match push_file(args) {
+        Ok(Archived::Stored) => 0,
+        Ok(Archived::Identical) => {
+            tracing::debug!("\"{}\" is in the archive already", args.path.display());
+            0
+        }
+        Err(message) => {
+            tell(COMMAND, "error: ", message);
+            1
+        }
+    }
+}
+
+fn push_file(args: &PushArgs) -> Result<Archived, String> {
+    let request = Request::Push { path: absolute(&args.path)? };
+    match args.ask.ask(&args.store, &args.path, &request)? {
+        Answer::Reply(Reply::Done) => return Ok(Archived::Stored),
+        Answer::Reply(Reply::Identical) => return Ok(Archived::Identical),
+        Answer::Reply(Reply::Failed(reason)) => return Err(reason),
+        Answer::Reply(Reply::Absent | Reply::Other) | Answer::Nobody(_) => {}
+    }
+    let mut opened = args.store.open(Door::One)?;
+    let options = SourceOptions { direct: args.store.direct, ..SourceOptions::default() };
+    push::push(&opened.aio, &mut opened.be, &opened.repository, &args.path, &options).map_err(super::text)
+}

@@ -1,0 +1,52 @@
+//! `forebay archive-verify`: gaps, damage, foreign files.
+
+use super::{Door, StoreArgs, bar, say, size, tell};
+use clap::Args;
+use forebay_engine::archive::store::verify::VerifyOptions;
+
+const COMMAND: &str = "archive-verify";
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct VerifyArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Look at names and manifests alone, read no file
+    #[arg(long)]
+    quick: bool,
+    /// Threads that read
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+}
+
+/// Runs the command. 0: the archive is whole. 1: WAL is missing or damaged. 2: it can't be told.
+pub(in crate::cli) fn run(args: &VerifyArgs) -> u8 {
+    match verify(args) {
+        Ok(true) => 0,
+        Ok(false) => 1,
+        Err(message) => {
+            tell(COMMAND, "error: ", message);
+            2
+        }
+    }
+}
+
+fn verify(args: &VerifyArgs) -> Result<bool, String> {
+    let opened = args.store.open(Door::Many)?;
+    let options = VerifyOptions { threads: usize::from(args.jobs), quick: args.quick };
+    let bar = bar("verifying", true);
+    let progress = |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let found = opened.repository.verify(&opened.aio, &options, &progress);
+    bar.finish_and_clear();
+    let found = found.map_err(super::text)?;
+    for problem in &found.problems {
+        say(format_args!("{}: {problem}", if problem.is_serious() { "error" } else { "note" }));
+    }
+    let serious = found.problems.iter().filter(|problem| problem.is_serious()).count();
+    let notes = found.problems.len() - serious;
+    let what = if args.quick { "looked at" } else { "read" };
+    say(format_args!("{} files, {} {what}: {serious} errors, {notes} notes", found.files, size(found.bytes)));
+    Ok(serious == 0)
+}

@@ -1,0 +1,342 @@
+//! A real PostgreSQL with `forebay archive-push` and `archive-get` as its commands: back to a time, a position and a name, under
+//! pgbench; and a store that is down ends no recovery.
+//!
+//! PostgreSQL 18 is the peer; 15 is Debian's package, where the machine has it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::forebay::{free_port, psql_for};
+use super::peer::Peer;
+
+const HOST_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+const PEER_PROGRAMS: &str = "/usr/lib/postgresql/18/bin";
+
+/// A PostgreSQL, and a folder that it and this test see.
+enum World {
+    /// Of the machine itself.
+    Host(tempfile::TempDir),
+    Peer(Peer),
+}
+
+impl World {
+    fn fifteen(test: &str) -> Option<World> {
+        if !Path::new(HOST_PROGRAMS).exists() || !run_quietly(Command::new("id").arg("postgres")) {
+            println!("skipped: {test} needs PostgreSQL 15 in {HOST_PROGRAMS} and its user");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let world = World::Host(folder);
+        world.give_to_postgres();
+        Some(world)
+    }
+
+    fn eighteen(test: &str) -> Option<World> {
+        Peer::find(test).map(World::Peer)
+    }
+
+    fn outside(&self, name: &str) -> PathBuf {
+        match self {
+            World::Host(folder) => folder.path().join(name),
+            World::Peer(peer) => peer.outside(name),
+        }
+    }
+
+    fn inside(&self, name: &str) -> String {
+        match self {
+            World::Host(folder) => folder.path().join(name).display().to_string(),
+            World::Peer(peer) => peer.inside(name),
+        }
+    }
+
+    fn give_to_postgres(&self) {
+        match self {
+            World::Host(folder) => {
+                assert!(run_quietly(
+                    Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder.path())
+                ));
+            }
+            World::Peer(peer) => peer.give_to_postgres(),
+        }
+    }
+
+    /// A command of the user postgres; its first word is a path in there.
+    fn command(&self, program: &str) -> Command {
+        match self {
+            World::Host(_) => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", program]);
+                command.stdin(Stdio::null());
+                command
+            }
+            World::Peer(peer) => peer.command_as("postgres", &[program]),
+        }
+    }
+
+    fn postgres(&self, program: &str) -> Command {
+        let programs = if matches!(self, World::Host(_)) { HOST_PROGRAMS } else { PEER_PROGRAMS };
+        self.command(&format!("{programs}/{program}"))
+    }
+
+    /// Runs one of PostgreSQL's programs; it must succeed.
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let output = self.postgres(program).args(arguments).output().expect("it runs");
+        let (out, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {arguments:?}: {out}{errors}{}", self.log());
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.outside("log")).unwrap_or_default()
+    }
+
+    /// The forebay program, where PostgreSQL can run it.
+    fn forebay(&self) -> String {
+        let to = self.outside("forebay");
+        if !to.exists() {
+            fs::copy(env!("CARGO_BIN_EXE_forebay"), to).expect("the program is copied");
+        }
+        self.inside("forebay")
+    }
+
+    /// Starts PostgreSQL on a directory. Err: it did not start.
+    fn start(&self, data: &str, settings: &str) -> Result<Postgres<'_>, String> {
+        let port = free_port();
+        let options = format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {settings}", self.inside(""));
+        let (data, log) = (self.inside(data), self.inside("log"));
+        let words = ["-D", &data, "-w", "-s", "-t", "120", "-l", &log, "-o", &options, "start"];
+        let started = self.postgres("pg_ctl").args(words).output().expect("pg_ctl runs");
+        match started.status.success() {
+            true => Ok(Postgres { world: self, data, port }),
+            false => Err(self.log()),
+        }
+    }
+}
+
+fn run_quietly(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// A running server, stopped when dropped.
+struct Postgres<'world> {
+    world: &'world World,
+    data: String,
+    port: u16,
+}
+
+impl Postgres<'_> {
+    fn query(&self, sql: &str) -> String {
+        let output = psql_for(self.port).args(["-c", sql]).output().expect("psql runs");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("psql prints UTF-8").trim_end().to_string()
+    }
+
+    fn pgbench(&self, arguments: &[&str]) {
+        let port = self.port.to_string();
+        let words = ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-n"];
+        let words: Vec<&str> = words.iter().chain(arguments).chain(&["postgres"]).copied().collect();
+        self.world.run("pgbench", &words);
+    }
+
+    /// Asks until the answer is "t".
+    fn wait_for(&self, question: &str) {
+        let begun = Instant::now();
+        while self.query(question) != "t" {
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "{question} stays false: {}",
+                self.world.log()
+            );
+        }
+    }
+
+    /// All that pgbench has done, in one line.
+    fn state(&self) -> String {
+        self.query(
+            "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from pgbench_branches), \
+             (select sum(tbalance) from pgbench_tellers), (select count(*) || ' ' || sum(delta) from pgbench_history)",
+        )
+    }
+}
+
+impl Drop for Postgres<'_> {
+    fn drop(&mut self) {
+        let stop =
+            self.world.postgres("pg_ctl").args(["-D", &self.data, "-s", "-m", "fast", "stop"]).status();
+        if !stop.is_ok_and(|status| status.success()) {
+            println!("PostgreSQL in {} could not be stopped", self.data);
+        }
+    }
+}
+
+/// A running archiverd, ended when dropped.
+struct Archiverd(Child);
+
+impl Archiverd {
+    fn start(world: &World, data: &str, archive: &[&str]) -> Archiverd {
+        let mut command = world.command(&world.forebay());
+        command.args(["archiverd", "-D", &world.inside(data)]).args(archive).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("archiverd starts");
+        let lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+        let mut seen = Vec::new();
+        for line in lines.map_while(Result::ok) {
+            seen.push(line);
+            if seen.last().is_some_and(|line| line.contains("archiverd serves")) {
+                return Archiverd(child);
+            }
+        }
+        panic!("archiverd ended: {seen:?}");
+    }
+}
+
+impl Drop for Archiverd {
+    fn drop(&mut self) {
+        // A kill: what it knew is lost, and nothing may depend on it.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A point to come back to.
+struct Point {
+    setting: String,
+    state: String,
+}
+
+#[test]
+#[ignore = "run by cargo xtask test"]
+fn postgresql_15_back_to_a_time_a_position_and_a_name() {
+    if let Some(world) = World::fifteen("archive15") {
+        there_and_back(&world, true, &["--compress", "zstd"]);
+    }
+}
+
+#[test]
+#[ignore = "run by cargo xtask test"]
+fn postgresql_18_back_to_a_time_a_position_and_a_name() {
+    if let Some(world) = World::eighteen("archive18") {
+        there_and_back(&world, false, &["--layout", "hashed", "--compress", "lz4", "--direct"]);
+    }
+}
+
+fn there_and_back(world: &World, resident: bool, options: &[&str]) {
+    fs::create_dir(world.outside("archive")).expect("a directory");
+    fs::write(world.outside("key"), "5a".repeat(32)).expect("written");
+    assert!(run_quietly(Command::new("chmod").arg("600").arg(world.outside("key"))));
+    let forebay = world.forebay();
+    world.give_to_postgres();
+    let (place, key) = (world.inside("archive"), world.inside("key"));
+    let archive: Vec<&str> =
+        ["--archive", &place, "--encrypt", &key].iter().chain(options).copied().collect();
+    world.run(
+        "initdb",
+        &["-D", &world.inside("data"), "-U", "postgres", "-A", "trust", "--no-sync", "--wal-segsize=1"],
+    );
+    let words = archive.join(" ");
+    let settings = format!(
+        "archive_mode = on\narchive_command = '{forebay} archive-push %p {words}'\n\
+         restore_command = '{forebay} archive-get %f %p {words}'\nmax_wal_size = '16MB'\n"
+    );
+    fs::write(world.outside("data/settings"), settings).expect("written");
+    let mut conf = fs::read_to_string(world.outside("data/postgresql.conf")).expect("it is there");
+    conf.push_str("include 'settings'\n");
+    fs::write(world.outside("data/postgresql.conf"), conf).expect("written");
+    world.give_to_postgres();
+
+    let points = live(world, resident, &archive);
+    let verified = world.command(&forebay).arg("archive-verify").args(&archive).output().expect("it runs");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+    for (n, point) in points.iter().enumerate() {
+        recover(world, &format!("back{n}"), resident && n != 1, &archive, point);
+    }
+    store_down(world, &points[0]);
+}
+
+/// A server's life, with a base backup at its beginning, and points to come back to.
+fn live(world: &World, resident: bool, archive: &[&str]) -> Vec<Point> {
+    let archiverd = resident.then(|| Archiverd::start(world, "data", archive));
+    let server = world.start("data", "").unwrap_or_else(|log| panic!("{log}"));
+    server.pgbench(&["-i", "-s", "1", "-q"]);
+    let port = server.port.to_string();
+    let base = world.inside("base");
+    world.run(
+        "pg_basebackup",
+        &[
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-U",
+            "postgres",
+            "-D",
+            &base,
+            "-X",
+            "none",
+            "-c",
+            "fast",
+            "--no-sync",
+        ],
+    );
+    let mut points = Vec::new();
+    for kind in ["time", "lsn", "name"] {
+        // Under load, and quiet for the moment in which the point and what is there then are taken down.
+        server.pgbench(&["-c", "4", "-t", "300"]);
+        let state = server.state();
+        let value = match kind {
+            "time" => server.query("select clock_timestamp()"),
+            "lsn" => server.query("select pg_current_wal_insert_lsn()"),
+            _ => server.query("select 'there' from pg_create_restore_point('there')"),
+        };
+        points.push(Point { setting: format!("recovery_target_{kind} = '{value}'"), state });
+    }
+    server.pgbench(&["-c", "4", "-t", "300"]);
+    points.push(Point { setting: String::new(), state: server.state() });
+    let last = server.query("select pg_walfile_name(pg_switch_wal())");
+    server.wait_for(&format!("select last_archived_wal >= '{last}' from pg_stat_archiver"));
+    assert_eq!(server.query("select failed_count from pg_stat_archiver"), "0", "{}", world.log());
+    drop((server, archiverd));
+    points
+}
+
+fn prepare(world: &World, name: &str, point: &Point) {
+    let copied = Command::new("cp").arg("-a").arg(world.outside("base")).arg(world.outside(name)).status();
+    assert!(copied.expect("cp runs").success());
+    let mut conf =
+        fs::read_to_string(world.outside(&format!("{name}/postgresql.conf"))).expect("it is there");
+    // What the recovered server archives is its own business.
+    conf.push_str(&format!("{}\nrecovery_target_action = 'promote'\narchive_mode = off\n", point.setting));
+    fs::write(world.outside(&format!("{name}/postgresql.conf")), conf).expect("written");
+    fs::write(world.outside(&format!("{name}/recovery.signal")), "").expect("written");
+    world.give_to_postgres();
+}
+
+/// Recovers a copy of the base backup to the point.
+fn recover(world: &World, name: &str, resident: bool, archive: &[&str], point: &Point) {
+    prepare(world, name, point);
+    let archiverd = resident.then(|| Archiverd::start(world, name, archive));
+    let server = world.start(name, "").unwrap_or_else(|log| panic!("{log}"));
+    server.wait_for("select not pg_is_in_recovery()");
+    assert_eq!(server.state(), point.state, "{}", point.setting);
+    drop((server, archiverd));
+}
+
+/// The archive is away: the server does not come up, and what is recovered when it is back is all.
+fn store_down(world: &World, point: &Point) {
+    prepare(world, "down", point);
+    let away = world.outside("away");
+    fs::rename(world.outside("archive"), &away).expect("renamed");
+    let log = world.start("down", "").err().expect("it does not come up");
+    assert!(log.contains("could not restore file") || log.contains("archive-get"), "{log}");
+    // A file system that is not mounted looks like this.
+    fs::create_dir(world.outside("archive")).expect("a directory");
+    world.give_to_postgres();
+    assert!(world.start("down", "").is_err());
+    fs::remove_dir(world.outside("archive")).expect("removed");
+    fs::rename(&away, world.outside("archive")).expect("renamed");
+    let server = world.start("down", "").unwrap_or_else(|log| panic!("{log}"));
+    server.wait_for("select not pg_is_in_recovery()");
+    assert_eq!(server.state(), point.state, "after the store was down");
+}

@@ -1,0 +1,297 @@
+//! The archive's commands, as a server's shell and an administrator run them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use forebay_format::wal::page_header::{LongHeader, PageHeader};
+use forebay_format::{Lsn, SegmentSize};
+use tempfile::TempDir;
+
+const SYSTEM: u64 = 7_418_000_000_000_000_001;
+
+/// A data directory and an archive.
+struct Bed(TempDir);
+
+impl Bed {
+    fn new() -> Bed {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        for name in ["data/pg_wal/archive_status", "data/global", "archive"] {
+            fs::create_dir_all(dir.path().join(name)).expect("a directory");
+        }
+        let control = [SYSTEM.to_le_bytes().as_slice(), &1800_u32.to_le_bytes(), &[0; 100]].concat();
+        fs::write(dir.path().join("data/global/pg_control"), control).expect("written");
+        Bed(dir)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.0.path().join("archive")
+    }
+
+    fn segment(&self, number: u64) -> String {
+        let size = SegmentSize::new(1 << 20).expect("a size");
+        let mut bytes: Vec<u8> = (0..size.bytes()).map(|n| (n * number / 7) as u8).collect();
+        let long = LongHeader { system_id: SYSTEM, segment_size: size.get(), block_size: 8192 };
+        let page_addr = Lsn(number * size.bytes());
+        PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }.encode(&mut bytes);
+        let name = size.file_name(1, number);
+        fs::write(self.data().join("pg_wal").join(&name), bytes).expect("written");
+        name
+    }
+
+    /// A command as the server runs it: in its data directory.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(words).current_dir(self.data()).env("FOREBAY_ARCHIVE", self.archive());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("it runs")
+    }
+
+    fn push(&self, name: &str, options: &[&str]) -> Output {
+        let path = format!("pg_wal/{name}");
+        self.run(&[&["archive-push", path.as_str()], options].concat())
+    }
+
+    fn get(&self, name: &str, options: &[&str]) -> Output {
+        self.run(&[&["archive-get", name, "pg_wal/RECOVERYXLOG"], options].concat())
+    }
+
+    fn archiverd(&self, options: &[&str]) -> Archiverd {
+        let data = self.data();
+        let data = data.to_string_lossy();
+        let mut child =
+            self.command(&[&["archiverd", "-D", &data], options].concat()).spawn().expect("it starts");
+        let lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+        let mut seen = Vec::new();
+        for line in lines.map_while(Result::ok) {
+            seen.push(line);
+            if seen.last().is_some_and(|line| line.contains("archiverd serves")) {
+                return Archiverd(child);
+            }
+        }
+        panic!("archiverd ended: {seen:?}");
+    }
+}
+
+struct Archiverd(Child);
+
+impl Archiverd {
+    fn kill(mut self, signal: &str) -> bool {
+        let status = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+        self.0.wait().expect("it ends").success()
+    }
+}
+
+impl Drop for Archiverd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("{}", text(output)))
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_segment_goes_and_comes_back() {
+    let bed = Bed::new();
+    let name = bed.segment(3);
+    for _ in 0..2 {
+        let pushed = bed.push(&name, &["--compress", "zstd"]);
+        assert_eq!((code(&pushed), text(&pushed).as_str()), (0, ""));
+    }
+    assert!(bed.archive().join(format!("{name}.zst")).exists());
+    let restored = bed.get(&name, &[]);
+    assert_eq!((code(&restored), text(&restored).as_str()), (0, ""));
+    let wal = bed.data().join("pg_wal");
+    assert!(fs::read(wal.join("RECOVERYXLOG")).unwrap() == fs::read(wal.join(&name)).unwrap());
+}
+
+#[test]
+fn exit_codes_that_a_recovery_goes_by() {
+    let bed = Bed::new();
+    let name = bed.segment(3);
+    assert_eq!(code(&bed.get(&name, &[])), 126, "there is no archive yet");
+    assert_eq!(code(&bed.push(&name, &[])), 0);
+    let absent = bed.get("000000010000000000000004", &[]);
+    assert_eq!(code(&absent), 1, "{}", text(&absent));
+    assert!(!bed.data().join("pg_wal/RECOVERYXLOG").exists());
+    for words in [
+        vec!["archive-get", &name],
+        vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--nonsense"],
+        vec!["archive-get", "junk", "pg_wal/RECOVERYXLOG"],
+        vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--archive", "/nowhere/at/all"],
+        vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--archive", "s3://bucket/prefix"],
+        vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--encrypt", "/nowhere/key"],
+        vec!["archive-get", &name, "nowhere/RECOVERYXLOG"],
+        vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--layout", "hashed"],
+    ] {
+        let output = bed.run(&words);
+        assert_eq!(code(&output), 126, "{words:?}: {}", text(&output));
+        assert!(!output.stderr.is_empty(), "{words:?}");
+    }
+    let unset =
+        bed.command(&["archive-get", &name, "pg_wal/RECOVERYXLOG"]).env_remove("FOREBAY_ARCHIVE").output();
+    assert_eq!(code(&unset.expect("it runs")), 126);
+}
+
+#[test]
+fn archive_push_fails_with_1_and_says_why() {
+    let bed = Bed::new();
+    let name = bed.segment(3);
+    assert_eq!(code(&bed.push(&name, &[])), 0);
+    let path = bed.data().join("pg_wal").join(&name);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[10_000] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let pushed = bed.push(&name, &[]);
+    assert_eq!(code(&pushed), 1);
+    assert!(text(&pushed).contains("already exists with different contents"), "{}", text(&pushed));
+    let pushed = bed.push("xlogtemp.5", &[]);
+    assert_eq!(code(&pushed), 1, "{}", text(&pushed));
+    let pushed = bed.push(&name, &["--archive", "/nowhere/at/all"]);
+    assert_eq!(code(&pushed), 1, "{}", text(&pushed));
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let bed = Bed::new();
+    let name = bed.segment(3);
+    let key = bed.0.path().join("key");
+    fs::write(&key, "5a".repeat(32)).unwrap();
+    let path = key.to_string_lossy().into_owned();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let pushed = bed.push(&name, &["--encrypt", &path]);
+    assert_eq!(code(&pushed), 1);
+    assert!(text(&pushed).contains("can be read by others"), "{}", text(&pushed));
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(code(&bed.push(&name, &["--encrypt", &path])), 0);
+    assert!(bed.archive().join(format!("{name}.enc")).exists());
+    assert_eq!(code(&bed.get(&name, &[])), 126, "without the key");
+    assert_eq!(code(&bed.get(&name, &["--encrypt", &path])), 0);
+}
+
+#[test]
+fn archiverd_serves_and_its_end_is_no_harm() {
+    let bed = Bed::new();
+    let names: Vec<String> = (3..8).map(|number| bed.segment(number)).collect();
+    for name in &names {
+        fs::write(bed.data().join(format!("pg_wal/archive_status/{name}.ready")), "").unwrap();
+    }
+    let archiverd = bed.archiverd(&[]);
+    assert!(bed.data().join("forebay-archiverd.sock").exists());
+    for name in &names {
+        let pushed = bed.push(name, &[]);
+        assert_eq!(code(&pushed), 0, "{}", text(&pushed));
+        assert!(bed.archive().join(format!("{name}.manifest")).exists());
+    }
+    assert_eq!(code(&bed.get(&names[0], &[])), 0);
+    assert_eq!(code(&bed.get(&names[1], &[])), 0);
+    assert_eq!(code(&bed.get("000000010000000000000077", &[])), 1);
+    // Killed: its socket stays, nobody answers, and the commands do the work.
+    archiverd.kill("-KILL");
+    let more = bed.segment(9);
+    assert_eq!(code(&bed.push(&more, &[])), 0);
+    assert_eq!(code(&bed.get(&more, &[])), 0);
+    // Another one takes over, and ends when told to.
+    let archiverd = bed.archiverd(&["--transfers", "0"]);
+    assert_eq!(code(&bed.push(&more, &[])), 0);
+    assert!(archiverd.kill("-TERM"), "it ends with 0");
+    assert!(!bed.data().join("forebay-archiverd.sock").exists());
+}
+
+#[test]
+fn an_archive_is_listed_verified_and_expired() {
+    let bed = Bed::new();
+    let names: Vec<String> = [3, 4, 5, 7].into_iter().map(|number| bed.segment(number)).collect();
+    for name in &names {
+        assert_eq!(code(&bed.push(name, &["--layout", "hashed", "--compress", "lz4"])), 0);
+    }
+    let listed = bed.run(&["archive-list"]);
+    assert_eq!(code(&listed), 0, "{}", text(&listed));
+    assert!(
+        text(&listed).contains("layout hashed") && text(&listed).contains(&names[2]),
+        "{}",
+        text(&listed)
+    );
+    let json = bed.run(&["archive-list", "--json", "--long"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
+    assert_eq!(json["ranges"].as_array().map(Vec::len), Some(2));
+    assert_eq!(json["files"].as_array().map(Vec::len), Some(4));
+    let verified = bed.run(&["archive-verify"]);
+    assert_eq!(code(&verified), 1);
+    assert!(text(&verified).contains("error: 000000010000000000000006 is missing"), "{}", text(&verified));
+    let name = bed.segment(6);
+    assert_eq!(code(&bed.push(&name, &[])), 0);
+    let verified = bed.run(&["archive-verify", "-j", "3"]);
+    assert_eq!(code(&verified), 0, "{}", text(&verified));
+    assert_eq!(code(&bed.run(&["archive-verify", "--archive", "/nowhere/at/all"])), 2);
+    let refused = bed.run(&["archive-expire"]);
+    assert_eq!(code(&refused), 1, "{}", text(&refused));
+    let tried = bed.run(&["archive-expire", "--before", &names[2], "--dry-run"]);
+    assert!(
+        text(&tried).contains("would be removed") && text(&tried).contains(&names[0]),
+        "{}",
+        text(&tried)
+    );
+    let expired = bed.run(&["archive-expire", "--before", &names[2]]);
+    assert_eq!(code(&expired), 0, "{}", text(&expired));
+    assert_eq!(code(&bed.get(&names[1], &[])), 1);
+    assert_eq!(code(&bed.get(&names[2], &[])), 0);
+    assert_eq!(code(&bed.run(&["archive-verify"])), 0);
+}
+
+/// The real program, killed at moments that the machine chooses.
+#[test]
+fn killed_in_the_midst_of_it() {
+    let bed = Bed::new();
+    let began = Instant::now();
+    let name = bed.segment(3);
+    assert_eq!(code(&bed.push(&name, &[])), 0);
+    let whole = began.elapsed();
+    for n in 0..20_u32 {
+        let name = bed.segment(u64::from(n) + 10);
+        let path = format!("pg_wal/{name}");
+        let mut child =
+            bed.command(&["archive-push", &path, "--compress", "zstd"]).spawn().expect("it starts");
+        let begun = Instant::now();
+        while begun.elapsed() < whole * n / 15 {
+            std::hint::spin_loop();
+        }
+        let _ = child.kill();
+        let acknowledged = child.wait().expect("it ends").success();
+        let found = bed.get(&name, &[]);
+        match code(&found) {
+            0 => assert!(same(&bed, &name)),
+            1 => assert!(!acknowledged, "{name} is lost"),
+            other => panic!("{other}: {}", text(&found)),
+        }
+        let again = bed.push(&name, &["--compress", "zstd"]);
+        assert_eq!(code(&again), 0, "{}", text(&again));
+        assert_eq!(code(&bed.get(&name, &[])), 0);
+        assert!(same(&bed, &name));
+    }
+}
+
+fn same(bed: &Bed, name: &str) -> bool {
+    let read = |path: &Path| fs::read(path).expect("it can be read");
+    let wal = bed.data().join("pg_wal");
+    read(&wal.join(name)) == read(&wal.join("RECOVERYXLOG"))
+}
