@@ -49,3 +49,8 @@ pub use module::{ArchiveModule, Archived};
 pub use names::{Kind, Mark, WalName};
 pub use place::{Incoming, Place, Placed};
 pub use source::{Expected, SegmentFacts, Source, SourceOptions};
+
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExample;

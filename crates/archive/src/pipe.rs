@@ -68,10 +68,10 @@ pub struct Reader {
     buffers: Buffers,
 }
 
-/// Opens past the kernel's cache where that is asked for and possible.
-pub(crate) fn open(aio: &Aio, path: &Path, options: OpenOptions, direct: bool) -> Result<File, AioError> {
-    match aio.namespace().open(path, &options.direct(direct)) {
-        Err(AioError::Direct(_)) if direct => aio.namespace().open(path, &options.direct(false)),
+/// Opens to be read, past the kernel's cache where that is asked for and possible.
+fn open(aio: &Aio, path: &Path, direct: bool) -> Result<File, AioError> {
+    match aio.namespace().open(path, &OpenOptions::READ.direct(direct)) {
+        Err(AioError::Direct(_)) if direct => aio.namespace().open(path, &OpenOptions::READ),
         opened => opened,
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn open(aio: &Aio, path: &Path, options: OpenOptions, direct: bool) -
 impl Reader {
     /// Opens a file, as long as it is now.
     pub fn open(aio: &Aio, path: &Path, direct: bool, buffers: &Buffers) -> Result<Reader, AioError> {
-        let file = open(aio, path, OpenOptions::READ, direct)?;
+        let file = open(aio, path, direct)?;
         let len = aio.namespace().file_len(&file)?;
         Ok(Reader { file, len, ask: 0, give: 0, flying: VecDeque::new(), buffers: buffers.clone() })
     }

@@ -19,7 +19,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{
     Aio, AioError, AlignedBuf, Backend, Errno, File, FileKind, IO_ALIGN, OpenOptions, OwnedIo, Target,
@@ -28,7 +28,7 @@ use forebay_aio::{
 use crate::digest::{Digest, Hasher};
 use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
-use crate::pipe::{self, Buffers, CHUNK, DEPTH, Reader};
+use crate::pipe::{Buffers, CHUNK, DEPTH, Reader};
 use crate::source::Source;
 
 /// Names of temporary files begin like this.
@@ -62,7 +62,8 @@ pub struct StoredFile {
 pub struct Place {
     aio: Arc<Aio>,
     dir: PathBuf,
-    direct: bool,
+    /// Past the kernel's cache; not any more once the file system has refused it.
+    direct: AtomicBool,
     /// Directories whose own names are durable.
     settled: Mutex<HashSet<PathBuf>>,
     /// Numbers of temporary files.
@@ -81,7 +82,7 @@ impl Place {
         Place {
             aio: Arc::clone(aio),
             dir: dir.to_path_buf(),
-            direct,
+            direct: AtomicBool::new(direct),
             settled: Mutex::default(),
             next: AtomicU64::new(0),
         }
@@ -152,7 +153,8 @@ impl Place {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
             let temporary = dir.join(format!("{TEMPORARY}{base}.{}.{n}", std::process::id()));
             let options = OpenOptions::READ_WRITE.create_new();
-            match pipe::open(&self.aio, &temporary, options, self.direct) {
+            let direct = self.direct.load(Ordering::Relaxed);
+            match self.aio.namespace().open(&temporary, &options.direct(direct)) {
                 // Who cleans up may have taken it for a left one, in the moment before it was locked.
                 Ok(file) => match self.aio.namespace().try_lock(&file) {
                     Ok(false) => {}
@@ -160,14 +162,12 @@ impl Place {
                     Ok(true) | Err(_) => return Ok((temporary, file)),
                 },
                 Err(e) if e.errno() == Some(Errno::EXIST) => taken = e,
-                Err(e) => {
-                    // Direct I/O may have been refused after the name was made.
-                    let refused = matches!(e, AioError::Direct(_));
-                    if refused {
-                        let _ = self.aio.namespace().unlink(&temporary);
-                    }
-                    return Err(e);
+                // It has its name all the same.
+                Err(AioError::Direct(_)) if direct => {
+                    self.direct.store(false, Ordering::Relaxed);
+                    let _ = self.aio.namespace().unlink(&temporary);
                 }
+                Err(e) => return Err(e),
             }
         }
         Err(taken)
@@ -176,7 +176,7 @@ impl Place {
     /// Stores a file of the log under its name, or under that of the same contents.
     pub fn store(&self, io: &mut Backend, name: &str, source: &mut Source) -> Result<Archived> {
         for turn in 0..MOST_TURNS {
-            if !self.has(name)? {
+            if !self.has(name)? || self.aio.has_bug("archive: an existing file is replaced") {
                 if turn > 0 {
                     source.rewind(io);
                 }

@@ -6,6 +6,7 @@
 //! - [`copy`]: COPY by several clients, and the checkpoints that come with it
 //! - [`pool`]: the buffer pool by `forebay bench`, on the same relation as PostgreSQL and fio, with marks
 //! - [`wal`]: the write-ahead log by `forebay bench wal`, with marks, and one-row commits of both servers
+//! - [`archive`]: the archivers of both servers with many files that wait; segments stored in a directory
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and `forebay bench` beside fio
 //! - [`fio`]: runs it
 //! - [`table`]: medians, spreads, marks and the printed table
@@ -22,6 +23,7 @@ use crate::packages::{Needed, ensure};
 use crate::peers::{self, Peer};
 use crate::run::run as command;
 
+mod archive;
 mod checksums;
 mod cold;
 mod copy;
@@ -75,6 +77,8 @@ enum Part {
     Pool,
     /// The write-ahead log, with its marks
     Wal,
+    /// The archivers, with their marks
+    Archive,
 }
 
 /// Measures, and prints tables in Markdown.
@@ -102,6 +106,9 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     if wanted(Part::Wal) {
         let extent = wal::Extent { rounds: options.rounds, seconds: options.seconds };
         behind.extend(wal::run(root, &peer, extent)?);
+    }
+    if wanted(Part::Archive) {
+        behind.extend(archive::run(root, &peer, options.rounds)?);
     }
     if wanted(Part::Servers) {
         behind.extend(servers(root, &peer, &caches, options)?);

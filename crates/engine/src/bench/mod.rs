@@ -5,6 +5,7 @@
 //! - `file`: the private file that is read and written; `align`: memory that is not aligned
 //! - `pool`: the buffer pool on relation files: scans, prewarming, random changes, a checkpoint
 //! - `wal`: the write-ahead log: commits, insertion alone, bulk insertion
+//! - `archive`: the archiver: many marks, segments stored in a directory
 //! - `report`: what the I/O runs gave; `table`, `json`: how it is shown
 //! - `measure`: clocks, medians
 //!
@@ -12,6 +13,7 @@
 //! and the largest value.
 
 mod align;
+mod archive;
 mod checksum;
 mod file;
 mod flow;
@@ -27,9 +29,11 @@ mod wal;
 use std::path::PathBuf;
 
 use forebay_aio::AioError;
+use forebay_archive::ArchiveError;
 use forebay_wal::WalError;
 
 pub use align::{ALIGNMENT_OFFSETS, AlignmentRow};
+pub use archive::{ArchiveBench, ArchiveReport, MarksRow, StoreRow, bench_archive};
 pub use checksum::{CRC_SIZES, ChecksumBench, ChecksumReport, CrcRow, TouchRow, VariantRow, bench_checksum};
 pub use io::bench_io;
 pub use measure::Spread;
@@ -50,6 +54,9 @@ pub enum BenchError {
     /// The write-ahead log.
     #[error(transparent)]
     Log(#[from] WalError),
+    /// The archiver.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     /// No room for the file.
     #[error("there is not enough space in \"{}\": {needed} bytes are needed, {free} are free", dir.display())]
     NoSpace {

@@ -1,5 +1,6 @@
 //! `forebay bench`: figures of the machine at hand.
 
+mod archive;
 mod device;
 mod pool;
 mod wal;
@@ -20,6 +21,8 @@ pub(super) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// The archiver: many files that wait at a start, segments stored in a directory
+    Archive(archive::ArchiveArgs),
     /// Page checksums by every variant, and CRC-32C, beside reading memory alone
     Checksum(ChecksumArgs),
     /// A checkpoint: a pool full of dirty pages is written
@@ -98,6 +101,7 @@ struct IoArgs {
 /// Runs the command; the process's exit code.
 pub(super) fn run(args: &BenchArgs) -> u8 {
     let done = match &args.what {
+        What::Archive(args) => archive::archive(args),
         What::Checksum(args) => checksum(args),
         What::Checkpoint(args) => pool::checkpoint(args),
         What::Evict(args) => pool::evict(args),

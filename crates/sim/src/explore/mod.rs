@@ -5,9 +5,11 @@
 //! - `again`: crashes during recovery, and what recoveries that were cut short come to
 //! - `failures`: the i-th call fails
 //! - `damage`: bytes that rot, writes that are lost or go astray
+//! - `archive`: lives of an archiver
 //! - `many`: many seeds, by several threads
 
 mod again;
+mod archive;
 mod crashes;
 mod damage;
 mod failures;
@@ -15,6 +17,7 @@ mod many;
 mod random;
 
 pub use again::recovery_again;
+pub use archive::{archive_life, every_archive_crash};
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, Detection, control_rot, lying_writes, wal_rot};
 pub use failures::every_failure;
