@@ -189,7 +189,7 @@ impl Copier {
                 return Ok(());
             }
             let enough = flow.reads.is_empty() || self.spare.is_empty();
-            if let (true, Some(oldest)) = (enough, flow.writes.pop_front()) {
+            if enough && let Some(oldest) = flow.writes.pop_front() {
                 let (buf, result) = self.io.finish_owned(oldest);
                 self.spare.push(buf);
                 result?;
