@@ -72,7 +72,7 @@ pub use error::EngineError;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_format::lsn::ParseLsnError;
-pub use forebay_format::{Fork, Lsn};
+pub use forebay_format::{Fork, Lsn, time};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
 pub use forebay_wal::SegmentStats;
 pub use locks::{Interrupt, InterruptKind, LockMode};

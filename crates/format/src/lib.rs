@@ -9,6 +9,7 @@
 //! - [`checksum`]: page checksums, by whatever vectors the processor has
 //! - [`tuple`](mod@tuple): heap tuple headers, forming and deforming; [`varlena`]: variable-length values
 //! - [`timeline`]: timelines and their history files; [`backup_label`]: where recovery of a base backup begins
+//! - [`time`](mod@time): moments as text
 //! - [`wal`]: WAL pages, records and the payloads of the resource managers
 //! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
 //! - CRC-32C: [`crc`]
@@ -23,6 +24,7 @@ pub mod lsn;
 pub mod page;
 pub mod relmap;
 pub mod slru;
+pub mod time;
 pub mod timeline;
 pub mod tuple;
 pub mod varlena;

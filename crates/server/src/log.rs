@@ -3,6 +3,7 @@
 //! Crates below use `tracing`; `install` sends their events here, in the same form.
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
+use forebay_engine::time::date_and_time;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use tracing::field::{Field, Visit};
@@ -26,24 +27,7 @@ pub fn line(kind: &str, session: Option<i32>, message: &str) {
 
 /// "2026-11-21 00:37:21.123"
 pub fn timestamp(seconds: u64, millis: u32) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}.{millis:03}")
-}
-
-/// Year, month and day of a count of days since 1970 in the Gregorian calendar.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Eras of 400 years that begin on the first of March, so that leap days come last.
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let in_era = z % 146_097;
-    let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    format!("{}.{millis:03}", date_and_time(i64::try_from(seconds).unwrap_or(i64::MAX)))
 }
 
 /// Sends the `tracing` events of all crates to this log. FOREBAY_LOG=debug shows more of them.

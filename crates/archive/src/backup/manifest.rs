@@ -25,9 +25,9 @@ use std::path::{Component, Path, PathBuf};
 
 use forebay_format::Lsn;
 use forebay_format::ids::TimelineId;
+use forebay_format::time::date_and_time;
 use serde_json::Value;
 
-use super::clock;
 use super::digest::{ChecksumKind, hex, sha256};
 
 /// The file's name.
@@ -157,7 +157,7 @@ fn push_file(out: &mut String, file: &ManifestFile) {
             let _ = write!(out, "\"Encoded-Path\": \"{}\"", hex(file.path.as_os_str().as_bytes()));
         }
     }
-    let time = clock::date_and_time(file.modified);
+    let time = date_and_time(file.modified);
     let _ = write!(out, ", \"Size\": {}, \"Last-Modified\": \"{time} GMT\"", file.size);
     if let Some(kind) = file.kind.name() {
         let _ = write!(out, ", \"Checksum-Algorithm\": \"{kind}\", \"Checksum\": \"{}\"", file.checksum);

@@ -12,7 +12,7 @@
 //! | `manifest` | `backup_manifest`, as PostgreSQL's pg_verifybackup reads it |
 //! | `about` | `backup.json`: what a backup is |
 //! | `settings` | what a restored cluster is told of its recovery |
-//! | `digest`, `clock`, `error` | checksums of files; times as text; [`BackupError`] |
+//! | `digest`, `clock`, `error` | checksums of files; the clock; [`BackupError`] |
 //!
 //! A backup gets its name when all of it is durable, by one rename; until then it is no backup. A restored directory gets its
 //! pg_control last, so that one that was not finished is not started.

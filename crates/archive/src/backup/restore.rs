@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{Aio, AlignedBuf, Backend, BackendType, Errno, FileKind, Namespace, OpenOptions};
-use forebay_format::control;
+use forebay_format::{control, time};
 
 use super::BackupObserver;
 use super::about::About;
-use super::clock;
 use super::copy::{Expected, How, Job};
 use super::crew;
 use super::digest::{ChecksumKind, FileDigest};
@@ -95,13 +94,15 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
     match target {
         Some(Target::Lsn(lsn)) => found.retain(|(_, about)| about.stop.is_some_and(|stop| stop <= *lsn)),
         Some(Target::Time(time)) if options.backup.is_none() => {
-            let Some(time) = clock::parse(time) else {
+            let Some(time) = time::parse(time).filter(|time| time.has_zone) else {
                 return Err(BackupError::Refused(format!(
                     "which backup comes before \"{time}\" is known only with a time zone, as in \"2026-11-21 01:21:39+00\": \
                      tell one, or name the backup"
                 )));
             };
-            found.retain(|(_, about)| about.ended.is_some_and(|ended| ended <= time));
+            // Whole seconds are known of when a backup ended: it was before the next one.
+            let time = time.micros.div_euclid(1_000_000) + time::POSTGRES_EPOCH;
+            found.retain(|(_, about)| about.ended.is_some_and(|ended| ended < time));
         }
         _ => {}
     }

@@ -54,7 +54,7 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
         Datum::Numeric(v) => {
             let _ = write!(out, "{v}");
         }
-        Datum::Timestamptz(v) => write_timestamp(*v, out),
+        Datum::Timestamptz(v) => out.extend_from_slice(forebay_engine::time::timestamp(*v).as_bytes()),
         Datum::Bytes(v) => return bytes_out(v, ty, out),
     }
     Ok(())
@@ -100,42 +100,4 @@ fn vector_out(bytes: &[u8], size: usize, out: &mut Vec<u8>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// ISO date style in UTC.
-fn write_timestamp(micros: i64, out: &mut Vec<u8>) {
-    match micros {
-        i64::MAX => return out.extend_from_slice(b"infinity"),
-        i64::MIN => return out.extend_from_slice(b"-infinity"),
-        _ => {}
-    }
-    let days = micros.div_euclid(86_400_000_000);
-    let time = micros.rem_euclid(86_400_000_000);
-    let (year, month, day) = civil_from_days(days + 10_957);
-    let (seconds, fraction) = (time / 1_000_000, time % 1_000_000);
-    let _ = write!(
-        out,
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    );
-    if fraction > 0 {
-        let text = format!(".{fraction:06}");
-        out.extend_from_slice(text.trim_end_matches('0').as_bytes());
-    }
-    out.extend_from_slice(b"+00");
-}
-
-/// Year, month, day of a number of days since 1970-01-01 (the Gregorian calendar in 400-year eras).
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
