@@ -64,18 +64,19 @@ fn damage_of_any_stored_byte_is_an_error_and_restores_nothing() {
                 Err(error) => assert!(matches!(error, ArchiveError::Store(_)), "{error}"),
             }
             if at == len / 2 {
-                bed.get(&repository, &name).unwrap_err();
+                assert!(bed.get(&repository, &name).is_err(), "{options:?}");
             }
             flip(&stored, at);
         }
         let whole = fs::read(&stored).unwrap();
         for cut in [0, 1, len / 2, len - 1] {
             fs::write(&stored, &whole[..cut]).unwrap();
-            let error = bed.get(&repository, &name).unwrap_err();
-            assert!(
-                matches!(error, ArchiveError::Store(StoreError::Damaged { .. })),
-                "cut at {cut}: {error}"
-            );
+            match bed.get(&repository, &name) {
+                // What ends a frame may be missing: the contents are known by their hash.
+                Ok(bytes) => assert!(cut + 1 == len && bytes == Some(segment_bytes(1, 3, SYSTEM)), "{cut}"),
+                Err(ArchiveError::Store(StoreError::Damaged { .. })) => {}
+                Err(error) => panic!("cut at {cut}: {error}"),
+            }
         }
         fs::write(&stored, &whole).unwrap();
         let manifest = bed.stored(".manifest");
