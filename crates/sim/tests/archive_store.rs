@@ -139,9 +139,8 @@ fn check(life: &mut Life, acknowledged: &[u64], what: &str) {
     assert_eq!(serious, [], "{what}");
 }
 
-fn survivals(seed: u64) -> [Survival; 5] {
-    let random = |n| Survival::random(seed * 10 + n);
-    [Survival::none(), Survival::all(), random(1), random(2), random(3)]
+fn survivals(seed: u64) -> [Survival; 3] {
+    [Survival::none(), Survival::all(), Survival::random(seed)]
 }
 
 #[test]
@@ -181,7 +180,8 @@ fn power_loss_in_the_midst_of_every_call() {
 
 #[test]
 fn every_call_fails_once() {
-    for options in ways() {
+    // The layout makes a difference, the codec none.
+    for options in ways().into_iter().step_by(2) {
         for failure in Failure::ALL {
             let (mut calls, mut struck) = (0, 0);
             loop {
@@ -203,7 +203,7 @@ fn every_call_fails_once() {
                 }
                 calls += 1;
             }
-            assert!(struck > 3, "{failure:?} struck {struck} times");
+            assert!(struck > 0, "{failure:?} struck nothing");
         }
     }
 }
