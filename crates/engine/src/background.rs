@@ -7,6 +7,7 @@ use forebay_aio::BackendType;
 use forebay_storage::{Backend, Cleaner};
 use forebay_wal::WriterPace;
 
+use crate::archiver::SegmentAge;
 use crate::checkpoint;
 use crate::config::Background;
 use crate::core::Core;
@@ -76,10 +77,14 @@ impl WalWriterCall {
 
 /// Makes durable what nobody waits for.
 fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
+    let mut age = SegmentAge::new(core);
     let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
     while !ticker.is_stopped() {
         let writing = core.writing();
         (pace.delay, pace.flush_after) = (writing.wal_writer_delay, writing.wal_writer_flush_after);
+        if let Err(error) = age.check(core, be) {
+            tracing::error!("WAL writer: {}", core.fatal.check(error));
+        }
         match core.wal.write_behind(&mut be.io, &mut pace) {
             Ok(true) => {}
             Ok(false) => core.wal_writer.rest(writing.wal_writer_delay),
@@ -91,14 +96,15 @@ fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
     }
 }
 
-/// One round of everything, for engines without threads: prepares the log, cleans buffers, and makes a checkpoint if one is wanted.
+/// One round of everything, for engines without threads: prepares the log, cleans buffers, makes a checkpoint if one is wanted, and
+/// archives.
 pub(crate) fn step(core: &Core, be: &mut Backend, cleaner: &mut Cleaner) -> Result<(), EngineError> {
     core.wal.step(&mut be.io)?;
     cleaner.step(&core.pool, be, &core.writing().cleaner)?;
     if core.checkpointer.requests.is_waiting() {
         checkpoint::step(core, be);
     }
-    Ok(())
+    core.archiving.step(be)
 }
 
 /// Makes WAL segments ahead of need, so that those who insert find them. It has a thread of its own because the WAL writer

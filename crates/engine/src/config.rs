@@ -10,6 +10,8 @@ pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
 pub use forebay_format::wal::ImageCompression;
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
+pub use crate::recovery::{RecoveryTarget, RestoreSettings, TargetAction, TargetTimeline};
+
 use crate::xact::CommitWay;
 
 /// How I/O is executed: PostgreSQL's io_method.
@@ -76,6 +78,59 @@ impl WalSyncMethod {
     }
 }
 
+/// What goes to an archive: PostgreSQL's archive_mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ArchiveMode {
+    /// Nothing.
+    #[default]
+    Off,
+    /// What this server has written.
+    On,
+    /// Also what it has got from an archive while it recovered.
+    Always,
+}
+
+impl ArchiveMode {
+    /// Every mode, by its name.
+    pub const NAMES: [(&'static str, ArchiveMode); 3] =
+        [("always", ArchiveMode::Always), ("on", ArchiveMode::On), ("off", ArchiveMode::Off)];
+
+    /// The mode of that name.
+    pub fn by_name(name: &str) -> Option<ArchiveMode> {
+        ArchiveMode::NAMES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
+    }
+}
+
+/// What archives completed WAL segments: PostgreSQL's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveSettings {
+    /// A command for each file (archive_command).
+    pub command: String,
+    /// A module's name (archive_library): `basic_archive`, or one of [`EngineConfig::archive_modules`].
+    pub library: String,
+    /// Where `basic_archive` stores files.
+    pub directory: String,
+    /// A segment is completed after this time, if it holds any changes; zero: when it is full.
+    pub timeout: Duration,
+}
+
+impl ArchiveSettings {
+    /// What the module depends on.
+    pub(crate) fn module(&self) -> (&str, &str, &str) {
+        (&self.command, &self.library, &self.directory)
+    }
+}
+
+/// Archive modules of an embedder's.
+#[derive(Clone, Default)]
+pub struct ArchiveModules(pub Vec<std::sync::Arc<dyn forebay_archive::ArchiveModule>>);
+
+impl std::fmt::Debug for ArchiveModules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|module| module.name())).finish()
+    }
+}
+
 /// What an engine is opened with. `default()` has PostgreSQL's defaults.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -107,12 +162,18 @@ pub struct EngineConfig {
     pub wal_buffers: Option<usize>,
     /// Whether a page's first change after a checkpoint logs all of it.
     pub full_page_writes: bool,
-    /// Whether completed WAL segments are marked for an archive, and kept until it has them (archive_mode).
-    pub archive_mode: bool,
+    /// Whether completed WAL segments go to an archive, and are kept until it has them (archive_mode).
+    pub archive_mode: ArchiveMode,
+    /// What archives them; may change while the engine runs.
+    pub archiving: ArchiveSettings,
+    /// Modules that archive_library may name, beside the engine's own.
+    pub archive_modules: ArchiveModules,
     /// When and how fast the background threads write; may change while the engine runs.
     pub writing: WritingSettings,
     /// How recovery goes.
     pub recovery: RecoverySettings,
+    /// Recovery from an archive, where a file asks for it.
+    pub restore: RestoreSettings,
     /// Resource managers beside the engine's own, for redo.
     pub resource_managers: ResourceManagers,
     /// Who does the work of the background.
@@ -340,9 +401,12 @@ impl Default for EngineConfig {
             wal_sync_method: WalSyncMethod::default(),
             wal_buffers: None,
             full_page_writes: true,
-            archive_mode: false,
+            archive_mode: ArchiveMode::Off,
+            archiving: ArchiveSettings::default(),
+            archive_modules: ArchiveModules::default(),
             writing: WritingSettings::default(),
             recovery: RecoverySettings::default(),
+            restore: RestoreSettings::default(),
             resource_managers: ResourceManagers::default(),
             background: Background::Threads,
             on_fatal: None,

@@ -76,6 +76,70 @@ impl Control {
         self.update(io, |control| control.state = state)
     }
 
+    /// Notes that recovery from an archive begins, or goes on, at a checkpoint; `change` may note more.
+    pub(crate) fn begin_archive_recovery(
+        &self,
+        io: &mut Backend,
+        record: Lsn,
+        point: CheckPoint,
+        change: impl FnOnce(&mut ControlFile),
+    ) -> Result<(), EngineError> {
+        self.update(io, |control| {
+            control.checkpoint = record;
+            control.checkpoint_copy = point;
+            control.state = DbState::ArchiveRecovery;
+            if control.min_recovery_point < point.redo {
+                control.min_recovery_point = point.redo;
+                control.min_recovery_timeline = point.timeline;
+            }
+            change(control);
+        })
+    }
+
+    /// Notes that recovery, if it is begun again, begins at a later checkpoint: up to `reached` everything is durable.
+    pub(crate) fn restart_point(
+        &self,
+        io: &mut Backend,
+        record: Lsn,
+        point: CheckPoint,
+        reached: (Lsn, u32),
+    ) -> Result<(), EngineError> {
+        self.update(io, |control| {
+            (control.checkpoint, control.checkpoint_copy) = (record, point);
+            if control.min_recovery_point < reached.0 {
+                (control.min_recovery_point, control.min_recovery_timeline) = reached;
+            }
+        })
+    }
+
+    /// Notes that recovery must get to `point` before the files are consistent, if it does not say so yet.
+    pub(crate) fn raise_min_recovery(
+        &self,
+        io: &mut Backend,
+        point: Lsn,
+        timeline: u32,
+    ) -> Result<(), EngineError> {
+        if self.current.lock().min_recovery_point >= point {
+            return Ok(());
+        }
+        self.update(io, |control| {
+            if control.min_recovery_point < point {
+                (control.min_recovery_point, control.min_recovery_timeline) = (point, timeline);
+            }
+        })
+    }
+
+    /// Notes that the backup that is recovered ended at `end`.
+    pub(crate) fn end_backup(&self, io: &mut Backend, end: Lsn, timeline: u32) -> Result<(), EngineError> {
+        self.update(io, |control| {
+            if control.min_recovery_point < end {
+                (control.min_recovery_point, control.min_recovery_timeline) = (end, timeline);
+            }
+            (control.backup_start, control.backup_end) = (Lsn::INVALID, Lsn::INVALID);
+            control.backup_end_required = false;
+        })
+    }
+
     /// Notes a checkpoint, whose record is durable: recovery will begin at its redo pointer.
     pub(crate) fn set_checkpoint(
         &self,
@@ -90,6 +154,8 @@ impl Control {
             control.state = state;
             control.min_recovery_point = Lsn::INVALID;
             control.min_recovery_timeline = 0;
+            (control.backup_start, control.backup_end) = (Lsn::INVALID, Lsn::INVALID);
+            control.backup_end_required = false;
         })
     }
 

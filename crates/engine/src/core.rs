@@ -10,6 +10,7 @@ use forebay_storage::{BufferPool, Smgr, TempFiles};
 use forebay_wal::Wal;
 
 use crate::activity::Activity;
+use crate::archiver::Archiving;
 use crate::background::WalWriterCall;
 use crate::backup::Backups;
 use crate::catalog::Catalogs;
@@ -52,7 +53,7 @@ pub(crate) struct Core {
     pub(crate) xacts: XactManager,
     pub(crate) spaces: SpaceMap,
     pub(crate) locks: LockManager,
-    pub(crate) control: Control,
+    pub(crate) control: Arc<Control>,
     pub(crate) oids: OidCounter,
     pub(crate) catalogs: Catalogs,
     pub(crate) checkpointer: Checkpointer,
@@ -60,6 +61,9 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) marks: Marks,
     pub(crate) fatal: Arc<Fatal>,
+    pub(crate) archiving: Archiving,
+    /// The timeline that recovery came along; the log's own, if it began none.
+    pub(crate) came_from: u32,
     /// As the last reload left it.
     writing: RwLock<WritingSettings>,
     phase: AtomicU8,
@@ -80,11 +84,13 @@ pub(crate) struct Parts {
     pub(crate) wal: Arc<Wal>,
     pub(crate) clog: Arc<Clog>,
     pub(crate) xacts: XactManager,
-    pub(crate) control: Control,
+    pub(crate) control: Arc<Control>,
     pub(crate) oids: OidCounter,
     pub(crate) catalogs: Catalogs,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) fatal: Arc<Fatal>,
+    pub(crate) archiving: Archiving,
+    pub(crate) came_from: u32,
 }
 
 impl Core {
@@ -111,6 +117,8 @@ impl Core {
             catalogs: parts.catalogs,
             checkpointer: parts.checkpointer,
             fatal: parts.fatal,
+            archiving: parts.archiving,
+            came_from: parts.came_from,
             phase: AtomicU8::new(Phase::Running as u8),
             activity: Activity::default(),
             wal_writer: WalWriterCall::default(),

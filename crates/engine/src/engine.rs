@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType};
+use forebay_format::RelFileLocator;
 use forebay_format::control::DbState;
 use forebay_storage::{Backend, BufferPool, Cleaner, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_wal::{SegmentStats, SyncMethod, Wal, WalConfig};
 
+use crate::archiver::Archiving;
 use crate::background::{self, Threads};
 use crate::catalog::Catalogs;
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
-use crate::config::{EngineConfig, InitOptions, WritingSettings};
+use crate::config::{ArchiveSettings, EngineConfig, InitOptions, WritingSettings};
 use crate::control::Control;
 use crate::core::{Core, Parts, Phase};
 use crate::disk::Disk;
@@ -24,7 +26,7 @@ use crate::init;
 use crate::lockfile::{LockFile, ServerStatus, Told};
 use crate::locks::InterruptKind;
 use crate::oids::OidCounter;
-use crate::recovery::Startup;
+use crate::recovery::{self, Startup};
 use crate::session::{Session, temp};
 use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
 use crate::walsync;
@@ -131,6 +133,7 @@ impl Engine {
                 core.sessions.terminate_all();
                 core.activity.close();
                 threads.stop(core);
+                core.archiving.stop(core, &mut be, false);
                 Ok(())
             }
         };
@@ -243,6 +246,11 @@ impl Engine {
         self.core.change_writing(*to);
     }
 
+    /// Takes over what archives the log. Without archive_mode nothing does.
+    pub fn change_archiving(&self, to: &ArchiveSettings) {
+        self.core.archiving.change(&self.core, to);
+    }
+
     /// Takes over new settings of the I/O layer.
     pub fn change_io(&self, to: &IoSettings) -> Result<(), EngineError> {
         self.core.pool.smgr().set_extend_method(to.file_extend_method);
@@ -296,7 +304,7 @@ fn start(
     door::check_direct(aio, dir, &config)?;
     be.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()));
-    let control = Control::open(&mut Disk::new(&mut be.io), dir, Arc::clone(&fatal))?;
+    let control = Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, Arc::clone(&fatal))?);
     let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
     let smgr_config = SmgrConfig {
         direct: config.io_direct.data,
@@ -326,14 +334,14 @@ fn start(
     let wal = Arc::new(Wal::start(Arc::clone(aio), &mut be.io, wal_config, started.resume)?);
     wal.set_compression(config.writing.wal_compression);
     wal.set_segment_policy(config.writing.segment_policy());
-    if config.archive_mode {
-        tracing::warn!(
-            "archive_mode is on: WAL segments are kept until an archiver has marked them as done, and this server \
-             has none of its own yet"
-        );
-        wal.start_archiving()?;
+    let archiving = Archiving::new(aio, dir, &config, &wal)?;
+    for name in started.ended.iter().flat_map(|ended| &ended.announce) {
+        wal.announce(name);
     }
-    pool.attach_wal(wal.clone());
+    match &started.floor {
+        Some(floor) => floor.hand_over(&wal),
+        None => pool.attach_wal(wal.clone()),
+    }
     let counters = started.counters;
     let oldest = control.checkpoint().oldest_xid;
     let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
@@ -352,16 +360,27 @@ fn start(
         catalogs,
         checkpointer: Checkpointer::new(redo, started.checkpoint_end),
         fatal,
+        archiving,
+        came_from: started.came_from,
     }));
     core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
     if started.recovered {
         run::checkpoint(&core, be, Causes::RECOVERY)?;
+        if started.ended.is_some() {
+            recovery::finish(&core, &mut be.io)?;
+        }
     } else {
         core.control.set_state(&mut be.io, DbState::Production)?;
     }
     temp::forget_stale(&core, be)?;
-    let threads = Threads::start(&core)?;
-    Ok((core, threads))
+    core.archiving.start(&core)?;
+    match Threads::start(&core) {
+        Ok(threads) => Ok((core, threads)),
+        Err(error) => {
+            core.archiving.stop(&core, be, false);
+            Err(error)
+        }
+    }
 }
 
 /// Removes the files of temporary tables whose sessions are gone.
@@ -391,6 +410,20 @@ fn wal_config(dir: &Path, config: &EngineConfig, control: &Control, sync_method:
     }
 }
 
+/// The shutdown checkpoint. The files of tables whose transactions were aborted.
+fn shut_down(core: &Arc<Core>, be: &mut Backend) -> Result<Vec<RelFileLocator>, EngineError> {
+    if core.fatal.has_stopped() {
+        return Err(EngineError::internal("the engine had to stop: no shutdown checkpoint was made"));
+    }
+    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error))?;
+    if core.archiving.is_on() {
+        // So that the archive gets all but the checkpoint itself.
+        core.wal.switch_segment(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;
+    }
+    run::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
+    Ok(left)
+}
+
 fn stop_fast(
     core: &Arc<Core>,
     lock: &LockFile,
@@ -406,11 +439,9 @@ fn stop_fast(
     // Once the calls under way have ended nobody gets in any more, not even to abort: that is done here.
     core.activity.close();
     threads.stop(core);
-    if core.fatal.has_stopped() {
-        return Err(EngineError::internal("the engine had to stop: no shutdown checkpoint was made"));
-    }
-    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error))?;
-    run::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
+    let stopped = shut_down(core, be);
+    core.archiving.stop(core, be, stopped.is_ok());
+    let left = stopped?;
     core.enter(Phase::Stopped);
     remove_temp_tables(&core.aio, &core.dir);
     // Scans may hold pages of these files; nobody writes them any more.

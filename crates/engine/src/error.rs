@@ -48,6 +48,9 @@ pub enum EngineError {
     /// The write-ahead log could not be read back.
     #[error(transparent)]
     WalRead(#[from] WalReadError),
+    /// The archive.
+    #[error(transparent)]
+    Archive(#[from] forebay_archive::ArchiveError),
     /// Pages, or the files they are in.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -57,6 +60,12 @@ pub enum EngineError {
     /// Bytes of a row that are none, or values that make no row.
     #[error(transparent)]
     Tuple(#[from] forebay_format::TupleError),
+    /// Recovery from an archive has reached its target, and was told to stop there. The next start goes on.
+    #[error("recovery has stopped at its target, {at}")]
+    StoppedAtTarget {
+        /// The end of the record replayed last.
+        at: forebay_format::Lsn,
+    },
     /// 57014
     #[error("canceling statement due to user request")]
     Canceled,
@@ -108,11 +117,13 @@ impl EngineError {
             EngineError::Wal(WalError::NoSpace { .. }) => "53100",
             EngineError::WalRead(error) if error.is_damage() => "XX001",
             EngineError::Wal(_) | EngineError::WalRead(_) => "58030",
+            EngineError::Archive(error) if error.is_full() => "53100",
+            EngineError::Archive(_) => "58030",
             EngineError::Storage(error) => error.sqlstate(),
             EngineError::Redo(RedoError::Unsupported { .. }) => "0A000",
             EngineError::Redo(_) | EngineError::Tuple(_) => "XX001",
             EngineError::Canceled => "57014",
-            EngineError::ShuttingDown => "57P01",
+            EngineError::ShuttingDown | EngineError::StoppedAtTarget { .. } => "57P01",
         }
     }
 
@@ -121,6 +132,7 @@ impl EngineError {
         match self {
             EngineError::Wal(error) => error.is_fatal(),
             EngineError::Storage(error) => error.is_fatal(),
+            EngineError::Archive(error) => error.is_fatal(),
             _ => false,
         }
     }

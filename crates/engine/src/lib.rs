@@ -11,6 +11,7 @@
 //! - `init`: making a data directory.
 //! - `recovery`: from a data directory to a log that goes on.
 //! - `core`: what sessions and background threads share; `registry`: the sessions; `oids`: object identifiers.
+//! - `archiver`: what becomes of completed segments of the log.
 //! - `activity`: calls under way; `counters`: what pg_stat_database counts.
 //! - `background`: the engine's threads.
 //! - `backup`: base backups: of a cluster at rest or a running one, and back.
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod archiver;
 mod background;
 pub mod backup;
 pub mod bench;
@@ -62,9 +64,10 @@ mod walsync;
 pub mod xact;
 
 pub use config::{
-    Background, BadIoDirect, CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod,
-    FatalAction, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, RecoveryReport,
-    RecoverySettings, SessionSettings, WalSyncMethod, WorkerLimits, WritingSettings,
+    ArchiveMode, ArchiveModules, ArchiveSettings, Background, BadIoDirect, CheckpointStep, CheckpointWatch,
+    CleanerOptions, EngineConfig, ExtendMethod, FatalAction, HugePages, ImageCompression, InitOptions,
+    IoDirect, IoMethod, RecoveryReport, RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings,
+    TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};
@@ -76,6 +79,7 @@ pub use forebay_format::{Fork, Lsn, time};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
 pub use forebay_wal::SegmentStats;
 pub use locks::{Interrupt, InterruptKind, LockMode};
+pub use recovery::parse_timestamp;
 pub use session::{BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Session};
 pub use table::{Column, ColumnDef, Table};
 pub use types::{Datum, Oid, TypeInfo, Value};

@@ -12,6 +12,8 @@ use crate::engine::Engine;
 /// A kind of statistics that can be set to zero: pg_stat_reset_shared's targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedStats {
+    /// pg_stat_archiver.
+    Archiver,
     /// pg_stat_bgwriter.
     Bgwriter,
     /// pg_stat_checkpointer.
@@ -20,6 +22,25 @@ pub enum SharedStats {
     Io,
     /// pg_stat_wal.
     Wal,
+}
+
+/// The row of pg_stat_archiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiverRow {
+    /// Files archived.
+    pub archived_count: u64,
+    /// The last of them.
+    pub last_archived_wal: Option<String>,
+    /// When.
+    pub last_archived_time: Option<SystemTime>,
+    /// Attempts that failed.
+    pub failed_count: u64,
+    /// The file of the last of them.
+    pub last_failed_wal: Option<String>,
+    /// When.
+    pub last_failed_time: Option<SystemTime>,
+    /// Since when they count.
+    pub stats_reset: SystemTime,
 }
 
 /// The row of pg_stat_bgwriter.
@@ -99,6 +120,11 @@ fn checkpointer_sums(totals: &Totals) -> [u64; 7] {
 }
 
 impl Engine {
+    /// The row of pg_stat_archiver.
+    pub fn archiver_stats(&self) -> ArchiverRow {
+        self.core().archiving.stats()
+    }
+
     /// The row of pg_stat_bgwriter.
     pub fn bgwriter_stats(&self) -> BgwriterRow {
         let core = self.core();
@@ -154,6 +180,7 @@ impl Engine {
     pub fn reset_stats(&self, what: SharedStats) {
         let core = self.core();
         match what {
+            SharedStats::Archiver => core.archiving.reset_stats(),
             SharedStats::Bgwriter => {
                 let mut mark = core.marks.bgwriter.lock();
                 *mark = Mark { sums: core.pool.stats(), at: SystemTime::now() };

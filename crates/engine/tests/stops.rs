@@ -196,9 +196,17 @@ fn directories_of_others_are_refused_with_the_file_named() {
     std::fs::remove_file(&control).expect("remove");
     assert!(refusal(&dir).detail().is_some_and(|d| d.contains("global/pg_control")));
     std::fs::write(&control, &good).expect("write");
-    std::fs::write(dir.join("backup_label"), "").expect("write");
-    assert_eq!(refusal(&dir).sqlstate(), "0A000");
-    std::fs::remove_file(dir.join("backup_label")).expect("remove");
+    for (name, text, sqlstate, why) in [
+        ("backup_label", "", "55000", "invalid data in file \"backup_label\""),
+        ("standby.signal", "", "0A000", "standby mode is not supported"),
+        ("tablespace_map", "16384 /elsewhere\n", "0A000", "backup with tablespaces is not supported"),
+        ("recovery.signal", "", "22023", "must specify \"restore_command\""),
+    ] {
+        std::fs::write(dir.join(name), text).expect("write");
+        let error = refusal(&dir);
+        assert!(error.sqlstate() == sqlstate && error.to_string().contains(why), "{name}: {error}");
+        std::fs::remove_file(dir.join(name)).expect("remove");
+    }
     std::fs::remove_file(dir.join("pg_wal/000000010000000000000001")).expect("remove");
     assert!(refusal(&dir).to_string().starts_with("could not locate a valid checkpoint record at 0/100028"));
 }

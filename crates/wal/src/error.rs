@@ -174,6 +174,16 @@ pub enum WalReadError {
         /// A later segment that was written to.
         later: PathBuf,
     },
+    /// A segment could not be brought from where it is kept: that it is not there has not been proven.
+    #[error("could not get WAL file \"{}\", wanted at LSN {at}: {source}", .file.display())]
+    Fetch {
+        /// Where it was to be put.
+        file: PathBuf,
+        /// Where the log was to be read.
+        at: Lsn,
+        /// What was in the way.
+        source: crate::reader::FetchFailure,
+    },
     /// A history file makes no sense.
     #[error("timeline history file \"{}\" is damaged: {source}", .file.display())]
     History {
@@ -187,6 +197,6 @@ pub enum WalReadError {
 impl WalReadError {
     /// True if what was read is wrong; false if it could not be read.
     pub fn is_damage(&self) -> bool {
-        !matches!(self, WalReadError::Io { .. })
+        !matches!(self, WalReadError::Io { .. } | WalReadError::Fetch { .. })
     }
 }

@@ -17,11 +17,13 @@
 //!   - `checkpoint`: the redo pointer, old segments
 //!   - `switch`: the rest of a segment left unused
 //!   - `upkeep`: segments prepared ahead of need
+//! - `branch`: where a timeline begins
 //! - `reader`: reads records back, and finds the end of the log
 //! - `stats`: counters
 //!
 //! Unsafe code: `ring` alone.
 
+mod branch;
 mod checkpoint;
 mod config;
 mod error;
@@ -42,11 +44,14 @@ mod switch;
 mod upkeep;
 mod wal;
 
+pub use branch::begin_timeline;
 pub use checkpoint::{CheckpointKind, OldSegments};
 pub use config::{AbortedRecord, Resume, SyncMethod, WalConfig};
 pub use error::{FatalError, WalError, WalReadError};
 pub use flush::WriterPace;
-pub use reader::{EndOfWal, EndReason, LookAhead, ReaderConfig, WalReader, WalRecord, read_history};
+pub use reader::{
+    EndOfWal, EndReason, Fetch, FetchFailure, LookAhead, ReaderConfig, WalReader, WalRecord, read_history,
+};
 pub use record::{BlockFlags, BlockRef, Inserted, Record};
 pub use segments::{ArchiveFeed, SegmentPolicy, SegmentStats};
 pub use stats::WalStats;

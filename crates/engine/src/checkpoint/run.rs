@@ -47,8 +47,10 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
         let state = if early { DbState::ShutDown } else { DbState::ShuttingDown };
         core.control.set_state(&mut be.io, state)?;
     }
+    // Its beginning, what runs, and its record; or the record alone.
+    core.archiving.note_housekeeping(if quiet { 1 } else { 3 });
     let mut report = Report::default();
-    let (redo, point) = begin(core, be, quiet)?;
+    let (redo, point) = begin(core, be, causes)?;
     tell(core, CheckpointStep::Begun);
     write_everything(core, be, causes, redo, &mut report)?;
     let mut point = point;
@@ -83,7 +85,8 @@ fn tell(core: &Core, step: CheckpointStep) {
 }
 
 /// Moves the redo pointer and takes down the counters.
-fn begin(core: &Core, be: &mut Backend, quiet: bool) -> Result<(Lsn, CheckPoint), EngineError> {
+fn begin(core: &Core, be: &mut Backend, causes: Causes) -> Result<(Lsn, CheckPoint), EngineError> {
+    let quiet = causes.shutdown || causes.recovery;
     let kind = if quiet {
         CheckpointKind::Shutdown
     } else {
@@ -94,7 +97,8 @@ fn begin(core: &Core, be: &mut Backend, quiet: bool) -> Result<(Lsn, CheckPoint)
     let point = CheckPoint {
         redo,
         timeline,
-        prev_timeline: timeline,
+        // Whoever follows the log is told here where it came from.
+        prev_timeline: if causes.recovery { core.came_from } else { timeline },
         full_page_writes: core.config.full_page_writes,
         wal_level: WAL_LEVEL,
         next_xid: core.xacts.next_xid(),

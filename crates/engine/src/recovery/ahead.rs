@@ -112,6 +112,18 @@ impl<'a> ReadAhead<'a> {
         self.reader.end()
     }
 
+    /// Where the log ended, once there are no more records; fails if it does not end there, but is damaged or lacks a segment.
+    pub(super) fn check_end(&mut self, be: &mut Backend) -> Result<EndOfWal, EngineError> {
+        let end = self.reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+        self.reader.check_end(&mut be.io).map_err(|error| match error.is_damage() {
+            true => EngineError::corrupt(error.to_string()).with_hint(
+                "Bring the segment back from an archive or a backup, and begin again; or recover to a target before it.",
+            ),
+            false => error.into(),
+        })?;
+        Ok(end)
+    }
+
     pub(super) fn stats(&self) -> PrefetchStats {
         self.stats
     }

@@ -4,7 +4,11 @@
 //! |---|---|
 //! | shut down | the checkpoint's record is read; the log goes on behind it |
 //! | in production, shutting down, in crash recovery, starting up | crash recovery, as below |
-//! | a standby's states | refused |
+//! | in archive recovery | it goes on, as in `archive` |
+//!
+//! Where a file asks for it (`request`), or one such recovery was begun before, a directory is recovered from an archive, or as
+//! a base backup, whatever pg_control says: `archive`. Its parts are `label` (backup_label), `restore` (restore_command),
+//! `replay`, `target` (recovery_target settings, with the `clock`), `floor` (how far recovery must get) and `branch` (the new timeline).
 //!
 //! Crash recovery:
 //!
@@ -19,8 +23,17 @@
 //! brought further than a record is left alone by it.
 
 mod ahead;
+mod archive;
+mod branch;
+mod clock;
+mod floor;
+mod label;
+mod replay;
+mod request;
+mod restore;
 mod scan;
 mod sync;
+mod target;
 mod timeline;
 
 use forebay_aio::sync::Instant;
@@ -43,8 +56,15 @@ use crate::redo::{Counters, RedoContext, RedoRecord, Registry};
 use crate::xact::Clog;
 
 pub use ahead::PrefetchStats;
+pub use clock::parse_timestamp;
+pub use target::{RecoveryTarget, RestoreSettings, TargetAction, TargetTimeline};
+
+pub(crate) use branch::{Ended, finish};
+pub(crate) use clock::{at_time, now};
+pub(crate) use floor::Floor;
 
 use ahead::ReadAhead;
+use request::Request;
 use scan::Scan;
 
 /// How far recovery has come.
@@ -54,7 +74,7 @@ pub struct RecoveryProgress {
     pub redo: Lsn,
     /// End of the record replayed last.
     pub at: Lsn,
-    /// Where the log ends.
+    /// Where the log ends; where it is read once only, from an archive, the same as `at`.
     pub end: Lsn,
     /// Records replayed.
     pub records: u64,
@@ -78,6 +98,21 @@ pub(crate) struct Started {
     pub(crate) checkpoint_end: Lsn,
     /// The timeline that the log goes on with.
     pub(crate) timeline: u32,
+    /// The timeline before that, or the same.
+    pub(crate) came_from: u32,
+    /// What the buffer pool has asked before it wrote pages, and goes on asking.
+    pub(crate) floor: Option<Arc<Floor>>,
+    /// What remains to be done once a new timeline has begun.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// A checkpoint's record.
+#[derive(Debug)]
+struct Checkpoint {
+    start: Lsn,
+    end: Lsn,
+    /// What it says.
+    point: CheckPoint,
 }
 
 /// What startup works on.
@@ -87,62 +122,59 @@ pub(crate) struct Startup<'a> {
     pub(crate) aio: &'a Arc<Aio>,
     pub(crate) pool: &'a Arc<BufferPool>,
     pub(crate) clog: &'a Clog,
-    pub(crate) control: &'a Control,
+    pub(crate) control: &'a Arc<Control>,
 }
 
 impl Startup<'_> {
     /// Brings the directory to where its log goes on.
     pub(crate) fn run(&self, be: &mut Backend) -> Result<Started, EngineError> {
-        self.refuse_backups(be)?;
+        // Two of them are a mistake, whatever is recovered.
+        self.config.restore.target()?;
         let control = self.control.get();
+        if let Some(request) = Request::find(&mut be.io, self.dir, control.state, control.segment_size)? {
+            return self.recover_backup(be, &request);
+        }
         let timeline = control.checkpoint_copy.timeline.max(control.min_recovery_timeline);
         let history = read_history(&mut be.io, &self.dir.join("pg_wal"), timeline)?;
-        let (record, checkpoint) = self.last_checkpoint(be, &control, &history)?;
+        let reader = self.reader(&control, &history, control.checkpoint);
+        let checkpoint = self.last_checkpoint(be, reader, control.checkpoint)?;
         match control.state {
             DbState::ShutDown => {
                 tracing::info!("database system was shut down at {}", at_time(control.time));
                 let resume = Resume {
-                    insert_at: record.end,
-                    prev: record.start,
-                    redo: checkpoint.redo,
+                    insert_at: checkpoint.end,
+                    prev: checkpoint.start,
+                    redo: checkpoint.point.redo,
                     aborted: None,
                 };
-                let counters = Counters::at(&checkpoint);
-                let timeline = checkpoint.timeline;
-                Ok(Started { resume, counters, recovered: false, checkpoint_end: record.end, timeline })
+                let counters = Counters::at(&checkpoint.point);
+                let timeline = checkpoint.point.timeline;
+                Ok(Started {
+                    resume,
+                    counters,
+                    recovered: false,
+                    checkpoint_end: checkpoint.end,
+                    timeline,
+                    came_from: timeline,
+                    floor: None,
+                    ended: None,
+                })
             }
-            DbState::ShutDownInRecovery | DbState::ArchiveRecovery => Err(EngineError::statement(
-                "0A000",
-                format!("the database system is {}: standbys are not supported", control.state.name()),
-            )),
+            // Those of a recovery from an archive, which is always gone on with.
+            DbState::ShutDownInRecovery | DbState::ArchiveRecovery => {
+                Err(EngineError::internal("archive recovery that nobody goes on with"))
+            }
             DbState::Startup | DbState::ShuttingDown | DbState::CrashRecovery | DbState::Production => {
                 tracing::info!("database system was not properly shut down; automatic recovery in progress");
                 if !self.aio.has_bug("recovery: files are not synced first") {
                     self.sync_everything(be)?;
                 }
                 let registry = self.registry();
-                let scan = self.scan(be, &control, &history, &checkpoint, record.end, &registry)?;
+                let scan = self.scan(be, &control, &history, &checkpoint, &registry)?;
                 self.control.set_state(&mut be.io, DbState::CrashRecovery)?;
-                self.replay(be, &control, &history, &checkpoint, record.end, &scan, &registry)
+                self.replay(be, &control, &history, &checkpoint, &scan, &registry)
             }
         }
-    }
-
-    /// A base backup begins elsewhere than pg_control says.
-    fn refuse_backups(&self, be: &mut Backend) -> Result<(), EngineError> {
-        for name in ["backup_label", "recovery.signal", "standby.signal"] {
-            let path = self.dir.join(name);
-            if be.io.aio().namespace().exists(&path)? {
-                return Err(EngineError::statement(
-                    "0A000",
-                    format!(
-                        "recovery from a base backup or as a standby is not supported: found \"{}\"",
-                        path.display()
-                    ),
-                ));
-            }
-        }
-        Ok(())
     }
 
     fn reader(&self, control: &ControlFile, history: &TimelineHistory, start: Lsn) -> WalReader {
@@ -163,18 +195,17 @@ impl Startup<'_> {
             && self.aio.namespace().probe_direct(&self.dir.join("pg_wal")).is_ok()
     }
 
-    /// The record that pg_control points to.
+    /// The checkpoint whose record is at `at`, where the reader begins.
     fn last_checkpoint(
         &self,
         be: &mut Backend,
-        control: &ControlFile,
-        history: &TimelineHistory,
-    ) -> Result<(WalRecord, CheckPoint), EngineError> {
+        mut reader: WalReader,
+        at: Lsn,
+    ) -> Result<Checkpoint, EngineError> {
         let missing = |why: String| {
-            let message = format!("could not locate a valid checkpoint record at {}", control.checkpoint);
+            let message = format!("could not locate a valid checkpoint record at {at}");
             EngineError::statement("XX001", message).with_detail(why)
         };
-        let mut reader = self.reader(control, history, control.checkpoint);
         let Some(record) = reader.next(&mut be.io)? else {
             return Err(missing(reader.end().map_or_else(String::new, |end| end.reason.to_string())));
         };
@@ -182,16 +213,14 @@ impl Startup<'_> {
         let kind = decoded.kind();
         let is_checkpoint = decoded.header.rmgr == Rmgr::XLOG
             && (kind == xlog::CHECKPOINT_SHUTDOWN || kind == xlog::CHECKPOINT_ONLINE);
-        if record.start != control.checkpoint || !is_checkpoint {
+        if record.start != at || !is_checkpoint {
             return Err(missing("The record there is of another kind.".to_owned()));
         }
-        let checkpoint = CheckPoint::decode(decoded.main).map_err(|error| missing(error.to_string()))?;
-        if checkpoint.redo > record.start
-            || (kind == xlog::CHECKPOINT_SHUTDOWN && checkpoint.redo != record.start)
-        {
-            return Err(missing(format!("Its redo pointer {} is impossible.", checkpoint.redo)));
+        let point = CheckPoint::decode(decoded.main).map_err(|error| missing(error.to_string()))?;
+        if point.redo > record.start || (kind == xlog::CHECKPOINT_SHUTDOWN && point.redo != record.start) {
+            return Err(missing(format!("Its redo pointer {} is impossible.", point.redo)));
         }
-        Ok((record, checkpoint))
+        Ok(Checkpoint { start: record.start, end: record.end, point })
     }
 
     fn sync_everything(&self, be: &mut Backend) -> Result<(), EngineError> {
@@ -217,21 +246,21 @@ impl Startup<'_> {
         be: &mut Backend,
         control: &ControlFile,
         history: &TimelineHistory,
-        checkpoint: &CheckPoint,
-        checkpoint_end: Lsn,
+        checkpoint: &Checkpoint,
         registry: &Registry,
     ) -> Result<Scan, EngineError> {
         let started = Instant::now();
-        let reader = self.reader(control, history, checkpoint.redo);
-        let needed = if control.min_recovery_point > checkpoint_end {
+        let point = &checkpoint.point;
+        let reader = self.reader(control, history, point.redo);
+        let needed = if control.min_recovery_point > checkpoint.end {
             (control.min_recovery_point, "the minimum recovery point")
         } else {
-            (checkpoint_end, "the end of the checkpoint record")
+            (checkpoint.end, "the end of the checkpoint record")
         };
-        let scan = scan::scan(&mut be.io, reader, registry, history, checkpoint.timeline, needed)?;
+        let scan = scan::scan(&mut be.io, reader, registry, history, point.timeline, needed)?;
         tracing::info!(
             "WAL from {} to {} holds {} records ({:.2} s)",
-            checkpoint.redo,
+            point.redo,
             scan.end.end,
             scan.records,
             started.elapsed().as_secs_f64()
@@ -239,18 +268,16 @@ impl Startup<'_> {
         Ok(scan)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what startup has found out so far")]
     fn replay(
         &self,
         be: &mut Backend,
         control: &ControlFile,
         history: &TimelineHistory,
-        checkpoint: &CheckPoint,
-        checkpoint_end: Lsn,
+        checkpoint: &Checkpoint,
         scan: &Scan,
         registry: &Registry,
     ) -> Result<Started, EngineError> {
-        let redo = checkpoint.redo;
+        let redo = checkpoint.point.redo;
         let started = Instant::now();
         let reader = self.reader(control, history, redo);
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
@@ -258,7 +285,7 @@ impl Startup<'_> {
         let prefetch = PrefetchStats::default();
         let mut progress =
             RecoveryProgress { redo, at: redo, end: scan.end.end, records: 0, prefetch, done: false };
-        let mut ctx = RedoContext::new(be, self.pool, self.clog, checkpoint);
+        let mut ctx = RedoContext::new(be, self.pool, self.clog, &checkpoint.point);
         tracing::info!("redo starts at {redo}");
         while let Some(record) = ahead.next(ctx.be)? {
             redo_one(registry, &record, &mut ctx)?;
@@ -293,14 +320,23 @@ impl Startup<'_> {
         ctx.check_missing()?;
         let mut counters = ctx.counters;
         if self.aio.has_bug("recovery: transaction ids begin again at the checkpoint's") {
-            counters.next_xid = checkpoint.next_xid;
+            counters.next_xid = checkpoint.point.next_xid;
         }
         self.clog.set_recovering(false);
         self.clog.trim(&mut be.io, next_xid(&counters))?;
         progress.done = true;
         self.report(&progress);
         let timeline = scan.timeline;
-        Ok(Started { resume: end.resume(redo), counters, recovered: true, checkpoint_end, timeline })
+        Ok(Started {
+            resume: end.resume(redo),
+            counters,
+            recovered: true,
+            checkpoint_end: checkpoint.end,
+            timeline,
+            came_from: timeline,
+            floor: None,
+            ended: None,
+        })
     }
 
     fn report(&self, progress: &RecoveryProgress) {
@@ -318,32 +354,4 @@ fn redo_one(registry: &Registry, record: &WalRecord, ctx: &mut RedoContext<'_>) 
     let decoded = scan::decode(record)?;
     let redo = RedoRecord { start: record.start, end: record.end, record: &decoded };
     Ok(registry.redo(&redo, ctx)?)
-}
-
-/// A time as the log shows it: "2026-11-21 01:21:39 UTC".
-pub(crate) fn at_time(seconds: i64) -> String {
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Eras of 400 years that begin on the first of March, so that leap days come last.
-    let z = days + 719_468;
-    let (era, in_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02} UTC")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_shown_as_postgresql_shows_them() {
-        assert_eq!(at_time(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(at_time(951_868_799), "2000-02-29 23:59:59 UTC");
-        assert_eq!(at_time(1_795_224_099), "2026-11-21 01:21:39 UTC");
-    }
 }

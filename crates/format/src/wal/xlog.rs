@@ -353,6 +353,51 @@ impl OverwriteContrecord {
     }
 }
 
+/// Payload of [`RESTORE_POINT`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestorePoint {
+    /// When it was made, in microseconds since 2000-01-01.
+    pub time: i64,
+    /// Its name, at most [`RestorePoint::NAME_MAX`] bytes without zeros.
+    pub name: Vec<u8>,
+}
+
+impl RestorePoint {
+    /// Bytes of a name at most.
+    pub const NAME_MAX: usize = 63;
+    /// Encoded size: time, and the name with the zeros behind it.
+    pub const SIZE: usize = 8 + Self::NAME_MAX + 1;
+
+    /// Encodes it; of a name that is too long, the beginning.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let mut out = [0; Self::SIZE];
+        put(&mut out, 0, self.time.to_le_bytes());
+        for (to, from) in out.iter_mut().skip(8).zip(self.name.iter().take(Self::NAME_MAX)) {
+            *to = *from;
+        }
+        out
+    }
+
+    /// Decodes it.
+    pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
+        let mut cursor = Cursor::new(main);
+        let time = cursor.i64().ok_or(damaged("RESTORE_POINT"))?;
+        let name = main.get(8..Self::SIZE).ok_or(damaged("RESTORE_POINT"))?;
+        let name = name.iter().copied().take_while(|&byte| byte != 0).collect();
+        Ok(Self { time, name })
+    }
+}
+
+/// Payload of [`BACKUP_END`]: the redo pointer that the backup began with.
+pub const fn encode_backup_end(start: Lsn) -> [u8; 8] {
+    start.0.to_le_bytes()
+}
+
+/// Decodes the payload of [`BACKUP_END`].
+pub fn decode_backup_end(main: &[u8]) -> Result<Lsn, PayloadError> {
+    Cursor::new(main).u64().map(Lsn).ok_or(damaged("BACKUP_END"))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
@@ -407,6 +452,14 @@ mod tests {
         assert_eq!(EndOfRecovery::decode(&end.encode()), Ok(end));
         let overwrite = OverwriteContrecord { overwritten: Lsn(9), time: 5 };
         assert_eq!(OverwriteContrecord::decode(&overwrite.encode()), Ok(overwrite));
+        let point = RestorePoint { time: 7, name: b"before the move".to_vec() };
+        assert_eq!(RestorePoint::decode(&point.encode()), Ok(point.clone()));
+        assert_eq!(point.encode().len(), 72);
+        let long = RestorePoint { time: 7, name: vec![b'x'; 100] };
+        assert_eq!(RestorePoint::decode(&long.encode()).unwrap().name, vec![b'x'; 63]);
+        assert!(RestorePoint::decode(&point.encode()[..71]).is_err());
+        assert_eq!(decode_backup_end(&encode_backup_end(Lsn(0x200_0028))), Ok(Lsn(0x200_0028)));
+        assert!(decode_backup_end(&[0; 7]).is_err());
         assert_eq!(decode_next_oid(&encode_next_oid(24_576)), Ok(24_576));
         assert_eq!(decode_checkpoint_redo(&encode_checkpoint_redo(1)), Ok(1));
         assert!(decode_checkpoint_redo(&[]).is_err());

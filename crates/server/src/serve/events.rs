@@ -14,13 +14,22 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Event {
     /// The engine is open, or why not.
-    Opened(Result<Arc<Engine>, String>),
+    Opened(Result<Arc<Engine>, NotOpen>),
     /// A signal to stop.
     Stop(Stop),
     /// SIGHUP.
     Reload,
     /// A connection has ended.
     Left,
+}
+
+/// Why there is no engine.
+#[derive(Debug)]
+pub(super) enum NotOpen {
+    /// Recovery has stopped where it was told to.
+    AtTarget(String),
+    /// Something went wrong.
+    Failed(String),
 }
 
 #[derive(Debug)]

@@ -17,10 +17,12 @@ pub mod sockets;
 
 use crate::log;
 use crate::session;
-use crate::settings::{ConfigError, ServerSettings, engine_config, io_settings, writing_settings};
+use crate::settings::{
+    ConfigError, ServerSettings, archive_settings, engine_config, io_settings, writing_settings,
+};
 use crate::wire::backend;
 use crate::wire::stream::Stream;
-use events::{Event, Events};
+use events::{Event, Events, NotOpen};
 use forebay_aio::sync::Duration;
 use forebay_engine::{Engine, EngineError, InitOptions, ShutdownMode};
 use forebay_sql::{Severity, SqlError};
@@ -159,6 +161,13 @@ fn describe(e: &EngineError) -> String {
     text
 }
 
+fn not_open(e: &EngineError) -> NotOpen {
+    match e {
+        EngineError::StoppedAtTarget { .. } => NotOpen::AtTarget(describe(e)),
+        _ => NotOpen::Failed(describe(e)),
+    }
+}
+
 struct Server {
     options: ServeOptions,
     data_dir: PathBuf,
@@ -184,8 +193,9 @@ impl Server {
         let (dir, sender) = (self.data_dir.clone(), events.sender());
         forebay_aio::sync::thread::spawn(move || {
             let opened =
-                catch_unwind(AssertUnwindSafe(|| Engine::open(&dir, config).map_err(|e| describe(&e))));
-            let opened = opened.unwrap_or_else(|_| Err("the data directory could not be opened".to_owned()));
+                catch_unwind(AssertUnwindSafe(|| Engine::open(&dir, config).map_err(|e| not_open(&e))));
+            let panicked = || NotOpen::Failed("the data directory could not be opened".to_owned());
+            let opened = opened.unwrap_or_else(|_| Err(panicked()));
             sender.send(Event::Opened(opened));
         });
         let code = self.main_loop(listeners, events);
@@ -200,7 +210,12 @@ impl Server {
             for event in events.take() {
                 match event {
                     Event::Opened(Ok(engine)) => self.opened(engine),
-                    Event::Opened(Err(message)) => {
+                    Event::Opened(Err(NotOpen::AtTarget(message))) => {
+                        log::log(message);
+                        log::log("shutdown at recovery target");
+                        return 0;
+                    }
+                    Event::Opened(Err(NotOpen::Failed(message))) => {
                         log::line("FATAL", None, &message);
                         return 1;
                     }
@@ -367,6 +382,7 @@ fn connections_at_most(max_connections: usize) -> usize {
 /// Hands down what may change while the engine runs.
 fn change_running(engine: &Engine, settings: &ServerSettings) {
     engine.change_writing(&writing_settings(settings));
+    engine.change_archiving(&archive_settings(settings));
     if let Err(e) = engine.change_io(&io_settings(settings)) {
         log::line("WARNING", None, &describe(&e));
     }

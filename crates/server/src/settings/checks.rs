@@ -2,7 +2,7 @@
 //! value to keep, or the DETAIL of the refusal.
 
 use super::value::Value;
-use forebay_engine::IoDirect;
+use forebay_engine::{IoDirect, Lsn, parse_timestamp};
 
 /// A check of a parsed value.
 pub type Check = fn(Value) -> Result<Value, String>;
@@ -61,6 +61,49 @@ pub fn not_zero(value: Value) -> Result<Value, String> {
     } else {
         Ok(value)
     }
+}
+
+/// A text that is empty or passes a test; else the detail.
+fn empty_or(value: Value, good: impl Fn(&str) -> bool, detail: &str) -> Result<Value, String> {
+    let value = text(value);
+    if value.is_empty() || good(&value) { Ok(Value::Text(value)) } else { Err(detail.to_owned()) }
+}
+
+/// basic_archive.archive_directory: somewhere else than in the data directory, whatever that is.
+pub fn archive_directory(value: Value) -> Result<Value, String> {
+    empty_or(value, |path| path.starts_with('/'), "The path must be absolute.")
+}
+
+/// recovery_target: as soon as possible, or not by this.
+pub fn recovery_target(value: Value) -> Result<Value, String> {
+    empty_or(value, |word| word == "immediate", "The only allowed value is \"immediate\".")
+}
+
+/// recovery_target_lsn.
+pub fn recovery_target_lsn(value: Value) -> Result<Value, String> {
+    empty_or(value, |lsn| lsn.parse::<Lsn>().is_ok(), "It is not a WAL location.")
+}
+
+/// recovery_target_name: as long as a restore point's name may be.
+pub fn recovery_target_name(value: Value) -> Result<Value, String> {
+    let why = "\"recovery_target_name\" is too long (maximum 63 characters).";
+    empty_or(value, |name| name.len() <= 63, why)
+}
+
+/// recovery_target_time: a moment that stays the same, whenever it is read.
+pub fn recovery_target_time(value: Value) -> Result<Value, String> {
+    empty_or(value, |time| parse_timestamp(time).is_some(), "It is not a time stamp.")
+}
+
+/// recovery_target_timeline.
+pub fn recovery_target_timeline(value: Value) -> Result<Value, String> {
+    let good = |word: &str| ["current", "latest"].contains(&word) || word.parse::<u32>().is_ok_and(|n| n > 0);
+    empty_or(value, good, "\"recovery_target_timeline\" is not a valid number.")
+}
+
+/// recovery_target_xid.
+pub fn recovery_target_xid(value: Value) -> Result<Value, String> {
+    empty_or(value, |xid| xid.parse::<u32>().is_ok_and(|xid| xid >= 3), "It is not a transaction ID.")
 }
 
 /// A list of words out of a set, without blanks around them.

@@ -5,8 +5,9 @@ use super::session::SessionSettings;
 use super::value::Value;
 use forebay_aio::sync::Duration;
 use forebay_engine::{
-    CleanerOptions, EngineConfig, ExtendMethod, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings,
-    RecoverySettings, WalSyncMethod, WorkerLimits, WritingSettings,
+    ArchiveMode, ArchiveSettings, CleanerOptions, EngineConfig, ExtendMethod, HugePages, ImageCompression,
+    IoDirect, IoMethod, IoSettings, RecoverySettings, RecoveryTarget, RestoreSettings, TargetAction,
+    TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
 };
 
 /// What the engine is opened with.
@@ -45,14 +46,54 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         wal_sync_method: WalSyncMethod::by_name(s.text("wal_sync_method")).unwrap_or_default(),
         wal_buffers: automatic("wal_buffers"),
         full_page_writes: s.bool("full_page_writes"),
-        archive_mode: s.text("archive_mode") != "off",
+        archive_mode: ArchiveMode::by_name(s.text("archive_mode")).unwrap_or_default(),
+        archiving: archive_settings(s),
         writing: writing_settings(s),
         recovery: RecoverySettings {
             prefetch: s.text("recovery_prefetch") != "off",
             decode_buffer: count("wal_decode_buffer_size"),
             io_concurrency: count("maintenance_io_concurrency"),
         },
+        restore: restore_settings(s),
         ..EngineConfig::default()
+    }
+}
+
+/// What archives completed segments: also after a reload.
+pub fn archive_settings(s: &ServerSettings) -> ArchiveSettings {
+    ArchiveSettings {
+        command: s.text("archive_command").to_owned(),
+        library: s.text("archive_library").to_owned(),
+        directory: s.text("basic_archive.archive_directory").to_owned(),
+        timeout: Duration::from_secs(u64::try_from(s.int("archive_timeout")).unwrap_or(0)),
+    }
+}
+
+/// How a directory is recovered from an archive. What the texts mean was checked when they were set.
+fn restore_settings(s: &ServerSettings) -> RestoreSettings {
+    let set = |name: &str| Some(s.text(name)).filter(|text| !text.is_empty());
+    let targets = [
+        set("recovery_target").map(|_| RecoveryTarget::Immediate),
+        set("recovery_target_lsn").and_then(|lsn| lsn.parse().ok()).map(RecoveryTarget::Lsn),
+        set("recovery_target_name").map(|name| RecoveryTarget::Name(name.to_owned())),
+        set("recovery_target_time").and_then(parse_timestamp).map(RecoveryTarget::Time),
+        set("recovery_target_xid").and_then(|xid| xid.parse().ok()).map(RecoveryTarget::Xid),
+    ];
+    RestoreSettings {
+        restore_command: s.text("restore_command").to_owned(),
+        recovery_end_command: s.text("recovery_end_command").to_owned(),
+        archive_cleanup_command: s.text("archive_cleanup_command").to_owned(),
+        targets: targets.into_iter().flatten().collect(),
+        inclusive: s.bool("recovery_target_inclusive"),
+        timeline: match s.text("recovery_target_timeline") {
+            "current" => TargetTimeline::Current,
+            number => number.parse().map_or(TargetTimeline::Latest, TargetTimeline::Number),
+        },
+        action: match s.text("recovery_target_action") {
+            "promote" => TargetAction::Promote,
+            "shutdown" => TargetAction::Shutdown,
+            _ => TargetAction::Pause,
+        },
     }
 }
 
@@ -145,6 +186,46 @@ mod tests {
         assert_eq!(workers(&[("io_workers", "3")]), WorkerLimits::fixed(3));
         let pool = workers(&[("io_max_workers", "5"), ("io_worker_idle_timeout", "1s")]);
         assert_eq!((pool.min, pool.max, pool.idle_timeout), (2, 5, Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn recovery_targets_are_what_their_settings_say() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let load = |settings: &[(&str, &str)]| {
+            let settings: Vec<_> = settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+            ServerSettings::load(dir.path(), &settings)
+        };
+        let target = |name: &str, text: &str| {
+            let restore = engine_config(&load(&[(name, text)]).expect("loads")).restore;
+            assert!(restore.targets.len() <= 1);
+            restore.targets.into_iter().next()
+        };
+        let lsn = forebay_engine::Lsn(0x1_0000_0028);
+        assert_eq!(target("recovery_target", "immediate"), Some(RecoveryTarget::Immediate));
+        assert_eq!(target("recovery_target_lsn", "1/28"), Some(RecoveryTarget::Lsn(lsn)));
+        assert_eq!(target("recovery_target_xid", "731"), Some(RecoveryTarget::Xid(731)));
+        assert_eq!(target("recovery_target_name", "x y"), Some(RecoveryTarget::Name("x y".to_owned())));
+        assert_eq!(
+            target("recovery_target_time", "2000-01-01 01:00:01+01"),
+            Some(RecoveryTarget::Time(1_000_000))
+        );
+        assert_eq!(target("recovery_target_time", ""), None);
+        for (name, text) in [
+            ("recovery_target", "soon"),
+            ("recovery_target_lsn", "28"),
+            ("recovery_target_time", "yesterday"),
+            ("recovery_target_timeline", "0"),
+            ("recovery_target_xid", "x"),
+            ("basic_archive.archive_directory", "relative"),
+        ] {
+            assert!(load(&[(name, text)]).is_err(), "{name} = {text}");
+        }
+        let timeline = |text| {
+            engine_config(&load(&[("recovery_target_timeline", text)]).expect("loads")).restore.timeline
+        };
+        assert_eq!(timeline("latest"), TargetTimeline::Latest);
+        assert_eq!(timeline("current"), TargetTimeline::Current);
+        assert_eq!(timeline("7"), TargetTimeline::Number(7));
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod session;
 mod table;
 pub mod value;
 
-pub use engine::{engine_config, io_settings, writing_settings};
+pub use engine::{archive_settings, engine_config, io_settings, writing_settings};
 pub use server::{ConfigError, ServerSettings, Source};
 pub use session::SessionSettings;
 pub use table::{Context, Kind, Setting, TABLE, Unit, find};

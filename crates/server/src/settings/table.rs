@@ -185,6 +185,8 @@ const PRESET: &str = "Preset Options";
 const WAL: &str = "Write-Ahead Log / Settings";
 const WAL_RECOVERY: &str = "Write-Ahead Log / Recovery";
 const ARCHIVING: &str = "Write-Ahead Log / Archiving";
+const ARCHIVE_RECOVERY: &str = "Write-Ahead Log / Archive Recovery";
+const RECOVERY_TARGET: &str = "Write-Ahead Log / Recovery Target";
 const DEVELOPER: &str = "Developer Options";
 const CHECKPOINTS: &str = "Write-Ahead Log / Checkpoints";
 const LEVELS: &[&str] = &[
@@ -206,8 +208,13 @@ use Kind::{Bool, Enum, Text};
 #[rustfmt::skip]
 pub static TABLE: &[Setting] = &[
     setting("application_name", User, Text, "", LOGGING, "Sets the application name to be reported in statistics and logs.").reported().checked(checks::name),
-    setting("archive_mode", Postmaster, Enum(&["always", "on", "off"]), "off", ARCHIVING, "Marks completed WAL files for an archiver, and keeps them until it has marked them as done."),
+    setting("archive_cleanup_command", Sighup, Text, "", ARCHIVE_RECOVERY, "Sets the shell command that will be executed at every restart point."),
+    setting("archive_command", Sighup, Text, "", ARCHIVING, "Sets the shell command that will be called to archive a WAL file."),
+    setting("archive_library", Sighup, Text, "", ARCHIVING, "Sets the module that will be called to archive a WAL file."),
+    setting("archive_mode", Postmaster, Enum(&["always", "on", "off"]), "off", ARCHIVING, "Allows archiving of WAL files using \"archive_command\" or \"archive_library\"."),
+    setting("archive_timeout", Sighup, int(0, INT_MAX / 2, Unit::Seconds), "0", ARCHIVING, "Sets the amount of time to wait before forcing a switch to the next WAL file."),
     setting("autovacuum_worker_slots", Postmaster, int(1, 262_143, Unit::None), "16", "Vacuuming", UNUSED),
+    setting("basic_archive.archive_directory", Sighup, Text, "", ARCHIVING, "Archive file destination directory.").checked(checks::archive_directory),
     setting("bgwriter_delay", Sighup, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),
     setting("bgwriter_flush_after", Sighup, int(0, 256, Unit::Blocks), "512kB", BGWRITER, "Number of pages after which previously performed writes are flushed to disk."),
     setting("bgwriter_lru_maxpages", Sighup, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER, "Background writer maximum number of LRU pages to flush per round."),
@@ -280,7 +287,17 @@ pub static TABLE: &[Setting] = &[
     setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS, "Sets the WAL size that triggers a checkpoint."),
     setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS, "Sets the minimum size to shrink the WAL to."),
     setting("port", Postmaster, int(1, 65_535, Unit::None), "5432", CONNECT, "Sets the TCP port the server listens on."),
+    setting("recovery_end_command", Sighup, Text, "", ARCHIVE_RECOVERY, "Sets the shell command that will be executed once at the end of recovery."),
     setting("recovery_prefetch", Sighup, Enum(&["off", "on", "try"]), "try", WAL_RECOVERY, "Prefetch referenced blocks during recovery."),
+    setting("recovery_target", Postmaster, Text, "", RECOVERY_TARGET, "Set to \"immediate\" to end recovery as soon as a consistent state is reached.").checked(checks::recovery_target),
+    setting("recovery_target_action", Postmaster, Enum(&["pause", "promote", "shutdown"]), "pause", RECOVERY_TARGET, "Sets the action to perform upon reaching the recovery target. Without hot standby, pause is shutdown."),
+    setting("recovery_target_inclusive", Postmaster, Bool, "on", RECOVERY_TARGET, "Sets whether to include or exclude transaction with recovery target."),
+    setting("recovery_target_lsn", Postmaster, Text, "", RECOVERY_TARGET, "Sets the LSN of the write-ahead log location up to which recovery will proceed.").checked(checks::recovery_target_lsn),
+    setting("recovery_target_name", Postmaster, Text, "", RECOVERY_TARGET, "Sets the named restore point up to which recovery will proceed.").checked(checks::recovery_target_name),
+    setting("recovery_target_time", Postmaster, Text, "", RECOVERY_TARGET, "Sets the time stamp up to which recovery will proceed. Without a time zone it is in UTC.").checked(checks::recovery_target_time),
+    setting("recovery_target_timeline", Postmaster, Text, "latest", RECOVERY_TARGET, "Specifies the timeline to recover into.").checked(checks::recovery_target_timeline),
+    setting("recovery_target_xid", Postmaster, Text, "", RECOVERY_TARGET, "Sets the transaction ID up to which recovery will proceed.").checked(checks::recovery_target_xid),
+    setting("restore_command", Sighup, Text, "", ARCHIVE_RECOVERY, "Sets the shell command that will be called to retrieve an archived WAL file."),
     setting("row_security", User, Bool, "on", CLIENT, "Enables row security. There are no policies."),
     setting("scram_iterations", User, int(1, INT_MAX, Unit::None), "4096", CONNECT, "Sets the iteration count for SCRAM secret generation.").reported(),
     setting("search_path", User, Text, "\"$user\", public", CLIENT, "Sets the schema search order for names that are not schema-qualified.").reported().checked(checks::search_path),

@@ -18,6 +18,7 @@
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 //! - [`log`]:       the write-ahead log: sync methods, segments, functions, direct I/O
+//! - [`pitr`]:      archive_mode, and recovery from an archive to a point in time
 //! - [`temporary`]: temporary tables: their buffers, their files
 //! - [`outstanding`]: tables that go while reads of them are outstanding
 
@@ -38,6 +39,7 @@ mod hostile;
 mod lifecycle;
 mod log;
 mod outstanding;
+mod pitr;
 mod simple;
 mod spill;
 mod startup;

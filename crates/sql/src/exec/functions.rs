@@ -79,7 +79,8 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgTableSize => table_size(args, host)?,
         Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
         Function::PgStatResetShared => super::statistics::reset(args, host)?,
-        Function::PgCurrentWalLsn
+        Function::PgCreateRestorePoint
+        | Function::PgCurrentWalLsn
         | Function::PgCurrentWalFlushLsn
         | Function::PgCurrentWalInsertLsn
         | Function::PgSwitchWal

@@ -1,7 +1,8 @@
-//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the next one, the begin of a base backup.
+//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the next one, named points
+//! in it, the begin of a base backup.
 
 use super::host::Host;
-use crate::error::Result;
+use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::value::{Datum, Numeric};
 use forebay_engine::Lsn;
@@ -19,6 +20,16 @@ fn lsn(args: &[Datum<'_>], i: usize) -> Lsn {
     }
 }
 
+/// pg_create_restore_point(name): where recovery from an archive may stop.
+fn restore_point(name: &str, host: &mut Host) -> Result<Datum<'static>> {
+    const MOST: usize = 63;
+    if name.len() > MOST {
+        let message = format!("value too long for restore point (maximum {MOST} characters)");
+        return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(position(host.session()?.create_restore_point(name)?))
+}
+
 /// Calls one of these functions.
 pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
     Ok(match function {
@@ -29,6 +40,9 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
             let label = args.first().and_then(Datum::as_str).unwrap_or_default();
             let fast = matches!(args.get(1), Some(Datum::Bool(true)));
             position(host.session()?.start_backup(label, fast)?)
+        }
+        Function::PgCreateRestorePoint => {
+            restore_point(args.first().and_then(Datum::as_str).unwrap_or(""), host)?
         }
         Function::PgSwitchWal => position(host.session()?.switch_wal()?),
         Function::PgWalfileName => Datum::string(host.session()?.wal_file_name(lsn(args, 0))),

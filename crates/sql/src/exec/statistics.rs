@@ -1,4 +1,4 @@
-//! Rows of the views that sum up what the server did: pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and
+//! Rows of the views that sum up what the server did: pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and
 //! setting sums to zero.
 
 use super::host::Host;
@@ -6,6 +6,7 @@ use super::views::timestamp;
 use crate::error::{Result, SqlError, state};
 use crate::plan::View;
 use crate::value::{Datum, Numeric};
+use forebay_aio::sync::SystemTime;
 use forebay_engine::views::{DatabaseRow, SharedStats};
 use forebay_engine::{Datum as Stored, LockMode};
 
@@ -24,15 +25,16 @@ pub fn bgwriter(host: &mut Host) -> Result<Vec<RowOf>> {
 
 /// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or with NULL.
 pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
-    use SharedStats::{Bgwriter, Checkpointer, Io, Wal};
+    use SharedStats::{Archiver, Bgwriter, Checkpointer, Io, Wal};
     let targets: &[SharedStats] = match args.first().and_then(Datum::as_str) {
-        None => &[Bgwriter, Checkpointer, Io, Wal],
+        None => &[Archiver, Bgwriter, Checkpointer, Io, Wal],
+        Some("archiver") => &[Archiver],
         Some("bgwriter") => &[Bgwriter],
         Some("checkpointer") => &[Checkpointer],
         Some("io") => &[Io],
         Some("wal") => &[Wal],
         // No view shows anything of these.
-        Some("archiver" | "recovery_prefetch" | "slru") => &[],
+        Some("recovery_prefetch" | "slru") => &[],
         Some(other) => {
             let message = format!("unrecognized reset target: \"{other}\"");
             return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).hint(
@@ -43,6 +45,22 @@ pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let engine = host.session()?.engine();
     targets.iter().for_each(|target| engine.reset_stats(*target));
     Ok(Datum::text(""))
+}
+
+/// The row of pg_stat_archiver.
+pub fn archiver(host: &mut Host) -> Result<Vec<RowOf>> {
+    let r = host.session()?.engine().archiver_stats();
+    let text = |name: Option<String>| name.map_or(Datum::Null, Datum::string);
+    let time = |at: Option<SystemTime>| at.map_or(Datum::Null, timestamp);
+    Ok(vec![vec![
+        count(r.archived_count),
+        text(r.last_archived_wal),
+        time(r.last_archived_time),
+        count(r.failed_count),
+        text(r.last_failed_wal),
+        time(r.last_failed_time),
+        timestamp(r.stats_reset),
+    ]])
 }
 
 /// The row of pg_stat_checkpointer. There is no standby, so there are no restart points.

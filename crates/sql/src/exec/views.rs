@@ -21,6 +21,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
         View::StatAioBackends => {
             Ok(host.session()?.engine().aio_backends().into_iter().map(backend_row).collect())
         }
+        View::StatArchiver => statistics::archiver(host),
         View::StatBgwriter => statistics::bgwriter(host),
         View::StatCheckpointer => statistics::checkpointer(host),
         View::StatDatabase => statistics::databases(host),

@@ -53,6 +53,7 @@ pub enum Function {
     PgRelationSize,
     PgSizePretty,
     PgSleep,
+    PgCreateRestorePoint,
     PgReloadConf,
     PgStatResetShared,
     PgSwitchWal,

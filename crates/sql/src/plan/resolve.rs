@@ -304,6 +304,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("pg_size_pretty", &[Int8], Text, Function::PgSizePretty),
     def("pg_sleep", &[Float8], Void, Function::PgSleep),
     def("pg_reload_conf", &[], Bool, Function::PgReloadConf),
+    def("pg_create_restore_point", &[Text], PgLsn, Function::PgCreateRestorePoint),
     def("pg_stat_reset_shared", &[], Void, Function::PgStatResetShared),
     def("pg_stat_reset_shared", &[Text], Void, Function::PgStatResetShared),
     def("pg_switch_wal", &[], PgLsn, Function::PgSwitchWal),

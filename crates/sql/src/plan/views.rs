@@ -1,5 +1,5 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
-//! pg_buffercache, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal.
+//! pg_buffercache, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal.
 
 use crate::value::SqlType::{
     self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray, Timestamptz,
@@ -16,6 +16,8 @@ pub enum View {
     StatAioBackends,
     /// Settings.
     Settings,
+    /// The archiver.
+    StatArchiver,
     /// Buffers of the pool.
     BufferCache,
     /// The background writer.
@@ -71,6 +73,7 @@ impl View {
             "pg_stat_aio_backends" => Some(View::StatAioBackends),
             "pg_settings" => Some(View::Settings),
             "pg_buffercache" => Some(View::BufferCache),
+            "pg_stat_archiver" => Some(View::StatArchiver),
             "pg_stat_bgwriter" => Some(View::StatBgwriter),
             "pg_stat_checkpointer" => Some(View::StatCheckpointer),
             "pg_stat_database" => Some(View::StatDatabase),
@@ -155,6 +158,15 @@ impl View {
                 ("latency_histogram", Int8Array),
                 ("errors", Int8),
                 ("retries", Int8),
+                ("stats_reset", Timestamptz),
+            ],
+            View::StatArchiver => &[
+                ("archived_count", Int8),
+                ("last_archived_wal", Text),
+                ("last_archived_time", Timestamptz),
+                ("failed_count", Int8),
+                ("last_failed_wal", Text),
+                ("last_failed_time", Timestamptz),
                 ("stats_reset", Timestamptz),
             ],
             View::StatBgwriter => &[

@@ -1,6 +1,7 @@
 //! Reads the log back, and finds out where it ends.
 //!
 //! - `source`: pages out of segment files, read ahead in large chunks and checked
+//! - `fetch`: segment files brought out of an archive
 //! - `history`: history files of timelines
 //!
 //! Nothing that a disk may hold makes the reader panic: whatever is not a valid record is the end of the log, with
@@ -21,6 +22,7 @@
 //! apart, since writes of one segment reach the disk in any order.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod fetch;
 mod history;
 mod source;
 
@@ -45,8 +47,9 @@ use crate::{
     position::{WAL_BLOCK, align_record},
 };
 
+pub use fetch::{Fetch, FetchFailure};
 pub use history::read_history;
-use source::Source;
+use source::{Page, Source};
 
 const BLOCK: usize = WAL_BLOCK as usize;
 
@@ -181,6 +184,12 @@ impl WalReader {
         self
     }
 
+    /// Has segments brought before they are looked for in the directory.
+    pub fn with_fetch(mut self, fetch: Arc<dyn Fetch>) -> WalReader {
+        self.source.set_fetch(fetch);
+        self
+    }
+
     /// Looks ahead as far as this.
     pub fn with_look_ahead(mut self, look_ahead: LookAhead) -> WalReader {
         self.source.set_look_ahead(look_ahead);
@@ -226,7 +235,7 @@ impl WalReader {
         self.end.as_ref()
     }
 
-    /// Once [`WalReader::next`] has returned `None`: fails if the log does not end there, but is damaged. A segment is
+    /// Once [`WalReader::next`] has returned `None`: fails if the log does not end there, but is damaged, or lacks a segment. One is
     /// complete and durable before the next one is begun, so if one behind the end was written to, what should come
     /// in between was there once.
     pub fn check_end(&mut self, io: &mut Backend) -> Result<(), WalReadError> {
@@ -267,7 +276,7 @@ impl WalReader {
             return Ok(stop(format!("{from} is no position in a log")));
         }
         self.page = from.page_start();
-        let (header, page) = match self.source.page(io, from.page_start())? {
+        let Page { header, bytes: page, left_at } = match self.source.page(io, from.page_start())? {
             Ok(found) => found,
             Err(reason) => return Ok(Attempt::Stop(reason, None)),
         };
@@ -278,6 +287,9 @@ impl WalReader {
             _ => return Ok(stop(format!("no record can start at {from}"))),
         };
         let offset = start.page_offset();
+        if let Some(left) = left_at.filter(|&left| left <= start) {
+            return Ok(stop(format!("the segment is of a timeline that was left at {left}, before {start}")));
+        }
         if header.is_continuation() && offset == begin {
             return Ok(stop(format!(
                 "the page at {} begins with the rest of another record",
@@ -327,7 +339,7 @@ impl WalReader {
             let aborted = Some(AbortedRecord { start, missing_page });
             let incomplete = |what: String| Ok(Attempt::Stop(EndReason::Invalid(what), aborted));
             self.page = missing_page;
-            let (header, page) = match self.source.page(io, missing_page)? {
+            let Page { header, bytes: page, .. } = match self.source.page(io, missing_page)? {
                 Ok(found) => found,
                 Err(reason) => return Ok(Attempt::Stop(reason, aborted)),
             };

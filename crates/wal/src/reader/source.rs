@@ -21,17 +21,25 @@ use forebay_aio::{
 };
 use forebay_format::{
     Lsn,
-    timeline::TimelineHistory,
+    timeline::{TimelineHistory, TimelineStretch},
     wal::{PageHeader, PageHeaderError},
 };
 
-use super::{EndReason, LookAhead, ReaderConfig};
+use super::{EndReason, Fetch, LookAhead, ReaderConfig};
 use crate::{error::WalReadError, position::WAL_BLOCK};
 
 const BLOCK: usize = WAL_BLOCK as usize;
 
-/// A page and its header; or why there is none.
-pub(super) type PageOrEnd<'a> = Result<(PageHeader, &'a [u8]), EndReason>;
+/// A page; or why there is none.
+pub(super) type PageOrEnd<'a> = Result<Page<'a>, EndReason>;
+
+/// A page that is right.
+pub(super) struct Page<'a> {
+    pub header: PageHeader,
+    pub bytes: &'a [u8],
+    /// Where the log leaves the timeline that the segment is of: what the segment has from there on is no part of it.
+    pub left_at: Option<Lsn>,
+}
 
 /// The pages of a log.
 pub(super) struct Source {
@@ -51,12 +59,18 @@ pub(super) struct Source {
     spare: Vec<AlignedBuf>,
     /// The last page that was right, and its timeline: it never goes back.
     newest: (Lsn, u32),
+    /// Brings segments from elsewhere.
+    fetch: Option<Arc<dyn Fetch>>,
+    /// What it brought last.
+    fetched: Option<String>,
 }
 
 /// An open segment file.
 #[derive(Clone)]
 struct Segment {
     number: u64,
+    /// The timeline that its name tells.
+    timeline: u32,
     file: File,
 }
 
@@ -65,6 +79,7 @@ struct Chunk {
     at: Lsn,
     /// Bytes asked for.
     len: usize,
+    timeline: u32,
     file: File,
     state: State,
 }
@@ -101,6 +116,8 @@ impl Source {
             depth: 1,
             spare: Vec::new(),
             newest: (Lsn(0), 0),
+            fetch: None,
+            fetched: None,
         }
     }
 
@@ -120,6 +137,10 @@ impl Source {
 
     pub fn set_history(&mut self, history: TimelineHistory) {
         self.history = history;
+    }
+
+    pub fn set_fetch(&mut self, fetch: Arc<dyn Fetch>) {
+        self.fetch = Some(fetch);
     }
 
     pub fn set_look_ahead(&mut self, look_ahead: LookAhead) {
@@ -143,7 +164,8 @@ impl Source {
             return Ok(Err(reason));
         }
         let missing = || EndReason::Invalid(format!("WAL ends before {at}"));
-        let Some(Chunk { at: begin, state: State::Here(buf, got), file, .. }) = self.window.front() else {
+        let Some(Chunk { at: begin, state: State::Here(buf, got), file, timeline, .. }) = self.window.front()
+        else {
             return Ok(Err(missing()));
         };
         let offset = usize::try_from(at.since(*begin)).unwrap_or(usize::MAX);
@@ -163,7 +185,8 @@ impl Source {
         if at > self.newest.0 {
             self.newest = (at, header.timeline);
         }
-        Ok(Ok((header, page)))
+        let left_at = self.history.switch_point(*timeline);
+        Ok(Ok(Page { header, bytes: page, left_at }))
     }
 
     /// Makes sure that the first chunk of the window is there and has the page at `at`, and that others are on their way.
@@ -204,12 +227,12 @@ impl Source {
         let size = self.config.segment_size;
         let number = size.number(at);
         if self.segment.as_ref().is_none_or(|segment| segment.number != number) {
-            let opened = self.open(number, at)?;
-            let file = match opened {
-                Ok(file) => file,
+            let segment = match self.bring(io, number, at)? {
+                Ok(segment) => segment,
                 Err(reason) => return Ok(Err(reason)),
             };
-            self.segment = Some(Segment { number, file: file.clone() });
+            let file = segment.file.clone();
+            self.segment = Some(segment);
             // The long header tells whose segment this is, so it is looked at even by one who starts behind it.
             let first = size.start(number);
             if at != first
@@ -253,8 +276,12 @@ impl Source {
         while self.window.len() < self.depth {
             let number = self.config.segment_size.number(self.next);
             if self.segment.as_ref().is_none_or(|segment| segment.number != number) {
+                // What the archive has counts for more, and is asked for when it is its turn.
+                if self.fetch.is_some() {
+                    return;
+                }
                 match self.open(number, self.next) {
-                    Ok(Ok(file)) => self.segment = Some(Segment { number, file }),
+                    Ok(Ok(segment)) => self.segment = Some(segment),
                     _ => return,
                 }
             }
@@ -276,10 +303,10 @@ impl Source {
             Some(n) => self.spare.swap_remove(n),
             None => AlignedBuf::zeroed(len)?,
         };
-        let file = segment.file.clone();
+        let (file, timeline) = (segment.file.clone(), segment.timeline);
         let target = Target::Wal { start: at.0, end: at.0 + len as u64 };
         let state = State::Reading(io.start_read(&file, offset, buf, 0..len, target));
-        self.window.push_back(Chunk { at, len, file, state });
+        self.window.push_back(Chunk { at, len, timeline, file, state });
         self.next = at.add(len as u64);
         Ok(true)
     }
@@ -321,28 +348,83 @@ impl Source {
         self.aio.stats().count(io.backend_type(), object, context, IoOp::Read, 1, bytes as u64);
     }
 
-    /// Opens a segment: the one of the newest timeline that has it.
-    fn open(&self, number: u64, at: Lsn) -> Result<Result<File, EndReason>, WalReadError> {
+    /// The timelines that may have a segment, the newest first. A timeline's first segment is where it branched off, and has what its
+    /// parent wrote there before.
+    fn timelines(&self, number: u64) -> Vec<u32> {
         let size = self.config.segment_size;
-        let mut missing = None;
-        for stretch in self.history.stretches().iter().rev() {
-            // A timeline's first segment is where it branched off, and has what its parent wrote there before.
-            if size.number(stretch.begin) > number {
-                continue;
-            }
-            let path = self.config.dir.join(size.file_name(stretch.timeline, number));
-            let options = OpenOptions::READ.direct(self.config.direct);
-            match self.aio.namespace().open(&path, &options) {
-                Ok(file) => {
-                    self.check_length(&file, at)?;
-                    return Ok(Ok(file));
-                }
-                Err(e) if e.is_not_found() => _ = missing.get_or_insert(path),
-                Err(e) => return Err(io_error("open", path, 0, at, e)),
+        let holds = |stretch: &&TimelineStretch| {
+            let ended = stretch.end.is_some_and(|end| end <= size.start(number));
+            size.number(stretch.begin) <= number && !ended
+        };
+        self.history.stretches().iter().rev().filter(holds).map(|stretch| stretch.timeline).collect()
+    }
+
+    /// Opens a segment, which may have to be brought first: the one of the newest timeline that has it.
+    fn bring(
+        &mut self,
+        io: &mut Backend,
+        number: u64,
+        at: Lsn,
+    ) -> Result<Result<Segment, EndReason>, WalReadError> {
+        let mut missing = EndReason::MissingSegment(self.path(number));
+        for (n, timeline) in self.timelines(number).into_iter().enumerate() {
+            self.fetch(io, timeline, number, at)?;
+            match self.open_on(timeline, number, at)? {
+                Ok(segment) => return Ok(Ok(segment)),
+                Err(reason) if n == 0 => missing = reason,
+                Err(_) => {}
             }
         }
-        let path = missing.unwrap_or_else(|| self.path(number));
-        Ok(Err(EndReason::MissingSegment(path)))
+        Ok(Err(missing))
+    }
+
+    /// Has a segment brought, if somebody brings any. True if it has come.
+    fn fetch(&mut self, io: &mut Backend, timeline: u32, number: u64, at: Lsn) -> Result<bool, WalReadError> {
+        let Some(fetch) = &self.fetch else { return Ok(false) };
+        let name = self.config.segment_size.file_name(timeline, number);
+        if self.fetched.as_ref() == Some(&name) {
+            return Ok(true);
+        }
+        let come = fetch.fetch(io, &name).map_err(|source| WalReadError::Fetch {
+            file: self.config.dir.join(&name),
+            at,
+            source,
+        })?;
+        if come {
+            self.fetched = Some(name);
+        }
+        Ok(come)
+    }
+
+    /// Opens a segment that is in the directory: the one of the newest timeline that has it.
+    fn open(&self, number: u64, at: Lsn) -> Result<Result<Segment, EndReason>, WalReadError> {
+        let mut missing = None;
+        for timeline in self.timelines(number) {
+            match self.open_on(timeline, number, at)? {
+                Ok(segment) => return Ok(Ok(segment)),
+                Err(reason) => _ = missing.get_or_insert(reason),
+            }
+        }
+        Ok(Err(missing.unwrap_or_else(|| EndReason::MissingSegment(self.path(number)))))
+    }
+
+    /// Opens a timeline's segment in the directory.
+    fn open_on(
+        &self,
+        timeline: u32,
+        number: u64,
+        at: Lsn,
+    ) -> Result<Result<Segment, EndReason>, WalReadError> {
+        let path = self.config.dir.join(self.config.segment_size.file_name(timeline, number));
+        let options = OpenOptions::READ.direct(self.config.direct);
+        match self.aio.namespace().open(&path, &options) {
+            Ok(file) => {
+                self.check_length(&file, at)?;
+                Ok(Ok(Segment { number, timeline, file }))
+            }
+            Err(e) if e.is_not_found() => Ok(Err(EndReason::MissingSegment(path))),
+            Err(e) => Err(io_error("open", path, 0, at, e)),
+        }
     }
 
     /// A segment gets its name when it has its full length, so any other is a damage.
@@ -368,8 +450,13 @@ impl Source {
 
     /// The first segment behind `number` that was written to, if there is one. Fails on any that is not as long as a segment, or of
     /// another cluster.
-    pub fn written_behind(&self, io: &mut Backend, number: u64) -> Result<Option<PathBuf>, WalReadError> {
+    pub fn written_behind(&mut self, io: &mut Backend, number: u64) -> Result<Option<PathBuf>, WalReadError> {
         let size = self.config.segment_size;
+        for timeline in self.timelines(number + 1) {
+            if self.fetch(io, timeline, number + 1, size.start(number + 1))? {
+                break;
+            }
+        }
         let entries = self.aio.namespace().list(&self.config.dir);
         let entries =
             entries.map_err(|e| io_error("list", self.config.dir.clone(), 0, size.start(number), e))?;

@@ -1,0 +1,267 @@
+//! The archiver of an engine: which module it has, its threads, its part in a stop, switches by time.
+//!
+//! ```text
+//!   a segment is complete ──▶ NAME.ready ──(told in memory)──▶ forebay_archive::Archiver ──▶ the module ──▶ NAME.done ──▶ recycled
+//! ```
+//!
+//! | stop | the archiver |
+//! |---|---|
+//! | fast | goes on until the shutdown checkpoint is made, then archives what is left, unless that fails |
+//! | immediate | ends at once; what it was doing is begun again with the next start |
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_aio::sync::{Duration, Instant, Mutex, SystemTime, thread};
+use forebay_aio::{Aio, BackendType};
+use forebay_archive::archiver::{Archiver, ArchiverConfig, ArchiverStats, Next, StopMode};
+use forebay_archive::modules::{Basic, Command};
+use forebay_archive::{ArchiveError, ArchiveModule, Archived, Expected, Source};
+use forebay_storage::Backend;
+use forebay_wal::Wal;
+
+use crate::config::{ArchiveMode, ArchiveModules, ArchiveSettings, Background, EngineConfig};
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::sums::ArchiverRow;
+
+/// Files in flight at a time, where the module has nothing against it.
+const TRANSFERS: usize = 3;
+
+/// An engine's archiver, if it has one.
+pub(crate) struct Archiving {
+    archiver: Option<Arc<Archiver>>,
+    /// What the module in use was made from.
+    settings: Mutex<ArchiveSettings>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// Since when an engine without an archiver has nothing to show.
+    since: Mutex<SystemTime>,
+    /// Records of the log that tell of no change: they are no reason to complete a segment.
+    housekeeping: AtomicU64,
+}
+
+impl Archiving {
+    /// Marks completed segments from now on, if there is an archive. The archiver itself begins with [`Archiving::start`].
+    pub(crate) fn new(
+        aio: &Arc<Aio>,
+        dir: &Path,
+        config: &EngineConfig,
+        wal: &Wal,
+    ) -> Result<Archiving, EngineError> {
+        let mut archiving = Archiving {
+            archiver: None,
+            settings: Mutex::new(config.archiving.clone()),
+            threads: Mutex::default(),
+            since: Mutex::new(SystemTime::now()),
+            housekeeping: AtomicU64::new(0),
+        };
+        if config.archive_mode == ArchiveMode::Off {
+            return Ok(archiving);
+        }
+        let expected = Expected {
+            system_id: Some(wal.config().system_id),
+            segment_size: Some(wal.config().segment_size),
+            magic: None,
+        };
+        let options = ArchiverConfig { expected, direct: config.io_direct.wal, transfers: None };
+        let archiver = Archiver::new(aio, &wal.config().dir, options);
+        archiver.set_module(module(aio, dir, config, &config.archiving));
+        let told = Arc::clone(&archiver);
+        wal.feed_archiver(Some(Arc::new(move |name: &str| told.announced(name))));
+        wal.start_archiving()?;
+        archiver.scan()?;
+        archiving.archiver = Some(archiver);
+        Ok(archiving)
+    }
+
+    /// Starts the threads, unless the embedder does their work.
+    pub(crate) fn start(&self, core: &Arc<Core>) -> Result<(), EngineError> {
+        let Some(archiver) = &self.archiver else { return Ok(()) };
+        if core.config.background == Background::Stepped {
+            return Ok(());
+        }
+        for n in 0..TRANSFERS {
+            let mut be = Backend::new(core.aio.backend(BackendType::BackgroundWorker)?);
+            let (core, archiver) = (Arc::clone(core), Arc::clone(archiver));
+            let name = format!("archiver-{n}");
+            let run = move || {
+                let ended = core.fatal.watch("archiver", || archiver.run(&mut be.io));
+                if let Err(error) = ended {
+                    // Whether what it has taken note of is durable is unknown.
+                    core.fatal.stop(&error.to_string());
+                }
+            };
+            let started = thread::Builder::new().name(name.clone()).spawn(run);
+            let handle = started.map_err(|error| {
+                EngineError::statement("53000", format!("could not start {name}: {error}"))
+            })?;
+            self.threads.lock().push(handle);
+        }
+        Ok(())
+    }
+
+    /// For engines without threads: archives what can be archived now.
+    pub(crate) fn step(&self, be: &mut Backend) -> Result<(), EngineError> {
+        if let Some(archiver) = &self.archiver {
+            while archiver.step(&mut be.io, Instant::now())? == Next::Worked {}
+        }
+        Ok(())
+    }
+
+    /// Whether segments go to an archive.
+    pub(crate) fn is_on(&self) -> bool {
+        self.archiver.is_some()
+    }
+
+    /// Ends it. With `drain` all that waits is archived first, unless that fails.
+    pub(crate) fn stop(&self, core: &Core, be: &mut Backend, drain: bool) {
+        let Some(archiver) = &self.archiver else { return };
+        archiver.stop(if drain { StopMode::Drain } else { StopMode::Now });
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if threads.is_empty() && drain {
+            // Without threads nobody waits for what rests.
+            while matches!(archiver.step(&mut be.io, Instant::now()), Ok(Next::Worked)) {}
+        }
+        for handle in threads {
+            if handle.join().is_err() {
+                core.fatal.stop("an archiver thread panicked");
+            }
+        }
+    }
+
+    /// Takes over new settings.
+    pub(crate) fn change(&self, core: &Core, to: &ArchiveSettings) {
+        let mut settings = self.settings.lock();
+        let Some(archiver) = &self.archiver else { return *settings = to.clone() };
+        if settings.module() != to.module() {
+            archiver.set_module(module(&core.aio, &core.dir, &core.config, to));
+        }
+        *settings = to.clone();
+    }
+
+    /// How long a segment may stay open; zero: any time.
+    fn timeout(&self) -> Duration {
+        self.settings.lock().timeout
+    }
+
+    /// Records were logged that tell of no change.
+    pub(crate) fn note_housekeeping(&self, records: u64) {
+        self.housekeeping.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// The row of pg_stat_archiver.
+    pub(crate) fn stats(&self) -> ArchiverRow {
+        let stats = match &self.archiver {
+            Some(archiver) => archiver.stats(),
+            None => ArchiverStats { stats_reset: *self.since.lock(), ..ArchiverStats::default() },
+        };
+        ArchiverRow {
+            archived_count: stats.archived_count,
+            last_archived_wal: stats.last_archived_wal,
+            last_archived_time: stats.last_archived_time,
+            failed_count: stats.failed_count,
+            last_failed_wal: stats.last_failed_wal,
+            last_failed_time: stats.last_failed_time,
+            stats_reset: stats.stats_reset,
+        }
+    }
+
+    /// Sets the counters to zero.
+    pub(crate) fn reset_stats(&self) {
+        *self.since.lock() = SystemTime::now();
+        if let Some(archiver) = &self.archiver {
+            archiver.reset_stats();
+        }
+    }
+}
+
+/// The module that settings ask for.
+fn module(
+    aio: &Arc<Aio>,
+    dir: &Path,
+    config: &EngineConfig,
+    settings: &ArchiveSettings,
+) -> Option<Arc<dyn ArchiveModule>> {
+    let ArchiveModules(others) = &config.archive_modules;
+    let library = settings.library.as_str();
+    Some(match library {
+        "" => Arc::new(Command::new(settings.command.as_str(), dir)),
+        _ if !settings.command.is_empty() => Arc::new(Unusable(
+            "Both \"archive_command\" and \"archive_library\" are set; only one of them may be.".to_owned(),
+        )),
+        "basic_archive" => Arc::new(Basic::new(aio, &settings.directory, config.io_direct.wal)),
+        _ => match others.iter().find(|module| module.name() == library) {
+            Some(module) => Arc::clone(module),
+            None => Arc::new(Unusable(format!("There is no archive module \"{library}\"."))),
+        },
+    })
+}
+
+/// Settings that give no module: the reason is told, and files wait.
+struct Unusable(String);
+
+impl ArchiveModule for Unusable {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn check_configured(&self) -> Result<(), String> {
+        Err(self.0.clone())
+    }
+
+    fn archive(&self, _io: &mut forebay_aio::Backend, _file: &mut Source) -> Result<Archived, ArchiveError> {
+        Err(ArchiveError::Configuration(self.0.clone()))
+    }
+}
+
+/// archive_timeout: when a segment was begun, and what had been logged by then.
+pub(crate) struct SegmentAge {
+    segment: u64,
+    since: Instant,
+    /// Records that tell of changes, before those that may be in the segment.
+    before: u64,
+    /// The same, at the last look.
+    seen: u64,
+}
+
+impl SegmentAge {
+    pub(crate) fn new(core: &Core) -> SegmentAge {
+        // What recovery or an earlier life left in the segment is taken for something.
+        let seen = records(core);
+        SegmentAge { segment: segment(core), since: Instant::now(), before: seen.wrapping_sub(1), seen }
+    }
+
+    /// Completes the segment if it is older than archive_timeout, and something in it may be worth archiving.
+    pub(crate) fn check(&mut self, core: &Core, be: &mut Backend) -> Result<(), EngineError> {
+        if !core.archiving.is_on() {
+            return Ok(());
+        }
+        let (timeout, now) = (core.archiving.timeout(), records(core));
+        let segment = segment(core);
+        if segment != self.segment {
+            // What came since the last look may be in either of them.
+            *self = SegmentAge { segment, since: Instant::now(), before: self.seen, seen: now };
+        } else if !timeout.is_zero() && self.since.elapsed() >= timeout {
+            self.since = Instant::now();
+            if now != self.before {
+                core.wal.switch_segment(&mut be.io)?;
+                core.archiving.note_housekeeping(1);
+                self.before = now;
+                tracing::debug!("write-ahead log switch forced (\"archive_timeout\"={})", timeout.as_secs());
+            }
+        }
+        self.seen = now;
+        Ok(())
+    }
+}
+
+/// The segment that the log is in.
+fn segment(core: &Core) -> u64 {
+    core.wal.config().segment_size.number(core.wal.insert_lsn())
+}
+
+/// Records that tell of changes, so far.
+fn records(core: &Core) -> u64 {
+    core.wal.stats().records.wrapping_sub(core.archiving.housekeeping.load(Ordering::Relaxed))
+}

@@ -1,0 +1,359 @@
+//! Recovery from an archive, to its end or to a target; recovery of a base backup, with the archive or with the log that came with it.
+//!
+//! 1. the timeline to recover along is chosen, and its history read (`restore`);
+//! 2. the checkpoint that backup_label or pg_control names is found; it must lie on that timeline's past;
+//! 3. everything is synced, pg_control says "in archive recovery", and takes over from backup_label what that says;
+//! 4. the log is replayed (`replay`), once, each segment when it is wanted, until its end or the target (`target`). Before the files
+//!    are consistent nobody may stop: until the record that says where the backup ended, and as far as any page has got (`floor`);
+//! 5. where the archive was asked for, a new timeline begins (`branch`).
+//!
+//! Recovery of a crash looks through the log before it changes anything. Here that would take bringing all of it twice; so a record
+//! that nobody can redo stops recovery in the middle, where it can be begun again.
+
+use std::sync::Arc;
+
+use forebay_format::Lsn;
+use forebay_format::control::{ControlFile, DbState};
+use forebay_format::timeline::TimelineHistory;
+use forebay_storage::Backend;
+use forebay_wal::Resume;
+
+use super::branch::{Begun, Branch, Ended};
+use super::clock;
+use super::floor::Floor;
+use super::label;
+use super::replay::{Course, End, Replayed};
+use super::request::{Request, SIGNAL};
+use super::restore::{Restore, remove};
+use super::scan::Scan;
+use super::target::{TargetAction, TargetTimeline};
+use super::{Checkpoint, Started, Startup};
+use crate::config::ArchiveMode;
+use crate::error::EngineError;
+use crate::redo::Registry;
+
+impl Startup<'_> {
+    /// Recovers what `request` asks for.
+    pub(super) fn recover_backup(&self, be: &mut Backend, request: &Request) -> Result<Started, EngineError> {
+        let control = self.control.get();
+        let restore = self.restore(&control, request);
+        restore.clean(&be.io)?;
+        let (at, own) = match &request.label {
+            Some(label) => (label.checkpoint, label.timeline),
+            None => (control.checkpoint, control.checkpoint_copy.timeline),
+        };
+        self.tell_beginning(&control, request, own)?;
+        let timeline = self.choose_timeline(be, &restore, request, &control, own)?;
+        let history = restore.history(&mut be.io, timeline)?;
+        check_past(&control, request, &history, at, own)?;
+        let checkpoint = self.first_checkpoint(be, &control, request, &restore, &history, at)?;
+        restore.set_oldest(own, checkpoint.point.redo);
+        if control.state != DbState::ShutDown || request.label.is_some() {
+            self.sync_everything(be)?;
+        }
+        let registry = self.registry();
+        let local_end = self.local_end(be, &control, request, &checkpoint, &registry)?;
+        if let Some(scan) = &local_end {
+            check_contains(&history, scan.end.end, scan.timeline)?;
+        }
+        self.note_beginning(be, request, &checkpoint, local_end)?;
+        let floor = Floor::new(Arc::clone(self.control), checkpoint.point.redo, own);
+        self.pool.attach_wal(floor.clone());
+        let course = Course {
+            request,
+            restore: &restore,
+            history: &history,
+            checkpoint: &checkpoint,
+            registry: &registry,
+            floor: &floor,
+        };
+        let replayed = self.replay_to_target(be, &course)?;
+        let started = self.conclude(be, &course, replayed)?;
+        Ok(Started { floor: Some(floor), ..started })
+    }
+
+    fn restore(&self, control: &ControlFile, request: &Request) -> Arc<Restore> {
+        let settings = &self.config.restore;
+        let command = if request.from_archive { settings.restore_command.as_str() } else { "" };
+        let mode = self.config.archive_mode;
+        let restore = Restore::new(self.dir, command, control.segment_size, control.system_id, mode);
+        if let Some(begun) = &request.begun {
+            restore.set_own_timeline(begun.timeline);
+        }
+        Arc::new(restore)
+    }
+
+    /// Says what is begun; refuses what can't be.
+    fn tell_beginning(&self, control: &ControlFile, request: &Request, own: u32) -> Result<(), EngineError> {
+        let settings = &self.config.restore;
+        if let Some(label) = &request.label {
+            let name = &label.label;
+            tracing::info!(
+                "starting backup recovery with redo LSN {}, checkpoint LSN {}, on timeline ID {own} (backup \"{name}\")",
+                label.start,
+                label.checkpoint,
+            );
+        } else if matches!(control.state, DbState::ArchiveRecovery | DbState::ShutDownInRecovery) {
+            tracing::info!(
+                "database system was interrupted while in recovery at log time {}",
+                clock::at_time(control.checkpoint_copy.time)
+            );
+        }
+        let target = settings.target()?;
+        match (&request.begun, target) {
+            _ if !request.from_archive => {}
+            (Some(begun), _) => {
+                tracing::info!(
+                    "finishing recovery that had begun timeline {} at {}",
+                    begun.timeline,
+                    begun.at
+                );
+            }
+            (None, _) if settings.restore_command.is_empty() => {
+                return Err(EngineError::statement(
+                    "22023",
+                    "must specify \"restore_command\" when standby mode is not enabled",
+                )
+                .with_detail(format!("Found file \"{}\".", self.dir.join(SIGNAL).display())));
+            }
+            (None, Some(target)) => tracing::info!("{}", target.beginning()),
+            (None, None) => tracing::info!("starting archive recovery"),
+        }
+        Ok(())
+    }
+
+    /// The timeline to recover along.
+    fn choose_timeline(
+        &self,
+        be: &mut Backend,
+        restore: &Restore,
+        request: &Request,
+        control: &ControlFile,
+        own: u32,
+    ) -> Result<u32, EngineError> {
+        if let Some(begun) = &request.begun {
+            return Ok(begun.timeline);
+        }
+        if !request.from_archive {
+            return Ok(own.max(control.min_recovery_timeline));
+        }
+        match self.config.restore.timeline {
+            TargetTimeline::Current => Ok(own),
+            TargetTimeline::Latest => restore.newest(&mut be.io, own),
+            TargetTimeline::Number(number) => {
+                if number != 1 && !restore.has_history(&mut be.io, number)? {
+                    let message = format!("recovery target timeline {number} does not exist");
+                    return Err(EngineError::statement("22023", message));
+                }
+                Ok(number)
+            }
+        }
+    }
+
+    /// The checkpoint that recovery begins at.
+    fn first_checkpoint(
+        &self,
+        be: &mut Backend,
+        control: &ControlFile,
+        request: &Request,
+        restore: &Arc<Restore>,
+        history: &TimelineHistory,
+        at: Lsn,
+    ) -> Result<Checkpoint, EngineError> {
+        let reader = self.reader(control, history, at).with_fetch(restore.clone());
+        let Some(label) = &request.label else {
+            return self.last_checkpoint(be, reader, at);
+        };
+        let dir = self.dir.display();
+        let found = self.last_checkpoint(be, reader, at).map_err(|error| match error {
+            EngineError::Statement { detail, .. } => {
+                let message = format!("could not locate required checkpoint record at {at}");
+                let error = EngineError::statement("55000", message).with_hint(format!(
+                    "If you are restoring from a backup, touch \"{dir}/recovery.signal\" and add required recovery \
+                     options.\nIf you are not restoring from a backup, try removing the file \"{dir}/backup_label\".\nBe \
+                     careful: removing \"{dir}/backup_label\" will result in a corrupt cluster if restoring from a backup."
+                ));
+                detail.into_iter().fold(error, EngineError::with_detail)
+            }
+            other => other,
+        })?;
+        if found.point.redo != label.start {
+            let message = format!("invalid data in file \"{}\"", label::FILE);
+            return Err(EngineError::statement("55000", message).with_detail(format!(
+                "The checkpoint at {at} has the redo pointer {}, not {}.",
+                found.point.redo, label.start
+            )));
+        }
+        Ok(found)
+    }
+
+    /// Where the log in the directory ends, where a server has written its pages along it: they may be as new as that.
+    fn local_end(
+        &self,
+        be: &mut Backend,
+        control: &ControlFile,
+        request: &Request,
+        checkpoint: &Checkpoint,
+        registry: &Registry,
+    ) -> Result<Option<Scan>, EngineError> {
+        let was_running = !matches!(
+            control.state,
+            DbState::ShutDown | DbState::ShutDownInRecovery | DbState::ArchiveRecovery
+        );
+        if !was_running || request.label.is_some() {
+            return Ok(None);
+        }
+        let timeline = checkpoint.point.timeline.max(control.min_recovery_timeline);
+        let history = forebay_wal::read_history(&mut be.io, &self.dir.join("pg_wal"), timeline)?;
+        self.scan(be, control, &history, checkpoint, registry).map(Some)
+    }
+
+    /// pg_control says what is going on, and what backup_label said.
+    fn note_beginning(
+        &self,
+        be: &mut Backend,
+        request: &Request,
+        checkpoint: &Checkpoint,
+        local_end: Option<Scan>,
+    ) -> Result<(), EngineError> {
+        let point = checkpoint.point;
+        self.control.begin_archive_recovery(&mut be.io, checkpoint.start, point, |control| {
+            if let Some(scan) = local_end
+                && scan.end.end > control.min_recovery_point
+            {
+                (control.min_recovery_point, control.min_recovery_timeline) = (scan.end.end, scan.timeline);
+            }
+            if let Some(label) = &request.label {
+                control.backup_start = point.redo;
+                control.backup_end_required = label.end_required;
+                if label.from_standby {
+                    control.backup_end = control.min_recovery_point;
+                }
+            }
+        })?;
+        if request.label.is_some() {
+            let namespace = self.aio.namespace();
+            namespace.rename(&self.dir.join(label::FILE), &self.dir.join(label::OLD))?;
+            namespace.sync_dir(self.dir)?;
+        }
+        Ok(())
+    }
+
+    /// What the log goes on with: on a new timeline, if the archive was asked for.
+    fn conclude(
+        &self,
+        be: &mut Backend,
+        course: &Course<'_>,
+        replayed: Replayed,
+    ) -> Result<Started, EngineError> {
+        let redo = replayed.redo;
+        if let End::Target(_) = &replayed.end
+            && self.config.restore.action != TargetAction::Promote
+        {
+            if self.config.restore.action == TargetAction::Pause {
+                tracing::info!(
+                    "recovery_target_action \"pause\" without hot standby is \"shutdown\"; \"promote\" would go on"
+                );
+            }
+            return Err(EngineError::StoppedAtTarget { at: replayed.at });
+        }
+        self.clog.set_recovering(false);
+        self.clog.trim(&mut be.io, replayed.counters.next_xid)?;
+        let mut started = Started {
+            resume: Resume { insert_at: replayed.at, prev: replayed.last, redo, aborted: None },
+            counters: replayed.counters,
+            recovered: true,
+            checkpoint_end: course.checkpoint.end,
+            timeline: replayed.timeline,
+            came_from: replayed.timeline,
+            floor: None,
+            ended: None,
+        };
+        if course.request.from_archive {
+            let (timeline, ended) = self.end_archive_recovery(be, course, &replayed)?;
+            started.timeline = timeline;
+            started.ended = Some(ended);
+        } else if let End::Log(end) = &replayed.end {
+            started.resume = end.resume(redo);
+        }
+        Ok(started)
+    }
+
+    /// Begins a new timeline, or goes on with the one that an earlier attempt has begun.
+    fn end_archive_recovery(
+        &self,
+        be: &mut Backend,
+        course: &Course<'_>,
+        replayed: &Replayed,
+    ) -> Result<(u32, Ended), EngineError> {
+        let archives = self.config.archive_mode != ArchiveMode::Off;
+        let size = self.control.get().segment_size;
+        let branch = Branch { dir: self.dir, aio: self.aio, size, archives };
+        let begun = match &course.request.begun {
+            Some(begun) => {
+                remove(&be.io, &self.dir.join(SIGNAL))?;
+                self.aio.namespace().sync_dir(self.dir)?;
+                begun.clone()
+            }
+            None => {
+                let reason = match &replayed.end {
+                    End::Target(stop) => stop.reason.clone(),
+                    End::Log(_) => "no recovery target specified".to_owned(),
+                };
+                let newest = course.restore.newest(&mut be.io, course.history.timeline())?;
+                let begun = Begun { timeline: newest + 1, at: replayed.at, reason };
+                tracing::info!("selected new timeline ID: {}", begun.timeline);
+                branch.begin(&mut be.io, course.history, &begun)?;
+                begun
+            }
+        };
+        let ended = branch.tidy(&mut be.io, &begun)?;
+        course.restore.clean(&be.io)?;
+        tracing::info!("archive recovery complete");
+        Ok((begun.timeline, ended))
+    }
+}
+
+/// The checkpoint must lie on the past of the timeline that is recovered along.
+fn check_past(
+    control: &ControlFile,
+    request: &Request,
+    history: &TimelineHistory,
+    at: Lsn,
+    own: u32,
+) -> Result<(), EngineError> {
+    let target = history.timeline();
+    if history.at(at) != own {
+        let file = if request.label.is_some() { label::FILE } else { forebay_format::control::PATH };
+        let message = format!("requested timeline {target} is not a child of this server's history");
+        let detail = match history.switch_point(own) {
+            Some(left) => format!(
+                "Latest checkpoint in file \"{file}\" is at {at} on timeline {own}, but in the history of the requested \
+                 timeline, the server forked off from that timeline at {left}."
+            ),
+            None => format!(
+                "Latest checkpoint in file \"{file}\" is at {at} on timeline {own}, which the requested timeline never was on."
+            ),
+        };
+        return Err(EngineError::statement("55000", message).with_detail(detail));
+    }
+    let (point, timeline) = (control.min_recovery_point, control.min_recovery_timeline);
+    if request.label.is_none() && point.is_valid() && timeline != 0 {
+        check_contains(history, point, timeline)?;
+    }
+    Ok(())
+}
+
+/// What the files may have got to must lie on the past of the timeline that is recovered along.
+fn check_contains(history: &TimelineHistory, point: Lsn, timeline: u32) -> Result<(), EngineError> {
+    if history.at(Lsn(point.0.saturating_sub(1))) == timeline {
+        return Ok(());
+    }
+    let target = history.timeline();
+    Err(EngineError::statement(
+        "55000",
+        format!(
+            "requested timeline {target} does not contain minimum recovery point {point} on timeline {timeline}"
+        ),
+    ))
+}

@@ -1,0 +1,68 @@
+//! The point that recovery from an archive must get to again before anybody may look at the files: no page is written that is newer
+//! than what pg_control says of it, so that one who begins recovery again, perhaps with another target, is not shown a past that
+//! the pages are ahead of.
+//!
+//! In production the log takes that place: no page is written before its log.
+
+use forebay_aio::Backend;
+use forebay_aio::sync::OnceLock;
+use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use forebay_format::Lsn;
+use forebay_storage::{WalFailure, WalFlush};
+use forebay_wal::Wal;
+use std::sync::Arc;
+
+use crate::control::Control;
+use crate::error::EngineError;
+
+/// What the buffer pool asks before it writes pages: pg_control while recovery from an archive is going on, then the log.
+#[derive(Debug)]
+pub(crate) struct Floor {
+    control: Arc<Control>,
+    /// The end of the record redone last, and its timeline.
+    replayed: AtomicU64,
+    timeline: AtomicU32,
+    wal: OnceLock<Arc<Wal>>,
+}
+
+impl Floor {
+    /// Recovery begins at `redo`, on this timeline.
+    pub(super) fn new(control: Arc<Control>, redo: Lsn, timeline: u32) -> Arc<Floor> {
+        let (replayed, timeline) = (AtomicU64::new(redo.0), AtomicU32::new(timeline));
+        Arc::new(Floor { control, replayed, timeline, wal: OnceLock::new() })
+    }
+
+    /// A record has been redone.
+    pub(super) fn replayed(&self, end: Lsn, timeline: u32) {
+        self.timeline.store(timeline, Ordering::Relaxed);
+        self.replayed.store(end.0, Ordering::Release);
+    }
+
+    /// Recovery has ended: from now on there is a log.
+    pub(crate) fn hand_over(&self, wal: &Arc<Wal>) {
+        let _ = self.wal.set(Arc::clone(wal));
+    }
+
+    /// Makes sure that pg_control names `upto`, or a later point. As it is written and synced each time, it is set to all that has
+    /// been redone at once.
+    pub(super) fn raise(&self, io: &mut Backend, upto: Lsn) -> Result<(), EngineError> {
+        let point = upto.max(Lsn(self.replayed.load(Ordering::Acquire)));
+        self.control.raise_min_recovery(io, point, self.timeline.load(Ordering::Relaxed))
+    }
+}
+
+impl WalFlush for Floor {
+    fn flush(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalFailure> {
+        match self.wal.get() {
+            Some(wal) => WalFlush::flush(wal.as_ref(), io, upto),
+            None => self.raise(io, upto).map_err(|error| Arc::new(error) as WalFailure),
+        }
+    }
+
+    fn flushed(&self) -> Lsn {
+        match self.wal.get() {
+            Some(wal) => wal.flushed_lsn(),
+            None => self.control.get().min_recovery_point,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the files in a data directory ask of a start: recovery from an archive, of a base backup, or to go on with either.
+//!
+//! | file | says |
+//! |---|---|
+//! | recovery.signal | recover from the archive, and go on on a new timeline |
+//! | standby.signal | follow another server: refused |
+//! | backup_label | begin where the backup began |
+//! | tablespace_map | the backup had tablespaces: refused |
+//! | recovery.ending | recovery from the archive has come to its end, and the new timeline is this; see `branch` |
+
+use std::path::Path;
+
+use forebay_aio::Backend;
+use forebay_format::SegmentSize;
+use forebay_format::control::DbState;
+use forebay_format::timeline::history_file_name;
+
+use super::branch::{self, Begun};
+use super::label::{self, BackupLabel};
+use super::restore::remove;
+use crate::disk::Disk;
+use crate::error::EngineError;
+
+/// Asks for recovery from an archive.
+pub(super) const SIGNAL: &str = "recovery.signal";
+/// Asks for a standby.
+const STANDBY: &str = "standby.signal";
+/// Where tablespaces belong.
+const TABLESPACES: &str = "tablespace_map";
+
+/// A recovery that is more than that of a crash.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// The archive is asked for files of the log, and a new timeline begins at the end.
+    pub(super) from_archive: bool,
+    /// Where the backup began.
+    pub(super) label: Option<BackupLabel>,
+    /// A new timeline that an earlier attempt had begun.
+    pub(super) begun: Option<Begun>,
+}
+
+impl Request {
+    /// Looks at the directory. None: nothing is asked for.
+    pub(super) fn find(
+        io: &mut Backend,
+        dir: &Path,
+        state: DbState,
+        size: SegmentSize,
+    ) -> Result<Option<Request>, EngineError> {
+        let there = |io: &Backend, name: &str| io.aio().namespace().exists(&dir.join(name));
+        if there(io, STANDBY)? {
+            return Err(EngineError::statement("0A000", "standby mode is not supported").with_detail(
+                format!("Found file \"{}\".", dir.join(STANDBY).display()),
+            ).with_hint("For recovery from an archive up to its end, or to a point in time, the file is \"recovery.signal\"."));
+        }
+        let map = Disk::new(io).read(&dir.join(TABLESPACES))?.unwrap_or_default();
+        if map.iter().any(|byte| !byte.is_ascii_whitespace()) {
+            let message = "recovery of a backup with tablespaces is not supported";
+            return Err(EngineError::statement("0A000", message)
+                .with_detail(format!("Found file \"{}\".", dir.join(TABLESPACES).display())));
+        }
+        let label = match Disk::new(io).read(&dir.join(label::FILE))? {
+            Some(bytes) => Some(BackupLabel::parse(&String::from_utf8_lossy(&bytes), size)?),
+            None => None,
+        };
+        let recovering = matches!(state, DbState::ArchiveRecovery | DbState::ShutDownInRecovery);
+        let signal = there(io, SIGNAL)?;
+        let begun = Self::begun(io, dir, recovering && label.is_none())?;
+        if !signal && begun.is_none() && label.is_none() && !recovering {
+            return Ok(None);
+        }
+        Ok(Some(Request { from_archive: signal || begun.is_some(), label, begun }))
+    }
+
+    /// The timeline that an earlier attempt had begun. It counts if its history file was written and no checkpoint has been made on it;
+    /// what is left of another one is removed.
+    fn begun(io: &mut Backend, dir: &Path, recovering: bool) -> Result<Option<Begun>, EngineError> {
+        let path = dir.join(branch::ENDING);
+        let Some(bytes) = Disk::new(io).read(&path)? else { return Ok(None) };
+        let begun = Begun::parse(&String::from_utf8_lossy(&bytes));
+        if let Some(begun) = begun.filter(|_| recovering) {
+            let history = dir.join("pg_wal").join(history_file_name(begun.timeline));
+            if io.aio().namespace().exists(&history)? {
+                return Ok(Some(begun));
+            }
+        }
+        remove(io, &path)?;
+        Ok(None)
+    }
+}

@@ -1,0 +1,277 @@
+//! Files of the log out of the archive, by restore_command.
+//!
+//! ```text
+//!   restore_command ──▶ pg_wal/RECOVERYXLOG ──(length, whose it is)──▶ pg_wal/NAME ──(replayed)──▶ removed
+//! ```
+//!
+//! | the command | means |
+//! |---|---|
+//! | exits 0, and the file is there | it is there |
+//! | exits 1 to 125 | the archive does not have it: the directory's own may do |
+//! | exits above 125, dies of a signal, or exits 0 without the file | nobody knows: recovery stops with an error, and can be begun again |
+//!
+//! A file of the wrong length, or of another cluster, is an error too: it says nothing about where the log ends. Segments go once
+//! redo is past them, so that an archive of any length can be recovered from.
+
+use std::path::{Path, PathBuf};
+
+use forebay_aio::sync::Mutex;
+use forebay_aio::{AlignedBuf, Backend, OpenOptions};
+use forebay_archive::shell::{PlaceholderError, Shell, substitute};
+use forebay_format::timeline::{TimelineHistory, history_file_name};
+use forebay_format::wal::PageHeader;
+use forebay_format::{Lsn, SegmentSize};
+use forebay_wal::{Fetch, FetchFailure, read_history};
+
+use crate::config::ArchiveMode;
+use crate::error::EngineError;
+
+/// Where a segment is put until it has been looked at; PostgreSQL's name.
+const SEGMENT: &str = "RECOVERYXLOG";
+/// The same for history files.
+const HISTORY: &str = "RECOVERYHISTORY";
+/// Bytes of a segment's first page.
+const PAGE: usize = 8192;
+
+/// The archive, as restore_command shows it.
+pub(super) struct Restore {
+    /// The data directory.
+    dir: PathBuf,
+    command: String,
+    shell: Shell,
+    size: SegmentSize,
+    system_id: u64,
+    archive_mode: ArchiveMode,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The oldest segment that recovery would need if it began again.
+    oldest: String,
+    /// A timeline that is this directory's own: the archive is not asked for it.
+    own_timeline: Option<u32>,
+    /// Segments that were brought and are still there.
+    brought: Vec<(u64, String)>,
+}
+
+impl Restore {
+    /// Will run `command`, if there is one; without, only the directory's own files are there.
+    pub(super) fn new(
+        dir: &Path,
+        command: &str,
+        size: SegmentSize,
+        system_id: u64,
+        archive_mode: ArchiveMode,
+    ) -> Restore {
+        let state = Mutex::new(State { oldest: size.file_name(0, 0), ..State::default() });
+        let (dir, command, shell) = (dir.to_owned(), command.to_owned(), Shell::new(dir));
+        Restore { dir, command, shell, size, system_id, archive_mode, state }
+    }
+
+    /// Tells from where on recovery would need segments if it began again. The name of the first.
+    pub(super) fn set_oldest(&self, timeline: u32, redo: Lsn) -> String {
+        let oldest = self.size.file_name(timeline, self.size.number(redo));
+        self.state.lock().oldest.clone_from(&oldest);
+        oldest
+    }
+
+    /// Tells which timeline is not to be asked for.
+    pub(super) fn set_own_timeline(&self, timeline: u32) {
+        self.state.lock().own_timeline = Some(timeline);
+    }
+
+    /// Removes the segments below `number` that were brought.
+    pub(super) fn remove_before(&self, io: &Backend, number: u64) {
+        let mut gone = Vec::new();
+        self.state.lock().brought.retain(|(n, name)| {
+            let old = *n < number;
+            if old {
+                gone.push(name.clone());
+            }
+            !old
+        });
+        for name in gone {
+            let mark = self.wal().join("archive_status").join(format!("{name}.done"));
+            if let Err(error) = remove(io, &self.wal().join(&name)).and_then(|()| remove(io, &mark)) {
+                tracing::warn!("could not remove a segment that was restored from the archive: {error}");
+            }
+        }
+    }
+
+    /// Removes what an interrupted attempt left.
+    pub(super) fn clean(&self, io: &Backend) -> Result<(), EngineError> {
+        for name in [SEGMENT, HISTORY] {
+            remove(io, &self.wal().join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a timeline has a history file, in the archive or here. The first never has one.
+    pub(super) fn has_history(&self, io: &mut Backend, timeline: u32) -> Result<bool, EngineError> {
+        if timeline <= 1 {
+            return Ok(false);
+        }
+        if self.fetch_history(io, timeline)? {
+            return Ok(true);
+        }
+        Ok(io.aio().namespace().exists(&self.wal().join(history_file_name(timeline)))?)
+    }
+
+    /// The history of a timeline.
+    pub(super) fn history(&self, io: &mut Backend, timeline: u32) -> Result<TimelineHistory, EngineError> {
+        self.fetch_history(io, timeline)?;
+        Ok(read_history(io, &self.wal(), timeline)?)
+    }
+
+    /// The newest timeline from `start` on: numbers are given without gaps.
+    pub(super) fn newest(&self, io: &mut Backend, start: u32) -> Result<u32, EngineError> {
+        let mut newest = start;
+        while self.has_history(io, newest.saturating_add(1))? {
+            newest += 1;
+        }
+        Ok(newest)
+    }
+
+    /// Brings a timeline's history file, and makes it durable: what is recovered depends on it. True if the archive has it.
+    fn fetch_history(&self, io: &mut Backend, timeline: u32) -> Result<bool, EngineError> {
+        if timeline <= 1 || self.state.lock().own_timeline == Some(timeline) {
+            return Ok(false);
+        }
+        let name = history_file_name(timeline);
+        let (temporary, path) = (self.wal().join(HISTORY), self.wal().join(&name));
+        if !self.run(io, &name, &temporary)? {
+            return Ok(false);
+        }
+        let text = io.read_file(&temporary)?;
+        TimelineHistory::parse(timeline, &String::from_utf8_lossy(&text)).map_err(|error| {
+            EngineError::corrupt(format!("timeline history file \"{name}\" from the archive: {error}"))
+        })?;
+        let namespace = std::sync::Arc::clone(io.aio().namespace());
+        let file = namespace.open(&temporary, &OpenOptions::READ_WRITE)?;
+        io.fsync(&file)?;
+        namespace.rename(&temporary, &path)?;
+        namespace.sync_dir(&self.wal())?;
+        self.mark(io, &name)?;
+        Ok(true)
+    }
+
+    /// Brings a segment. True if the archive has it.
+    fn fetch_segment(&self, io: &mut Backend, name: &str) -> Result<bool, EngineError> {
+        let parsed = self.size.parse_file_name(name);
+        let (timeline, number) =
+            parsed.ok_or_else(|| EngineError::internal(format!("no segment: {name}")))?;
+        if self.state.lock().own_timeline == Some(timeline) {
+            return Ok(false);
+        }
+        let temporary = self.wal().join(SEGMENT);
+        if !self.run(io, name, &temporary)? {
+            return Ok(false);
+        }
+        self.examine(io, name, &temporary)?;
+        io.aio().namespace().rename(&temporary, &self.wal().join(name))?;
+        self.mark(io, name)?;
+        self.state.lock().brought.push((number, name.to_owned()));
+        Ok(true)
+    }
+
+    /// Fails on a file that is no segment of this cluster.
+    fn examine(&self, io: &mut Backend, name: &str, path: &Path) -> Result<(), EngineError> {
+        let namespace = std::sync::Arc::clone(io.aio().namespace());
+        let file = namespace.open(path, &OpenOptions::READ)?;
+        let (found, expected) = (namespace.file_len(&file)?, self.size.bytes());
+        if found != expected {
+            let message = format!("archive file \"{name}\" has wrong size: {found} instead of {expected}");
+            return Err(EngineError::corrupt(message));
+        }
+        let mut page = AlignedBuf::zeroed(PAGE)?;
+        io.read_exact_at(&file, 0, &mut page)?;
+        // One that nobody has written to yet may have come there with others. What it says is the reader's to judge.
+        let stated = PageHeader::decode(&page).ok().and_then(|header| header.long).map(|long| long.system_id);
+        if let Some(stated) = stated.filter(|&id| id != self.system_id) {
+            let ours = self.system_id;
+            return Err(EngineError::corrupt(format!(
+                "archive file \"{name}\" is from a different database system: its identifier is {stated}, not {ours}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Marks a file that came from the archive as one that need not go there. An archive of this server's own (`always`) is another.
+    fn mark(&self, io: &mut Backend, name: &str) -> Result<(), EngineError> {
+        if self.archive_mode != ArchiveMode::On {
+            return Ok(());
+        }
+        let dir = self.wal().join("archive_status");
+        let namespace = io.aio().namespace();
+        if !namespace.exists(&dir)? {
+            namespace.mkdir(&dir)?;
+        }
+        namespace.open(&dir.join(format!("{name}.done")), &OpenOptions::READ_WRITE.create())?;
+        remove(io, &dir.join(format!("{name}.ready")))
+    }
+
+    /// Runs the command for a file. True if it is there then.
+    fn run(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, EngineError> {
+        if self.command.is_empty() {
+            return Ok(false);
+        }
+        remove(io, to)?;
+        let target = format!("pg_wal/{}", to.file_name().unwrap_or_default().to_string_lossy());
+        let oldest = self.state.lock().oldest.clone();
+        let values = [('f', name), ('p', target.as_str()), ('r', oldest.as_str())];
+        let command = substitute(&self.command, "restore_command", &values).map_err(placeholder)?;
+        let failed = |why: &str| {
+            let message =
+                format!("could not restore file \"{name}\" from archive: the restore command {why}");
+            EngineError::statement("58030", message)
+                .with_detail(format!("The failed restore command was: {command}"))
+                .with_hint("Nothing says that the archive does not have the file. Recovery goes on with the next start.")
+        };
+        // Reads ahead of redo need not wait for it.
+        io.submit();
+        let ended =
+            self.shell.run(&command).map_err(|error| failed(&format!("could not be run: {error}")))?;
+        if ended.is_fatal() {
+            return Err(failed(&ended.to_string()));
+        }
+        if !ended.is_success() {
+            tracing::debug!("could not restore file \"{name}\" from archive: the restore command {ended}");
+            return Ok(false);
+        }
+        if !io.aio().namespace().exists(to)? {
+            return Err(failed("exited with 0, but there is no file"));
+        }
+        tracing::info!("restored log file \"{name}\" from archive");
+        Ok(true)
+    }
+
+    /// The directory of the log.
+    fn wal(&self) -> PathBuf {
+        self.dir.join("pg_wal")
+    }
+}
+
+impl Fetch for Restore {
+    fn fetch(&self, io: &mut Backend, name: &str) -> Result<bool, FetchFailure> {
+        self.fetch_segment(io, name).map_err(|error| {
+            let rest = [error.detail(), error.hint()].into_iter().flatten();
+            let text = rest.fold(error.to_string(), |text, more| format!("{text}\n{more}"));
+            FetchFailure::from(text)
+        })
+    }
+}
+
+/// A command that can't be built.
+pub(super) fn placeholder(error: PlaceholderError) -> EngineError {
+    let detail = error.detail.clone();
+    EngineError::statement("22023", error.to_string()).with_detail(detail)
+}
+
+/// Removes a file that may be there.
+pub(super) fn remove(io: &Backend, path: &Path) -> Result<(), EngineError> {
+    match io.aio().namespace().unlink(path) {
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
