@@ -17,7 +17,7 @@ fn run(
     let (first, n) = (setting("FOREBAY_SIM_SEED", 1), setting(runs, default));
     match many(first..first + n, threads(), run) {
         Ok(tally) => {
-            println!("archive: {test}: {tally} {:.1} s", began.elapsed().as_secs_f64());
+            println!("battery: {test}: {tally} {:.1} s", began.elapsed().as_secs_f64());
             (n, tally)
         }
         Err(failed) => panic!(
