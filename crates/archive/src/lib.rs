@@ -14,7 +14,7 @@
 //! | [`shell`] | commands of the administrator's: placeholders, ends |
 //! | [`backup`] | base backups: a data directory copied into an archive, and restored from it |
 //! | [`digest`] | SHA-256 |
-//! | [`store`] | an archive: WAL files with their manifests, compressed and encrypted as wished, in a directory or an object store |
+//! | [`store`] | an archive: WAL files with their manifests, compressed and encrypted as wished, in a directory |
 //! | [`push`](mod@push), [`get`](mod@get) | the commands archive-push and archive-get, for a server's archive_command and restore_command |
 //! | [`resident`] | archiverd, a process that stays, so that these find their work done |
 //! | `random` | bytes nobody can guess |

@@ -84,8 +84,7 @@ const BANS: [Ban; 13] = [
     },
     Ban {
         text: "tokio::",
-        // Clients of object stores bring their runtime; it stays within the one module, behind a feature.
-        allowed: &["crates/sql/", "crates/server/", "crates/archive/src/store/bucket.rs"],
+        allowed: &["crates/sql/", "crates/server/"],
         instead: "use aio: no runtime below sql",
     },
     Ban { text: "extern crate", allowed: &[], instead: "use the dependency by its path" },

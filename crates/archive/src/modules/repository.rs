@@ -1,4 +1,4 @@
-//! An archive with manifests, compressed and encrypted as wished, in a directory or an object store: what archive-push stores into.
+//! An archive with manifests, compressed and encrypted as wished, in a directory: what archive-push stores into.
 
 use forebay_aio::Backend;
 use forebay_aio::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where an archive lies: a directory, or a prefix of an object store.
+//! Where an archive lies: a directory, or whatever else someone writes a [`Depot`] for.
 //!
 //! Files are named by keys: paths with slashes, relative to the place. None is ever replaced.
 

@@ -6,7 +6,7 @@
 //! | hashed | `wal/HH/NAME`, `wal/HH/NAME.zst` ... | `wal/HH/NAME.manifest` |
 //!
 //! Plain is what `cp`, restore commands of others and pg_archivecleanup understand. Hashed spreads the files over 256
-//! directories (or key prefixes of an object store), `HH` being the first byte of the name's SHA-256. The archive's
+//! directories, `HH` being the first byte of the name's SHA-256. The archive's
 //! own file, and what lies under `backups/`, is the same in both.
 
 use super::codec::Codec;

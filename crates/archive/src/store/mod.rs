@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `depot` | where it lies: the [`Depot`] trait |
 //! | `directory` | a directory as such a place |
-//! | `bucket` | an object store as such a place (feature `object-store`) |
 //! | [`layout`] | where in it a file lies: plain or hashed |
 //! | [`manifest`] | what a stored file is; what the archive is |
 //! | `text` | the form of these |
@@ -27,8 +26,6 @@
 //! 4. That a file is absent is said only of an archive that is there: its own file `forebay-archive` could be read, before and
 //!    after the file was looked for.
 
-#[cfg(feature = "object-store")]
-mod bucket;
 pub mod codec;
 pub(crate) mod depot;
 mod directory;
@@ -43,8 +40,6 @@ pub mod seal;
 pub(crate) mod text;
 pub mod verify;
 
-#[cfg(feature = "object-store")]
-pub use bucket::Bucket;
 pub use depot::{Depot, Download, Object, Upload};
 pub use directory::Directory;
 pub use error::StoreError;
@@ -91,17 +86,14 @@ impl Repository {
         Repository { depot, options, marker: Mutex::new(None) }
     }
 
-    /// The archive at "DIR", or at "s3://BUCKET/PREFIX" and the like if the program was built with object stores.
+    /// The archive at "DIR" or "file://DIR".
     pub fn open(aio: &Arc<Aio>, location: &str, options: StoreOptions) -> Result<Repository> {
         let depot: Arc<dyn Depot> = match location.split_once("://") {
             None => Arc::new(Directory::new(aio, Path::new(location), options.direct)),
             Some(("file", path)) => Arc::new(Directory::new(aio, Path::new(path), options.direct)),
-            #[cfg(feature = "object-store")]
-            Some(_) => Arc::new(bucket::Bucket::open(location)?),
-            #[cfg(not(feature = "object-store"))]
             Some((scheme, _)) => {
                 return Err(StoreError::Option(format!(
-                    "\"{location}\" can't be used: this program was built without object stores ({scheme}); build it with the feature object-store"
+                    "\"{location}\" can't be used: archives lie in directories, {scheme} is not known"
                 ))
                 .into());
             }

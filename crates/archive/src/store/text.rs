@@ -145,7 +145,7 @@ pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

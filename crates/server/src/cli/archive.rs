@@ -38,8 +38,8 @@ pub(super) use {get::refuse as refuse_get, push::run as push, verify::run as ver
 /// Which archive, and how to use it.
 #[derive(Debug, Clone, Args)]
 pub(super) struct StoreArgs {
-    /// The archive: a directory, or s3://BUCKET/PREFIX, gs://..., az://... [default: $FOREBAY_ARCHIVE]
-    #[arg(long, value_name = "DIR|URL")]
+    /// The archive: a directory [default: $FOREBAY_ARCHIVE]
+    #[arg(long, value_name = "DIR")]
     archive: Option<String>,
     /// Where its files lie: plain (one directory, as pg_archivecleanup knows it) or hashed (256 directories); a new archive gets it
     /// [default: as it is, else plain; $FOREBAY_ARCHIVE_LAYOUT]
