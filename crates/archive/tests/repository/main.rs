@@ -1,12 +1,12 @@
 //! An archive, on real files.
 //!
-//! - [`bed`]: a data directory with segments, an archive
-//! - [`put`]: into the archive: the same again, something else, whose, half done
-//! - [`races`]: many at once
-//! - [`fetch`]: out of the archive: absent or not to be told, damaged
-//! - [`verify`]: what a verification finds
-//! - [`expire`]: what goes and what stays
-//! - [`resident`]: archiverd
+//! - `bed`: a data directory with segments, an archive
+//! - `put`: the same again, something else, whose, half done
+//! - `races`: many at once
+//! - `fetch`: absent or not to be told, damaged
+//! - `verify`: what a verification finds
+//! - `expire`: what goes and what stays
+//! - `resident`: archiverd
 
 mod bed;
 mod expire;

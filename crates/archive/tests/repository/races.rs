@@ -53,7 +53,7 @@ fn sixteen_writers_of_the_same() {
         fs::remove_dir_all(bed.archive()).unwrap();
         fs::create_dir(bed.archive()).unwrap();
         let bytes = segment_bytes(1, number, SYSTEM);
-        let results = race(&bed, &name, &[options.clone()], &[bytes.clone()]);
+        let results = race(&bed, &name, std::slice::from_ref(&options), std::slice::from_ref(&bytes));
         let stored = results.iter().filter(|result| matches!(result, Ok(Archived::Stored))).count();
         assert!(results.iter().all(Result::is_ok), "{results:?}");
         assert!(stored <= 1, "{results:?}");
@@ -97,7 +97,7 @@ fn writers_that_compress_differently_store_one_file() {
     let bytes = segment_bytes(1, 3, SYSTEM);
     let options = [Compression::None, Compression::Lz4, Compression::Zstd(1)]
         .map(|compression| StoreOptions { compression, ..StoreOptions::default() });
-    let results = race(&bed, &name, &options, &[bytes.clone()]);
+    let results = race(&bed, &name, &options, std::slice::from_ref(&bytes));
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     let repository = bed.plain();
     assert!(bed.get(&repository, &name).unwrap() == Some(bytes));
