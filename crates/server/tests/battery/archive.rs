@@ -179,13 +179,13 @@ impl Archiverd {
     fn start(world: &World, data: &str, archive: &[&str]) -> Archiverd {
         let mut command = world.command(&world.forebay());
         command.args(["archiverd", "-D", &world.inside(data)]).args(archive).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("archiverd starts");
-        let lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+        let mut started = Archiverd(command.spawn().expect("archiverd starts"));
+        let lines = BufReader::new(started.0.stderr.take().expect("stderr is piped")).lines();
         let mut seen = Vec::new();
         for line in lines.map_while(Result::ok) {
             seen.push(line);
             if seen.last().is_some_and(|line| line.contains("archiverd serves")) {
-                return Archiverd(child);
+                return started;
             }
         }
         panic!("archiverd ended: {seen:?}");

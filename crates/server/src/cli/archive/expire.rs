@@ -29,7 +29,7 @@ pub(in crate::cli) fn run(args: &ExpireArgs) -> u8 {
             let before = if expired.before.is_empty() { "anything" } else { &expired.before };
             let done = if args.dry_run { "would be removed" } else { "removed" };
             if args.dry_run {
-                expired.files.iter().for_each(|name| say(name));
+                expired.files.iter().for_each(say);
             }
             say(format_args!("{count} files, {bytes}, before {before} {done}"));
             0
