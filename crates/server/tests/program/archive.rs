@@ -69,14 +69,14 @@ impl Bed {
     fn archiverd(&self, options: &[&str]) -> Archiverd {
         let data = self.data();
         let data = data.to_string_lossy();
-        let mut child =
-            self.command(&[&["archiverd", "-D", &data], options].concat()).spawn().expect("it starts");
-        let lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+        let mut command = self.command(&[&["archiverd", "-D", &data], options].concat());
+        let mut started = Archiverd(command.spawn().expect("it starts"));
+        let lines = BufReader::new(started.0.stderr.take().expect("stderr is piped")).lines();
         let mut seen = Vec::new();
         for line in lines.map_while(Result::ok) {
             seen.push(line);
             if seen.last().is_some_and(|line| line.contains("archiverd serves")) {
-                return Archiverd(child);
+                return started;
             }
         }
         panic!("archiverd ended: {seen:?}");
