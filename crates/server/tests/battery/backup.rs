@@ -145,15 +145,24 @@ fn postgresql_recovers_from_a_backup_of_a_forebay_that_is_written_to() {
     let restored = peer.outside("restored");
     must(&["restore", "-D", path(&restored), "--archive", path(&archive), "--standalone"]);
     peer.adopt(&restored, "for-postgres");
-    let postgres = peer.start("for-postgres", "");
-    let found: u64 = query(postgres.port, "SELECT count(*) FROM t").parse().expect("a number");
-    assert!((1 << 14..=now).contains(&found), "{found} of {now} rows");
-    assert_eq!(query(postgres.port, "SELECT count(*) FROM t WHERE id = 1 AND note = 'one'"), "16384");
-    drop(postgres);
+    // No session can log in without PostgreSQL's other catalogs: that it recovers, and stops, is all it is asked for.
+    drop(peer.start("for-postgres", "-c autovacuum=off"));
+    let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
+    assert!(log.contains("completed backup recovery"), "{log}");
+    assert!(log.contains("database system is shut down"), "{log}");
     peer.run("pg_checksums", &["--check", "-D", &peer.inside("for-postgres")]);
 
-    // Forebay's own recovery finds the same.
-    let server = Forebay::start(&restored, &[]);
-    assert_eq!(server.query("SELECT count(*) FROM t"), found.to_string());
-    server.stop();
+    // Forebay's own recovery finds the same rows as PostgreSQL's.
+    let count = |directory: &Path| {
+        let server = Forebay::start(directory, &[]);
+        let found = server.query("SELECT count(*), sum(id) FROM t");
+        let ones = server.query("SELECT count(*) FROM t WHERE id = 1 AND note = 'one'");
+        assert_eq!(ones, "16384", "{}", directory.display());
+        server.stop();
+        found
+    };
+    let found = count(&restored);
+    let rows: u64 = found.split('|').next().and_then(|n| n.parse().ok()).expect("a number");
+    assert!((1 << 14..=now).contains(&rows), "{rows} of {now} rows");
+    assert_eq!(count(&peer.outside("for-postgres")), found);
 }
