@@ -49,8 +49,8 @@ fn a_fast_stop_leaves_nothing_to_archive() {
         let engine = open(&dir, &config);
         let mut session = engine.session().expect("session");
         create(&mut session, "t");
-        for first in (0..60_000).step_by(1000) {
-            insert(&mut session, "t", first..first + 1000);
+        for first in (0..200_000).step_by(5000) {
+            insert(&mut session, "t", first..first + 5000);
         }
         drop(session);
         engine.shutdown(ShutdownMode::Fast).expect("stop");
@@ -85,8 +85,8 @@ fn nothing_goes_that_the_archive_does_not_have() {
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
-    for first in (0..40_000).step_by(1000) {
-        insert(&mut session, "t", first..first + 1000);
+    for first in (0..200_000).step_by(5000) {
+        insert(&mut session, "t", first..first + 5000);
     }
     session.checkpoint().expect("checkpoint");
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
@@ -96,7 +96,7 @@ fn nothing_goes_that_the_archive_does_not_have() {
     std::fs::create_dir(&store).expect("store");
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
-    assert_eq!(count(&mut session, "t").expect("count"), 40_000);
+    assert_eq!(count(&mut session, "t").expect("count"), 200_000);
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     let stored = names(&store);
@@ -137,8 +137,8 @@ fn an_embedders_module_archives_also_without_threads() {
         let engine = open(&dir, &config);
         let mut session = engine.session().expect("session");
         create(&mut session, "t");
-        for first in (0..20_000).step_by(1000) {
-            insert(&mut session, "t", first..first + 1000);
+        for first in (0..100_000).step_by(5000) {
+            insert(&mut session, "t", first..first + 5000);
             engine.step().expect("step");
         }
         drop(session);
