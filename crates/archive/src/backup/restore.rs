@@ -466,9 +466,12 @@ mod tests {
         assert_eq!(of(Target::Latest).as_deref(), Some("c"));
         assert_eq!(of(Target::Lsn(Lsn(299))).as_deref(), Some("b"));
         assert_eq!(of(Target::Lsn(Lsn(99))), None);
-        assert_eq!(of(Target::Time("1970-01-01 00:16:40Z".to_owned())).as_deref(), Some("a"));
+        let at = |time: &str| of(Target::Time(time.to_owned()));
+        assert_eq!(at("1970-01-01 00:16:41Z").as_deref(), Some("a"));
+        // It may have ended later in that second.
+        assert_eq!(at("1970-01-01 00:16:40.9Z"), None);
         // Whose zone?
-        assert_eq!(of(Target::Time("1970-01-01 00:16:40".to_owned())), None);
+        assert_eq!(at("1970-01-01 00:16:41"), None);
         let named = RestoreOptions { backup: Some("a".to_owned()), ..options(Target::Time("?".to_owned())) };
         assert_eq!(chosen(all(), &named).ok().as_deref(), Some("a"));
         let partial = Backup { state: BackupState::InProgress, ..complete("d", 400, 4000) };
