@@ -24,7 +24,7 @@ const PARTS: [(&str, u64); 8] = [
     // Lives on disks that lie.
     ("FOREBAY_SIM_LIES", 20),
     // Lives of an archiver, and short ones crashed at every call.
-    ("FOREBAY_SIM_ARCHIVE_RUNS", 5),
+    ("FOREBAY_SIM_ARCHIVE_RUNS", 25),
     ("FOREBAY_SIM_ARCHIVE_CRASHES", 200),
     // Seeds that each planted bug is looked for with.
     ("FOREBAY_SIM_BUG_SEEDS", 10),
