@@ -24,7 +24,6 @@ use forebay_wal::Wal;
 use crate::config::{ArchiveMode, ArchiveModules, ArchiveSettings, Background, EngineConfig};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::sums::ArchiverRow;
 
 /// Files in flight at a time, where the module has nothing against it.
 const TRANSFERS: usize = 3;
@@ -151,19 +150,10 @@ impl Archiving {
     }
 
     /// The row of pg_stat_archiver.
-    pub(crate) fn stats(&self) -> ArchiverRow {
-        let stats = match &self.archiver {
+    pub(crate) fn stats(&self) -> ArchiverStats {
+        match &self.archiver {
             Some(archiver) => archiver.stats(),
             None => ArchiverStats { stats_reset: *self.since.lock(), ..ArchiverStats::default() },
-        };
-        ArchiverRow {
-            archived_count: stats.archived_count,
-            last_archived_wal: stats.last_archived_wal,
-            last_archived_time: stats.last_archived_time,
-            failed_count: stats.failed_count,
-            last_failed_wal: stats.last_failed_wal,
-            last_failed_time: stats.last_failed_time,
-            stats_reset: stats.stats_reset,
         }
     }
 

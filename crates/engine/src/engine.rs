@@ -373,8 +373,7 @@ fn start(
         core.control.set_state(&mut be.io, DbState::Production)?;
     }
     temp::forget_stale(&core, be)?;
-    core.archiving.start(&core)?;
-    match Threads::start(&core) {
+    match core.archiving.start(&core).and_then(|()| Threads::start(&core)) {
         Ok(threads) => Ok((core, threads)),
         Err(error) => {
             core.archiving.stop(&core, be, false);

@@ -3,6 +3,7 @@
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_aio::sync::{Mutex, SystemTime};
+use forebay_archive::ArchiverStats;
 use forebay_storage::PoolStats;
 use forebay_wal::WalStats;
 
@@ -22,25 +23,6 @@ pub enum SharedStats {
     Io,
     /// pg_stat_wal.
     Wal,
-}
-
-/// The row of pg_stat_archiver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArchiverRow {
-    /// Files archived.
-    pub archived_count: u64,
-    /// The last of them.
-    pub last_archived_wal: Option<String>,
-    /// When.
-    pub last_archived_time: Option<SystemTime>,
-    /// Attempts that failed.
-    pub failed_count: u64,
-    /// The file of the last of them.
-    pub last_failed_wal: Option<String>,
-    /// When.
-    pub last_failed_time: Option<SystemTime>,
-    /// Since when they count.
-    pub stats_reset: SystemTime,
 }
 
 /// The row of pg_stat_bgwriter.
@@ -121,7 +103,7 @@ fn checkpointer_sums(totals: &Totals) -> [u64; 7] {
 
 impl Engine {
     /// The row of pg_stat_archiver.
-    pub fn archiver_stats(&self) -> ArchiverRow {
+    pub fn archiver_stats(&self) -> ArchiverStats {
         self.core().archiving.stats()
     }
 

@@ -7,7 +7,9 @@ use forebay_format::BLOCK_SIZE;
 
 use crate::core::Core;
 
-pub use crate::sums::{ArchiverRow, BgwriterRow, CheckpointerRow, SharedStats, WalRow};
+pub use forebay_archive::ArchiverStats;
+
+pub use crate::sums::{BgwriterRow, CheckpointerRow, SharedStats, WalRow};
 pub use forebay_aio::BackendStatsRow as AioBackendRow;
 pub use forebay_storage::{
     BufferInfo, BufferPage, ChecksumFailures, KernelCached, MemoryChecksums, PoolSummary, UsageCount,

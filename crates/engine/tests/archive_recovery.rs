@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use common::*;
 use forebay_engine::{
@@ -14,25 +14,17 @@ use forebay_format::control::DbState;
 use forebay_format::wal::{Rmgr, xlog};
 use forebay_wal::Record;
 
-/// One at a time: a command that is being started holds, for a moment, what this process has open, and so the lock on the data
-/// directory of another test.
-static ALONE: Mutex<()> = Mutex::new(());
-
 /// A server's directory, its cold backup, and an archive that a test fills itself.
 struct Bed {
     scratch: tempfile::TempDir,
     config: EngineConfig,
-    _alone: MutexGuard<'static, ()>,
 }
 
 impl Bed {
     /// With a table t of 100 rows in the backup.
     fn new(config: EngineConfig) -> Bed {
-        let bed = Bed {
-            scratch: scratch(),
-            config: EngineConfig { archive_mode: ArchiveMode::On, ..config },
-            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
-        };
+        let bed =
+            Bed { scratch: scratch(), config: EngineConfig { archive_mode: ArchiveMode::On, ..config } };
         std::fs::create_dir(bed.path("store")).expect("store");
         init(&bed.path("data"));
         let engine = bed.open("data");
@@ -52,6 +44,21 @@ impl Bed {
 
     fn open(&self, name: &str) -> Arc<Engine> {
         open(&self.path(name), &self.config)
+    }
+
+    /// A session of the server in a directory.
+    fn session(&self, name: &str) -> (Arc<Engine>, Session) {
+        let engine = self.open(name);
+        let session = engine.session().expect("session");
+        (engine, session)
+    }
+
+    /// Ends it as a crash does, once its last segment is complete and archived.
+    fn crash(&self, name: &str, engine: Arc<Engine>, mut session: Session) {
+        session.switch_wal().expect("switch");
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        drop((session, engine));
+        self.archive(name);
     }
 
     /// Does what an archiver does.
@@ -180,8 +187,7 @@ fn an_archive_is_recovered_to_its_end_and_a_new_timeline_begins() {
 #[test]
 fn recovery_stops_at_each_kind_of_target() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     let first = commit(&mut session, 100);
     let between = moment();
     transaction(&mut session, |s| {
@@ -199,10 +205,7 @@ fn recovery_stops_at_each_kind_of_target() {
     commit(&mut session, 106);
     session.create_restore_point("here").expect("a point of the same name");
     commit(&mut session, 107);
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
 
     for (name, target, inclusive, expected) in [
         ("immediate", RecoveryTarget::Immediate, true, 100),
@@ -230,13 +233,9 @@ fn recovery_stops_at_each_kind_of_target() {
 #[test]
 fn a_target_that_is_never_reached_is_no_end() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     commit(&mut session, 100);
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
     let dir = bed.restore("new");
     for target in [
         RecoveryTarget::Name("nowhere".to_owned()),
@@ -256,16 +255,12 @@ fn a_target_that_is_never_reached_is_no_end() {
 #[test]
 fn recovery_that_was_told_to_stop_goes_on_with_the_next_start() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     session.create_restore_point("early").expect("a point");
     insert(&mut session, "t", 100..5000);
     session.create_restore_point("late").expect("a point");
     commit(&mut session, 5000);
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
     let dir = bed.restore("new");
     let named = |name: &str| bed.recovering(Some(RecoveryTarget::Name(name.to_owned())));
     for action in [TargetAction::Shutdown, TargetAction::Pause] {
@@ -285,17 +280,13 @@ fn recovery_that_was_told_to_stop_goes_on_with_the_next_start() {
 #[test]
 fn a_target_behind_which_pages_were_written_is_refused() {
     let bed = Bed::new(EngineConfig { shared_buffers: 32, ..small() });
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     session.create_restore_point("early").expect("a point");
     for first in (100..60_000).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
     }
     session.create_restore_point("late").expect("a point");
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
     let dir = bed.restore("new");
     let named = |name: &str| bed.recovering(Some(RecoveryTarget::Name(name.to_owned())));
     let mut config = named("late");
@@ -312,15 +303,11 @@ fn a_target_behind_which_pages_were_written_is_refused() {
 #[test]
 fn a_store_that_is_down_never_ends_recovery() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     for first in (100..80_000).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
     }
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
     let mut stored: Vec<_> = std::fs::read_dir(bed.path("store"))
         .expect("store")
         .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
@@ -355,15 +342,11 @@ fn a_store_that_is_down_never_ends_recovery() {
 #[test]
 fn what_is_no_segment_of_this_cluster_is_no_end() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     for first in (100..80_000).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
     }
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
     let victim = bed.path("store").join("000000010000000000000003");
     let good = std::fs::read(&victim).expect("segment");
     let foreign = {
@@ -391,18 +374,43 @@ fn what_is_no_segment_of_this_cluster_is_no_end() {
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 80_100);
 }
 
+/// With `always`, what was restored is this server's own to archive: nothing goes before it is.
+#[test]
+fn what_was_restored_is_archived_again_with_always() {
+    let bed = Bed::new(small());
+    let (engine, mut session) = bed.session("data");
+    for first in (100..80_000).step_by(1000) {
+        insert(&mut session, "t", first..first + 1000);
+    }
+    bed.crash("data", engine, session);
+    let dir = bed.restore("new");
+    let config = EngineConfig { archive_mode: ArchiveMode::Always, ..bed.recovering(None) };
+    let engine = Engine::open(&dir, config).expect("open");
+    assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 80_100);
+    engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    let wal = dir.join("pg_wal");
+    let marked = |mark: &str, name: &str| wal.join("archive_status").join(format!("{name}.{mark}")).exists();
+    let control = log::control(&bed.path("base"));
+    let first = control.segment_size.file_name(1, control.segment_size.number(control.checkpoint_copy.redo));
+    let restored: Vec<String> = std::fs::read_dir(bed.path("store"))
+        .expect("store")
+        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
+        .filter(|name| *name >= first)
+        .collect();
+    assert!(restored.len() >= 3, "{restored:?}");
+    for name in &restored {
+        assert!(wal.join(name).exists() && marked("ready", name) && !marked("done", name), "{name}");
+    }
+}
+
 #[test]
 fn timelines_are_followed_and_chosen() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     commit(&mut session, 100);
     session.create_restore_point("fork").expect("a point");
     insert(&mut session, "t", 101..111);
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
 
     // Timeline 2 leaves the first in the middle of a segment.
     let dir = bed.restore("second");
@@ -450,8 +458,7 @@ fn timelines_are_followed_and_chosen() {
 #[test]
 fn the_last_segment_of_a_server_that_is_lost_counts_too() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     commit(&mut session, 100);
     session.switch_wal().expect("switch");
     commit(&mut session, 101);
@@ -484,8 +491,7 @@ fn the_last_segment_of_a_server_that_is_lost_counts_too() {
 #[test]
 fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     insert(&mut session, "t", 100..5000);
     session.begin().expect("begin");
     session.start_command().expect("command");
@@ -493,10 +499,7 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
     insert_open(&mut session, &table, 5000..5010).expect("insert");
     let xid = session.transaction_id().expect("it has written");
     session.commit().expect("commit");
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
 
     let dir = bed.restore("new");
     let copies = Arc::new(Mutex::new(Vec::new()));
@@ -546,8 +549,7 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
 #[test]
 fn a_base_backup_is_recovered_from_where_it_began() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     insert(&mut session, "t", 100..3000);
     session.checkpoint().expect("checkpoint");
     let began = log::control(&bed.path("data"));
@@ -629,17 +631,13 @@ fn a_base_backup_is_recovered_from_where_it_began() {
 #[test]
 fn recovery_goes_on_from_a_restart_point() {
     let bed = Bed::new(small());
-    let engine = bed.open("data");
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = bed.session("data");
     for first in (100..40_000).step_by(5000) {
         insert(&mut session, "t", first..first + 5000);
         session.checkpoint().expect("checkpoint");
     }
     session.create_restore_point("here").expect("a point");
-    session.switch_wal().expect("switch");
-    engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    drop((session, engine));
-    bed.archive("data");
+    bed.crash("data", engine, session);
     let dir = bed.restore("new");
     let mut config = bed.recovering(Some(RecoveryTarget::Name("here".to_owned())));
     config.writing.max_wal_size = 1 << 20;

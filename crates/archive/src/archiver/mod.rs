@@ -194,20 +194,23 @@ impl Archiver {
         if inner.stop != Some(StopMode::Now) {
             inner.stop = Some(mode);
         }
-        match mode {
+        let interrupted = match mode {
             StopMode::Drain => {
                 inner.queue.rouse();
                 inner.paused_until = None;
+                None
             }
             StopMode::Now => {
                 self.interrupted.store(true, Ordering::SeqCst);
-                if let Some(module) = &inner.modules.current {
-                    module.interrupt();
-                }
+                inner.modules.current.clone()
             }
-        }
+        };
         drop(inner);
         self.bell.notify_all();
+        // Not under the lock: a module may take its time, or ask this archiver something.
+        if let Some(module) = interrupted {
+            module.interrupt();
+        }
     }
 
     /// Whether it has ended, by a stop or by a failure that is final.

@@ -11,7 +11,8 @@
 //! | exits above 125, dies of a signal, or exits 0 without the file | nobody knows: recovery stops with an error, and can be begun again |
 //!
 //! A file of the wrong length, or of another cluster, is an error too: it says nothing about where the log ends. Segments go once
-//! redo is past them, so that an archive of any length can be recovered from.
+//! redo is past them, so that an archive of any length can be recovered from; but with `archive_mode = always` they stay until they are
+//! in this server's own archive as well.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,7 @@ struct State {
     oldest: String,
     /// A timeline that is this directory's own: the archive is not asked for it.
     own_timeline: Option<u32>,
-    /// Segments that were brought and are still there.
+    /// Segments that were brought and are still there, but for those that are to be archived: they go when they have been.
     brought: Vec<(u64, String)>,
 }
 
@@ -171,7 +172,9 @@ impl Restore {
         self.examine(io, name, &temporary)?;
         io.aio().namespace().rename(&temporary, &self.wal().join(name))?;
         self.mark(io, name)?;
-        self.state.lock().brought.push((number, name.to_owned()));
+        if self.archive_mode != ArchiveMode::Always {
+            self.state.lock().brought.push((number, name.to_owned()));
+        }
         Ok(true)
     }
 
@@ -197,9 +200,10 @@ impl Restore {
         Ok(())
     }
 
-    /// Marks a file that came from the archive as one that need not go there. An archive of this server's own (`always`) is another.
+    /// Marks a file that came from the archive as one that need not go there; or, with `always`, as one that is to go to an archive
+    /// of this server's own, unless it has been there.
     fn mark(&self, io: &mut Backend, name: &str) -> Result<(), EngineError> {
-        if self.archive_mode != ArchiveMode::On {
+        if self.archive_mode == ArchiveMode::Off {
             return Ok(());
         }
         let dir = self.wal().join("archive_status");
@@ -207,8 +211,15 @@ impl Restore {
         if !namespace.exists(&dir)? {
             namespace.mkdir(&dir)?;
         }
-        namespace.open(&dir.join(format!("{name}.done")), &OpenOptions::READ_WRITE.create())?;
-        remove(io, &dir.join(format!("{name}.ready")))
+        let (ready, done) = (dir.join(format!("{name}.ready")), dir.join(format!("{name}.done")));
+        if self.archive_mode == ArchiveMode::On {
+            namespace.open(&done, &OpenOptions::READ_WRITE.create())?;
+            return remove(io, &ready);
+        }
+        if !namespace.exists(&done)? {
+            namespace.open(&ready, &OpenOptions::READ_WRITE.create())?;
+        }
+        Ok(())
     }
 
     /// Runs the command for a file. True if it is there then.
