@@ -184,6 +184,6 @@ impl ArchiveError {
 
     /// It was interrupted; it is no failure.
     pub fn is_stop(&self) -> bool {
-        matches!(self, ArchiveError::Stopped { .. })
+        matches!(self, ArchiveError::Stopped { .. } | ArchiveError::Store(StoreError::Stopped { .. }))
     }
 }

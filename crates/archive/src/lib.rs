@@ -14,8 +14,9 @@
 //! | [`shell`] | commands of the administrator's: placeholders, ends |
 //! | [`backup`] | base backups: a data directory copied into an archive, and restored from it |
 //! | [`digest`] | SHA-256 |
-//! | [`store`] | an archive: WAL files with their manifests, compressed and encrypted as wished, in a directory |
+//! | [`store`] | an archive: WAL files with their manifests, compressed and encrypted as wished, in a directory or an object store |
 //! | [`push`](mod@push), [`get`](mod@get) | the commands archive-push and archive-get, for a server's archive_command and restore_command |
+//! | `ahead`, [`restorer`] | files fetched before they are asked for; an archive as the source of a recovery |
 //! | [`resident`] | archiverd, a process that stays, so that these find their work done |
 //! | `random` | bytes nobody can guess |
 //! | [`error`] | [`ArchiveError`] |
@@ -24,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod archiver;
 pub mod backup;
 pub mod digest;
@@ -37,6 +39,7 @@ pub mod place;
 pub mod push;
 mod random;
 pub mod resident;
+pub mod restorer;
 pub mod shell;
 pub mod source;
 pub mod status;
@@ -48,6 +51,7 @@ pub use error::ArchiveError;
 pub use module::{ArchiveModule, Archived};
 pub use names::{Kind, Mark, WalName};
 pub use place::{Incoming, Place, Placed};
+pub use restorer::{Restorer, RestorerOptions};
 pub use source::{Expected, SegmentFacts, Source, SourceOptions};
 
 /// The example of the README is compiled and run.

@@ -47,6 +47,11 @@ pub trait ArchiveModule: Send + Sync {
         4
     }
 
+    /// Whether it must be given one file at a time, whatever anybody says.
+    fn works_alone(&self) -> bool {
+        false
+    }
+
     /// What it is doing is to end soon, if it can. Called from other threads, perhaps more than once.
     fn interrupt(&self) {}
 

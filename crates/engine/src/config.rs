@@ -1,6 +1,10 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 
+use std::path::PathBuf;
+
 use forebay_aio::sync::Duration;
+use forebay_archive::store::codec::Compression;
+use forebay_archive::store::layout::LayoutKind;
 use forebay_storage::ReadPolicy;
 use forebay_wal::SegmentPolicy;
 
@@ -10,7 +14,9 @@ pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
 pub use forebay_format::wal::ImageCompression;
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
-pub use crate::recovery::{RecoveryTarget, RestoreSettings, TargetAction, TargetTimeline};
+pub use crate::recovery::{
+    RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, TargetAction, TargetTimeline,
+};
 
 use crate::xact::CommitWay;
 
@@ -101,27 +107,89 @@ impl ArchiveMode {
     }
 }
 
+/// An archive with manifests, and how it is used: what `forebay_archive` archives into and restores from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveStore {
+    /// Where it is: a directory, or a URL; empty: not set.
+    pub location: String,
+    /// How new files are compressed.
+    pub compression: Compression,
+    /// The layout that it must have, and a new one gets; None: whichever it has, plain for a new one.
+    pub layout: Option<LayoutKind>,
+    /// A file with the key to encrypt and decrypt with.
+    pub key_file: Option<PathBuf>,
+}
+
 /// What archives completed WAL segments: PostgreSQL's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveSettings {
     /// A command for each file (archive_command).
     pub command: String,
-    /// A module's name (archive_library): `basic_archive`, or one of [`EngineConfig::archive_modules`].
+    /// A module's name (archive_library): `basic_archive`, `forebay_archive`, or one of [`EngineConfig::archive_modules`].
     pub library: String,
     /// Where `basic_archive` stores files.
     pub directory: String,
+    /// What `forebay_archive` stores files in.
+    pub store: ArchiveStore,
+    /// Files in flight at a time; 0: as many as suit the module, but not more than four. A command is always run alone.
+    pub transfers: usize,
     /// A segment is completed after this time, if it holds any changes; zero: when it is full.
     pub timeout: Duration,
 }
 
 impl ArchiveSettings {
     /// What the module depends on.
-    pub(crate) fn module(&self) -> (&str, &str, &str) {
-        (&self.command, &self.library, &self.directory)
+    pub(crate) fn module(&self) -> (&str, &str, &str, &ArchiveStore) {
+        (&self.command, &self.library, &self.directory, &self.store)
     }
 }
 
-/// Archive modules of an embedder's.
+/// Archive modules of an embedder's: what archive_library names beside the engine's own.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use forebay_engine::archive::{ArchiveError, ArchiveModule, Archived, Source};
+/// use forebay_engine::{ArchiveMode, ArchiveModules, ArchiveSettings, Engine, EngineConfig, InitOptions, ShutdownMode};
+///
+/// /// Keeps what it is given in memory: not durable, so no archive.
+/// #[derive(Default)]
+/// struct Memory(Mutex<Vec<(String, Vec<u8>)>>);
+///
+/// impl ArchiveModule for Memory {
+///     fn name(&self) -> &'static str {
+///         "memory"
+///     }
+///
+///     fn archive(&self, io: &mut forebay_aio::Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+///         let mut bytes = Vec::new();
+///         while let Some(piece) = file.next(io)? {
+///             bytes.extend_from_slice(piece.bytes());
+///             file.give_back(piece.buf);
+///         }
+///         self.0.lock().unwrap().push((file.name().to_string(), bytes));
+///         Ok(Archived::Stored)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let dir = folder.path().join("data");
+/// # let dir = dir.as_path();
+/// Engine::init(dir, &InitOptions::default())?;
+/// let memory = Arc::new(Memory::default());
+/// let engine = Engine::open(dir, EngineConfig {
+///     archive_mode: ArchiveMode::On,
+///     archiving: ArchiveSettings { library: "memory".to_owned(), ..ArchiveSettings::default() },
+///     archive_modules: ArchiveModules(vec![memory.clone()]),
+///     ..EngineConfig::default()
+/// })?;
+/// engine.session()?.switch_wal()?;
+/// engine.shutdown(ShutdownMode::Fast)?;
+/// let (name, segment) = &memory.0.lock().unwrap()[0];
+/// assert_eq!((name.as_str(), segment.len()), ("000000010000000000000001", 16 << 20));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct ArchiveModules(pub Vec<std::sync::Arc<dyn forebay_archive::ArchiveModule>>);
 
@@ -174,12 +242,16 @@ pub struct EngineConfig {
     pub recovery: RecoverySettings,
     /// Recovery from an archive, where a file asks for it.
     pub restore: RestoreSettings,
+    /// Where that gets files of the log from, if not by restore_command.
+    pub restore_from: Option<RestoreFrom>,
     /// Resource managers beside the engine's own, for redo.
     pub resource_managers: ResourceManagers,
     /// Who does the work of the background.
     pub background: Background,
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: print PANIC and abort.
     pub on_fatal: Option<FatalAction>,
+    /// Ends a recovery from outside: it goes on with the next start.
+    pub recovery_stop: RecoveryStop,
     /// Called now and then during recovery.
     pub on_recovery: Option<RecoveryReport>,
     /// Called at the steps of each checkpoint, in the thread that makes it.
@@ -407,9 +479,11 @@ impl Default for EngineConfig {
             writing: WritingSettings::default(),
             recovery: RecoverySettings::default(),
             restore: RestoreSettings::default(),
+            restore_from: None,
             resource_managers: ResourceManagers::default(),
             background: Background::Threads,
             on_fatal: None,
+            recovery_stop: RecoveryStop::default(),
             on_recovery: None,
             on_checkpoint: None,
             port: 5432,

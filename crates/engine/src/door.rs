@@ -6,6 +6,7 @@ use std::sync::Arc;
 use forebay_aio::{Aio, AioConfig, AioError, MethodKind, Namespace, PosixNamespace, WorkerLimits};
 use forebay_format::ids::BLOCK_SIZE;
 
+use crate::archiver;
 use crate::config::{EngineConfig, ExtendMethod, IoMethod};
 use crate::error::EngineError;
 
@@ -36,10 +37,15 @@ impl EngineConfig {
         self.io_method == IoMethod::IoUring
     }
 
+    /// Who does I/O at a time, at most.
+    fn backends(&self) -> usize {
+        self.max_connections + OTHER_BACKENDS + archiver::backends(self)
+    }
+
     /// Descriptors that the engine wants beside those of data files.
     pub fn other_descriptors(&self) -> usize {
         match self.io_method {
-            IoMethod::IoUring | IoMethod::Auto => self.max_connections + OTHER_BACKENDS + OTHER_FILES,
+            IoMethod::IoUring | IoMethod::Auto => self.backends() + OTHER_FILES,
             _ => OTHER_FILES,
         }
     }
@@ -52,7 +58,7 @@ impl EngineConfig {
 
 /// Opens the door for an engine.
 pub(crate) fn open(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
-    let max_backends = config.max_connections + OTHER_BACKENDS;
+    let max_backends = config.backends();
     let chosen = (config.shared_buffers / max_backends).clamp(1, 64);
     let sizes = AioConfig {
         max_backends,

@@ -15,7 +15,7 @@ use crate::background::{self, Threads};
 use crate::catalog::Catalogs;
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
-use crate::config::{ArchiveSettings, EngineConfig, InitOptions, WritingSettings};
+use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
 use crate::control::Control;
 use crate::core::{Core, Parts, Phase};
 use crate::disk::Disk;
@@ -142,6 +142,12 @@ impl Engine {
         result.and(lock.release(core.aio.namespace().as_ref()))
     }
 
+    /// Hurries a fast stop that another thread waits for: what has not been archived by now is left to the next start. Called
+    /// again, an archive_command that does not end is killed.
+    pub fn hurry_stop(&self) {
+        self.core.archiving.cut_short();
+    }
+
     /// The settings it runs with.
     pub fn config(&self) -> &EngineConfig {
         &self.core.config
@@ -228,16 +234,17 @@ impl Engine {
     }
 
     /// One round of the background's work, for [`Background::Stepped`](crate::Background): the next WAL segment is prepared and
-    /// full blocks of the log are flushed, buffers are cleaned, and a checkpoint that is wanted is made.
+    /// full blocks of the log are flushed, buffers are cleaned, and a checkpoint that is wanted is made. Where threads do this, it does
+    /// nothing.
     ///
     /// # Errors
     /// What the disk said; that of a checkpoint is for those who asked for it. Nothing happens once the engine has stopped.
     pub fn step(&self) -> Result<(), EngineError> {
         match self.running.lock().as_mut() {
-            Some(Running { be, cleaner, .. }) => {
+            Some(Running { be, cleaner, .. }) if self.core.config.background == Background::Stepped => {
                 background::step(&self.core, be, cleaner).map_err(|e| self.core.fatal.check(e))
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 

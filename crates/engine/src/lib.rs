@@ -64,10 +64,11 @@ mod walsync;
 pub mod xact;
 
 pub use config::{
-    ArchiveMode, ArchiveModules, ArchiveSettings, Background, BadIoDirect, CheckpointStep, CheckpointWatch,
-    CleanerOptions, EngineConfig, ExtendMethod, FatalAction, HugePages, ImageCompression, InitOptions,
-    IoDirect, IoMethod, RecoveryReport, RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings,
-    TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings,
+    ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect, CheckpointStep,
+    CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction, HugePages, ImageCompression,
+    InitOptions, IoDirect, IoMethod, RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget,
+    RestoreFrom, RestoreSettings, RestoreSource, SessionSettings, TargetAction, TargetTimeline,
+    WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};

@@ -49,11 +49,14 @@ struct ToLog {
 
 impl<S: Subscriber> Layer<S> for ToLog {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let kind = match *event.metadata().level() {
+        let metadata = event.metadata();
+        // Libraries below are heard when something is wrong; what goes on in them is not this log's matter.
+        let own = ["forebay", "object_store"].iter().any(|name| metadata.target().starts_with(name));
+        let kind = match *metadata.level() {
             Level::ERROR => "ERROR",
             Level::WARN => "WARNING",
-            Level::INFO => "LOG",
-            _ if self.verbose => "DEBUG",
+            Level::INFO if own => "LOG",
+            _ if own && self.verbose => "DEBUG",
             _ => return,
         };
         let mut text = Text::default();

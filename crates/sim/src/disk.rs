@@ -37,13 +37,15 @@ pub(crate) struct State {
     pub names: Names,
     pub files: BTreeMap<u64, SimFile>,
     next_file: u64,
-    /// Paths with an advisory lock.
-    pub locked: BTreeSet<PathBuf>,
+    /// What has an advisory lock.
+    pub locked: BTreeSet<Node>,
     pub faults: Faults,
     /// Calls that change something, so far.
     changes: u64,
     /// The call in the midst of which it ends, and how.
     end_at: Option<(u64, Ending)>,
+    /// The directory before whose sync it ends, after so many, and how.
+    end_before: Option<(&'static str, u64, Ending)>,
     power: Power,
     ending: Option<Ending>,
     pub in_flight: Vec<InFlight>,
@@ -103,6 +105,10 @@ impl State {
         if self.power != Power::On {
             return Err(Errno::IO);
         }
+        if let Some(ending) = self.ends_before(kind, path) {
+            self.end(ending);
+            return Err(Errno::IO);
+        }
         let ends = self.end_at.filter(|(at, _)| *at == self.changes).map(|(_, ending)| ending);
         self.changes += 1;
         if let Some(ending) = ends {
@@ -113,6 +119,16 @@ impl State {
             Some(Strike::Refuse(_, errno)) => Err(errno),
             strike => Ok(Change { ends, strike }),
         }
+    }
+
+    fn ends_before(&mut self, kind: CallKind, path: &Path) -> Option<Ending> {
+        let (dir, left, ending) = self.end_before.as_mut()?;
+        if kind != CallKind::SyncNames || !path.ends_with(*dir) {
+            return None;
+        }
+        let now = *left == 0;
+        *left = left.saturating_sub(1);
+        now.then_some(*ending)
     }
 
     fn end(&mut self, ending: Ending) {
@@ -132,7 +148,7 @@ impl State {
         let file = self.next_file;
         self.next_file += 1;
         self.files.insert(file, SimFile::default());
-        self.names.add(path, Node::File(file));
+        self.names.add_file(path, file);
         file
     }
 
@@ -150,7 +166,7 @@ impl State {
     pub fn victim(&mut self, but: (u64, u64), len: usize) -> Option<(u64, u64)> {
         let mut places: Vec<(u64, u64)> = Vec::new();
         for (path, node) in self.names.all() {
-            if let (true, Node::File(number)) = (is_relation(path), node)
+            if let (true, Node::File(number)) = (is_relation(&path), node)
                 && let Some(file) = self.files.get(&number)
             {
                 let pages = file.live().len().saturating_sub(len as u64) / 8192;
@@ -230,6 +246,7 @@ impl SimDisk {
             faults: Faults::new(seed),
             changes: 0,
             end_at: None,
+            end_before: None,
             power: Power::On,
             ending: None,
             in_flight: Vec::new(),
@@ -320,9 +337,15 @@ impl SimDisk {
         state.end_at = Some((state.changes + calls, ending));
     }
 
+    /// It ends just before a directory of this name is synced once more, after the next `times`.
+    pub fn end_before_sync_of(&self, dir: &'static str, times: u64, ending: Ending) {
+        self.state.lock().end_before = Some((dir, times, ending));
+    }
+
     /// It does not end as was said before.
     pub fn go_on(&self) {
-        self.state.lock().end_at = None;
+        let mut state = self.state.lock();
+        (state.end_at, state.end_before) = (None, None);
     }
 
     /// The power fails in the midst of the call after the next `calls` that change something.
@@ -488,12 +511,56 @@ impl SimDisk {
         }
     }
 
+    /// Copies a file, or a directory with all below it that `wanted` says, to another name: at one moment and durably, as no program
+    /// could. Directories that are there are filled.
+    pub fn copy_tree(&self, from: &Path, to: &Path, wanted: impl Fn(&Path) -> bool) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        for (path, node) in state.names.all() {
+            let Ok(below) = path.strip_prefix(from) else { continue };
+            let target = if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) };
+            match node {
+                Node::Directory(_) if state.names.get(&target).is_none() => {
+                    state.names.add_directory(&target)
+                }
+                Node::File(number) if wanted(below) => {
+                    let Some(file) = state.files.get(&number) else { continue };
+                    let mut whole = file.clone();
+                    whole.sync();
+                    let copy = state.create(&target);
+                    state.files.insert(copy, whole);
+                }
+                _ => {}
+            }
+        }
+        state.names.sync_all();
+    }
+
+    /// Makes a directory, durably.
+    pub fn put_directory(&self, path: &Path) {
+        let mut state = self.state.lock();
+        state.names.add_directory(path);
+        state.names.sync_all();
+    }
+
+    /// Puts a file there, durably.
+    pub fn put(&self, path: &Path, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        let number = state.create(path);
+        if let Some(file) = state.files.get_mut(&number) {
+            file.write(0, bytes);
+            file.sync();
+        }
+        state.names.sync_all();
+    }
+
     /// The files below a directory, in the order of their paths.
     pub fn files_below(&self, dir: &Path) -> Vec<PathBuf> {
         let state = self.state.lock();
-        let below =
-            state.names.all().filter(|(path, node)| path.starts_with(dir) && *node != Node::Directory);
-        below.map(|(path, _)| path.to_owned()).collect()
+        let all = state.names.all().into_iter();
+        all.filter(|(path, node)| path.starts_with(dir) && !node.is_directory())
+            .map(|(path, _)| path)
+            .collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The two halves of aio's door: names, and the execution of I/O on open files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use forebay_aio::execute::{Executor, Request};
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
@@ -15,25 +15,29 @@ use crate::faults::{CallKind, Strike};
 use crate::file::{InFlight, SECTOR};
 use crate::names::Node;
 
+/// EISDIR.
+const ISDIR: Errno = Errno(21);
+
 /// What an open file refers to.
 struct Opened {
     disk: SimDisk,
-    /// None: a directory.
-    number: Option<u64>,
-    path: PathBuf,
+    node: Node,
     locked: AtomicBool,
 }
 
 impl Opened {
     fn file(&self) -> Result<u64, Errno> {
-        self.number.ok_or(Errno::BADF)
+        match self.node {
+            Node::File(number) => Ok(number),
+            Node::Directory(_) => Err(Errno::BADF),
+        }
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.locked.load(Ordering::Relaxed) {
-            self.disk.state.lock().locked.remove(&self.path);
+            self.disk.state.lock().locked.remove(&self.node);
         }
     }
 }
@@ -59,8 +63,12 @@ impl SimDisk {
     fn move_name(&self, from: &Path, to: &Path, replace: bool) -> Result<(), AioError> {
         self.named("rename file", from, |state| match (state.names.get(from), state.names.get(to)) {
             (None, _) => Err(Errno::NOENT),
-            (Some(Node::Directory), _) | (_, Some(Node::Directory)) => Err(Errno::OPNOTSUPP),
             (_, Some(_)) if !replace => Err(Errno::EXIST),
+            (Some(Node::Directory(_)), Some(Node::File(_))) => Err(Errno::NOTDIR),
+            (Some(Node::File(_)), Some(Node::Directory(_))) => Err(ISDIR),
+            (Some(Node::Directory(_)), Some(_)) if !state.names.children(to).is_empty() => Err(Errno::EXIST),
+            (Some(Node::Directory(_)), _) if to.starts_with(from) => Err(Errno::INVAL),
+            _ if !state.names.has_parent(to) => Err(Errno::NOENT),
             _ => {
                 let change = state.change(CallKind::Rename, from, false)?;
                 state.names.rename(from, to);
@@ -72,31 +80,27 @@ impl SimDisk {
 
 impl Namespace for SimDisk {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
-        let number = self.named("open file", path, |state| {
+        let node = self.named("open file", path, |state| {
             state.look(CallKind::Look, path)?;
             match state.names.get(path) {
-                Some(Node::Directory) if options.write => Err(Errno::INVAL),
-                Some(Node::Directory) => Ok(None),
+                Some(Node::Directory(_)) if options.write => Err(Errno::INVAL),
                 Some(Node::File(_)) if options.create_new => Err(Errno::EXIST),
                 Some(Node::File(number)) if options.truncate => {
                     let change = state.change(CallKind::Resize, path, false)?;
                     state.file(number)?.set_len(0);
-                    change.told(Some(number))
+                    change.told(Node::File(number))
                 }
-                Some(Node::File(number)) => Ok(Some(number)),
+                Some(node) => Ok(node),
                 None if !(options.create || options.create_new) => Err(Errno::NOENT),
-                None if path.parent().and_then(|dir| state.names.get(dir)) != Some(Node::Directory) => {
-                    Err(Errno::NOENT)
-                }
+                None if !state.names.has_parent(path) => Err(Errno::NOENT),
                 None => {
                     let change = state.change(CallKind::Rename, path, true)?;
                     let number = state.create(path);
-                    change.told(Some(number))
+                    change.told(Node::File(number))
                 }
             }
         })?;
-        let opened =
-            Opened { disk: self.clone(), number, path: path.to_owned(), locked: AtomicBool::new(false) };
+        let opened = Opened { disk: self.clone(), node, locked: AtomicBool::new(false) };
         let flags = options.flags();
         Ok(File::from_object(path.to_owned(), flags, Arc::new(opened)))
     }
@@ -107,11 +111,11 @@ impl Namespace for SimDisk {
             if state.names.get(path).is_some() {
                 return Err(Errno::EXIST);
             }
-            if path.parent().and_then(|dir| state.names.get(dir)) != Some(Node::Directory) {
+            if !state.names.has_parent(path) {
                 return Err(Errno::NOENT);
             }
             let change = state.change(CallKind::Rename, path, true)?;
-            state.names.add(path, Node::Directory);
+            state.names.add_directory(path);
             change.told(())
         })
     }
@@ -129,7 +133,7 @@ impl Namespace for SimDisk {
             state.look(CallKind::Look, path)?;
             match state.names.get(path) {
                 None => return Err(Errno::NOENT),
-                Some(Node::Directory) => return Err(Errno::INVAL),
+                Some(Node::Directory(_)) => return Err(Errno::INVAL),
                 Some(Node::File(_)) => {}
             }
             let change = state.change(CallKind::Rename, path, false)?;
@@ -141,10 +145,10 @@ impl Namespace for SimDisk {
     fn rmdir(&self, path: &Path) -> Result<(), AioError> {
         self.named("remove directory", path, |state| {
             state.look(CallKind::Look, path)?;
-            if state.names.get(path) != Some(Node::Directory) {
+            if !state.names.get(path).is_some_and(Node::is_directory) {
                 return Err(Errno::NOENT);
             }
-            if state.names.children(path).next().is_some() {
+            if !state.names.children(path).is_empty() {
                 return Err(Errno::EXIST);
             }
             let change = state.change(CallKind::Rename, path, false)?;
@@ -158,7 +162,7 @@ impl Namespace for SimDisk {
             state.look(CallKind::Look, path)?;
             match state.names.get(path) {
                 Some(Node::File(number)) => Ok(state.names.links(number)),
-                Some(Node::Directory) => Ok(2),
+                Some(Node::Directory(_)) => Ok(2),
                 None => Err(Errno::NOENT),
             }
         })
@@ -167,13 +171,11 @@ impl Namespace for SimDisk {
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>, AioError> {
         self.named("read directory", path, |state| {
             state.look(CallKind::Look, path)?;
-            if state.names.get(path) != Some(Node::Directory) {
+            if !state.names.get(path).is_some_and(Node::is_directory) {
                 return Err(Errno::NOENT);
             }
-            let entry = |(child, node): (&Path, Node)| {
-                Some(DirEntry { name: child.file_name()?.to_owned(), kind: kind(node) })
-            };
-            Ok(state.names.children(path).filter_map(entry).collect())
+            let entry = |(name, node)| DirEntry { name, kind: kind(node) };
+            Ok(state.names.children(path).into_iter().map(entry).collect())
         })
     }
 
@@ -183,7 +185,7 @@ impl Namespace for SimDisk {
             let Some(node) = state.names.get(path) else { return Ok(None) };
             let (len, links, mode) = match node {
                 Node::File(number) => (state.file(number)?.live().len(), state.names.links(number), 0o600),
-                Node::Directory => (0, 2, 0o700),
+                Node::Directory(_) => (0, 2, 0o700),
             };
             let uid = rustix::process::geteuid().as_raw();
             let changed = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -221,8 +223,11 @@ impl Namespace for SimDisk {
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
         self.named("sync directory", path, |state| {
             let change = state.change(CallKind::SyncNames, path, false)?;
-            if change.is_whole() && state.heeds_names(path) && state.names.sync(path) {
-                state.became_durable();
+            if change.is_whole() && state.heeds_names(path) {
+                let changed = state.names.sync(path).ok_or(Errno::NOENT)?;
+                if changed {
+                    state.became_durable();
+                }
             }
             change.told(())
         })
@@ -254,7 +259,7 @@ impl Namespace for SimDisk {
         self.named("lock file", file.path(), |state| {
             state.look(CallKind::Look, file.path())?;
             let opened = self.opened(file)?;
-            let free = state.locked.insert(opened.path.clone());
+            let free = state.locked.insert(opened.node);
             if free {
                 opened.locked.store(true, Ordering::Relaxed);
             }
@@ -269,7 +274,7 @@ impl Namespace for SimDisk {
 
 fn kind(node: Node) -> FileKind {
     match node {
-        Node::Directory => FileKind::Directory,
+        Node::Directory(_) => FileKind::Directory,
         Node::File(_) => FileKind::File,
     }
 }

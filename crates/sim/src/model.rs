@@ -57,6 +57,16 @@ pub struct Model {
 }
 
 impl Model {
+    /// One that has exactly these rows, all of them acknowledged.
+    pub fn of(contents: &BTreeMap<String, Vec<i64>>) -> Model {
+        let mut model = Model::default();
+        for (name, ids) in contents {
+            model.made(name, Fate::Done);
+            ids.iter().for_each(|&id| model.inserted(name, id..id + 1, Fate::Done));
+        }
+        model
+    }
+
     /// A table was made.
     pub fn made(&mut self, name: &str, fate: Fate) {
         self.noted += 1;

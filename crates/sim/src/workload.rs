@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{AioConfig, AioError};
+use forebay_aio::{Aio, AioConfig, AioError};
 use forebay_engine::types::oids;
 use forebay_engine::{
     Background, CheckpointStep, CheckpointWatch, CleanerOptions, ColumnDef, Datum, Engine, EngineConfig,
@@ -50,8 +50,8 @@ pub(crate) fn data_dir(disk: &SimDisk) -> PathBuf {
     disk.root().join("data")
 }
 
-fn door(disk: &SimDisk, order: u64) -> Result<Arc<forebay_aio::Aio>, AioError> {
-    disk.open(AioConfig { max_backends: 12, handles_per_backend: 16, ..AioConfig::default() }, order)
+fn door(disk: &SimDisk, order: u64) -> Result<Arc<Aio>, AioError> {
+    disk.open(AioConfig { max_backends: 16, handles_per_backend: 16, ..AioConfig::default() }, order)
 }
 
 /// A disk with a new data directory on it, all of it durable.
@@ -119,6 +119,7 @@ pub struct Life {
     reasons: Reasons,
     during: Arc<Mutex<During>>,
     engine: Arc<Engine>,
+    aio: Arc<Aio>,
     // Last of all.
     _closing: Closing,
 }
@@ -129,13 +130,23 @@ impl Life {
     /// # Errors
     /// What the engine said.
     pub fn begin(disk: &SimDisk, setup: Setup) -> Result<Life, EngineError> {
+        Life::begin_in(disk, setup, &data_dir(disk), |_| ())
+    }
+
+    /// The same for another data directory, with settings that `change` changes.
+    pub(crate) fn begin_in(
+        disk: &SimDisk,
+        setup: Setup,
+        dir: &Path,
+        change: impl FnOnce(&mut EngineConfig),
+    ) -> Result<Life, EngineError> {
         let reasons = Reasons::default();
         let seen = Arc::clone(&reasons);
         let action = FatalAction(Arc::new(move |reason: &str| seen.lock().push(reason.to_owned())));
         let during: Arc<Mutex<During>> = Arc::default();
         let meanwhile = Arc::clone(&during);
         let closing = Closing { disk: disk.clone(), during: Arc::clone(&during) };
-        let config = EngineConfig {
+        let mut config = EngineConfig {
             on_checkpoint: Some(CheckpointWatch(Arc::new(move |step| meanwhile.lock().at(step)))),
             shared_buffers: setup.buffers,
             io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct },
@@ -157,10 +168,24 @@ impl Life {
             on_fatal: Some(action),
             ..EngineConfig::default()
         };
-        let engine = Engine::open_on(&data_dir(disk), config, door(disk, setup.order)?)?;
+        change(&mut config);
+        let aio = door(disk, setup.order)?;
+        let engine = Engine::open_on(dir, config, Arc::clone(&aio))?;
         let session = engine.session()?;
         during.lock().session = Some(engine.session()?);
-        Ok(Life { session, long: None, reasons, during, engine, _closing: closing })
+        Ok(Life { session, long: None, reasons, during, engine, aio, _closing: closing })
+    }
+
+    pub(crate) fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn aio(&self) -> &Arc<Aio> {
+        &self.aio
     }
 
     /// Why the engine stopped itself, if it did.

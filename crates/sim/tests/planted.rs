@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use common::{setting, threads};
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
-    Damage, Depth, archive_life, every_crash, every_failure, lying_writes, recovery_again, run_with, wal_rot,
+    Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
+    every_failure, lying_writes, recovery_again, restores_cut_short, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk};
@@ -31,6 +32,14 @@ enum By {
     Lies,
     /// Lives of an archiver.
     Archive,
+    /// Lives of an engine that archives.
+    Archived,
+    /// Recovery from an archive, cut short.
+    Pitr,
+    /// Base backups, cut short.
+    Backups,
+    /// Restores, cut short.
+    Restores,
 }
 
 const BUGS: &[(&str, By)] = &[
@@ -75,7 +84,24 @@ const BUGS: &[(&str, By)] = &[
     ("archive: names of stored files are not synced", By::Archive),
     ("archive: a new directory's parent is not synced", By::Archive),
     ("archive: a segment is acknowledged before it is stored", By::Archive),
+    ("wal: segments go before the archive has them", By::Archived),
+    ("recovery: restored segments are not synced", By::Pitr),
+    ("recovery: a segment that is there is not restored again", By::Pitr),
+    ("recovery: backup_label goes before pg_control has what it says", By::Pitr),
+    ("recovery: recovery.signal goes before the new timeline has begun", By::Pitr),
+    ("recovery: the name of a new timeline's history is not durable", By::Pitr),
+    ("recovery: recovery.ending goes before the checkpoint", By::Pitr),
+    ("backup: files are not synced before the manifest tells of them", By::Backups),
+    ("backup: names of files are not synced", By::Backups),
+    ("backup: nobody waits for the WAL of its end", By::Backups),
+    ("restore: pg_control does not come last", By::Restores),
+    ("restore: files are not synced", By::Restores),
 ];
+
+/// The first seeds look at few calls, so that what is easily caught is caught soon.
+fn stride(seed: u64) -> usize {
+    if seed < 4 { 17 } else { 1 }
+}
 
 /// The seed that notices a bug, and what it says.
 fn catch(template: &SimDisk, bug: &'static str, by: By, most: u64) -> Result<(u64, String), String> {
@@ -89,6 +115,10 @@ fn catch(template: &SimDisk, bug: &'static str, by: By, most: u64) -> Result<(u6
         By::Rot => wal_rot(&rotten, seed, 40, 5),
         By::Lies => lying_writes(&rotten, seed, Damage::Misdirected),
         By::Archive => archive_life(seed, Some(bug)),
+        By::Archived => archived_lives(template, seed, Some(bug)),
+        By::Pitr => archive_recovery(template, seed, stride(seed), Some(bug)),
+        By::Backups => backups_cut_short(template, seed, stride(seed), Some(bug)),
+        By::Restores => restores_cut_short(template, seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
         // An engine with a bug may also break an invariant of its own, and panic.
@@ -130,8 +160,10 @@ fn every_planted_bug_is_caught() {
 #[test]
 fn every_planted_bug_is_reached() {
     let template = fresh_disk().expect("init");
-    // An archiver's lives have a disk of their own; what is caught there has been reached.
-    for (bug, by) in BUGS.iter().filter(|(_, by)| !matches!(by, By::Archive)) {
+    // Those of archives have disks of their own; what is caught there has been reached.
+    let elsewhere =
+        |by: &By| matches!(by, By::Archive | By::Archived | By::Pitr | By::Backups | By::Restores);
+    for (bug, by) in BUGS.iter().filter(|(_, by)| !elsewhere(by)) {
         let rotten = template.copy(0);
         rotten.plant(bug);
         let mut seed = 0;

@@ -96,9 +96,9 @@ pub struct WalConfig {
 }
 
 impl WalConfig {
-    /// What [`WalConfig::writes_in_flight`] is if nobody knows better: who comes along finds a place within a third of a write's time,
+    /// What [`WalConfig::writes_in_flight`] is if nobody knows better: who comes along finds a place within half of a write's time,
     /// and with more at once many committers' writes are smaller, and their commits fewer (docs/performance.md).
-    pub const WRITES_IN_FLIGHT: usize = 3;
+    pub const WRITES_IN_FLIGHT: usize = 2;
 
     /// A log of this cluster in this directory, on timeline 1 and with defaults for everything else.
     pub fn new(dir: PathBuf, segment_size: SegmentSize, system_id: u64) -> WalConfig {

@@ -17,6 +17,7 @@
 //!   write-back error once for an open file: of two syncs side by side, the wrong one could hear of it, while the other succeeds
 //!   and means nothing. For the same reason there is but one write at a time where segments are opened with `O_DSYNC` and not
 //!   `O_DIRECT`.)
+//! - *linger* before a write, as others can be expected to want one too in a moment: see [`company`](crate::company).
 //! - *wait*, where others are about it already. A waiter is woken once its goal is reached, the log has failed, or there is
 //!   something for it to do. Should somebody who comes along be faster, so much the better: a thread that runs begins in less time
 //!   than it takes to wake one.
@@ -32,7 +33,10 @@ use forebay_aio::sync::{
 };
 use forebay_format::{Lsn, SegmentSize};
 
-use crate::position::WAL_BLOCK;
+use crate::{
+    company::{Clock, Company},
+    position::WAL_BLOCK,
+};
 
 /// How far the log has come: for those who only look.
 #[derive(Debug)]
@@ -85,6 +89,8 @@ pub(crate) enum Step {
     Sync(Lsn),
     /// Sleep, then ask again.
     Wait(Arc<Waiter>),
+    /// Let others run, then call [`Flight::lingered`].
+    Linger,
 }
 
 /// A piece of the log to be written by who got it. It must be written, or the log has failed.
@@ -160,6 +166,8 @@ struct State {
     syncing: bool,
     failed: bool,
     waiters: VecDeque<Arc<Waiter>>,
+    company: Company,
+    clock: Clock,
 }
 
 /// The writes and syncs of one log.
@@ -175,6 +183,7 @@ impl Flight {
     pub fn new(rules: FlightRules, progress: Arc<Progress>) -> Flight {
         let at = progress.flushed();
         debug_assert!(rules.in_flight > 0 && rules.piece > 0 && rules.piece.is_multiple_of(WAL_BLOCK));
+        let mut clock = Clock::new();
         let state = State {
             claimed: at,
             written: at,
@@ -184,6 +193,8 @@ impl Flight {
             syncing: false,
             failed: false,
             waiters: VecDeque::new(),
+            company: Company::none(clock.now()),
+            clock,
         };
         Flight { rules, progress, state: Mutex::new(state) }
     }
@@ -191,6 +202,11 @@ impl Flight {
     /// What to do for `goal`, which is not beyond what is `copied`.
     pub fn step(&self, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
         self.change(goal, copied, |_| {})
+    }
+
+    /// What to do for `goal` after lingering.
+    pub fn lingered(&self, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
+        self.change(goal, copied, |state| state.company.waited())
     }
 
     /// The piece was written. What to do next for `goal`.
@@ -236,6 +252,8 @@ impl Flight {
         if !state.failed {
             debug_assert!(state.flushed <= to);
             state.flushed = to;
+            let here = state.on_their_way + state.waiters.len() + 1;
+            state.company.done(here, state.clock.now());
             self.progress.flushed.store(to.0, Ordering::Release);
         }
     }
@@ -269,6 +287,12 @@ impl State {
             return Step::Done;
         }
         if self.wants_to_write(goal, rules) && self.can_write(rules) {
+            let now = self.clock.now();
+            let is_idle = self.on_their_way == 0 && !self.syncing;
+            if is_idle && self.company.wait(self.waiters.len(), now) {
+                return Step::Linger;
+            }
+            self.company.begins(now);
             return Step::Write(self.claim(goal, rules, copied()));
         }
         if self.can_sync(rules) && self.sync_helps(goal, rules) {
@@ -336,7 +360,7 @@ impl State {
         if self.waiters.is_empty() {
             return;
         }
-        if self.can_write(rules) {
+        if self.can_write(rules) && !self.company.is_awaited() {
             self.wake_one(awake, |state, goal| state.wants_to_write(goal, rules));
         }
         if self.can_sync(rules) {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use forebay_aio::{
     AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target,
-    sync::{Arc, Condvar, Duration, Instant, Mutex, atomic::Ordering},
+    sync::{Arc, Condvar, Duration, Instant, Mutex, atomic::Ordering, thread},
 };
 use forebay_format::Lsn;
 
@@ -148,6 +148,10 @@ impl Wal {
                 Step::Wait(waiter) => {
                     waiter.sleep();
                     self.flight.step(goal, || self.copied())
+                }
+                Step::Linger => {
+                    thread::yield_now();
+                    self.flight.lingered(goal, || self.copied())
                 }
                 Step::Write(claim) => {
                     self.write(io, &claim)?;

@@ -25,6 +25,7 @@
 
 mod branch;
 mod checkpoint;
+mod company;
 mod config;
 mod error;
 mod flight;

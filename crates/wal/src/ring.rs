@@ -16,9 +16,13 @@
 //! - What is written is before `copied`. Blocks that are full up to there go to the kernel where they lie; a last, partial one
 //!   is first copied to the tail block, behind which zeros follow. So no byte under a write ever changes, and half a record is
 //!   never written beside a whole one. One write with a partial block is under way at a time (see
-//!   [`flight`](crate::flight)), so one tail block is enough.
+//!   [`flight`](crate::flight)), so one tail block is enough. It keeps what it has: of a block that is written again and
+//!   again as it fills, only what is new is copied.
 
-use forebay_aio::{Aio, AioError, HugePages, IoMemory, Region, sync::Arc};
+use forebay_aio::{
+    Aio, AioError, HugePages, IoMemory, Region,
+    sync::{Arc, Mutex},
+};
 use forebay_format::Lsn;
 
 use crate::{flight::Progress, position::WAL_BLOCK};
@@ -30,6 +34,8 @@ const BLOCK: usize = WAL_BLOCK as usize;
 pub(crate) struct Ring {
     region: Arc<Region>,
     blocks: u64,
+    /// Up to where the tail block has the block that holds the byte before; zeros follow. 0: it has none.
+    tail: Mutex<Lsn>,
     progress: Arc<Progress>,
 }
 
@@ -51,7 +57,7 @@ impl Ring {
         // In huge pages, a device needs to be told of fewer pieces of memory.
         let region = Region::with_huge_pages((blocks + 1) * BLOCK, HugePages::Transparent)?;
         aio.register_memory(&region);
-        let ring = Ring { region, blocks: blocks as u64, progress };
+        let ring = Ring { region, blocks: blocks as u64, tail: Mutex::new(Lsn(0)), progress };
         let to = ring.region.ptr(ring.offset(at.page_start()));
         // SAFETY: less than a block (asserted), at the start of a block inside the region, which nobody else knows yet.
         unsafe { std::ptr::copy_nonoverlapping(head.as_ptr(), to, head.len()) };
@@ -91,17 +97,32 @@ impl Ring {
             at = at.add(WAL_BLOCK);
         }
         if at < upto {
-            let len = upto.page_offset();
-            let (block, tail) = (self.region.ptr(self.offset(at)), self.region.ptr(self.tail_offset()));
-            // SAFETY: both blocks are inside the region and distinct. By the caller's promise the bytes read are final, and the
-            // tail block is nobody else's.
-            unsafe {
-                std::ptr::copy_nonoverlapping(block, tail, len);
-                std::ptr::write_bytes(tail.add(len), 0, BLOCK - len);
-            }
+            // SAFETY: as the caller promises.
+            unsafe { self.copy_to_tail(at, upto) };
             memory.push(self.tail_offset(), BLOCK);
         }
         Gathered { from, memory }
+    }
+
+    /// Brings the tail block up to `upto`, which is in the middle of the block at `start`.
+    ///
+    /// # Safety
+    /// Everything before `upto` has been copied, and nobody uses the tail block.
+    unsafe fn copy_to_tail(&self, start: Lsn, upto: Lsn) {
+        let mut tail = self.tail.lock();
+        let is_same = start < *tail && *tail < start.add(WAL_BLOCK);
+        let (had, has) = (if is_same { tail.page_offset() } else { 0 }, upto.page_offset());
+        assert!(had <= has, "the log goes on from {}, not from {upto}", *tail);
+        let (from, to) = (self.region.ptr(self.offset(start)), self.region.ptr(self.tail_offset()));
+        // SAFETY: both blocks are inside the region and distinct. By the caller's promise the bytes read are final, and the
+        // tail block is nobody else's.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from.add(had), to.add(had), has - had);
+            if !is_same {
+                std::ptr::write_bytes(to.add(has), 0, BLOCK - has);
+            }
+        }
+        *tail = upto;
     }
 
     /// Offset in the region of the byte at `lsn`.

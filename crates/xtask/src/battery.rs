@@ -12,7 +12,7 @@ use crate::test::{Counts, cargo_test};
 pub const SEEDS: u64 = 10_000;
 
 /// How large the parts are beside the lives by chance: what, and for how many lives one is run.
-const PARTS: [(&str, u64); 8] = [
+const PARTS: [(&str, u64); 11] = [
     // Workloads crashed at every call: 50 for 10,000 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.
@@ -24,8 +24,12 @@ const PARTS: [(&str, u64); 8] = [
     // Lives on disks that lie.
     ("FOREBAY_SIM_LIES", 20),
     // Lives of an archiver, and short ones crashed at every call.
-    ("FOREBAY_SIM_ARCHIVE_RUNS", 25),
-    ("FOREBAY_SIM_ARCHIVE_CRASHES", 200),
+    ("FOREBAY_SIM_ARCHIVE_RUNS", 50),
+    ("FOREBAY_SIM_ARCHIVE_CRASHES", 500),
+    // Lives of an engine that archives; recoveries from an archive, backups and restores, cut short.
+    ("FOREBAY_SIM_ARCHIVED", 150),
+    ("FOREBAY_SIM_PITR", 600),
+    ("FOREBAY_SIM_BACKUPS", 250),
     // Seeds that each planted bug is looked for with.
     ("FOREBAY_SIM_BUG_SEEDS", 10),
 ];
@@ -40,20 +44,11 @@ pub fn run(root: &Path, seeds: u64, first: u64, counts: &mut Counts) -> Result<(
         ("FOREBAY_SIM_RUNS", OsString::from(seeds.to_string())),
         ("FOREBAY_SIM_SUBSETS", OsString::from("8")),
         ("FOREBAY_SIM_STRIDE", OsString::from("1")),
+        ("FOREBAY_SIM_ARCHIVE_STRIDE", OsString::from("5")),
         ("FOREBAY_SIM_BYTES", OsString::from("1")),
     ];
     set.extend(PARTS.map(|(name, per)| (name, OsString::from((seeds / per).max(1).to_string()))));
-    let battery = [
-        "test",
-        "--release",
-        "-p",
-        "forebay-sim",
-        "--test",
-        "battery",
-        "--test",
-        "archive",
-        "--no-fail-fast",
-    ];
+    let battery = ["test", "--release", "-p", "forebay-sim", "--test", "battery", "--no-fail-fast"];
     // Each test has threads of its own.
     cargo_test(root, &set, &[&battery[..], &["--", "--test-threads=1"]].concat(), counts)?;
     let planted =

@@ -21,6 +21,8 @@ pub fn interleavings(root: &Path, counts: &mut Counts) -> Result<(), String> {
         "forebay-storage",
         "-p",
         "forebay-wal",
+        "-p",
+        "forebay-archive",
         "--test",
         "interleavings",
         "--target-dir",

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | tidy | peers | measure`.
+//! Development tasks: `cargo xtask test | tidy | peers | moto | measure`.
 //!
 //! - [`test`]: everything that must hold before a change is merged
 //! - [`battery`]: the engine on a simulated disk, with faults, crashes and planted bugs
@@ -6,6 +6,7 @@
 //! - [`tidy`]: layering, file sizes and bans that no compiler lint expresses
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
+//! - [`moto`]: an S3 server to test and measure against
 //! - [`packages`]: Debian packages and cargo tools the tasks need
 //! - [`run`]: running commands and saying what is run
 
@@ -19,6 +20,7 @@ use clap::{Parser, Subcommand};
 mod battery;
 mod checked;
 mod measure;
+mod moto;
 mod packages;
 mod peers;
 mod run;
@@ -40,6 +42,8 @@ enum Task {
     Tidy,
     /// Prepare PostgreSQL 18 (server and clients) under target/peers
     Peers,
+    /// Prepare moto, an S3 server for tests, under target/tools
+    Moto,
     /// Measure Forebay beside PostgreSQL 18 and fio
     Measure(measure::Options),
 }
@@ -54,6 +58,9 @@ fn main() -> ExitCode {
                 "PostgreSQL 18 is ready; run its programs by: {} USER PROGRAM ...",
                 peer.runner.display()
             );
+        }),
+        Task::Moto => moto::prepare(&workspace_root()).map(|python| {
+            println!("moto is ready; tests find it by: FOREBAY_MOTO={}", python.display());
         }),
     };
     match outcome {

@@ -84,7 +84,7 @@ enum Part {
 /// Measures, and prints tables in Markdown.
 ///
 /// # Errors
-/// When a program can't be had or a workload fails.
+/// When a program can't be had or a workload fails. What else could be measured is printed before.
 pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     ensure(&[
         Needed { program: "fio", package: "fio" },
@@ -94,7 +94,7 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     command(Command::new("cargo").current_dir(root).args(["build", "--release", "--bin", "forebay"]))?;
     let caches = Caches::find();
     let wanted = |part| options.only.is_none_or(|only| only == part);
-    let mut behind = Vec::new();
+    let (mut behind, mut missing) = (Vec::new(), None);
     if wanted(Part::Checksums) {
         checksums::run(root, &peer, options.rounds, options.scale)?;
     }
@@ -108,7 +108,9 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         behind.extend(wal::run(root, &peer, extent)?);
     }
     if wanted(Part::Archive) {
-        behind.extend(archive::run(root, &peer, options.rounds)?);
+        let outcome = archive::run(root, &peer, options.rounds)?;
+        behind.extend(outcome.behind);
+        missing = outcome.missing;
     }
     if wanted(Part::Servers) {
         behind.extend(servers(root, &peer, &caches, options)?);
@@ -117,7 +119,7 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         println!("NOT COLD: the kernel's cache could not be dropped ({reason}).");
     }
     behind.iter().for_each(|row| println!("behind: {row}"));
-    Ok(())
+    missing.map_or(Ok(()), Err)
 }
 
 /// Measures, prints the tables, and returns the rows in which Forebay is behind.

@@ -23,13 +23,21 @@ pub fn ensure(needed: &[Needed]) -> Result<(), String> {
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|n| n.package).collect();
+    install(&packages)
+}
+
+/// Installs these Debian packages.
+///
+/// # Errors
+/// When they can't be installed (not Debian, not root, no network).
+pub fn install(packages: &[&str]) -> Result<(), String> {
     println!("installing Debian packages: {}", packages.join(" "));
     if !is_root() || !on_path("apt-get") {
         return Err(format!("missing; install them first: apt-get install {}", packages.join(" ")));
     }
     let mut install = Command::new("apt-get");
     install.env("DEBIAN_FRONTEND", "noninteractive").args(["install", "-y", "--no-install-recommends"]);
-    install.args(&packages);
+    install.args(packages);
     if run(&mut install).is_ok() {
         return Ok(());
     }
@@ -49,8 +57,9 @@ pub fn cargo_deny(root: &Path) -> Result<PathBuf, String> {
     let program = tools.join("bin/cargo-deny");
     if !program.is_file() {
         println!("installing cargo-deny into {}", tools.display());
-        // Unoptimised: it runs for a second, and builds in half the time.
+        // Unoptimised, without debug information: it runs for a second, and builds in half the time.
         let mut install = Command::new("cargo");
+        install.env("CARGO_PROFILE_DEV_DEBUG", "0");
         install.args(["install", "cargo-deny", "--locked", "--debug", "--root"]).arg(&tools);
         run(&mut install)?;
     }

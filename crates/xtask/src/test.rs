@@ -15,6 +15,7 @@ use clap::Args;
 
 use crate::battery;
 use crate::checked;
+use crate::moto;
 use crate::packages::{self, Needed};
 use crate::peers;
 use crate::run::{in_ci, run as command};
@@ -78,7 +79,12 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         let known = [("FOREBAY_PG18_RUN", &peer.runner), ("FOREBAY_PG18_ROOT", &peer.tree)];
         known.map(|(name, path)| (name, path.clone().into_os_string())).to_vec()
     };
-    let environment = peer.as_ref().map(paths).unwrap_or_default();
+    let mut environment = peer.as_ref().map(paths).unwrap_or_default();
+    match moto::prepare(root) {
+        Ok(python) => environment.push(("FOREBAY_MOTO", python.into_os_string())),
+        Err(why) if in_ci() => return Err(format!("moto must be there in CI: {why}")),
+        Err(why) => println!("moto can't be had here ({why}); the tests that need an S3 server are skipped"),
+    }
     cargo_test(root, &environment, &["test", "--workspace", "--no-fail-fast"], &mut counts)?;
     checked::interleavings(root, &mut counts)?;
     checked::miri(root, &mut counts)?;

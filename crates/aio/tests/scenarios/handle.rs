@@ -1,4 +1,4 @@
-//! Handles and batches where I/O fails. (What becomes of leaked ones where all goes well is in `tests/handles.rs`.)
+//! Handles and batches where I/O fails. (What becomes of leaked ones where all goes well is in `tests/aio/handles.rs`.)
 
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::*;

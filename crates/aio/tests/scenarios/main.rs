@@ -2,7 +2,7 @@
 //!
 //! | Module | Scenario |
 //! |---|---|
-//! | `handle` | handles and batches left open by an error; without errors: `tests/handles.rs` |
+//! | `handle` | handles and batches left open by an error; without errors: `tests/aio/handles.rs` |
 //! | `inject` | exact sizes, short transfers, errors that come and go, at a place, in a batch |
 //! | `foreign` | another thread completes the I/O of an issuer that sleeps, is blocked or has gone |
 //! | `close` | files closed with I/O staged and in flight |
@@ -11,7 +11,7 @@
 //! | `names` | faults of names |
 //! | `random` | thousands of random I/Os with random faults, against a model |
 //!
-//! The number of workers is in `tests/worker.rs`; limits of the real kernel are in `tests/full.rs`.
+//! The number of workers is in `tests/aio/worker.rs`; limits of the real kernel are in `tests/full.rs`.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub struct ArchiverConfig {
     pub expected: Expected,
     /// They are read past the kernel's cache.
     pub direct: bool,
-    /// Files in flight at a time; None: as many as suit the module.
+    /// Files in flight at a time; None: as many as suit the module. Some modules work alone ([`ArchiveModule::works_alone`]).
     pub transfers: Option<usize>,
 }
 
@@ -87,6 +87,8 @@ struct Modules {
 struct Inner {
     queue: Queue,
     modules: Modules,
+    /// Files in flight at a time; None: as many as suit the module.
+    transfers: Option<usize>,
     stats: ArchiverStats,
     /// Somebody is taking note of what has been transferred.
     acknowledging: bool,
@@ -107,7 +109,6 @@ pub struct Archiver {
     aio: Arc<Aio>,
     status: Status,
     source: SourceOptions,
-    transfers: Option<usize>,
     interrupted: Arc<AtomicBool>,
     inner: Mutex<Inner>,
     bell: Condvar,
@@ -133,9 +134,8 @@ impl Archiver {
             aio: Arc::clone(aio),
             status: Status::new(aio, wal_dir),
             source,
-            transfers: config.transfers,
             interrupted,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner { transfers: config.transfers, ..Inner::default() }),
             bell: Condvar::new(),
         })
     }
@@ -185,6 +185,12 @@ impl Archiver {
         inner.modules.next = Some(module);
         inner.paused_until = None;
         drop(inner);
+        self.bell.notify_all();
+    }
+
+    /// So many files are in flight at a time from now on; None: as many as suit the module.
+    pub fn set_transfers(&self, transfers: Option<usize>) {
+        self.inner.lock().transfers = transfers;
         self.bell.notify_all();
     }
 
@@ -265,8 +271,12 @@ impl Archiver {
 
     /// Files in flight at a time.
     fn limit(&self, inner: &Inner) -> usize {
-        let suits = || inner.modules.current.as_ref().map_or(1, |module| module.transfers());
-        self.transfers.unwrap_or_else(suits).max(1)
+        match &inner.modules.current {
+            Some(module) if !module.works_alone() => {
+                inner.transfers.unwrap_or_else(|| module.transfers()).max(1)
+            }
+            _ => 1,
+        }
     }
 
     /// The end: nothing more is done.

@@ -286,7 +286,7 @@ impl Take<'_> {
             checksums: self.options.checksums,
             live,
             pages: has_sums.then_some(outline.segment_blocks),
-            sync: true,
+            sync: !self.aio.has_bug("backup: files are not synced before the manifest tells of them"),
         }
     }
 
@@ -430,8 +430,10 @@ impl Take<'_> {
         let manifest = Manifest { system_id, files: copy.files, wal: vec![range] };
         let data = self.path.join(DATA);
         self.io.write_file(&data.join(manifest::FILE_NAME), manifest.to_text().as_bytes())?;
-        for dir in &tree.directories {
-            self.names.sync_dir(&data.join(dir))?;
+        if !self.aio.has_bug("backup: names of files are not synced") {
+            for dir in &tree.directories {
+                self.names.sync_dir(&data.join(dir))?;
+            }
         }
         self.names.sync_dir(&data)?;
         self.write_about(&about)?;

@@ -64,8 +64,8 @@ impl ArchiveModule for Command {
     }
 
     /// As PostgreSQL: a command may rely on being run alone.
-    fn transfers(&self) -> usize {
-        1
+    fn works_alone(&self) -> bool {
+        true
     }
 
     fn interrupt(&self) {

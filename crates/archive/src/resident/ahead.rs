@@ -1,21 +1,21 @@
 //! What archiverd does and knows: files that were stored, that are being stored, that will be asked for.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Arc, Condvar, Mutex, SystemTime};
 use forebay_aio::{Aio, Backend};
-use forebay_format::SegmentSize;
 
 use super::memory::{Memory, Shape};
 use super::wire::Reply;
+use crate::ahead::Ahead;
 use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
-use crate::names::{Kind, Mark, WalName};
-use crate::source::{SourceOptions, check_stored};
+use crate::names::{Mark, WalName};
+use crate::push;
+use crate::source::SourceOptions;
 use crate::store::Repository;
-use crate::{get, push};
 
 /// Most files looked ahead for at a time.
 const MOST_WANTED: usize = 10_000;
@@ -27,32 +27,20 @@ enum Task {
     Fetch(WalName),
 }
 
-/// A file that will be asked for.
-#[derive(Debug, Clone)]
-enum Fetched {
-    /// Nobody has begun.
-    Wanted,
-    UnderWay,
-    Here(Arc<Vec<u8>>),
-}
-
 #[derive(Default)]
 struct State {
     memory: Memory,
     /// Being stored.
     busy: HashSet<PathBuf>,
     tasks: VecDeque<Task>,
-    fetched: HashMap<WalName, Fetched>,
 }
 
 /// The work of one archiverd.
 pub(super) struct Work {
     aio: Arc<Aio>,
-    repository: Repository,
+    repository: Arc<Repository>,
     options: SourceOptions,
-    /// Most bytes kept of files fetched ahead, and most files.
-    budget: u64,
-    files_ahead: usize,
+    ahead: Ahead,
     /// Files are stored ahead.
     pushes_ahead: bool,
     state: Mutex<State>,
@@ -72,12 +60,13 @@ impl Work {
     ) -> Work {
         let stop = Arc::new(AtomicBool::new(false));
         let options = SourceOptions { stop: Some(Arc::clone(&stop)), ..options };
+        let repository = Arc::new(repository);
+        let ahead = Ahead::new(Arc::clone(&repository), files_ahead, budget);
         Work {
             aio,
             repository,
             options,
-            budget,
-            files_ahead,
+            ahead,
             pushes_ahead,
             state: Mutex::default(),
             bell: Condvar::new(),
@@ -89,6 +78,7 @@ impl Work {
     /// Nothing new is begun, and what is under way ends soon.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
+        self.ahead.stop();
         let _state = self.state.lock();
         self.bell.notify_all();
         self.ended.notify_all();
@@ -120,7 +110,7 @@ impl Work {
                         tracing::debug!("could not store \"{}\" ahead: {error}", path.display());
                     }
                 }
-                Task::Fetch(name) => self.fetch(be, &name),
+                Task::Fetch(name) => self.ahead.fetch(be, &name),
             }
         }
     }
@@ -200,86 +190,15 @@ impl Work {
         let Some(name) = WalName::parse(name) else {
             return Reply::Failed(ArchiveError::Name { name: name.to_owned() }.to_string());
         };
-        match self.get(be, &name, path) {
+        match self.ahead.get(&self.aio, be, &name, path) {
             Ok(true) => {
-                self.fetch_ahead(&name, path);
+                let wanted = self.ahead.restored(&self.aio, &name, path);
+                self.state.lock().tasks.extend(wanted.into_iter().map(Task::Fetch));
+                self.bell.notify_all();
                 Reply::Done
             }
             Ok(false) => Reply::Absent,
             Err(error) => Reply::Failed(error.to_string()),
         }
-    }
-
-    fn get(&self, be: &mut Backend, name: &WalName, path: &Path) -> Result<bool> {
-        let Some(bytes) = self.take_fetched(name) else {
-            return get::get(&self.aio, be, &self.repository, name, path);
-        };
-        let system = push::system_of(&self.aio, be, path)?;
-        get::check(&self.repository, name, &bytes, bytes.len() as u64, system)?;
-        get::put_bytes(&self.aio, be, path, &bytes)?;
-        Ok(true)
-    }
-
-    /// What was fetched ahead of this file; waits where it is under way.
-    fn take_fetched(&self, name: &WalName) -> Option<Arc<Vec<u8>>> {
-        let mut state = self.state.lock();
-        loop {
-            match state.fetched.get(name)? {
-                Fetched::UnderWay if !self.is_stopping() => self.ended.wait(&mut state),
-                _ => break,
-            }
-        }
-        match state.fetched.remove(name)? {
-            Fetched::Here(bytes) => Some(bytes),
-            Fetched::Wanted | Fetched::UnderWay => None,
-        }
-    }
-
-    /// A segment was restored: the next ones will be asked for.
-    fn fetch_ahead(&self, name: &WalName, path: &Path) {
-        if name.kind() != Kind::Segment || self.files_ahead == 0 {
-            return;
-        }
-        let Ok(Some(stat)) = self.aio.namespace().stat(path) else { return };
-        let Some(size) = u32::try_from(stat.len).ok().and_then(SegmentSize::new) else { return };
-        let Some(number) = name.number(size) else { return };
-        let affordable = usize::try_from(self.budget / size.bytes()).unwrap_or(usize::MAX);
-        let count = self.files_ahead.min(affordable).max(1) as u64;
-        let next: Vec<WalName> = (number + 1..=number + count)
-            .filter_map(|number| WalName::parse(&size.file_name(name.timeline(), number)))
-            .collect();
-        let mut state = self.state.lock();
-        // Who recovers goes forward; what is behind will not be asked for again.
-        state.fetched.retain(|name, fetched| matches!(fetched, Fetched::UnderWay) || next.contains(name));
-        for name in next {
-            if !state.fetched.contains_key(&name) {
-                state.fetched.insert(name.clone(), Fetched::Wanted);
-                state.tasks.push_back(Task::Fetch(name));
-            }
-        }
-        self.bell.notify_all();
-    }
-
-    fn fetch(&self, be: &mut Backend, name: &WalName) {
-        match self.state.lock().fetched.get_mut(name) {
-            Some(wanted @ Fetched::Wanted) => *wanted = Fetched::UnderWay,
-            // Not wanted any more, or somebody is at it.
-            _ => return,
-        }
-        let mut bytes = Vec::new();
-        let read = self.repository.fetch(be, name, &mut |_, piece| {
-            bytes.extend_from_slice(piece);
-            Ok(())
-        });
-        let good =
-            matches!(read, Ok(Some(_))) && check_stored(name, &bytes, bytes.len() as u64, None).is_ok();
-        let mut state = self.state.lock();
-        if good {
-            state.fetched.insert(name.clone(), Fetched::Here(Arc::new(bytes)));
-        } else {
-            // Whoever asks for it will learn why, or find it.
-            state.fetched.remove(name);
-        }
-        self.ended.notify_all();
     }
 }

@@ -1,4 +1,4 @@
-//! Where an archive lies: a directory, or whatever else someone writes a [`Depot`] for.
+//! Where an archive lies: a directory, an object store, or whatever else someone writes a [`Depot`] for.
 //!
 //! Files are named by keys: paths with slashes, relative to the place. None is ever replaced.
 
@@ -58,11 +58,34 @@ pub trait Depot: Send + Sync {
     /// Removes a file; none there is fine.
     fn remove(&self, be: &mut Backend, key: &str) -> Result<()>;
 
+    /// How many files it suits to remove at a time.
+    fn removals(&self) -> usize {
+        1
+    }
+
+    /// Removes files, in any order.
+    fn remove_all(&self, be: &mut Backend, keys: &[&str]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.remove(be, key))
+    }
+
     /// Makes removals from these directories durable.
     fn settle_removals(&self, be: &mut Backend, dirs: &[String]) -> Result<()>;
 
     /// Removes from a directory what was being stored when its process ended. How many files.
     fn clean(&self, be: &mut Backend, dir: &str) -> Result<usize>;
+
+    /// The same, from all directories but those of base backups.
+    fn clean_all(&self, be: &mut Backend) -> Result<usize> {
+        self.clean(be, "")
+    }
+
+    /// Called before an archive is made there: whether it keeps what it is given at all.
+    fn check_new(&self, _: &mut Backend) -> Result<()> {
+        Ok(())
+    }
+
+    /// What is under way is to end soon, with an error, if it can. Called from other threads.
+    fn interrupt(&self) {}
 
     /// A whole small file.
     fn read_small(&self, be: &mut Backend, key: &str, most: u64) -> Result<Option<Vec<u8>>> {

@@ -52,6 +52,19 @@ impl Directory {
         Ok(true)
     }
 
+    /// Removes what was being stored from a directory and those below it.
+    fn clean_tree(&self, dir: &str) -> Result<usize> {
+        let path = self.path(dir.trim_end_matches('/'));
+        let mut removed = self.place.clean_in(&path)?;
+        for entry in self.aio.namespace().list(&path).map_err(ArchiveError::io("list", &path))? {
+            let name = entry.name.to_str().filter(|_| entry.kind == FileKind::Directory);
+            if let Some(name) = name.filter(|name| !dir.is_empty() || *name != BACKUPS) {
+                removed += self.clean_tree(&format!("{dir}{name}/"))?;
+            }
+        }
+        Ok(removed)
+    }
+
     fn length(&self, key: &str) -> Result<Option<u64>> {
         let path = self.path(key);
         let stat = self.aio.namespace().stat(&path).map_err(ArchiveError::io("look for", &path))?;
@@ -133,6 +146,10 @@ impl Depot for Directory {
 
     fn clean(&self, _: &mut Backend, dir: &str) -> Result<usize> {
         self.place.clean_in(&self.path(dir.trim_end_matches('/')))
+    }
+
+    fn clean_all(&self, _: &mut Backend) -> Result<usize> {
+        self.clean_tree("")
     }
 }
 

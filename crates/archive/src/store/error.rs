@@ -88,6 +88,12 @@ pub enum StoreError {
         /// What it said.
         reason: String,
     },
+    /// It was interrupted while it waited for the store.
+    #[error("waiting for \"{file}\" was interrupted by a stop")]
+    Stopped {
+        /// The file.
+        file: String,
+    },
     /// Compressing failed.
     #[error("could not compress: {reason}")]
     Compress {

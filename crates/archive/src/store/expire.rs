@@ -1,7 +1,8 @@
 //! Old WAL goes, as far as no base backup needs it.
 //!
 //! What goes lies before a segment, whatever the timeline, as with pg_archivecleanup. History files stay: they are small, and
-//! without them nobody knows the way from one timeline to another. The oldest goes first, of each file its manifest: after a crash
+//! without them nobody knows the way from one timeline to another. The oldest goes first (in an object store the oldest few hundred), of
+//! each file its manifest: after a crash
 //! nothing in the archive says that it has what it does not have, and the rest goes with the next run.
 //!
 //! Base backups that are known: those that Forebay made into this archive, which nothing here may cut; and those that others made,
@@ -69,11 +70,14 @@ impl Repository {
         }
         let total = going.len() as u64;
         let mut dirs: Vec<String> = Vec::new();
-        for (done, stored) in (1..).zip(going) {
-            for key in stored.manifest.iter().chain(stored.files.iter().map(|(key, _)| key)) {
-                self.depot().remove(be, key)?;
-            }
-            dirs.push(inventory.layout.dir(stored.name.as_str()));
+        let mut done = 0;
+        for some in going.chunks(self.depot().removals().max(1)) {
+            let manifests: Vec<&str> = some.iter().filter_map(|stored| stored.manifest.as_deref()).collect();
+            self.depot().remove_all(be, &manifests)?;
+            let files = some.iter().flat_map(|stored| stored.files.iter().map(|(key, _)| key.as_str()));
+            self.depot().remove_all(be, &files.collect::<Vec<&str>>())?;
+            dirs.extend(some.iter().map(|stored| inventory.layout.dir(stored.name.as_str())));
+            done += some.len() as u64;
             progress(done, total);
         }
         dirs.sort();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `depot` | where it lies: the [`Depot`] trait |
 //! | `directory` | a directory as such a place |
+//! | `objects` | object stores as such: S3, Google, Azure (the cargo feature `object-store`) |
 //! | [`layout`] | where in it a file lies: plain or hashed |
 //! | [`manifest`] | what a stored file is; what the archive is |
 //! | `text` | the form of these |
@@ -35,6 +36,8 @@ mod fetch;
 mod inventory;
 pub mod layout;
 pub mod manifest;
+#[cfg(feature = "object-store")]
+mod objects;
 mod put;
 pub mod seal;
 pub(crate) mod text;
@@ -45,6 +48,8 @@ pub use directory::Directory;
 pub use error::StoreError;
 pub use fetch::Fetched;
 pub use inventory::{Inventory, Stored, TimelineRange};
+#[cfg(feature = "object-store")]
+pub use objects::Bucket;
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Aio, Backend};
@@ -78,27 +83,56 @@ pub struct Repository {
     options: StoreOptions,
     /// What is known of it.
     marker: Mutex<Option<Marker>>,
+    /// What killed processes have left is looked for before something is stored.
+    tidies: bool,
 }
 
 impl Repository {
     /// The archive at that place; nothing is read yet.
     pub fn new(depot: Arc<dyn Depot>, options: StoreOptions) -> Repository {
-        Repository { depot, options, marker: Mutex::new(None) }
+        Repository { depot, options, marker: Mutex::new(None), tidies: false }
     }
 
-    /// The archive at "DIR" or "file://DIR".
+    /// The archive at "DIR", "file://DIR", "s3://BUCKET/PREFIX", "gs://BUCKET/PREFIX" or "az://CONTAINER/PREFIX". Endpoints and
+    /// credentials of object stores come from the environment (`Bucket::open`).
     pub fn open(aio: &Arc<Aio>, location: &str, options: StoreOptions) -> Result<Repository> {
         let depot: Arc<dyn Depot> = match location.split_once("://") {
             None => Arc::new(Directory::new(aio, Path::new(location), options.direct)),
             Some(("file", path)) => Arc::new(Directory::new(aio, Path::new(path), options.direct)),
-            Some((scheme, _)) => {
-                return Err(StoreError::Option(format!(
-                    "\"{location}\" can't be used: archives lie in directories, {scheme} is not known"
-                ))
-                .into());
-            }
+            Some(_) => bucket(location)?,
         };
         Ok(Repository::new(depot, options))
+    }
+
+    /// For a process that stores one file and ends: before it stores something new, it removes what was being stored beside it when its
+    /// process was killed. Others do so once, when they start ([`Repository::clean`]).
+    pub fn tidying(self) -> Repository {
+        Repository { tidies: true, ..self }
+    }
+
+    /// Removes what was being stored when its process ended. How many files.
+    pub fn clean(&self, be: &mut Backend) -> Result<usize> {
+        self.depot.clean_all(be)
+    }
+
+    /// Whether it can be used: the place is there, and what it says of itself agrees with the options.
+    pub fn check(&self, be: &mut Backend) -> Result<()> {
+        if self.read_marker(be)?.is_none() {
+            self.depot.names(be, "")?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was left beside where a file of this directory is to be stored. That it can't be is told when the file is.
+    fn tidy(&self, be: &mut Backend, dir: &str) {
+        let beside = (!dir.is_empty()).then(|| self.depot.clean(be, dir));
+        for cleaned in beside.into_iter().chain([self.depot.clean(be, "")]) {
+            match cleaned {
+                Ok(0) => {}
+                Ok(n) => tracing::info!("removed {n} temporary files that were left in the archive"),
+                Err(error) => tracing::debug!("could not look for temporary files: {error}"),
+            }
+        }
     }
 
     /// Where it lies.
@@ -181,6 +215,7 @@ impl Repository {
             let (place, found) = (self.depot.describe(""), LayoutKind::Plain.name());
             return Err(StoreError::OtherLayout { place, found, wanted: layout.name() }.into());
         }
+        self.depot.check_new(be)?;
         let marker = Marker { layout, system };
         match self.depot.store_small(be, Marker::NAME, marker.to_text().as_bytes())? {
             Placed::Stored => {
@@ -228,4 +263,19 @@ impl Repository {
     fn bad_text(&self, key: &str, source: TextError) -> StoreError {
         StoreError::Text { file: self.depot.describe(key), source }
     }
+}
+
+#[cfg(feature = "object-store")]
+fn bucket(location: &str) -> Result<Arc<dyn Depot>> {
+    // One that is not valid Unicode is none of those that are looked for.
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    Ok(Arc::new(Bucket::open(location, std::env::vars_os().filter_map(text))?))
+}
+
+#[cfg(not(feature = "object-store"))]
+fn bucket(location: &str) -> Result<Arc<dyn Depot>> {
+    let reason = "archives lie in directories; object stores were left out when this program was built";
+    Err(StoreError::Option(format!("\"{location}\" can't be used: {reason}")).into())
 }

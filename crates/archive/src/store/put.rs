@@ -65,6 +65,9 @@ impl Repository {
                 drain(be, source, first.take())?;
                 return self.same(be, layout, source, &manifest);
             }
+            if self.tidies && turn == 0 {
+                self.tidy(be, &layout.dir(source.name().as_str()));
+            }
             let found = match self.unlisted(be, layout, source.name())? {
                 Some(found) => found,
                 None => {

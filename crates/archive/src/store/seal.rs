@@ -17,13 +17,16 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::path::Path;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use forebay_aio::Backend;
 use sha2::{Digest, Sha256};
 
 use super::error::StoreError;
 use super::text::{hex, unhex};
+use crate::error::{ArchiveError, Result as ArchiveResult};
 
 const MAGIC: [u8; 8] = *b"FBYSEAL1";
 const RANDOM: usize = 19;
@@ -70,6 +73,19 @@ impl Key {
             return Some(Key::from_bytes(bytes));
         }
         std::str::from_utf8(file).ok().and_then(|text| unhex(text.trim())).map(Key::from_bytes)
+    }
+
+    /// The key in a file, which nobody but its owner may read.
+    pub fn read(be: &mut Backend, file: &Path) -> ArchiveResult<Key> {
+        let names = be.aio().namespace();
+        let stat = names.stat(file).map_err(ArchiveError::io("examine", file))?;
+        let refuse = |reason: &str| StoreError::Option(format!("key file \"{}\" {reason}", file.display()));
+        if stat.is_some_and(|stat| stat.mode & 0o077 != 0) {
+            return Err(refuse("can be read by others: its mode must be 0600 or less").into());
+        }
+        let bytes = be.read_file(file).map_err(ArchiveError::io("read key file", file))?;
+        let wrong = || refuse("holds no key: it must be 32 bytes, or 64 hexadecimal digits");
+        Ok(Key::parse(&bytes).ok_or_else(wrong)?)
     }
 
     /// Its name.

@@ -5,6 +5,7 @@
 //! - `place`: storing: again, differently, by many at once, on a disk that fails
 //! - `archiver`: marks, order, failures, stops
 //! - `command`: archive_command
+//! - `faults`: an archive that fails for a time, many marks
 //! - `killed`: SIGKILL at every call
 //!
 //! Power failures are in the tests of the crate sim.
@@ -12,6 +13,7 @@
 mod archiver;
 mod bed;
 mod command;
+mod faults;
 mod killed;
 mod place;
 mod source;

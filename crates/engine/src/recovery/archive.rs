@@ -12,31 +12,39 @@
 
 use std::sync::Arc;
 
+use forebay_archive::shell::Shell;
+use forebay_archive::store::Repository;
+use forebay_archive::{Restorer, RestorerOptions};
 use forebay_format::Lsn;
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::timeline::TimelineHistory;
 use forebay_storage::Backend;
 use forebay_wal::Resume;
 
-use super::branch::{Begun, Branch, Ended};
+use super::branch::{Begun, Branch, ENDING, Ended};
 use super::clock;
 use super::floor::Floor;
 use super::label;
 use super::replay::{Course, End, Replayed};
 use super::request::{Request, SIGNAL};
-use super::restore::{Restore, remove};
+use super::restore::{Restore, Way, remove};
 use super::scan::Scan;
 use super::target::{TargetAction, TargetTimeline};
 use super::{Checkpoint, Started, Startup};
-use crate::config::ArchiveMode;
+use crate::archiver::store_options;
+use crate::config::{ArchiveMode, Background};
 use crate::error::EngineError;
 use crate::redo::Registry;
+
+/// Threads that fetch segments ahead, at most.
+const FETCHERS: usize = 4;
 
 impl Startup<'_> {
     /// Recovers what `request` asks for.
     pub(super) fn recover_backup(&self, be: &mut Backend, request: &Request) -> Result<Started, EngineError> {
         let control = self.control.get();
-        let restore = self.restore(&control, request);
+        let restore = self.restore(be, &control, request)?;
+        self.config.recovery_stop.watch(&restore)?;
         restore.clean(&be.io)?;
         let (at, own) = match &request.label {
             Some(label) => (label.checkpoint, label.timeline),
@@ -72,15 +80,50 @@ impl Startup<'_> {
         Ok(Started { floor: Some(floor), ..started })
     }
 
-    fn restore(&self, control: &ControlFile, request: &Request) -> Arc<Restore> {
-        let settings = &self.config.restore;
-        let command = if request.from_archive { settings.restore_command.as_str() } else { "" };
+    fn restore(
+        &self,
+        be: &mut Backend,
+        control: &ControlFile,
+        request: &Request,
+    ) -> Result<Arc<Restore>, EngineError> {
+        let way = if request.from_archive { self.way(be)? } else { Way::Nothing };
         let mode = self.config.archive_mode;
-        let restore = Restore::new(self.dir, command, control.segment_size, control.system_id, mode);
+        let stop = self.config.recovery_stop.clone();
+        let restore = Restore::new(self.dir, way, control.segment_size, control.system_id, mode, stop);
         if let Some(begun) = &request.begun {
             restore.set_own_timeline(begun.timeline);
         }
-        Arc::new(restore)
+        Ok(Arc::new(restore))
+    }
+
+    /// How files come out of the archive.
+    fn way(&self, be: &mut Backend) -> Result<Way, EngineError> {
+        let settings = &self.config.restore;
+        let refuse = |message: String| Err(EngineError::statement("22023", message));
+        if let Some(source) = &self.config.restore_from {
+            return Ok(Way::Other(source.clone()));
+        }
+        let both = || "\"restore_command\" and \"restore_library\" are both set".to_owned();
+        match (settings.restore_command.as_str(), settings.library.as_str()) {
+            ("", "") => Ok(Way::Nothing),
+            (command, "") => Ok(Way::Command(command.to_owned(), Shell::new(self.dir))),
+            ("", "forebay_archive") if settings.store.location.is_empty() => {
+                refuse("\"forebay_archive.location\" is not set".to_owned())
+            }
+            ("", "forebay_archive") => {
+                let options = store_options(be, &settings.store, self.config.io_direct.wal)?;
+                let repository = Repository::open(self.aio, &settings.store.location, options)?;
+                let threads = match self.config.background {
+                    Background::Threads => settings.prefetch.min(FETCHERS),
+                    Background::Stepped => 0,
+                };
+                let (files, bytes) = (settings.prefetch, settings.prefetch_memory);
+                let options = RestorerOptions { threads, files, bytes };
+                Ok(Way::Archive(Restorer::start(self.aio, repository, options)))
+            }
+            ("", other) => refuse(format!("there is no restore library \"{other}\"")),
+            _ => refuse(both()),
+        }
     }
 
     /// Says what is begun; refuses what can't be.
@@ -109,11 +152,16 @@ impl Startup<'_> {
                     begun.at
                 );
             }
-            (None, _) if settings.restore_command.is_empty() => {
+            (None, _)
+                if settings.restore_command.is_empty()
+                    && settings.library.is_empty()
+                    && self.config.restore_from.is_none() =>
+            {
                 return Err(EngineError::statement(
                     "22023",
                     "must specify \"restore_command\" when standby mode is not enabled",
                 )
+                .with_hint("\"restore_library\" does as well.")
                 .with_detail(format!("Found file \"{}\".", self.dir.join(SIGNAL).display())));
             }
             (None, Some(target)) => tracing::info!("{}", target.beginning()),
@@ -217,6 +265,18 @@ impl Startup<'_> {
         local_end: Option<Scan>,
     ) -> Result<(), EngineError> {
         let point = checkpoint.point;
+        let namespace = Arc::clone(self.aio.namespace());
+        let put_aside = || -> Result<(), EngineError> {
+            if request.label.is_some() {
+                namespace.rename(&self.dir.join(label::FILE), &self.dir.join(label::OLD))?;
+                namespace.sync_dir(self.dir)?;
+            }
+            Ok(())
+        };
+        let early = self.aio.has_bug("recovery: backup_label goes before pg_control has what it says");
+        if early {
+            put_aside()?;
+        }
         self.control.begin_archive_recovery(&mut be.io, checkpoint.start, point, |control| {
             if let Some(scan) = local_end
                 && scan.end.end > control.min_recovery_point
@@ -231,12 +291,7 @@ impl Startup<'_> {
                 }
             }
         })?;
-        if request.label.is_some() {
-            let namespace = self.aio.namespace();
-            namespace.rename(&self.dir.join(label::FILE), &self.dir.join(label::OLD))?;
-            namespace.sync_dir(self.dir)?;
-        }
-        Ok(())
+        if early { Ok(()) } else { put_aside() }
     }
 
     /// What the log goes on with: on a new timeline, if the archive was asked for.
@@ -307,6 +362,10 @@ impl Startup<'_> {
                 begun
             }
         };
+        if self.aio.has_bug("recovery: recovery.ending goes before the checkpoint") {
+            remove(&be.io, &self.dir.join(ENDING))?;
+            self.aio.namespace().sync_dir(self.dir)?;
+        }
         let ended = branch.tidy(&mut be.io, &begun)?;
         course.restore.clean(&be.io)?;
         tracing::info!("archive recovery complete");

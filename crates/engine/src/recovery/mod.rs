@@ -7,8 +7,9 @@
 //! | in archive recovery | it goes on, as in `archive` |
 //!
 //! Where a file asks for it (`request`), or one such recovery was begun before, a directory is recovered from an archive, or as
-//! a base backup, whatever pg_control says: `archive`. Its parts are `label` (backup_label), `restore` (restore_command),
+//! a base backup, whatever pg_control says: `archive`. Its parts are `label` (backup_label), `restore` (restore_command), `source` (one of the embedder's),
 //! `replay`, `target` (recovery_target settings, with the `clock`), `floor` (how far recovery must get) and `branch` (the new timeline).
+//! `halt` ends any recovery in its midst.
 //!
 //! Crash recovery:
 //!
@@ -27,11 +28,13 @@ mod archive;
 mod branch;
 mod clock;
 mod floor;
+mod halt;
 mod label;
 mod replay;
 mod request;
 mod restore;
 mod scan;
+mod source;
 mod sync;
 mod target;
 mod timeline;
@@ -57,6 +60,8 @@ use crate::xact::Clog;
 
 pub use ahead::PrefetchStats;
 pub use clock::parse_timestamp;
+pub use halt::RecoveryStop;
+pub use source::{RestoreFrom, RestoreSource};
 pub use target::{RecoveryTarget, RestoreSettings, TargetAction, TargetTimeline};
 
 pub(crate) use branch::{Ended, finish};
@@ -128,6 +133,10 @@ pub(crate) struct Startup<'a> {
 impl Startup<'_> {
     /// Brings the directory to where its log goes on.
     pub(crate) fn run(&self, be: &mut Backend) -> Result<Started, EngineError> {
+        self.bring(be).map_err(|error| self.config.recovery_stop.judge(error))
+    }
+
+    fn bring(&self, be: &mut Backend) -> Result<Started, EngineError> {
         // Two of them are a mistake, whatever is recovered.
         self.config.restore.target()?;
         let control = self.control.get();
@@ -257,7 +266,8 @@ impl Startup<'_> {
         } else {
             (checkpoint.end, "the end of the checkpoint record")
         };
-        let scan = scan::scan(&mut be.io, reader, registry, history, point.timeline, needed)?;
+        let stop = &self.config.recovery_stop;
+        let scan = scan::scan(&mut be.io, reader, registry, history, point.timeline, needed, stop)?;
         tracing::info!(
             "WAL from {} to {} holds {} records ({:.2} s)",
             point.redo,
@@ -288,6 +298,7 @@ impl Startup<'_> {
         let mut ctx = RedoContext::new(be, self.pool, self.clog, &checkpoint.point);
         tracing::info!("redo starts at {redo}");
         while let Some(record) = ahead.next(ctx.be)? {
+            self.config.recovery_stop.check()?;
             redo_one(registry, &record, &mut ctx)?;
             progress.at = record.end;
             progress.records += 1;

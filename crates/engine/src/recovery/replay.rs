@@ -129,6 +129,7 @@ impl Startup<'_> {
         tracing::info!("redo starts at {}", point.redo);
         let end = loop {
             let Some(record) = ahead.next(ctx.be)? else { break End::Log(ahead.check_end(ctx.be)?) };
+            self.config.recovery_stop.check()?;
             if let Some(stop) = replay.step(&record, &mut ctx)? {
                 break End::Target(stop);
             }

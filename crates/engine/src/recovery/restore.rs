@@ -1,7 +1,7 @@
-//! Files of the log out of the archive, by restore_command.
+//! Files of the log out of the archive: by restore_command, or by restore_library, which fetches the next ones meanwhile.
 //!
 //! ```text
-//!   restore_command ──▶ pg_wal/RECOVERYXLOG ──(length, whose it is)──▶ pg_wal/NAME ──(replayed)──▶ removed
+//!   the archive ──▶ pg_wal/RECOVERYXLOG ──(length, whose it is)──▶ pg_wal/NAME ──(replayed)──▶ removed
 //! ```
 //!
 //! | the command | means |
@@ -9,6 +9,8 @@
 //! | exits 0, and the file is there | it is there |
 //! | exits 1 to 125 | the archive does not have it: the directory's own may do |
 //! | exits above 125, dies of a signal, or exits 0 without the file | nobody knows: recovery stops with an error, and can be begun again |
+//!
+//! A library says of itself which of these it is.
 //!
 //! A file of the wrong length, or of another cluster, is an error too: it says nothing about where the log ends. Segments go once
 //! redo is past them, so that an archive of any length can be recovered from; but with `archive_mode = always` they stay until they are
@@ -19,11 +21,14 @@ use std::path::{Path, PathBuf};
 use forebay_aio::sync::Mutex;
 use forebay_aio::{AlignedBuf, Backend, OpenOptions};
 use forebay_archive::shell::{PlaceholderError, Shell, substitute};
+use forebay_archive::{Restorer, WalName};
 use forebay_format::timeline::{TimelineHistory, history_file_name};
 use forebay_format::wal::PageHeader;
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::{Fetch, FetchFailure, read_history};
 
+use super::halt::RecoveryStop;
+use super::source::RestoreFrom;
 use crate::config::ArchiveMode;
 use crate::error::EngineError;
 
@@ -34,15 +39,28 @@ const HISTORY: &str = "RECOVERYHISTORY";
 /// Bytes of a segment's first page.
 const PAGE: usize = 8192;
 
-/// The archive, as restore_command shows it.
+/// How files come out of the archive.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// Not at all: only the directory's own files are there.
+    Nothing,
+    /// By restore_command.
+    Command(String, Shell),
+    /// By this process itself.
+    Archive(Restorer),
+    /// By the embedder.
+    Other(RestoreFrom),
+}
+
+/// The archive, as it shows itself to recovery.
 pub(super) struct Restore {
     /// The data directory.
     dir: PathBuf,
-    command: String,
-    shell: Shell,
+    way: Way,
     size: SegmentSize,
     system_id: u64,
     archive_mode: ArchiveMode,
+    stop: RecoveryStop,
     state: Mutex<State>,
 }
 
@@ -57,17 +75,26 @@ struct State {
 }
 
 impl Restore {
-    /// Will run `command`, if there is one; without, only the directory's own files are there.
+    /// Nothing is asked for yet.
     pub(super) fn new(
         dir: &Path,
-        command: &str,
+        way: Way,
         size: SegmentSize,
         system_id: u64,
         archive_mode: ArchiveMode,
+        stop: RecoveryStop,
     ) -> Restore {
         let state = Mutex::new(State { oldest: size.file_name(0, 0), ..State::default() });
-        let (dir, command, shell) = (dir.to_owned(), command.to_owned(), Shell::new(dir));
-        Restore { dir, command, shell, size, system_id, archive_mode, state }
+        Restore { dir: dir.to_owned(), way, size, system_id, archive_mode, stop, state }
+    }
+
+    /// Ends what brings a file just now. Called again, it does so without asking.
+    pub(super) fn interrupt(&self) {
+        match &self.way {
+            Way::Nothing | Way::Other(_) => {}
+            Way::Command(_, shell) => shell.stop(),
+            Way::Archive(restorer) => restorer.stop(),
+        }
     }
 
     /// Tells from where on recovery would need segments if it began again. The name of the first.
@@ -165,12 +192,27 @@ impl Restore {
         if self.state.lock().own_timeline == Some(timeline) {
             return Ok(false);
         }
-        let temporary = self.wal().join(SEGMENT);
+        let (temporary, path) = (self.wal().join(SEGMENT), self.wal().join(name));
+        if io.aio().has_bug("recovery: a segment that is there is not restored again")
+            && io.aio().namespace().exists(&path)?
+        {
+            return Ok(true);
+        }
         if !self.run(io, name, &temporary)? {
             return Ok(false);
         }
         self.examine(io, name, &temporary)?;
-        io.aio().namespace().rename(&temporary, &self.wal().join(name))?;
+        let names = std::sync::Arc::clone(io.aio().namespace());
+        if !io.aio().has_bug("recovery: restored segments are not synced") {
+            // It may stay, be archived or recycled: a crash must not leave a part of it under its name.
+            let file = names.open(&temporary, &OpenOptions::READ_WRITE)?;
+            io.fsync(&file)?;
+        }
+        names.rename(&temporary, &path)?;
+        if self.archive_mode == ArchiveMode::Always {
+            // Its mark may be durable before it is.
+            names.sync_dir(&self.wal())?;
+        }
         self.mark(io, name)?;
         if self.archive_mode != ArchiveMode::Always {
             self.state.lock().brought.push((number, name.to_owned()));
@@ -222,27 +264,51 @@ impl Restore {
         Ok(())
     }
 
-    /// Runs the command for a file. True if it is there then.
+    /// Brings a file. True if it is there then.
     fn run(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, EngineError> {
-        if self.command.is_empty() {
-            return Ok(false);
+        let come = self.run_way(io, name, to).inspect_err(|_| self.stop.note_failure())?;
+        if come {
+            tracing::info!("restored log file \"{name}\" from archive");
         }
+        Ok(come)
+    }
+
+    fn run_way(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, EngineError> {
+        match &self.way {
+            Way::Nothing => Ok(false),
+            Way::Command(command, shell) => self.run_command(io, name, to, (command.as_str(), shell)),
+            Way::Archive(restorer) => {
+                remove(io, to)?;
+                io.submit();
+                let name: WalName = name.parse()?;
+                restorer.get(io, &name, to).map_err(|error| failed(name.as_str(), &error.to_string()))
+            }
+            Way::Other(RestoreFrom(source)) => {
+                remove(io, to)?;
+                source.bring(io, name, to).map_err(|why| failed(name, &why))
+            }
+        }
+    }
+
+    fn run_command(
+        &self,
+        io: &mut Backend,
+        name: &str,
+        to: &Path,
+        (template, shell): (&str, &Shell),
+    ) -> Result<bool, EngineError> {
         remove(io, to)?;
         let target = format!("pg_wal/{}", to.file_name().unwrap_or_default().to_string_lossy());
         let oldest = self.state.lock().oldest.clone();
         let values = [('f', name), ('p', target.as_str()), ('r', oldest.as_str())];
-        let command = substitute(&self.command, "restore_command", &values).map_err(placeholder)?;
+        let command = substitute(template, "restore_command", &values).map_err(placeholder)?;
         let failed = |why: &str| {
-            let message =
-                format!("could not restore file \"{name}\" from archive: the restore command {why}");
-            EngineError::statement("58030", message)
+            failed(name, &format!("the restore command {why}"))
                 .with_detail(format!("The failed restore command was: {command}"))
-                .with_hint("Nothing says that the archive does not have the file. Recovery goes on with the next start.")
         };
         // Reads ahead of redo need not wait for it.
         io.submit();
-        let ended =
-            self.shell.run(&command).map_err(|error| failed(&format!("could not be run: {error}")))?;
+        let ended = shell.run(&command).map_err(|error| failed(&format!("could not be run: {error}")))?;
         if ended.is_fatal() {
             return Err(failed(&ended.to_string()));
         }
@@ -253,7 +319,6 @@ impl Restore {
         if !io.aio().namespace().exists(to)? {
             return Err(failed("exited with 0, but there is no file"));
         }
-        tracing::info!("restored log file \"{name}\" from archive");
         Ok(true)
     }
 
@@ -271,6 +336,14 @@ impl Fetch for Restore {
             FetchFailure::from(text)
         })
     }
+}
+
+/// Nobody knows whether the archive has a file.
+fn failed(name: &str, why: &str) -> EngineError {
+    EngineError::statement("58030", format!("could not restore file \"{name}\" from archive: {why}"))
+        .with_hint(
+            "Nothing says that the archive does not have the file. Recovery goes on with the next start.",
+        )
 }
 
 /// A command that can't be built.

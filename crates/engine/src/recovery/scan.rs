@@ -7,6 +7,7 @@
 use forebay_format::{Lsn, timeline::TimelineHistory};
 use forebay_wal::{EndOfWal, WalReader, WalRecord};
 
+use super::halt::RecoveryStop;
 use super::timeline::Follower;
 use crate::error::EngineError;
 use crate::redo::{RedoRecord, Registry};
@@ -29,10 +30,12 @@ pub(super) fn scan(
     history: &TimelineHistory,
     start_timeline: u32,
     needed: (Lsn, &str),
+    stop: &RecoveryStop,
 ) -> Result<Scan, EngineError> {
     let mut follower = Follower::new(history, start_timeline);
     let mut records = 0;
     while let Some(record) = reader.next(io)? {
+        stop.check()?;
         let decoded = decode(&record)?;
         let redo = RedoRecord { start: record.start, end: record.end, record: &decoded };
         registry.check(&redo)?;

@@ -15,6 +15,7 @@ use forebay_format::wal::{Rmgr, xact, xlog};
 use forebay_format::{Lsn, Xid};
 
 use super::clock::show;
+use crate::config::ArchiveStore;
 use crate::error::EngineError;
 use crate::redo::{RedoError, RedoRecord};
 
@@ -90,6 +91,14 @@ pub enum TargetAction {
 pub struct RestoreSettings {
     /// Brings a file of the log: `%f` is its name, `%p` where it is to be put, `%r` the oldest file that is still needed.
     pub restore_command: String,
+    /// What brings files in place of a command: `forebay_archive`.
+    pub library: String,
+    /// The archive that `forebay_archive` brings them out of.
+    pub store: ArchiveStore,
+    /// Segments that it fetches before they are asked for; 0: none.
+    pub prefetch: usize,
+    /// Most bytes of them, in memory.
+    pub prefetch_memory: u64,
     /// Is run once at the end.
     pub recovery_end_command: String,
     /// Is run when older files are no longer needed.
@@ -108,6 +117,10 @@ impl Default for RestoreSettings {
     fn default() -> Self {
         RestoreSettings {
             restore_command: String::new(),
+            library: String::new(),
+            store: ArchiveStore::default(),
+            prefetch: 8,
+            prefetch_memory: 128 << 20,
             recovery_end_command: String::new(),
             archive_cleanup_command: String::new(),
             targets: Vec::new(),

@@ -38,8 +38,9 @@ pub(super) use {get::refuse as refuse_get, push::run as push, verify::run as ver
 /// Which archive, and how to use it.
 #[derive(Debug, Clone, Args)]
 pub(super) struct StoreArgs {
-    /// The archive: a directory [default: $FOREBAY_ARCHIVE]
-    #[arg(long, value_name = "DIR")]
+    /// The archive: a directory, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, with endpoint and credentials from
+    /// the environment (AWS_..., GOOGLE_..., AZURE_...) [default: $FOREBAY_ARCHIVE]
+    #[arg(long, value_name = "ARCHIVE")]
     archive: Option<String>,
     /// Where its files lie: plain (one directory, as pg_archivecleanup knows it) or hashed (256 directories); a new archive gets it
     /// [default: as it is, else plain; $FOREBAY_ARCHIVE_LAYOUT]
@@ -107,7 +108,7 @@ impl StoreArgs {
                 format!("unknown compression \"{name}\": it is none, lz4, zstd or zstd:LEVEL (1 to 22)")
             })?,
         };
-        let key = self.key_file().map(|file| read_key(be, &file)).transpose()?;
+        let key = self.key_file().map(|file| Key::read(be, &file).map_err(text)).transpose()?;
         Ok(StoreOptions { layout, compression, key, direct: self.direct })
     }
 
@@ -120,19 +121,6 @@ impl StoreArgs {
         let repository = Repository::open(&aio, &location, options).map_err(|error| error.to_string())?;
         Ok(Opened { aio, be, repository })
     }
-}
-
-fn read_key(be: &mut Backend, file: &Path) -> Result<Key, String> {
-    let names = Arc::clone(be.aio().namespace());
-    let stat = names.stat(file).map_err(|error| error.to_string())?;
-    if stat.is_some_and(|stat| stat.mode & 0o077 != 0) {
-        let file = file.display();
-        return Err(format!("key file \"{file}\" can be read by others: its mode must be 0600 or less"));
-    }
-    let bytes = be.read_file(file).map_err(|error| error.to_string())?;
-    let wrong =
-        || format!("\"{}\" holds no key: it must be 32 bytes, or 64 hexadecimal digits", file.display());
-    Key::parse(&bytes).ok_or_else(wrong)
 }
 
 /// How much the door is for.

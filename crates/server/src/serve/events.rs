@@ -17,6 +17,8 @@ pub(super) enum Event {
     Opened(Result<Arc<Engine>, NotOpen>),
     /// A signal to stop.
     Stop(Stop),
+    /// The engine has stopped; or what went wrong.
+    Stopped(Result<(), String>),
     /// SIGHUP.
     Reload,
     /// A connection has ended.
@@ -28,6 +30,8 @@ pub(super) enum Event {
 pub(super) enum NotOpen {
     /// Recovery has stopped where it was told to.
     AtTarget(String),
+    /// Recovery was ended by a stop.
+    Stopped,
     /// Something went wrong.
     Failed(String),
 }

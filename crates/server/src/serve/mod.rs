@@ -24,7 +24,7 @@ use crate::wire::backend;
 use crate::wire::stream::Stream;
 use events::{Event, Events, NotOpen};
 use forebay_aio::sync::Duration;
-use forebay_engine::{Engine, EngineError, InitOptions, ShutdownMode};
+use forebay_engine::{Engine, EngineError, InitOptions, RecoveryStop, ShutdownMode};
 use forebay_sql::{Severity, SqlError};
 use rustix::event::{PollFd, PollFlags, poll};
 use shared::{Shared, State};
@@ -104,8 +104,13 @@ pub fn serve(options: &ServeOptions) -> u8 {
             return 1;
         }
     };
-    let mut server =
-        Server { options: options.clone(), data_dir, shared: Arc::new(Shared::new(settings)), stop: None };
+    let mut server = Server {
+        options: options.clone(),
+        data_dir,
+        shared: Arc::new(Shared::new(settings)),
+        stop: None,
+        recovery_stop: RecoveryStop::default(),
+    };
     server.run(&listeners, &events)
 }
 
@@ -164,6 +169,7 @@ fn describe(e: &EngineError) -> String {
 fn not_open(e: &EngineError) -> NotOpen {
     match e {
         EngineError::StoppedAtTarget { .. } => NotOpen::AtTarget(describe(e)),
+        EngineError::ShuttingDown => NotOpen::Stopped,
         _ => NotOpen::Failed(describe(e)),
     }
 }
@@ -173,6 +179,8 @@ struct Server {
     data_dir: PathBuf,
     shared: Arc<Shared>,
     stop: Option<Stop>,
+    /// Ends a recovery that a stop finds under way.
+    recovery_stop: RecoveryStop,
 }
 
 impl Server {
@@ -190,6 +198,7 @@ impl Server {
         config.port = u16::try_from(self.shared.settings().int("port")).unwrap_or(0);
         config.socket_dir = self.shared.settings().text("unix_socket_directories").to_owned();
         config.listen_addr = self.shared.settings().text("listen_addresses").to_owned();
+        config.recovery_stop = self.recovery_stop.clone();
         let (dir, sender) = (self.data_dir.clone(), events.sender());
         forebay_aio::sync::thread::spawn(move || {
             let opened =
@@ -208,33 +217,48 @@ impl Server {
     fn main_loop(&mut self, listeners: &[Listener], events: &Events) -> u8 {
         loop {
             for event in events.take() {
-                match event {
-                    Event::Opened(Ok(engine)) => self.opened(engine),
-                    Event::Opened(Err(NotOpen::AtTarget(message))) => {
-                        log::log(message);
-                        log::log("shutdown at recovery target");
-                        return 0;
-                    }
-                    Event::Opened(Err(NotOpen::Failed(message))) => {
-                        log::line("FATAL", None, &message);
-                        return 1;
-                    }
-                    Event::Stop(stop) => self.request_stop(stop),
-                    Event::Reload => self.reload(),
-                    Event::Left => {}
+                if let Some(code) = self.handle(event) {
+                    return code;
                 }
             }
             match (self.stop, self.shared.state()) {
-                (Some(Stop::Immediate), state) => return self.stop_at_once(state),
-                (Some(Stop::Fast), State::Running(engine)) => return self.stop_fast(&engine),
+                (Some(Stop::Immediate), State::Starting | State::Running(_)) => return self.stop_at_once(),
+                (Some(Stop::Fast), State::Running(engine)) => self.stop_fast(&engine, events),
                 (Some(Stop::Smart), State::Running(engine)) if self.shared.registry.is_empty() => {
-                    return self.stop_fast(&engine);
+                    self.stop_fast(&engine, events);
                 }
-                // Recovery is not interrupted half-way: its result is waited for, unless it must stop at once.
+                // A recovery that was told to end is waited for, and so is a fast stop.
                 _ => {}
             }
             self.wait(listeners, events);
         }
+    }
+
+    /// Takes an event. Some: the end, with the process's exit code.
+    fn handle(&mut self, event: Event) -> Option<u8> {
+        let failed = |message: &str| {
+            log::line("FATAL", None, message);
+            Some(1)
+        };
+        match event {
+            Event::Opened(Ok(engine)) => self.opened(engine),
+            Event::Opened(Err(NotOpen::AtTarget(message))) => {
+                log::log(message);
+                log::log("shutdown at recovery target");
+                return Some(0);
+            }
+            Event::Opened(Err(NotOpen::Failed(message))) => return failed(&message),
+            Event::Opened(Err(NotOpen::Stopped)) | Event::Stopped(Ok(())) => {
+                log::log("database system is shut down");
+                // Whoever wanted it at once is told that not all was done that a fast stop does.
+                return Some(u8::from(self.stop == Some(Stop::Immediate)));
+            }
+            Event::Stopped(Err(message)) => return failed(&message),
+            Event::Stop(stop) => self.request_stop(stop),
+            Event::Reload => self.reload(),
+            Event::Left => {}
+        }
+        None
     }
 
     fn opened(&mut self, engine: Arc<Engine>) {
@@ -256,6 +280,10 @@ impl Server {
     }
 
     fn request_stop(&mut self, stop: Stop) {
+        self.recovery_stop.ask();
+        if let (Stop::Immediate, State::Stopping(engine)) = (stop, self.shared.state()) {
+            engine.hurry_stop();
+        }
         if self.stop.is_some_and(|now| now >= stop) {
             return;
         }
@@ -311,8 +339,9 @@ impl Server {
         }
     }
 
-    fn stop_fast(&self, engine: &Engine) -> u8 {
-        self.shared.set_state(State::Stopping);
+    /// Begins a fast stop. Its end is an event, so that signals are heard meanwhile.
+    fn stop_fast(&self, engine: &Arc<Engine>, events: &Events) {
+        self.shared.set_state(State::Stopping(Arc::clone(engine)));
         if !self.shared.registry.is_empty() {
             log::log("aborting any active transactions");
             self.shared.registry.dismiss();
@@ -322,24 +351,27 @@ impl Server {
             }
         }
         log::log("shutting down");
-        match engine.shutdown(ShutdownMode::Fast) {
-            Ok(()) => {
-                log::log("database system is shut down");
-                0
-            }
-            Err(e) => {
-                log::line("FATAL", None, &describe(&e));
-                1
-            }
+        let (stopping, sender) = (Arc::clone(engine), events.sender());
+        let stop = move || {
+            let stopped = catch_unwind(AssertUnwindSafe(|| stopping.shutdown(ShutdownMode::Fast)));
+            let stopped = stopped.map_err(|_| "the stop did not come to its end".to_owned());
+            sender.send(Event::Stopped(stopped.and_then(|result| result.map_err(|e| describe(&e)))));
+        };
+        let spawned = forebay_aio::sync::thread::Builder::new().name("stop".to_owned()).spawn(stop);
+        if let Err(e) = spawned {
+            // Then nobody hears of anything until it is through.
+            log::line("WARNING", None, &format!("could not start a thread for the stop: {e}"));
+            let stopped = engine.shutdown(ShutdownMode::Fast).map_err(|e| describe(&e));
+            events.sender().send(Event::Stopped(stopped));
         }
     }
 
-    fn stop_at_once(&self, state: State) -> u8 {
-        self.shared.set_state(State::Stopping);
-        if let State::Running(engine) = state
-            && let Err(e) = engine.shutdown(ShutdownMode::Immediate)
-        {
-            log::line("WARNING", None, &describe(&e));
+    fn stop_at_once(&self) -> u8 {
+        if let State::Running(engine) = self.shared.state() {
+            self.shared.set_state(State::Stopping(Arc::clone(&engine)));
+            if let Err(e) = engine.shutdown(ShutdownMode::Immediate) {
+                log::line("WARNING", None, &describe(&e));
+            }
         }
         log::log("database system is shut down");
         1

@@ -15,7 +15,7 @@ pub enum State {
     /// Sessions run.
     Running(Arc<Engine>),
     /// Nobody is let in any more.
-    Stopping,
+    Stopping(Arc<Engine>),
 }
 
 /// What every session of a server shares.

@@ -148,7 +148,7 @@ fn open(
     let engine = match shared.state() {
         State::Running(engine) => engine,
         State::Starting => return Err(fatal("57P03", "the database system is starting up")),
-        State::Stopping => return Err(fatal("57P03", "the database system is shutting down")),
+        State::Stopping(_) => return Err(fatal("57P03", "the database system is shutting down")),
     };
     // The version first: a reload in between is then seen once more, and not missed.
     let server_version = shared.settings_version();

@@ -2,6 +2,8 @@
 //! value to keep, or the DETAIL of the refusal.
 
 use super::value::Value;
+use forebay_engine::archive::store::codec::Compression;
+use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{IoDirect, Lsn, parse_timestamp};
 
 /// A check of a parsed value.
@@ -69,9 +71,26 @@ fn empty_or(value: Value, good: impl Fn(&str) -> bool, detail: &str) -> Result<V
     if value.is_empty() || good(&value) { Ok(Value::Text(value)) } else { Err(detail.to_owned()) }
 }
 
-/// basic_archive.archive_directory: somewhere else than in the data directory, whatever that is.
-pub fn archive_directory(value: Value) -> Result<Value, String> {
+/// basic_archive.archive_directory and the like: somewhere else than in the data directory, whatever that is.
+pub fn absolute_path(value: Value) -> Result<Value, String> {
     empty_or(value, |path| path.starts_with('/'), "The path must be absolute.")
+}
+
+/// forebay_archive.location.
+pub fn archive_location(value: Value) -> Result<Value, String> {
+    let good = |place: &str| place.starts_with('/') || place.contains("://");
+    empty_or(value, good, "It must be an absolute path or a URL.")
+}
+
+/// forebay_archive.compression.
+pub fn compression(value: Value) -> Result<Value, String> {
+    let good = |name: &str| Compression::by_name(name).is_some();
+    empty_or(value, good, "It is none, lz4, zstd or zstd:LEVEL (1 to 22).")
+}
+
+/// forebay_archive.layout.
+pub fn layout(value: Value) -> Result<Value, String> {
+    empty_or(value, |name| LayoutKind::by_name(name).is_some(), "It is plain or hashed.")
 }
 
 /// recovery_target: as soon as possible, or not by this.

@@ -4,10 +4,12 @@ use super::server::ServerSettings;
 use super::session::SessionSettings;
 use super::value::Value;
 use forebay_aio::sync::Duration;
+use forebay_engine::archive::store::codec::Compression;
+use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
-    ArchiveMode, ArchiveSettings, CleanerOptions, EngineConfig, ExtendMethod, HugePages, ImageCompression,
-    IoDirect, IoMethod, IoSettings, RecoverySettings, RecoveryTarget, RestoreSettings, TargetAction,
-    TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
+    ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod, HugePages,
+    ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings, RecoveryTarget, RestoreSettings,
+    TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
 };
 
 /// What the engine is opened with.
@@ -65,7 +67,20 @@ pub fn archive_settings(s: &ServerSettings) -> ArchiveSettings {
         command: s.text("archive_command").to_owned(),
         library: s.text("archive_library").to_owned(),
         directory: s.text("basic_archive.archive_directory").to_owned(),
+        store: archive_store(s),
+        transfers: usize::try_from(s.int("archive_transfers")).unwrap_or(0),
         timeout: Duration::from_secs(u64::try_from(s.int("archive_timeout")).unwrap_or(0)),
+    }
+}
+
+/// The archive of forebay_archive. What the texts mean was checked when they were set.
+fn archive_store(s: &ServerSettings) -> ArchiveStore {
+    let key_file = s.text("forebay_archive.key_file");
+    ArchiveStore {
+        location: s.text("forebay_archive.location").to_owned(),
+        compression: Compression::by_name(s.text("forebay_archive.compression")).unwrap_or_default(),
+        layout: LayoutKind::by_name(s.text("forebay_archive.layout")),
+        key_file: (!key_file.is_empty()).then(|| key_file.into()),
     }
 }
 
@@ -81,6 +96,10 @@ fn restore_settings(s: &ServerSettings) -> RestoreSettings {
     ];
     RestoreSettings {
         restore_command: s.text("restore_command").to_owned(),
+        library: s.text("restore_library").to_owned(),
+        store: archive_store(s),
+        prefetch: usize::try_from(s.int("forebay_archive.prefetch")).unwrap_or(0),
+        prefetch_memory: u64::try_from(s.int("forebay_archive.prefetch_memory")).unwrap_or(0) << 20,
         recovery_end_command: s.text("recovery_end_command").to_owned(),
         archive_cleanup_command: s.text("archive_cleanup_command").to_owned(),
         targets: targets.into_iter().flatten().collect(),
@@ -217,6 +236,10 @@ mod tests {
             ("recovery_target_timeline", "0"),
             ("recovery_target_xid", "x"),
             ("basic_archive.archive_directory", "relative"),
+            ("forebay_archive.location", "relative"),
+            ("forebay_archive.key_file", "relative"),
+            ("forebay_archive.compression", "zstd:99"),
+            ("forebay_archive.layout", "square"),
         ] {
             assert!(load(&[(name, text)]).is_err(), "{name} = {text}");
         }

@@ -16,14 +16,14 @@ const HOST_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 const PEER_PROGRAMS: &str = "/usr/lib/postgresql/18/bin";
 
 /// A PostgreSQL, and a folder that it and this test see.
-enum World {
+pub(super) enum World {
     /// Of the machine itself.
     Host(tempfile::TempDir),
     Peer(Peer),
 }
 
 impl World {
-    fn fifteen(test: &str) -> Option<World> {
+    pub(super) fn fifteen(test: &str) -> Option<World> {
         if !Path::new(HOST_PROGRAMS).exists() || !run_quietly(Command::new("id").arg("postgres")) {
             println!("skipped: {test} needs PostgreSQL 15 in {HOST_PROGRAMS} and its user");
             return None;
@@ -34,25 +34,25 @@ impl World {
         Some(world)
     }
 
-    fn eighteen(test: &str) -> Option<World> {
+    pub(super) fn eighteen(test: &str) -> Option<World> {
         Peer::find(test).map(World::Peer)
     }
 
-    fn outside(&self, name: &str) -> PathBuf {
+    pub(super) fn outside(&self, name: &str) -> PathBuf {
         match self {
             World::Host(folder) => folder.path().join(name),
             World::Peer(peer) => peer.outside(name),
         }
     }
 
-    fn inside(&self, name: &str) -> String {
+    pub(super) fn inside(&self, name: &str) -> String {
         match self {
             World::Host(folder) => folder.path().join(name).display().to_string(),
             World::Peer(peer) => peer.inside(name),
         }
     }
 
-    fn give_to_postgres(&self) {
+    pub(super) fn give_to_postgres(&self) {
         match self {
             World::Host(folder) => {
                 assert!(run_quietly(
@@ -82,7 +82,7 @@ impl World {
     }
 
     /// Runs one of PostgreSQL's programs; it must succeed.
-    fn run(&self, program: &str, arguments: &[&str]) {
+    pub(super) fn run(&self, program: &str, arguments: &[&str]) {
         let output = self.postgres(program).args(arguments).output().expect("it runs");
         let (out, errors) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// Starts PostgreSQL on a directory. Err: it did not start.
-    fn start(&self, data: &str, settings: &str) -> Result<Postgres<'_>, String> {
+    pub(super) fn start(&self, data: &str, settings: &str) -> Result<Postgres<'_>, String> {
         let port = free_port();
         let options = format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {settings}", self.inside(""));
         let (data, log) = (self.inside(data), self.inside("log"));
@@ -121,28 +121,38 @@ fn run_quietly(command: &mut Command) -> bool {
 }
 
 /// A running server, stopped when dropped.
-struct Postgres<'world> {
+pub(super) struct Postgres<'world> {
     world: &'world World,
     data: String,
-    port: u16,
+    pub(super) port: u16,
 }
 
 impl Postgres<'_> {
-    fn query(&self, sql: &str) -> String {
+    pub(super) fn query(&self, sql: &str) -> String {
         let output = psql_for(self.port).args(["-c", sql]).output().expect("psql runs");
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("psql prints UTF-8").trim_end().to_string()
     }
 
-    fn pgbench(&self, arguments: &[&str]) {
-        let port = self.port.to_string();
-        let words = ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-n"];
-        let words: Vec<&str> = words.iter().chain(arguments).chain(&["postgres"]).copied().collect();
-        self.world.run("pgbench", &words);
+    pub(super) fn pgbench(&self, arguments: &[&str]) {
+        let output = self.pgbench_command(arguments).output().expect("it runs");
+        assert!(
+            output.status.success(),
+            "pgbench {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    /// pgbench, not started yet.
+    pub(super) fn pgbench_command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.world.postgres("pgbench");
+        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres", "-n"]);
+        command.args(arguments).arg("postgres").stdout(Stdio::null()).stderr(Stdio::piped());
+        command
     }
 
     /// Asks until the answer is "t".
-    fn wait_for(&self, question: &str) {
+    pub(super) fn wait_for(&self, question: &str) {
         let begun = Instant::now();
         while self.query(question) != "t" {
             assert!(

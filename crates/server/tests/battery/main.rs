@@ -8,6 +8,7 @@
 //! - [`damage`]: damaged pages, told of as PostgreSQL does
 //! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
 //! - [`backup`]: base backups, verified and recovered by PostgreSQL
+//! - [`hot`]: base backups under pgbench and COPY
 //! - [`io`]: what the kernel sees: direct opens, combined reads, gathered log writes, an empty page cache
 //!
 //! - [`forebay`]: starts, stops and kills the server
@@ -21,6 +22,7 @@ mod checksums;
 mod damage;
 mod exchange;
 mod forebay;
+mod hot;
 mod io;
 mod kill;
 mod peer;

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 const SYSTEM: u64 = 7_418_000_000_000_000_001;
 
 /// A data directory and an archive.
-struct Bed(TempDir);
+pub(crate) struct Bed(TempDir);
 
 impl Bed {
-    fn new() -> Bed {
+    pub(crate) fn new() -> Bed {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         for name in ["data/pg_wal/archive_status", "data/global", "archive"] {
             fs::create_dir_all(dir.path().join(name)).expect("a directory");
@@ -26,7 +26,7 @@ impl Bed {
         Bed(dir)
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.0.path().join("data")
     }
 
@@ -34,7 +34,7 @@ impl Bed {
         self.0.path().join("archive")
     }
 
-    fn segment(&self, number: u64) -> String {
+    pub(crate) fn segment(&self, number: u64) -> String {
         let size = SegmentSize::new(1 << 20).expect("a size");
         let mut bytes: Vec<u8> = (0..size.bytes()).map(|n| (n * number / 7) as u8).collect();
         let long = LongHeader { system_id: SYSTEM, segment_size: size.get(), block_size: 8192 };
@@ -46,7 +46,7 @@ impl Bed {
     }
 
     /// A command as the server runs it: in its data directory.
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.args(words).current_dir(self.data()).env("FOREBAY_ARCHIVE", self.archive());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -100,11 +100,11 @@ impl Drop for Archiverd {
     }
 }
 
-fn code(output: &Output) -> i32 {
+pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("{}", text(output)))
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -130,14 +130,20 @@ fn exit_codes_that_a_recovery_goes_by() {
     assert_eq!(code(&bed.get(&name, &[])), 126, "there is no archive yet");
     assert_eq!(code(&bed.push(&name, &[])), 0);
     let absent = bed.get("000000010000000000000004", &[]);
-    assert_eq!(code(&absent), 1, "{}", text(&absent));
+    assert_eq!(
+        (code(&absent), text(&absent).as_str()),
+        (1, ""),
+        "a server asks for many a file that never was"
+    );
+    let absent = bed.get("00000002.history", &[]);
+    assert_eq!((code(&absent), text(&absent).as_str()), (1, ""));
     assert!(!bed.data().join("pg_wal/RECOVERYXLOG").exists());
     for words in [
         vec!["archive-get", &name],
         vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--nonsense"],
         vec!["archive-get", "junk", "pg_wal/RECOVERYXLOG"],
         vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--archive", "/nowhere/at/all"],
-        vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--archive", "s3://bucket/prefix"],
+        vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--archive", "ftp://host/prefix"],
         vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--encrypt", "/nowhere/key"],
         vec!["archive-get", &name, "nowhere/RECOVERYXLOG"],
         vec!["archive-get", &name, "pg_wal/RECOVERYXLOG", "--layout", "hashed"],

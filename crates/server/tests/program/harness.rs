@@ -43,11 +43,25 @@ impl Server {
 
     /// A server under a resource limit: `ulimit`'s arguments.
     pub fn limited(folder: Arc<TempDir>, ulimit: Option<&str>, settings: &[&str]) -> Server {
-        let port = free_port();
-        let (child, log) = spawn(&folder, &folder.path().join("data"), port, ulimit, settings);
-        let server = Server { child, port, folder, log };
+        let server = Server::spawned(folder, ulimit, settings);
         server.wait_for_log("ready to accept connections");
         server
+    }
+
+    /// A server that may not be ready yet.
+    pub fn starting(folder: Arc<TempDir>, settings: &[&str]) -> Server {
+        Server::spawned(folder, None, settings)
+    }
+
+    fn spawned(folder: Arc<TempDir>, ulimit: Option<&str>, settings: &[&str]) -> Server {
+        let port = free_port();
+        let (child, log) = spawn(&folder, &folder.path().join("data"), port, ulimit, settings);
+        Server { child, port, folder, log }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.log.state.lock().expect("no panic").0.join("\n")
     }
 
     pub fn data_dir(&self) -> PathBuf {

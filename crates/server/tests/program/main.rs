@@ -8,7 +8,7 @@
 //! - [`copy`]:      COPY both ways
 //! - [`archive`]:   archive-push, archive-get, archiverd and who looks after an archive
 //! - [`backup`]:    base backups of a running server
-//! - [`bench`]:     measurements, small; [`bench_wal`]: those of the log
+//! - [`bench`]:     measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver and of the log
 //! - [`cancel`]:    cancel requests and timeouts
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`damage`]:    damaged pages, and the settings that take them
@@ -16,15 +16,18 @@
 //! - [`disk`]:      a disk with other bytes than were written, a full disk
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
+//! - [`library`]:   an archive with manifests as archive_library and restore_library; stops that don't wait
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 //! - [`log`]:       the write-ahead log: sync methods, segments, functions, direct I/O
 //! - [`pitr`]:      archive_mode, and recovery from an archive to a point in time
 //! - [`temporary`]: temporary tables: their buffers, their files
+//! - [`objects`]:   archives in an object store
 //! - [`outstanding`]: tables that go while reads of them are outstanding
 
 mod archive;
 mod backup;
 mod bench;
+mod bench_archive;
 mod bench_wal;
 mod cancel;
 mod checksums;
@@ -36,8 +39,10 @@ mod door;
 mod extended;
 mod harness;
 mod hostile;
+mod library;
 mod lifecycle;
 mod log;
+mod objects;
 mod outstanding;
 mod pitr;
 mod simple;

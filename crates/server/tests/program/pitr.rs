@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tempfile::TempDir;
 
-fn folder() -> Arc<TempDir> {
+pub fn folder() -> Arc<TempDir> {
     Arc::new(tempfile::tempdir().expect("a folder"))
 }
 
-fn copy_tree(from: &Path, to: &Path) {
+pub fn copy_tree(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("directory");
     for entry in std::fs::read_dir(from).expect("directory") {
         let path = entry.expect("entry").path();
@@ -33,7 +33,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 /// Asks until the answer is good. Each question is answered by what the server has done meanwhile.
-fn until(client: &mut Client, sql: &str, good: impl Fn(&str) -> bool) -> String {
+pub fn until(client: &mut Client, sql: &str, good: impl Fn(&str) -> bool) -> String {
     let started = std::time::Instant::now();
     loop {
         let answer = value(client, sql);
@@ -227,7 +227,7 @@ fn loaded(store: &Path) -> (PathBuf, Arc<TempDir>, Vec<Point>) {
 }
 
 /// A copy of a backup that is to be recovered.
-fn restored(base: &Path) -> Arc<TempDir> {
+pub(crate) fn restored(base: &Path) -> Arc<TempDir> {
     let folder = folder();
     copy_tree(base, &folder.path().join("data"));
     std::fs::write(folder.path().join("data/recovery.signal"), "").expect("signal");

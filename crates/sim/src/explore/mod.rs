@@ -6,22 +6,31 @@
 //! - `failures`: the i-th call fails
 //! - `damage`: bytes that rot, writes that are lost or go astray
 //! - `archive`: lives of an archiver
+//! - `archived`: lives of an engine that archives its log
+//! - `pitr`: recovery from an archive
+//! - `backups`: base backups and restores, cut short
 //! - `many`: many seeds, by several threads
 
 mod again;
 mod archive;
+mod archived;
+mod backups;
 mod crashes;
 mod damage;
 mod failures;
 mod many;
+mod pitr;
 mod random;
 
 pub use again::recovery_again;
 pub use archive::{archive_life, every_archive_crash};
+pub use archived::archived_lives;
+pub use backups::{backups_cut_short, restores_cut_short};
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, Detection, control_rot, lying_writes, wal_rot};
 pub use failures::every_failure;
 pub use many::{Failed, many};
+pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
 
 use std::collections::BTreeMap;

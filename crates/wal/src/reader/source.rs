@@ -464,6 +464,10 @@ impl Source {
             .iter()
             .filter_map(|entry| size.parse_file_name(entry.name.to_str()?))
             .filter(|&(timeline, other)| other > number && self.history.contains(timeline))
+            // What a timeline has behind the point where it was left is another log's.
+            .filter(|&(timeline, other)| {
+                self.history.switch_point(timeline).is_none_or(|left| size.start(other) < left)
+            })
             .map(|(timeline, other)| (other, timeline))
             .collect();
         later.sort_unstable();

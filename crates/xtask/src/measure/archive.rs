@@ -2,7 +2,11 @@
 //!
 //! PostgreSQL gets a module that says yes (`yes.c`, compiled here) or, where there is no compiler, `archive_command = 'true'`.
 //! Its time is that from the start of the postmaster to the last file archived, by its own clock. It renames the marks and syncs none
-//! of them; Forebay's are durable. Segments are stored in a directory by Forebay beside fio's rate of writes.
+//! of them; Forebay's are durable. archive-push stands beside pgBackRest's ([`push`]). Segments are stored in a directory by Forebay
+//! beside the rate at which fio reads them and writes new files of their size at once, each synced, and in an object store ([`objects`]).
+
+mod objects;
+mod push;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,8 +24,11 @@ use crate::run::run as command;
 const MARKS: [(u64, f64); 2] = [(12_000, 1.0), (120_000, 10.0)];
 /// Seconds after which the first of them should be.
 const FIRST: f64 = 1.0;
-/// Of the device's writes.
+/// Of the rate at which the device stores.
 const OF_DEVICE: f64 = 0.8;
+
+/// The row of the device.
+const FIO: &str = "fio: segments read, new files written, reserved and synced";
 
 const YES: &str = include_str!("archive/yes.c");
 
@@ -29,11 +36,19 @@ const SECONDS: usize = 0;
 const FIRST_SECONDS: usize = 1;
 const PART: usize = 1;
 
-/// Measures, prints the tables, and returns the rows that miss their marks.
+/// What came of it.
+pub struct Outcome {
+    /// The rows that miss their marks.
+    pub behind: Vec<String>,
+    /// What could not be measured, and why.
+    pub missing: Option<String>,
+}
+
+/// Measures, and prints the tables.
 ///
 /// # Errors
 /// When something can't be made or run.
-pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Vec<String>, String> {
+pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Outcome, String> {
     let folder = root.join("target/measure/archive");
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let program = root.join("target/release/forebay");
@@ -41,6 +56,7 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Vec<String>, Strin
         Table::marked("Files that wait, archived by a module that says yes", &["seconds", "to the first"]);
     let mut stores =
         Table::marked("Segments of 16 MB to a directory", &["MB/s", "part of fio's", "CPU s/GB"]);
+    let mut pushes = push::table();
     let module = module(peer, &folder)?;
     for round in 0..rounds {
         println!("round {} of {rounds}", round + 1);
@@ -58,7 +74,7 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Vec<String>, Strin
         }
         let report = bench(&program, &folder, &["--marks", ""])?;
         if let Some(device) = report["device_bytes_per_second"]["median"].as_f64() {
-            stores.add("fio, 128 KiB writes, 16 in flight", SECONDS, device / 1e6);
+            stores.add(FIO, SECONDS, device / 1e6);
         }
         for row in report["stores"].as_array().into_iter().flatten() {
             let (way, transfers) = (&row["direct"], &row["transfers"]);
@@ -70,16 +86,33 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Vec<String>, Strin
             stores.add(&name, 2, median(row, "cpu_seconds_per_gb")?);
         }
     }
-    println!("{marks}\n{stores}");
+    let segments = push::Segments::make(root, peer)?;
+    for round in 0..rounds {
+        println!("archive-push, round {} of {rounds}", round + 1);
+        segments.push(&mut pushes)?;
+    }
+    println!("{marks}\n{stores}\n{pushes}");
+    let objects = objects::run(root, &program, &folder, rounds);
+    if let Ok(table) = &objects {
+        println!("{table}");
+    }
     fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    Ok([&marks, &stores].iter().flat_map(|table| table.behind()).collect())
+    Ok(Outcome {
+        behind: [&marks, &stores, &pushes].iter().flat_map(|table| table.behind()).collect(),
+        missing: objects.err().map(|why| format!("NOT MEASURED: the object store: {why}")),
+    })
 }
 
 /// What a run of the bench says.
 fn bench(program: &Path, folder: &Path, words: &[&str]) -> Result<Value, String> {
     let mut bench = Command::new(program);
     bench.args(["bench", "archive", "--rounds", "1", "--json", "-D"]).arg(folder).args(words);
-    let output = bench.output().map_err(|e| format!("{}: {e}", program.display()))?;
+    report(&mut bench)
+}
+
+/// The JSON that a program prints.
+fn report(bench: &mut Command) -> Result<Value, String> {
+    let output = bench.output().map_err(|e| format!("{bench:?}: {e}"))?;
     serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
 }

@@ -1,11 +1,13 @@
-//! The archiver: many marks and a module that only says yes; segments stored in a directory.
+//! The archiver: many marks and a module that only says yes; segments stored in a directory, or in an object store.
 //!
 //! - `files`: a private log with its marks, and an archive
+//! - `objects`: an archive in an object store
 //! - `report`: what the runs gave
 //!
 //! Each run is a restart: nothing is known but what is on the disk. What is counted as archived is durably noted.
 
 mod files;
+mod objects;
 mod report;
 
 use std::path::PathBuf;
@@ -35,6 +37,8 @@ pub struct ArchiveBench {
     pub segments: u64,
     /// So many of them at a time.
     pub transfers: Vec<usize>,
+    /// The URL of an object store in which they are stored instead, each run under a name of its own, and removed.
+    pub archive: Option<String>,
     /// Buffered, direct or both.
     pub direct: Vec<bool>,
     /// io_method.
@@ -62,6 +66,7 @@ impl ArchiveBench {
             marks: vec![12_000, 120_000],
             segments: 64,
             transfers: vec![1, 2, 4],
+            archive: None,
             direct: vec![false, true],
             method,
             rounds: 3,
@@ -84,7 +89,7 @@ struct MarksSample {
 struct StoreSample {
     seconds: f64,
     cpu: f64,
-    /// Bytes a second that the device gave in the same round.
+    /// Bytes a second that the device stores: the mean of the answers before and after the run, so that a drift falls on both.
     device: Option<f64>,
 }
 
@@ -112,48 +117,95 @@ pub fn bench_archive(
         notes.push(format!("Direct I/O is left out: {refusal}."));
         direct.retain(|direct| !direct);
     }
-    let ways: Vec<(bool, usize)> =
-        direct.iter().flat_map(|&d| bench.transfers.iter().map(move |&n| (d, n))).collect();
-    let stores = if bench.segments == 0 { 0 } else { ways.len() };
-    let total = ((bench.marks.len() + stores) * bench.rounds) as u64;
+    if bench.archive.is_some() {
+        direct = vec![false];
+    }
+    let ways = direct.iter().flat_map(|&d| bench.transfers.iter().map(move |&n| (d, n)));
+    let ways = if bench.segments == 0 { Vec::new() } else { ways.collect() };
+    let mut stores = Stores { aio: &aio, bench, samples: vec![Vec::new(); ways.len()], ways, device: vec![] };
+    let total = ((bench.marks.len() + stores.ways.len()) * bench.rounds) as u64;
     let mut marks = vec![Vec::new(); bench.marks.len()];
-    let mut stored = vec![Vec::new(); stores];
-    let (mut device, mut done) = (Vec::new(), 0);
+    let mut done = 0;
+    let mut tick = || {
+        done += 1;
+        progress(done, total);
+    };
     for round in 0..bench.rounds {
         for (&count, samples) in bench.marks.iter().zip(&mut marks) {
             samples.push(run_marks(&aio, bench, count)?);
-            done += 1;
-            progress(done, total);
+            tick();
         }
-        if stores == 0 {
-            continue;
+        if !stores.ways.is_empty() {
+            stores.round(round, ask, &mut tick)?;
         }
-        let files = Files::make(&aio, &bench.dir)?;
-        files.write_segments(&aio, bench.segments)?;
-        let rate = ask(files.dir(), DeviceJob::Bulk, Duration::from_secs(1)).map_err(BenchError::Options)?;
-        device.extend(rate);
-        for n in 0..stores {
-            // Which comes first changes from round to round.
-            let n = (n + round) % stores;
-            let (way, samples) = (ways[n], &mut stored[n]);
-            files.mark_all(bench.segments)?;
-            let (seconds, cpu) = run_store(&aio, &files, way)?;
-            files.check_and_empty(bench.segments)?;
-            samples.push(StoreSample { seconds, cpu, device: rate });
-            done += 1;
-            progress(done, total);
-        }
-        files.remove()?;
     }
     let marks = bench.marks.iter().zip(&marks).map(|(&count, samples)| MarksRow::of(count, samples));
-    let rows = ways.iter().zip(&stored).map(|(&way, samples)| StoreRow::of(way, bench.segments, samples));
+    let Stores { ways, samples, device, .. } = stores;
+    let rows = ways.iter().zip(&samples).map(|(&way, samples)| StoreRow::of(way, bench.segments, samples));
     Ok(ArchiveReport {
         method: bench.method.name(),
         marks: marks.collect(),
         device: (!device.is_empty()).then(|| Spread::of(device)),
         stores: rows.collect(),
+        archive: bench.archive.clone(),
         notes,
     })
+}
+
+/// All ways to store with what they gave so far.
+struct Stores<'a> {
+    aio: &'a Arc<Aio>,
+    bench: &'a ArchiveBench,
+    /// Direct or not, and transfers.
+    ways: Vec<(bool, usize)>,
+    samples: Vec<Vec<StoreSample>>,
+    device: Vec<f64>,
+}
+
+impl Stores<'_> {
+    fn round(
+        &mut self,
+        round: usize,
+        ask: &mut AskDevice<'_>,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(), BenchError> {
+        let files = Files::make(self.aio, &self.bench.dir)?;
+        files.write_segments(self.aio, self.bench.segments)?;
+        let mut before = self.ask(&files, ask)?;
+        let ways = self.ways.len();
+        for n in 0..ways {
+            // Which comes first changes from round to round.
+            let n = (n + round) % ways;
+            files.mark_all(self.bench.segments)?;
+            let (seconds, cpu) = self.run(&files, self.ways[n], (round * ways + n) as u64)?;
+            let after = self.ask(&files, ask)?;
+            let device = before.zip(after).map(|(before, after)| f64::midpoint(before, after));
+            self.samples[n].push(StoreSample { seconds, cpu, device });
+            before = after;
+            tick();
+        }
+        files.remove()
+    }
+
+    fn ask(&mut self, files: &Files, ask: &mut AskDevice<'_>) -> Result<Option<f64>, BenchError> {
+        if self.bench.archive.is_some() {
+            return Ok(None);
+        }
+        let rate = ask(files.dir(), DeviceJob::Store, Duration::ZERO).map_err(BenchError::Options)?;
+        self.device.extend(rate);
+        Ok(rate)
+    }
+
+    fn run(&self, files: &Files, way: (bool, usize), number: u64) -> Result<(f64, f64), BenchError> {
+        let (direct, transfers) = way;
+        if let Some(url) = &self.bench.archive {
+            return objects::run(self.aio, files, url, number, self.bench.segments, transfers);
+        }
+        let module = Arc::new(Basic::new(self.aio, files.archive(), direct));
+        let ran = run_store(self.aio, files, module, direct, transfers)?;
+        files.check_and_empty(self.bench.segments)?;
+        Ok(ran)
+    }
 }
 
 /// A restart with so many marks, and a module that only says yes.
@@ -186,16 +238,17 @@ fn run_marks(aio: &Arc<Aio>, bench: &ArchiveBench, count: u64) -> Result<MarksSa
     Ok(sample)
 }
 
-/// A restart with marked segments, that are stored in a directory. Seconds, and those of the processor.
+/// A restart with marked segments, that a module stores. Seconds, and those of the processor.
 fn run_store(
     aio: &Arc<Aio>,
     files: &Files,
-    (direct, transfers): (bool, usize),
+    module: Arc<dyn ArchiveModule>,
+    direct: bool,
+    transfers: usize,
 ) -> Result<(f64, f64), BenchError> {
     let (began, before) = (Instant::now(), process_seconds());
     let config = ArchiverConfig { expected: EXPECTED, direct, transfers: Some(transfers) };
     let archiver = Archiver::new(aio, &files.wal(), config);
-    let module: Arc<dyn ArchiveModule> = Arc::new(Basic::new(aio, files.archive(), direct));
     archiver.set_module(Some(module));
     archiver.scan()?;
     Threads::start(&archiver, transfers)?.stop(StopMode::Drain)?;

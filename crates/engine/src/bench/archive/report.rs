@@ -31,7 +31,7 @@ impl MarksRow {
     }
 }
 
-/// Segments that are stored in a directory.
+/// Segments that are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRow {
     /// Read and written past the kernel's cache.
@@ -40,7 +40,7 @@ pub struct StoreRow {
     pub transfers: usize,
     /// Bytes a second.
     pub bytes_per_second: Spread,
-    /// Of the bytes that the device writes in a second, in the same round.
+    /// Of the bytes that the device stores in a second, by the mean of the answers before and after.
     pub part_of_device: Option<Spread>,
     /// Processor time for 10^9 bytes, user and system.
     pub cpu_seconds_per_gb: Spread,
@@ -68,10 +68,12 @@ pub struct ArchiveReport {
     pub method: &'static str,
     /// Marks alone.
     pub marks: Vec<MarksRow>,
-    /// Bytes a second that the device writes.
+    /// Bytes a second that the device stores ([`DeviceJob::Store`](super::super::wal::DeviceJob::Store)).
     pub device: Option<Spread>,
     /// Segments stored.
     pub stores: Vec<StoreRow>,
+    /// The object store in which they were stored; None: a directory.
+    pub archive: Option<String>,
     /// What is to be said of them.
     pub notes: Vec<String>,
 }
@@ -90,16 +92,21 @@ impl ArchiveReport {
             text += &table.text();
         }
         if !self.stores.is_empty() {
-            text += &format!("Segments of 16 MB stored in a directory, method {}:\n", self.method);
+            let place = self.archive.as_ref().map_or("in a directory".to_owned(), |url| format!("at {url}"));
+            text += &format!("Segments of 16 MB stored {place}, method {}:\n", self.method);
             let mut table = TextTable::new(["way", "MB/s", "part of the device's", "CPU s/GB"]);
             if let Some(device) = self.device {
-                table.row(["the device (128 KiB writes)".to_owned(), device.per(1e6).text()]);
+                table.row(["the device, storing".to_owned(), device.per(1e6).text()]);
             }
             for row in &self.stores {
                 let part = row.part_of_device.map_or_else(|| "-".to_owned(), Spread::text);
-                let way = if row.direct { "direct" } else { "buffered" };
+                let way = match (&self.archive, row.direct) {
+                    (Some(_), _) => "",
+                    (None, true) => "direct, ",
+                    (None, false) => "buffered, ",
+                };
                 table.row([
-                    format!("{way}, {} at a time", row.transfers),
+                    format!("{way}{} at a time", row.transfers),
                     row.bytes_per_second.per(1e6).text(),
                     part,
                     row.cpu_seconds_per_gb.text(),
@@ -133,6 +140,7 @@ impl ArchiveReport {
         let report = Json::Object(vec![
             ("io_method", Json::text(self.method)),
             ("marks", Json::list(marks)),
+            ("archive", Json::maybe(self.archive.as_ref(), Json::text)),
             ("device_bytes_per_second", Json::maybe(self.device, Spread::json)),
             ("stores", Json::list(stores)),
             ("notes", Json::list(self.notes.iter().map(Json::text))),

@@ -95,14 +95,19 @@ pub enum DeviceJob {
     Commits(u32),
     /// Bytes a second of durable writes of 128 KiB, 16 in flight.
     Bulk,
+    /// Bytes a second of storing: the files of the directory's `pg_wal` are read and as many new ones of their size written at the same
+    /// time, by 512 KiB: 4 reads in flight, and by each of 4 who write, 2 writes. New files are reserved, and each is synced.
+    Store,
 }
 
 impl DeviceJob {
     /// Writes in flight of [`DeviceJob::Bulk`].
     pub const BULK_DEPTH: u32 = 16;
+    /// Writes in flight of [`DeviceJob::Store`], of all who write.
+    pub const STORE_DEPTH: u32 = 8;
 }
 
-/// Answers: what the device gives, asked in this directory, within such a time; None: nobody knows.
+/// Answers: what the device gives, asked in this directory, within such a time (storing takes its own); None: nobody knows.
 pub type AskDevice<'a> = dyn FnMut(&Path, DeviceJob, Duration) -> Result<Option<f64>, String> + 'a;
 
 impl WalBench {

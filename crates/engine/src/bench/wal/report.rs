@@ -397,8 +397,12 @@ fn device_json(row: &DeviceRow) -> Json {
     let (bytes, depth) = match row.job {
         DeviceJob::Commits(depth) => (8192, depth),
         DeviceJob::Bulk => (128 << 10, DeviceJob::BULK_DEPTH),
+        DeviceJob::Store => (512 << 10, DeviceJob::STORE_DEPTH),
     };
-    let rate = if row.job == DeviceJob::Bulk { "bytes_per_second" } else { "writes_per_second" };
+    let rate = match row.job {
+        DeviceJob::Commits(_) => "writes_per_second",
+        DeviceJob::Bulk | DeviceJob::Store => "bytes_per_second",
+    };
     Json::Object(vec![
         ("write_bytes", Json::Int(bytes)),
         ("depth", Json::Int(u64::from(depth))),

@@ -49,8 +49,14 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
     let dir = absolute(&dir.ok_or("no data directory was given: use -D or set PGDATA")?)?;
     let identity = args.store.identity()?;
     let location = args.store.location()?;
-    let opened = args.store.open(Door::Many)?;
+    let mut opened = args.store.open(Door::Many)?;
     check_owner(&opened, &dir)?;
+    match opened.repository.clean(&mut opened.be) {
+        Ok(0) => {}
+        Ok(n) => log::log(format!("removed {n} temporary files that were left in \"{location}\"")),
+        // Whoever stores into it will be told.
+        Err(error) => tracing::debug!("could not look for temporary files: {error}"),
+    }
     let socket = args.socket.clone().or_else(|| given(None, "FOREBAY_ARCHIVE_SOCKET").map(PathBuf::from));
     let socket = match socket {
         Some(socket) => absolute(&socket)?,

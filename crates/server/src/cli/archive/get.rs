@@ -42,7 +42,8 @@ pub(in crate::cli) fn run(args: &GetArgs) -> u8 {
     match catch_unwind(AssertUnwindSafe(|| get_file(args))) {
         Ok(Ok(true)) => RESTORED,
         Ok(Ok(false)) => {
-            tell(COMMAND, "", format_args!("\"{}\" is not in the archive", args.name));
+            // A server that recovers asks for many a file that never was.
+            tracing::debug!("\"{}\" is not in the archive", args.name);
             ABSENT
         }
         Ok(Err(message)) => {

@@ -45,5 +45,6 @@ fn push_file(args: &PushArgs) -> Result<Archived, String> {
     }
     let mut opened = args.store.open(Door::One)?;
     let options = SourceOptions { direct: args.store.direct, ..SourceOptions::default() };
-    push::push(&opened.aio, &mut opened.be, &opened.repository, &args.path, &options).map_err(super::text)
+    let repository = opened.repository.tidying();
+    push::push(&opened.aio, &mut opened.be, &repository, &args.path, &options).map_err(super::text)
 }

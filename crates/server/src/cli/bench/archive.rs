@@ -1,13 +1,11 @@
-//! `forebay bench archive`: the archiver at a start with many files that wait, and segments stored in a directory, beside fio.
+//! `forebay bench archive`: the archiver at a start with many files that wait, and segments stored in a directory, beside fio, or in
+//! an object store.
 
 use super::device::Fio;
 use super::{ROUNDS, bar, count, list, method};
 use clap::Args;
 use forebay_engine::bench::{ArchiveBench, BenchError, bench_archive};
 use std::path::PathBuf;
-
-/// Of fio's file.
-const FIO_BYTES: u64 = 512 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct ArchiveArgs {
@@ -23,6 +21,9 @@ pub(super) struct ArchiveArgs {
     /// How many of them at a time [default: 1,2,4]
     #[arg(long, value_name = "LIST")]
     transfers: Option<String>,
+    /// Store them in an object store instead: s3://BUCKET/PREFIX, gs:// or az://; what is stored is removed again
+    #[arg(long, value_name = "URL")]
+    archive: Option<String>,
     /// "wal": only past the kernel's page cache; "": only through it [default: both]
     #[arg(long, value_name = "LIST")]
     io_direct: Option<String>,
@@ -45,7 +46,7 @@ pub(super) struct ArchiveArgs {
 
 pub(super) fn archive(args: &ArchiveArgs) -> Result<String, String> {
     let bench = args.plan()?;
-    let mut fio = Fio::new(FIO_BYTES, args.alone);
+    let mut fio = Fio::new(0, args.alone);
     let bar = bar();
     let report = bench_archive(&bench, &mut |dir, job, time| fio.ask(dir, job, time), &mut |done, total| {
         bar.set_length(total);
@@ -74,6 +75,14 @@ impl ArchiveArgs {
         if let Some(text) = &self.transfers {
             let most = ArchiveBench::MOST_TRANSFERS;
             bench.transfers = list(text, |n| Ok(count(n, "--transfers", most)? as usize))?;
+        }
+        if let Some(url) = &self.archive {
+            if !url.contains("://") {
+                return Err(format!(
+                    "invalid value \"{url}\" for option --archive: it must be a URL; directories are measured without it"
+                ));
+            }
+            bench.archive = Some(url.clone());
         }
         if let Some(text) = &self.io_direct {
             bench.direct = match text.as_str() {

@@ -1,0 +1,317 @@
+//! Handles taken beforehand, given back, leaked; batches left open; the ends of statements and transactions.
+
+use forebay_aio::*;
+use proptest::prelude::*;
+
+use crate::common::{Case, Setup, config, each_case, each_case_with, filled, read};
+
+fn warnings(leftovers: Leftovers) -> Vec<&'static str> {
+    leftovers.warnings().collect()
+}
+
+const SECOND: &str = "API violation: Only one IO can be handed out";
+
+#[test]
+fn an_acquired_handle_is_started_or_released() {
+    each_case(|s| {
+        let (file, region) = filled(s, 2);
+        let mut be = s.backend();
+        let handle = be.acquire().unwrap();
+        let r = handle.wait_ref();
+        let shown = s.aio.snapshot();
+        assert_eq!(shown.len(), 1);
+        assert_eq!((shown[0].state, shown[0].operation), (HandleState::HandedOut, OpKind::Invalid));
+        assert_eq!((shown[0].io_id, shown[0].generation), (r.index, r.generation));
+        assert!(!be.is_done(r));
+        assert_eq!(be.start_acquired(handle, read(&file, &region, 0)).unwrap(), r);
+        assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+
+        let handle = be.acquire().unwrap();
+        let r = handle.wait_ref();
+        be.release(handle).unwrap();
+        assert!(s.aio.snapshot().is_empty());
+        assert!(be.is_done(r), "what was released counts as finished");
+        assert!(matches!(s.backend().wait(r), IoResult::Finished));
+        assert!(matches!(be.wait(r), IoResult::Finished));
+        assert_eq!(be.idle_handles(), s.aio.handles_per_backend());
+        assert_eq!(warnings(be.end_of_statement()), [""; 0]);
+        assert_eq!(be.end_of_transaction(), Leftovers::default());
+    });
+}
+
+#[test]
+fn a_second_one_is_an_error() {
+    each_case(|s| {
+        let (file, region) = filled(s, 2);
+        let mut be = s.backend();
+        let first = be.acquire().unwrap();
+        assert_eq!(be.acquire().unwrap_err().to_string(), SECOND);
+        assert_eq!(be.try_acquire().unwrap_err().to_string(), SECOND);
+        // Other I/O takes other handles.
+        assert_eq!(be.run(read(&file, &region, 1)).unwrap(), IO_ALIGN);
+        let r = be.start_acquired(first, read(&file, &region, 0)).unwrap();
+        let second = be.acquire().unwrap();
+        be.release(second).unwrap();
+        assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+    });
+}
+
+#[test]
+fn acquiring_waits_for_the_oldest_and_trying_does_not() {
+    each_case_with(AioConfig { handles_per_backend: 2, ..config() }, |s| {
+        let (file, region) = filled(s, 8);
+        let mut be = s.backend();
+        be.begin_batch();
+        let refs = [0, 1].map(|n| be.start(read(&file, &region, n)));
+        let handle = be.acquire().unwrap();
+        assert_eq!(be.staged(), 0, "what is staged goes out rather than being waited for");
+        be.end_batch();
+        let third = be.start_acquired(handle, read(&file, &region, 2)).unwrap();
+        for r in refs.into_iter().chain([third]) {
+            assert_eq!(be.wait(r).report().expect("a report, once").transferred, IO_ALIGN);
+        }
+        // A read of an empty pipe does not end by itself.
+        let (from, to) = rustix_pipe();
+        if s.case.method != MethodKind::Sync {
+            let pending = [0, 1].map(|n| {
+                let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
+                be.start(Io::read(from.clone(), 0, memory, Target::File))
+            });
+            let tried = be.try_acquire();
+            drop(to);
+            // Where positioned reads of pipes are refused, the refusal may have arrived by now.
+            if let Some(handle) = tried.unwrap() {
+                assert!(pending.iter().any(|&r| s.aio.is_done(r)));
+                be.release(handle).unwrap();
+            }
+            pending.into_iter().for_each(|r| drop(be.wait(r)));
+        }
+        let handle = be.try_acquire().unwrap().expect("all handles are idle");
+        be.release(handle).unwrap();
+    });
+}
+
+/// Both ends of a pipe: a file to read from, and what keeps it open.
+fn rustix_pipe() -> (File, std::io::PipeWriter) {
+    let (from, to) = std::io::pipe().unwrap();
+    (File::from_fd("pipe".into(), FileFlags::default(), from.into()), to)
+}
+
+#[test]
+fn a_leaked_handle_is_given_back_and_warned_of() {
+    each_case(|s| {
+        let (file, region) = filled(s, 1);
+        let mut be = s.backend();
+        let ends: [fn(&mut Backend) -> Leftovers; 3] =
+            [Backend::end_of_statement, Backend::end_of_transaction, Backend::drain];
+        for end in ends {
+            drop(be.acquire().unwrap());
+            assert_eq!(be.acquire().unwrap_err().to_string(), SECOND, "dropped, it is still taken");
+            assert_eq!(s.aio.snapshot().len(), 1);
+            assert_eq!(warnings(end(&mut be)), ["leaked AIO handle"]);
+            assert!(s.aio.snapshot().is_empty());
+            assert_eq!(end(&mut be), Leftovers::default(), "once");
+            assert_eq!(be.run(read(&file, &region, 0)).unwrap(), IO_ALIGN);
+        }
+        // Who kept it over the end of the statement comes too late, and gets no other's handle.
+        let late = be.acquire().unwrap();
+        assert!(be.end_of_statement().leaked_handle);
+        assert_eq!(be.release(late).unwrap_err().to_string(), "release in unexpected state");
+        let late = be.acquire().unwrap();
+        assert!(be.end_of_statement().leaked_handle);
+        let current = be.acquire().unwrap();
+        assert!(matches!(be.start_acquired(late, read(&file, &region, 0)), Err(AioError::Misuse(_))));
+        assert!(matches!(s.backend().release(current), Err(AioError::Misuse(_))), "another backend's");
+        assert!(be.end_of_statement().leaked_handle);
+    });
+}
+
+#[test]
+fn an_assertion_loses_no_handle() {
+    each_case_with(AioConfig { handles_per_backend: 1, ..config() }, |s| {
+        let (file, region) = filled(s, 1);
+        let mut be = s.backend();
+        let outside = Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, 2 * IO_ALIGN), Target::File);
+        let handle = be.acquire().unwrap();
+        let r = handle.wait_ref();
+        let refused =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| be.start_acquired(handle, outside)));
+        assert!(refused.is_err());
+        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| be.wait(r)));
+        assert!(waited.is_err(), "waiting for what was not started would last for ever");
+        assert!(be.end_of_statement().leaked_handle);
+        // Even the only handle there is does not stand in the way of other I/O.
+        drop(be.acquire().unwrap());
+        assert_eq!(be.run(read(&file, &region, 0)).unwrap(), IO_ALIGN);
+        assert_eq!(be.end_of_statement(), Leftovers::default());
+    });
+}
+
+#[test]
+fn an_open_batch_is_ended_and_warned_of() {
+    each_case(|s| {
+        let (file, region) = filled(s, 4);
+        let mut be = s.backend();
+        be.begin_batch();
+        be.end_batch();
+        assert_eq!(be.end_of_transaction(), Leftovers::default(), "paired: silent");
+
+        be.begin_batch();
+        assert_eq!(
+            be.end_of_statement(),
+            Leftovers::default(),
+            "a batch may be open till the transaction ends"
+        );
+        assert_eq!(warnings(be.end_of_transaction()), ["open AIO batch at end of (sub-)transaction"]);
+        assert!(!be.in_batch());
+
+        be.begin_batch();
+        let refs = [0, 1].map(|n| be.start(read(&file, &region, n)));
+        let leftovers = be.end_of_statement();
+        assert_eq!((leftovers.unsubmitted, be.staged()), (2, 0));
+        assert_eq!(warnings(leftovers), ["AIO handle was not submitted"; 2]);
+        for r in refs {
+            assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+        }
+        be.start(read(&file, &region, 2));
+        let after_error = be.drain();
+        assert!(after_error.open_batch && after_error.unsubmitted == 1, "{after_error:?}");
+        assert_eq!(be.in_flight(), 0);
+        be.begin_batch(); // not nested: the other one was ended
+        be.end_batch();
+    });
+}
+
+#[test]
+fn the_end_of_a_transaction_drops_reports_and_waits_for_nothing() {
+    each_case_with(AioConfig { handles_per_backend: 4, ..config() }, |s| {
+        let (file, region) = filled(s, 12);
+        let write_only = s.open("filled", OpenOptions { write: true, ..OpenOptions::default() });
+        let mut be = s.backend();
+        let mut refs: Vec<_> = (0..8).map(|n| be.start(read(&file, &region, n))).collect();
+        refs.extend([0, 1].map(|n| be.start(read(&write_only, &region, n))));
+        assert_eq!(be.end_of_statement(), Leftovers::default());
+        assert_eq!(be.wait(refs.remove(0)).check().unwrap(), IO_ALIGN, "statements end, reports stay");
+        let leftovers = be.end_of_transaction();
+        assert_eq!((warnings(leftovers), leftovers.failed <= 2), (vec![], true));
+        // Whatever was in flight goes on; handles come back, reports do not pile up.
+        for n in 0..12 {
+            assert_eq!(be.run(read(&file, &region, n)).unwrap(), IO_ALIGN);
+        }
+        assert_eq!(be.drain(), Leftovers::default());
+        assert!(refs.into_iter().all(|r| matches!(be.wait(r), IoResult::Finished)));
+        assert!(s.aio.snapshot().is_empty());
+    });
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Acquire,
+    Try,
+    Release,
+    StartAcquired,
+    Leak,
+    Start,
+    Begin,
+    End,
+    Wait,
+    Statement,
+    Transaction,
+    Drain,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use Step::*;
+    prop::sample::select(vec![
+        Acquire,
+        Try,
+        Release,
+        StartAcquired,
+        Leak,
+        Start,
+        Start,
+        Start,
+        Begin,
+        End,
+        Wait,
+        Statement,
+        Transaction,
+        Drain,
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    /// Whatever the order of calls: at most one handle is out, none is lost, every I/O reports once or was given up, and the mistakes
+    /// warned of are those that were made.
+    #[test]
+    fn any_order_of_calls(steps in prop::collection::vec(step(), 1..60), handles in 1usize..5, workers in any::<bool>()) {
+        let method = if workers { cases_worker() } else { MethodKind::Sync };
+        let s = Setup::new(Case { method, direct: false }, AioConfig { handles_per_backend: handles, ..config() });
+        let (file, region) = filled(&s, 1);
+        let mut be = s.backend();
+        let io = || read(&file, &region, 0);
+        let (mut held, mut leaked, mut refs): (Option<Acquired>, bool, Vec<WaitRef>) = (None, false, Vec::new());
+        for step in steps {
+            match step {
+                Step::Acquire | Step::Try => {
+                    let got = match step {
+                        Step::Acquire => be.acquire().map(Some),
+                        _ => be.try_acquire(),
+                    };
+                    prop_assert_eq!(got.is_err(), held.is_some() || leaked);
+                    if let Ok(Some(handle)) = got {
+                        held = Some(handle);
+                    }
+                }
+                Step::Release => {
+                    if let Some(handle) = held.take() {
+                        be.release(handle).unwrap();
+                    }
+                }
+                Step::StartAcquired => {
+                    if let Some(handle) = held.take() {
+                        refs.push(be.start_acquired(handle, io()).unwrap());
+                    }
+                }
+                Step::Leak => leaked |= held.take().is_some(),
+                Step::Start if handles > 1 => refs.push(be.start(io())),
+                Step::Start => {}
+                Step::Begin if !be.in_batch() => be.begin_batch(),
+                Step::End if be.in_batch() => be.end_batch(),
+                Step::Begin | Step::End => {}
+                Step::Wait => {
+                    if let Some(r) = refs.pop() {
+                        prop_assert_eq!(be.wait(r).report().expect("its report").transferred, IO_ALIGN);
+                    }
+                }
+                Step::Statement | Step::Transaction | Step::Drain => {
+                    let (out, batch, staged) = (held.take().is_some() || leaked, be.in_batch(), be.staged());
+                    let all = !matches!(step, Step::Statement);
+                    let leftovers = match step {
+                        Step::Statement => be.end_of_statement(),
+                        Step::Transaction => be.end_of_transaction(),
+                        _ => be.drain(),
+                    };
+                    let expected = Leftovers { leaked_handle: out, unsubmitted: staged, open_batch: batch && all, failed: 0 };
+                    prop_assert_eq!(leftovers, expected);
+                    leaked = false;
+                    if all {
+                        refs.clear();
+                    }
+                }
+            }
+            let shown = s.aio.snapshot();
+            let out = shown.iter().filter(|h| h.state == HandleState::HandedOut).count();
+            prop_assert_eq!(out, usize::from(held.is_some() || leaked));
+            prop_assert_eq!(be.idle_handles() + be.in_flight() + out, handles);
+        }
+        let _ = be.drain();
+        prop_assert_eq!(be.idle_handles(), handles);
+        prop_assert!(s.aio.snapshot().is_empty());
+    }
+}
+
+fn cases_worker() -> MethodKind {
+    crate::common::cases().into_iter().map(|c| c.method).find(|m| matches!(m, MethodKind::Worker(_))).unwrap()
+}

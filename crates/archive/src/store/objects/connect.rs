@@ -1,0 +1,209 @@
+//! A URL and the variables of the environment: which store, with which credentials.
+
+use forebay_aio::sync::{Arc, Duration};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::path::Path;
+use object_store::{BackoffConfig, RetryConfig};
+
+use super::patient::Patient;
+use super::put::TURNS;
+use super::{Objects, reason};
+
+/// How long a request may make no progress, in seconds.
+const TIMEOUT: &str = "FOREBAY_ARCHIVE_TIMEOUT";
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+const MOST_TIMEOUT: f64 = 3600.0;
+/// Where Azure's machines ask for their credentials.
+const IDENTITY_ENDPOINT: &str = "IDENTITY_ENDPOINT";
+
+/// Attempts at a request that failed for reasons that may pass, within the time that it has.
+const MOST_RETRIES: usize = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    S3,
+    Google,
+    Azure,
+}
+
+impl Scheme {
+    fn by_name(name: &str) -> Option<Scheme> {
+        match name {
+            "s3" => Some(Scheme::S3),
+            "gs" => Some(Scheme::Google),
+            "az" => Some(Scheme::Azure),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Scheme::S3 => "s3",
+            Scheme::Google => "gs",
+            Scheme::Azure => "az",
+        }
+    }
+}
+
+/// Where in which store an archive is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Location {
+    scheme: Scheme,
+    bucket: String,
+    /// What all names begin with: nothing, or something that ends with a slash.
+    pub root: String,
+}
+
+impl Location {
+    /// Reads a URL; Err: what is wrong with it.
+    pub fn parse(url: &str) -> Result<Location, String> {
+        let unknown = "archives lie in directories, or at s3://, gs:// or az://";
+        let (scheme, rest) = url.split_once("://").ok_or(unknown)?;
+        let scheme = Scheme::by_name(scheme).ok_or(unknown)?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err("it names no bucket".to_owned());
+        }
+        let prefix = Path::parse(prefix).map_err(|error| error.to_string())?;
+        let root = match prefix.as_ref() {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        Ok(Location { scheme, bucket: bucket.to_owned(), root })
+    }
+
+    /// How a key is called.
+    pub fn describe(&self, key: &str) -> String {
+        let url = format!("{}://{}/{}{key}", self.scheme.name(), self.bucket, self.root);
+        url.trim_end_matches('/').to_owned()
+    }
+}
+
+/// How long a request may make no progress.
+pub(super) fn patience(variables: &[(String, String)]) -> Result<Duration, String> {
+    let Some((_, value)) = variables.iter().find(|(name, value)| name == TIMEOUT && !value.is_empty()) else {
+        return Ok(DEFAULT_TIMEOUT);
+    };
+    let seconds = value.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds <= MOST_TIMEOUT);
+    let seconds = seconds
+        .ok_or_else(|| format!("{TIMEOUT} is \"{value}\", not a number of seconds up to {MOST_TIMEOUT}"))?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The settings that variables make, by their names in lower case.
+fn settings<K: std::str::FromStr>(
+    variables: &[(String, String)],
+    prefix: &str,
+) -> impl Iterator<Item = (K, String)> {
+    let known = move |(name, value): &(String, String)| {
+        let key = name.starts_with(prefix).then(|| name.to_ascii_lowercase().parse::<K>().ok())??;
+        Some((key, value.clone()))
+    };
+    variables.iter().filter_map(known)
+}
+
+/// A client of the store. No request is made yet.
+pub(super) fn connect(
+    location: &Location,
+    variables: &[(String, String)],
+    patience: Duration,
+) -> Result<Arc<dyn Objects>, String> {
+    let backoff = BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
+    let retry = RetryConfig { backoff, max_retries: MOST_RETRIES, retry_timeout: patience * TURNS };
+    let (bucket, patient) = (location.bucket.as_str(), Patient::new(patience));
+    let text = |error: object_store::Error| reason(&error);
+    let store: Arc<dyn Objects> = match location.scheme {
+        Scheme::S3 => {
+            // The server compares what it got with this checksum before it stores anything.
+            let builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
+            let builder = settings::<AmazonS3ConfigKey>(variables, "AWS_")
+                .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+            let builder = builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
+            Arc::new(builder.build().map_err(text)?)
+        }
+        Scheme::Google => {
+            let builder = settings::<GoogleConfigKey>(variables, "GOOGLE_")
+                .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| {
+                    builder.with_config(key, value)
+                });
+            let builder = builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
+            Arc::new(builder.build().map_err(text)?)
+        }
+        Scheme::Azure => {
+            let builder = settings::<AzureConfigKey>(variables, "AZURE_")
+                .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
+            let builder = match variables.iter().find(|(name, _)| name == IDENTITY_ENDPOINT) {
+                Some((_, endpoint)) => builder.with_msi_endpoint(endpoint),
+                None => builder,
+            };
+            let builder = builder.with_container_name(bucket).with_retry(retry).with_http_connector(patient);
+            Arc::new(builder.build().map_err(text)?)
+        }
+    };
+    Ok(store)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use object_store::ObjectStoreExt;
+
+    use super::*;
+
+    #[test]
+    fn locations_are_taken_apart() {
+        for (url, root, described) in [
+            ("s3://bucket", "", "s3://bucket/x"),
+            ("s3://bucket/", "", "s3://bucket/x"),
+            ("gs://bucket/a/b", "a/b/", "gs://bucket/a/b/x"),
+            ("az://container/a/b/", "a/b/", "az://container/a/b/x"),
+        ] {
+            let location = Location::parse(url).unwrap();
+            assert_eq!((location.root.as_str(), location.describe("x").as_str()), (root, described));
+            assert!(!location.describe("").ends_with('/'));
+        }
+        for url in ["s3://", "s3:///a", "ftp://host/a", "s3://bucket/a//b", "s3://bucket/../b", "/a"] {
+            assert!(Location::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_time_out_is_a_number_of_seconds() {
+        let given = |value: &str| patience(&[(TIMEOUT.to_owned(), value.to_owned())]);
+        assert_eq!(given("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(given(""), Ok(DEFAULT_TIMEOUT));
+        for value in ["0", "-1", "NaN", "inf", "1e9", "soon"] {
+            assert!(given(value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn plain_http_is_refused_unless_asked_for() {
+        let location = Location::parse("s3://bucket/a").unwrap();
+        let variables = |allow: &str| {
+            [
+                ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+                ("AWS_ACCESS_KEY_ID", "a"),
+                ("AWS_SECRET_ACCESS_KEY", "b"),
+                ("AWS_ALLOW_HTTP", allow),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        let asked = |allow: &str| {
+            let store = connect(&location, &variables(allow), Duration::from_millis(200)).unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().unwrap();
+            let error = runtime.block_on(store.head(&Path::from("a")));
+            reason(&error.unwrap_err())
+        };
+        // Not allowed, nobody is asked; allowed, nobody answers.
+        let (refused, unanswered) = (asked("false"), asked("true"));
+        assert!(refused.contains("scheme"), "{refused}");
+        assert!(unanswered.contains("refused"), "{unanswered}");
+    }
+}

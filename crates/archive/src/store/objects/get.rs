@@ -1,0 +1,72 @@
+//! An object read: as it comes, and from where it broke off if it did.
+
+use bytes::{Buf, Bytes};
+use forebay_aio::Backend;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use object_store::ObjectStoreExt;
+
+use super::Bucket;
+use crate::error::Result;
+use crate::store::StoreError;
+use crate::store::depot::{Depot, Download};
+
+pub(super) struct Leaving<'a> {
+    bucket: &'a Bucket,
+    key: String,
+    /// The rest of the object. None: nothing more will be read.
+    stream: Option<BoxStream<'static, object_store::Result<Bytes>>>,
+    /// What came and was not asked for yet.
+    piece: Bytes,
+    /// Bytes that are still to come.
+    left: u64,
+}
+
+impl<'a> Leaving<'a> {
+    /// Begins to read. None: there is no such object.
+    pub fn open(bucket: &'a Bucket, key: &str) -> Result<Option<Leaving<'a>>> {
+        let path = bucket.path(key)?;
+        let Some(found) = bucket.look("read", key, bucket.store.get(&path))? else { return Ok(None) };
+        let (key, left) = (key.to_owned(), found.meta.size);
+        let stream = Some(found.into_stream());
+        Ok(Some(Leaving { bucket, key, stream, piece: Bytes::new(), left }))
+    }
+
+    /// The next bytes; None at the end.
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        match self.bucket.wait(&self.key, stream.next())? {
+            Some(Ok(piece)) => {
+                self.left = self.left.saturating_sub(piece.len() as u64);
+                Ok(Some(piece))
+            }
+            Some(Err(error)) => Err(self.bucket.failed("read", &self.key, &error)),
+            None if self.left == 0 => Ok(None),
+            None => {
+                let (file, reason) =
+                    (self.bucket.describe(&self.key), format!("{} bytes of it are missing", self.left));
+                Err(StoreError::Place { operation: "read", file, reason }.into())
+            }
+        }
+    }
+}
+
+impl Download for Leaving<'_> {
+    fn read(&mut self, _: &mut Backend, buf: &mut [u8]) -> Result<usize> {
+        while self.piece.is_empty() && !buf.is_empty() {
+            match self.next()? {
+                Some(piece) => self.piece = piece,
+                None => return Ok(0),
+            }
+        }
+        let len = buf.len().min(self.piece.len());
+        if let Some(buf) = buf.get_mut(..len) {
+            self.piece.copy_to_slice(buf);
+        }
+        Ok(len)
+    }
+
+    fn close(&mut self, _: &mut Backend) {
+        self.stream = None;
+    }
+}

@@ -1,0 +1,311 @@
+//! An archive that fails for a time, as archivers meet it: while it lasts nothing is said to be archived, and nothing half done is
+//! left; when it is over all is archived without an operator. By each module that stores in a directory.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use forebay_aio::fault::{Call, Effect, Ops, Rule};
+use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
+use forebay_aio::sync::{Arc, Duration, Instant, Mutex};
+use forebay_aio::{Backend, Errno};
+use forebay_archive::archiver::Threads;
+use forebay_archive::modules::Archive;
+use forebay_archive::store::codec::Compression;
+use forebay_archive::store::layout::LayoutKind;
+use forebay_archive::store::seal::Key;
+use forebay_archive::store::{Repository, StoreOptions};
+use forebay_archive::{
+    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Next, Source, StopMode, WalName,
+};
+
+use crate::bed::*;
+
+const DQUOT: Errno = Errno(122);
+const ROFS: Errno = Errno(30);
+const SECOND: Duration = Duration::from_secs(1);
+const COUNT: u64 = 3;
+
+/// Who stores.
+#[derive(Clone, Copy, Debug)]
+enum Module {
+    Basic,
+    /// With manifests.
+    Plain,
+    /// With manifests, in directories of its own, compressed and encrypted.
+    Sealed,
+}
+
+impl Module {
+    const ALL: [Module; 3] = [Module::Basic, Module::Plain, Module::Sealed];
+
+    fn options(self) -> StoreOptions {
+        match self {
+            Module::Basic | Module::Plain => StoreOptions::default(),
+            Module::Sealed => StoreOptions {
+                layout: Some(LayoutKind::Hashed),
+                compression: Compression::Lz4,
+                key: Some(Key::from_bytes([7; 32])),
+                direct: false,
+            },
+        }
+    }
+
+    fn on(self, bed: &Bed) -> Arc<dyn ArchiveModule> {
+        let location = bed.archive();
+        match self {
+            Module::Basic => bed.basic(),
+            _ => Arc::new(Archive::new(&bed.aio, &location.to_string_lossy(), self.options(), Some(SYSTEM))),
+        }
+    }
+
+    /// What the archive has under a name.
+    fn stored(self, bed: &mut Bed, name: &WalName) -> Option<Vec<u8>> {
+        if let Module::Basic = self {
+            return fs::read(bed.archive().join(name.as_str())).ok();
+        }
+        let repository =
+            Repository::open(&bed.aio, &bed.archive().to_string_lossy(), self.options()).unwrap();
+        let mut bytes = Vec::new();
+        let fetched = repository.fetch(&mut bed.io, name, &mut |_, piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        });
+        fetched.unwrap().map(|_| bytes)
+    }
+}
+
+/// Files below a directory that somebody was storing.
+fn half_done(dir: &std::path::Path) -> usize {
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.map(|path| if path.is_dir() { half_done(&path) } else { usize::from(is_temporary(&path)) }).sum()
+}
+
+fn is_temporary(path: &std::path::Path) -> bool {
+    path.to_string_lossy().contains(forebay_archive::place::TEMPORARY)
+}
+
+/// Files are to be archived while there is trouble, and after it.
+fn passes(begin: impl Fn(&Bed), end: impl Fn(&Bed)) {
+    for module in Module::ALL {
+        let mut bed = Bed::plain();
+        (1..=COUNT).for_each(|n| drop(bed.put_ready(1, n)));
+        begin(&bed);
+        let archiver = bed.archiver(Some(2));
+        archiver.set_module(Some(module.on(&bed)));
+        archiver.scan().unwrap();
+        let mut now = Instant::now();
+        for _ in 0..5 {
+            let Next::Rest(Some(rest)) = bed.work(&archiver, now) else {
+                panic!("{module:?}: it is tried again")
+            };
+            assert!(bed.marks().iter().all(|mark| mark.ends_with(".ready")), "{module:?}: {:?}", bed.marks());
+            assert_eq!(half_done(&bed.archive()), 0, "{module:?}: something is left half done");
+            // Of the clock that the rest is counted from, a little may have passed.
+            now += rest + SECOND / 10;
+        }
+        assert_eq!(archiver.stats().archived_count, 0);
+        assert_eq!(archiver.backlog().files as u64, COUNT, "{module:?}: nothing is dropped");
+        end(&bed);
+        while let Next::Rest(Some(rest)) = bed.work(&archiver, now) {
+            now += rest + SECOND / 10;
+        }
+        let done: Vec<String> = (1..=COUNT).map(|n| segment(1, n).done()).collect();
+        assert_eq!(bed.marks(), done, "{module:?}");
+        for n in 1..=COUNT {
+            let stored = module.stored(&mut bed, &segment(1, n));
+            assert!(stored == Some(contents(1, n)), "{module:?}: segment {n}");
+        }
+        assert_eq!(half_done(&bed.archive()), 0, "{module:?}");
+    }
+}
+
+/// Calls on the archive fail; of opening, only for writing.
+fn fails(ops: Ops, errno: Errno) {
+    let begin = |bed: &Bed| {
+        let archive = bed.archive();
+        let struck =
+            move |call: &Call| call.path.starts_with(&archive) && (call.op != Ops::OPEN || call.write);
+        bed.plan.add(Rule::on(ops).when(struck), Effect::Fail(errno));
+    };
+    let end = |bed: &Bed| {
+        assert!(!bed.plan.fired_by_class().is_empty(), "{ops:?} is never called");
+        bed.plan.mend();
+    };
+    passes(begin, end);
+}
+
+#[test]
+fn enospc_until_there_is_room() {
+    fails(Ops::WRITE, Errno::NOSPC);
+    fails(Ops::OPEN, Errno::NOSPC);
+}
+
+#[test]
+fn edquot_until_there_is_room() {
+    fails(Ops::WRITE, DQUOT);
+}
+
+#[test]
+fn eio_on_write() {
+    fails(Ops::WRITE, Errno::IO);
+}
+
+#[test]
+fn eio_on_fsync() {
+    fails(Ops::FSYNC, Errno::IO);
+}
+
+#[test]
+fn eio_on_rename() {
+    fails(Ops::RENAME, Errno::IO);
+}
+
+#[test]
+fn eio_on_directory_fsync() {
+    fails(Ops::SYNC_DIR, Errno::IO);
+}
+
+#[test]
+fn a_directory_that_is_missing_until_it_is_mounted() {
+    let away = |bed: &Bed| bed.dir.path().join("away");
+    passes(
+        |bed| fs::rename(bed.archive(), away(bed)).unwrap(),
+        |bed| {
+            assert!(!bed.archive().exists(), "nobody makes what may not be mounted");
+            fs::rename(away(bed), bed.archive()).unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_directory_that_is_read_only() {
+    fails(Ops::OPEN | Ops::MKDIR | Ops::RENAME | Ops::UNLINK, ROFS);
+    // The same by the directory's own mode, from which root is exempt.
+    if !rustix::process::geteuid().is_root() {
+        let set =
+            |bed: &Bed, mode| fs::set_permissions(bed.archive(), fs::Permissions::from_mode(mode)).unwrap();
+        passes(|bed| set(bed, 0o500), |bed| set(bed, 0o700));
+    }
+}
+
+/// A disk takes so many bytes and no more, until some are removed.
+#[test]
+fn full_then_freed() {
+    let room = Arc::new(AtomicUsize::new(0));
+    let begin = |bed: &Bed| {
+        room.store(300_000, Ordering::SeqCst);
+        let (archive, room) = (bed.archive(), Arc::clone(&room));
+        let full = move |call: &Call| {
+            let len = usize::try_from(call.len).unwrap();
+            let take = |left: usize| left.checked_sub(len);
+            call.path.starts_with(&archive)
+                && room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_err()
+        };
+        bed.plan.add(Rule::on(Ops::WRITE).when(full), Effect::Fail(Errno::NOSPC));
+    };
+    passes(begin, |_| room.store(usize::MAX, Ordering::SeqCst));
+}
+
+/// Nothing of a file that was being stored is left by a stop, whoever stores, and the next start goes on.
+#[test]
+fn a_stop_in_mid_transfer_by_every_module() {
+    for module in Module::ALL {
+        let mut bed = Bed::plain();
+        bed.put_ready(1, 1);
+        let archiver = bed.archiver(None);
+        archiver.set_module(Some(module.on(&bed)));
+        let threads = Threads::start(&archiver, 2).unwrap();
+        // Only its copy is written to.
+        let held = bed.plan.hold(Rule::on(Ops::WRITE).path(segment(1, 1).as_str()).times(1));
+        archiver.scan().unwrap();
+        held.await_count(1);
+        archiver.stop(StopMode::Now);
+        held.release();
+        threads.stop(StopMode::Now).unwrap();
+        assert_eq!(half_done(&bed.archive()), 0, "{module:?}");
+        assert_eq!(archiver.stats().failed_count, 0, "{module:?}: a stop is no failure");
+        let archiver = bed.archiver(None);
+        archiver.set_module(Some(module.on(&bed)));
+        archiver.scan().unwrap();
+        bed.work(&archiver, Instant::now());
+        assert_eq!(bed.marks(), [segment(1, 1).done()], "{module:?}");
+        assert!(module.stored(&mut bed, &segment(1, 1)) == Some(contents(1, 1)), "{module:?}");
+    }
+}
+
+/// Both marks of one file: the archive has it. Of which the log's side may have recycled the segment by now.
+#[test]
+fn both_marks_whatever_has_become_of_the_segment() {
+    for gone in [false, true] {
+        let mut bed = Bed::plain();
+        let both = segment(1, 1);
+        if !gone {
+            bed.put(&both, &contents(1, 1));
+        }
+        bed.mark(&both.ready());
+        bed.mark(&both.done());
+        bed.put_ready(1, 2);
+        let archiver = bed.archiver(None);
+        archiver.set_module(Some(bed.basic()));
+        assert_eq!(archiver.scan().unwrap(), 1);
+        bed.work(&archiver, Instant::now());
+        assert_eq!(bed.marks(), [both.done(), segment(1, 2).done()]);
+        assert_eq!(bed.stored(), [segment(1, 2).as_str()]);
+    }
+}
+
+/// Takes the names down, and stores nothing.
+#[derive(Default)]
+struct Listing {
+    names: Mutex<Vec<String>>,
+}
+
+impl ArchiveModule for Listing {
+    fn name(&self) -> &'static str {
+        "listing"
+    }
+
+    fn archive(&self, _: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+        self.names.lock().push(file.name().to_string());
+        Ok(Archived::Stored)
+    }
+
+    fn transfers(&self) -> usize {
+        1
+    }
+}
+
+/// 120,000 marks are listed once; then a history file comes, and is the next one to go, without another listing.
+#[test]
+fn a_history_file_that_arrives_among_120_000_marks() {
+    const MARKS: u64 = 120_000;
+    let mut bed = Bed::plain();
+    let status = bed.wal().join("archive_status");
+    for n in 1..=MARKS {
+        fs::File::create(status.join(segment(1, n).ready())).unwrap();
+    }
+    // Only the first of them have files: the others are not come to.
+    (1..=20).for_each(|n| bed.put(&segment(1, n), b""));
+    let archiver = Archiver::new(&bed.aio, &bed.wal(), ArchiverConfig::default());
+    let module = Arc::new(Listing::default());
+    archiver.set_module(Some(module.clone()));
+    bed.plan.record();
+    assert_eq!(archiver.scan().unwrap() as u64, MARKS);
+    let now = Instant::now();
+    while module.names.lock().len() < 10 {
+        assert_eq!(archiver.step(&mut bed.io, now).unwrap(), Next::Worked);
+    }
+    let history = name("00000002.history");
+    bed.put(&history, b"");
+    archiver.announce(&history).unwrap();
+    while module.names.lock().len() < 12 {
+        assert_eq!(archiver.step(&mut bed.io, now).unwrap(), Next::Worked);
+    }
+    let names = module.names.lock().clone();
+    assert_eq!(names[10], history.as_str());
+    assert_eq!(names[11], segment(1, 11).as_str());
+    let listings = bed.plan.take_calls().iter().filter(|call| call.op == Ops::LIST).count();
+    assert_eq!(listings, 1);
+    assert_eq!(archiver.backlog().files as u64 + archiver.stats().archived_count, MARKS + 1, "none is lost");
+}

@@ -1,0 +1,85 @@
+//! A store that fails while it is asked for a file: whatever call it is, what the archive has is never said to be absent.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
+use forebay_aio::{Aio, AioConfig, BackendType, Errno, MethodKind, PosixNamespace};
+use forebay_archive::store::{Repository, StoreOptions};
+use forebay_archive::{WalName, get};
+
+use crate::bed::{Bed, SYSTEM, all_options, segment_bytes, wal_name};
+
+/// ESTALE: what a network file system says whose server has gone.
+const STALE: Errno = Errno(116);
+
+fn failing(plan: &Arc<FaultPlan>) -> Arc<Aio> {
+    let config = AioConfig { max_backends: 4, handles_per_backend: 16, ..AioConfig::default() };
+    plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("a door")
+}
+
+fn opened(aio: &Arc<Aio>, archive: &Path, options: &StoreOptions) -> Repository {
+    Repository::open(aio, &archive.to_string_lossy(), options.clone()).expect("opens")
+}
+
+#[test]
+fn no_failing_call_is_taken_for_absence() {
+    for options in all_options().into_iter().step_by(2) {
+        let mut bed = Bed::new();
+        let name = bed.segment(1, 3);
+        let repository = bed.repository(options.clone());
+        bed.push(&repository, &name).unwrap();
+        let (archive, to) = (bed.archive(), bed.data().join("pg_wal/RECOVERYXLOG"));
+        for errno in [Errno::IO, Errno::ACCES, STALE] {
+            for nth in 0.. {
+                let plan = FaultPlan::new();
+                let below = archive.clone();
+                let rule = Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)).nth(nth);
+                let fault = plan.add(rule, Effect::Fail(errno));
+                let aio = failing(&plan);
+                let mut be = aio.backend(BackendType::Standalone).expect("a backend");
+                // Each time anew, as by a command.
+                let repository = opened(&aio, &archive, &options);
+                match get::get(&aio, &mut be, &repository, &wal_name(&name), &to) {
+                    Ok(true) => assert!(std::fs::read(&to).unwrap() == segment_bytes(1, 3, SYSTEM)),
+                    Ok(false) => panic!("{options:?}: {errno} of call {nth} is taken for absence"),
+                    Err(_) => {
+                        assert!(plan.fired(fault) == 1 && !to.exists(), "{options:?}: {errno} of call {nth}")
+                    }
+                }
+                let _ = std::fs::remove_file(&to);
+                if plan.fired(fault) == 0 {
+                    assert!(nth > 3, "{options:?}: only {nth} calls");
+                    break;
+                }
+            }
+        }
+        bed.check_tidy();
+    }
+}
+
+#[test]
+fn a_store_that_is_down_has_nothing_to_say_of_absence() {
+    for options in all_options().into_iter().step_by(5) {
+        let mut bed = Bed::new();
+        let name = bed.segment(1, 3);
+        let repository = bed.repository(options.clone());
+        bed.push(&repository, &name).unwrap();
+        let (archive, to) = (bed.archive(), bed.data().join("pg_wal/RECOVERYXLOG"));
+        let plan = FaultPlan::new();
+        let aio = failing(&plan);
+        let mut be = aio.backend(BackendType::Standalone).expect("a backend");
+        let repository = opened(&aio, &archive, &options);
+        let absent = wal_name("000000010000000000000009");
+        let mut fetch = |name: &WalName| get::get(&aio, &mut be, &repository, name, &to);
+        assert!(!fetch(&absent).unwrap(), "while it is up");
+        let below = archive.clone();
+        plan.add(Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)), Effect::Fail(Errno::IO));
+        // It was seen a moment ago, and still.
+        fetch(&absent).unwrap_err();
+        fetch(&wal_name(&name)).unwrap_err();
+        plan.mend();
+        assert!(!fetch(&absent).unwrap() && fetch(&wal_name(&name)).unwrap());
+        bed.check_tidy();
+    }
+}

@@ -1,0 +1,46 @@
+//! The engine as its users have it, on real directories. One program of many files, as each program links the whole engine;
+//! `checkpoints`, which looks at the clock, is another.
+//!
+//! - [`archive_library`]: `forebay_archive` as archive_library and restore_library: what an engine archives can be verified and
+//!   comes back, without a command
+//! - [`archive_recovery`]: Recovery from an archive: to its end, to targets, along timelines; what an archive that fails does
+//!   not do; crashes at the end
+//! - [`archiving`]: An engine's archiver: what it stores before segments may go, whose module it takes, what a stop leaves
+//! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
+//! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
+//! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects of crates/wal's tests,
+//!   through the whole engine
+//! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses what was acknowledged
+//! - [`lifecycle`]: A data directory from its making to its stop, and to its recovery, with every way to do I/O
+//! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on directories that PostgreSQL
+//!   recovered or made
+//! - [`peer_wal`]: WAL between PostgreSQL 18 and this engine: compressed images, timelines
+//! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses without changing anything, that it
+//!   can be begun again, and what it reads ahead
+//! - [`space`]: A file system that runs full (needs root)
+//! - [`spill`]: Temporary files of an engine's sessions: limits and counts, their end with the session, the engine or a crash
+//! - [`stops`]: Checkpoints, crashes, refusals and limits
+//! - [`tables`]: Creating and dropping tables, alone and beside others
+//! - [`views`]: Rows of the statistics views
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../wal/tests/common/defects.rs"]
+mod defects;
+
+mod archive_library;
+mod archive_recovery;
+mod archiving;
+mod backup;
+mod checksums;
+mod end_of_wal;
+mod faults;
+mod lifecycle;
+mod peer;
+mod peer_wal;
+mod recovery;
+mod space;
+mod spill;
+mod stops;
+mod tables;
+mod views;

@@ -1,0 +1,223 @@
+//! Base backups and restores, cut short at every call. A backup that was acknowledged, or that looks complete, brings all rows back that
+//! were acknowledged before its end; a restored directory that looks complete is.
+
+use forebay_aio::sync::Arc;
+use forebay_aio::{Aio, AioConfig, BackendType};
+use forebay_archive::backup::{
+    self, BackupOptions, BackupSource, BackupState, ChecksumKind, Origin, RecoveryTarget, RestoreOptions,
+    Silent, Stopped, Target,
+};
+use forebay_format::Lsn;
+use forebay_format::control::{self, ControlFile};
+
+use super::Tally;
+use super::pitr::{archive_dir, archiving, recovering, restored_dir, told};
+use super::random::{setup, survival};
+use crate::dice::Dice;
+use crate::disk::{Ending, SimDisk};
+use crate::model::Model;
+use crate::workload::{Life, Script, Setup, data_dir};
+
+/// A server with some rows, and an empty archive.
+struct World {
+    disk: SimDisk,
+    model: Model,
+    script: Script,
+    setup: Setup,
+}
+
+impl World {
+    fn new(template: &SimDisk, seed: u64) -> Result<World, String> {
+        let disk = template.copy(seed);
+        disk.put_directory(&archive_dir(&disk));
+        let (mut dice, mut model, mut script) = (Dice::new(seed), Model::default(), Script::new(seed));
+        let setup = setup(&mut dice, false);
+        let mut life = Life::begin_in(&disk, setup, &data_dir(&disk), archiving(&disk)).map_err(told)?;
+        life.work(&disk, &mut model, &mut script, 12);
+        model.settle(&life.contents()?).map_err(String::from)?;
+        life.end().map_err(told)?;
+        Ok(World { disk: disk.copy(seed), model, script, setup })
+    }
+
+    /// The server runs and is backed up, and written to in between. Err: no backup was acknowledged.
+    fn back_up(&self, disk: &SimDisk, end: (u64, Ending), model: &mut Model) -> Result<(), String> {
+        let (data, archive) = (data_dir(disk), archive_dir(disk));
+        let mut life = Life::begin_in(disk, self.setup, &data, archiving(disk)).map_err(told)?;
+        disk.end_after(end.0, end.1);
+        let aio = Arc::clone(life.aio());
+        let mut script = self.script.clone();
+        let mut source = Running { life: &mut life, model, script: &mut script };
+        let options = BackupOptions {
+            name: Some("weekly".to_owned()),
+            jobs: 1,
+            checksums: ChecksumKind::Crc32c,
+            direct: false,
+            ..BackupOptions::default()
+        };
+        let origin = Origin::Live(&mut source);
+        let made = backup::backup(&aio, &data, &archive, origin, &options, &mut Silent);
+        made.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Restores the backup.
+    fn restore(&self, disk: &SimDisk) -> Result<(), String> {
+        let aio = door(disk)?;
+        let recovery = RecoveryTarget {
+            restore_command: "none".to_owned(),
+            target: Target::Latest,
+            inclusive: None,
+            timeline: None,
+            action: None,
+        };
+        let options = RestoreOptions {
+            backup: None,
+            recovery: Some(recovery),
+            tablespaces: Vec::new(),
+            allow_damaged: false,
+            jobs: 1,
+            direct: false,
+        };
+        let restored = backup::restore(&aio, &archive_dir(disk), &restored_dir(disk), &options, &mut Silent);
+        drop(aio);
+        disk.close();
+        restored.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Recovers what was restored, and compares.
+    fn recover(&self, disk: &SimDisk, model: &Model) -> Result<(), String> {
+        let begun = Life::begin_in(disk, self.setup, &restored_dir(disk), recovering(disk, None));
+        let mut life = begun.map_err(|error| format!("recovery of what was restored: {error}"))?;
+        let found = life.contents()?;
+        model.clone().settle(&found).map_err(String::from)?;
+        life.end().map_err(told)
+    }
+
+    /// Backups are what they seem to be.
+    fn check(&self, disk: &SimDisk, acknowledged: bool, model: &Model) -> Result<(), String> {
+        let aio = door(disk)?;
+        let mut io = aio.backend(BackendType::Standalone).map_err(|error| error.to_string())?;
+        let found = backup::list(&mut io, &archive_dir(disk)).map_err(|error| error.to_string())?;
+        drop((io, aio));
+        disk.close();
+        let complete = found.iter().any(|backup| backup.state == BackupState::Complete);
+        if !complete {
+            return if acknowledged { Err("the backup is gone".to_owned()) } else { Ok(()) };
+        }
+        self.restore(disk)?;
+        self.recover(disk, model)
+    }
+}
+
+fn door(disk: &SimDisk) -> Result<Arc<Aio>, String> {
+    let config = AioConfig { max_backends: 4, handles_per_backend: 16, ..AioConfig::default() };
+    disk.open(config, 1).map_err(|error| error.to_string())
+}
+
+/// A server that is written to while it is backed up.
+struct Running<'a> {
+    life: &'a mut Life,
+    model: &'a mut Model,
+    script: &'a mut Script,
+}
+
+impl BackupSource for Running<'_> {
+    fn start(&mut self, label: &str, fast: bool) -> Result<Lsn, String> {
+        self.life.session().start_backup(label, fast).map_err(told)
+    }
+
+    fn stop(&mut self, wait: bool) -> Result<Stopped, String> {
+        for _ in 0..3 {
+            self.life.commit_something(self.model, self.script);
+        }
+        let end = self.life.session().stop_backup(wait).map_err(told)?;
+        Ok(Stopped { lsn: end.lsn, label: end.label })
+    }
+
+    fn is_archiving(&mut self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    fn system_id(&mut self) -> Result<Option<u64>, String> {
+        Ok(None)
+    }
+}
+
+fn ending(dice: &mut Dice) -> Ending {
+    if dice.chance(250) { Ending::Kill } else { Ending::Crash }
+}
+
+/// Backups of a running server, ended in the midst of each call (of `stride`), and right after the last one.
+///
+/// # Errors
+/// What a backup does not bring back; with the call.
+pub fn backups_cut_short(
+    template: &SimDisk,
+    seed: u64,
+    stride: usize,
+    bug: Option<&'static str>,
+) -> Result<Tally, String> {
+    let world = World::new(template, seed)?;
+    let mut tally = Tally::one();
+    for call in (seed % stride as u64..).step_by(stride) {
+        let mut dice = Dice::new(seed ^ call << 20);
+        let disk = world.disk.copy(seed);
+        bug.into_iter().for_each(|bug| disk.plant(bug));
+        let mut model = world.model.clone();
+        let made = world.back_up(&disk, (call, ending(&mut dice)), &mut model);
+        let over = !disk.is_off();
+        let wrong = |reason: String| format!("a backup that ended at call {call} ({made:?}): {reason}");
+        if over && made.is_err() {
+            return Err(wrong("it failed without a fault".to_owned()));
+        }
+        tally.add_fired(&disk);
+        let left = disk.reborn(survival(&mut dice), seed);
+        world.check(&left, made.is_ok(), &model).map_err(wrong)?;
+        tally.compared += 1;
+        if over {
+            break;
+        }
+    }
+    Ok(tally)
+}
+
+/// Restores of a backup, ended in the midst of each call (of `stride`), and right after the last one.
+///
+/// # Errors
+/// That a directory looks complete and is not; with the call.
+pub fn restores_cut_short(
+    template: &SimDisk,
+    seed: u64,
+    stride: usize,
+    bug: Option<&'static str>,
+) -> Result<Tally, String> {
+    let world = World::new(template, seed)?;
+    let mut model = world.model.clone();
+    world.back_up(&world.disk, (u64::MAX / 2, Ending::Crash), &mut model)?;
+    let template = world.disk.copy(seed);
+    let mut tally = Tally::one();
+    for call in (seed % stride as u64..).step_by(stride) {
+        let mut dice = Dice::new(seed ^ call << 20);
+        let disk = template.copy(seed);
+        bug.into_iter().for_each(|bug| disk.plant(bug));
+        disk.end_after(call, ending(&mut dice));
+        let made = world.restore(&disk);
+        let over = !disk.is_off();
+        let wrong = |reason: String| format!("a restore that ended at call {call} ({made:?}): {reason}");
+        if over && made.is_err() {
+            return Err(wrong("it failed without a fault".to_owned()));
+        }
+        tally.add_fired(&disk);
+        let left = disk.reborn(survival(&mut dice), seed);
+        let control = left.bytes(&restored_dir(&left).join(control::PATH));
+        if control.is_some_and(|bytes| ControlFile::decode(&bytes).is_ok()) {
+            world.recover(&left, &model).map_err(wrong)?;
+        } else if made.is_ok() {
+            return Err(wrong("it has no pg_control".to_owned()));
+        }
+        tally.compared += 1;
+        if over {
+            break;
+        }
+    }
+    Ok(tally)
+}

@@ -1,0 +1,57 @@
+//! The archiver on a disk that loses, tears and reorders what was not synced, and fails: what it has said to be archived is in the
+//! archive after every crash, nothing in an archive ever changes, and a restart converges by itself.
+
+use crate::common::{setting, threads};
+use forebay_sim::FaultClass;
+use forebay_sim::explore::{Tally, archive_life, every_archive_crash, many};
+
+fn run(
+    test: &str,
+    runs: &str,
+    default: u64,
+    run: impl Fn(u64) -> Result<Tally, String> + Sync,
+) -> (u64, Tally) {
+    let began = std::time::Instant::now();
+    let (first, n) = (setting("FOREBAY_SIM_SEED", 1), setting(runs, default));
+    match many(first..first + n, threads(), run) {
+        Ok(tally) => {
+            println!("battery: {test}: {tally} {:.1} s", began.elapsed().as_secs_f64());
+            (n, tally)
+        }
+        Err(failed) => panic!(
+            "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 cargo test --release -p forebay-sim --test battery {test}",
+            failed.seed, failed.wrong, failed.seed
+        ),
+    }
+}
+
+/// Power loss before the .done rename persists, with the segment intact, gone or recycled; in the midst of storing, syncing,
+/// renaming; copies that nobody has synced; files of others; temporary files that were left; kills.
+#[test]
+fn lives_of_an_archiver() {
+    let (n, tally) =
+        run("lives_of_an_archiver", "FOREBAY_SIM_ARCHIVE_RUNS", 40, |seed| archive_life(seed, None));
+    assert!(tally.compared >= 4 * n);
+    if n >= 200 {
+        for class in [
+            FaultClass::Crash,
+            FaultClass::Kill,
+            FaultClass::LostUnsynced,
+            FaultClass::LostName,
+            FaultClass::WriteError,
+            FaultClass::NoSpace,
+            FaultClass::FailedSync,
+            FaultClass::FalseAlarm,
+            FaultClass::NameError,
+        ] {
+            assert!(tally.of(class) > 0, "no {class} in {n} runs");
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_every_call_of_an_archiver() {
+    let (n, tally) =
+        run("a_crash_at_every_call", "FOREBAY_SIM_ARCHIVE_CRASHES", 2, |seed| every_archive_crash(seed, 12));
+    assert!(tally.compared >= 50 * n, "{tally}");
+}

@@ -1,0 +1,189 @@
+//! The engine on a disk that loses, tears and reorders what was not synced, fails, and lies: nothing acknowledged is lost, and nothing
+//! else appears. How many runs each test makes is in the environment; docs/reliability.md has what `cargo xtask test` asks for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::common::{setting, threads};
+use forebay_sim::explore::{
+    Damage, Depth, Detection, Flaw, Tally, control_rot, every_crash, every_failure, lying_writes, many,
+    random_run, recovery_again, run_with, wal_rot,
+};
+use forebay_sim::workload::fresh_disk;
+use forebay_sim::{Failure, FaultClass, Forgotten};
+
+/// Seeds from FOREBAY_SIM_SEED on, as many as the variable `runs` says.
+fn seeds(runs: &str, default: u64) -> Range<u64> {
+    let first = setting("FOREBAY_SIM_SEED", 1);
+    first..first + setting(runs, default)
+}
+
+/// Runs the seeds, and prints what they came to. A failure names the one command that repeats it.
+fn run(
+    test: &str,
+    runs: &str,
+    seeds: Range<u64>,
+    run: impl Fn(u64) -> Result<Tally, String> + Sync,
+) -> Tally {
+    let began = std::time::Instant::now();
+    match many(seeds, threads(), run) {
+        Ok(tally) => {
+            println!("battery: {test}: {tally} {:.1} s", began.elapsed().as_secs_f64());
+            tally
+        }
+        Err(failed) => {
+            panic!("seed {}: {}\nagain: {}", failed.seed, failed.wrong, again(test, runs, failed.seed))
+        }
+    }
+}
+
+/// The command that runs one seed of a test alone, as it was run here.
+fn again(test: &str, runs: &str, seed: u64) -> String {
+    let filter = test.split(' ').next().unwrap_or(test);
+    let sizes = std::env::vars().filter(|(name, _)| {
+        name.starts_with("FOREBAY_SIM_")
+            && name != runs
+            && !["FOREBAY_SIM_SEED", "FOREBAY_SIM_THREADS"].contains(&&name[..])
+    });
+    let mut sizes: Vec<String> = sizes.map(|(name, value)| format!("{name}={value} ")).collect();
+    sizes.sort();
+    let sizes = sizes.concat();
+    format!(
+        "FOREBAY_SIM_SEED={seed} {runs}=1 {sizes}cargo test --release -p forebay-sim --test battery {filter}"
+    )
+}
+
+#[test]
+fn random_lives_and_crashes() {
+    let template = fresh_disk().expect("init");
+    let seeds = seeds("FOREBAY_SIM_RUNS", 60);
+    let n = seeds.end - seeds.start;
+    let tally = run("random_lives", "FOREBAY_SIM_RUNS", seeds, |seed| random_run(&template, seed));
+    assert!(tally.compared >= 4 * n);
+    if n >= 1000 {
+        for class in [
+            FaultClass::Crash,
+            FaultClass::Kill,
+            FaultClass::LostUnsynced,
+            FaultClass::TornWrite,
+            FaultClass::LostLength,
+            FaultClass::LostName,
+            FaultClass::ReadError,
+            FaultClass::WriteError,
+            FaultClass::NoSpace,
+            FaultClass::Short,
+            FaultClass::Interrupted,
+            FaultClass::FailedSync,
+            FaultClass::FalseAlarm,
+            FaultClass::NameError,
+        ] {
+            assert!(tally.of(class) > 0, "no {class} in {n} runs");
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_every_call() {
+    let template = fresh_disk().expect("init");
+    let depth = Depth { steps: 6, ways: 2, subsets_of: setting("FOREBAY_SIM_SUBSETS", 5) as usize };
+    let seeds = seeds("FOREBAY_SIM_WORKLOADS", 2);
+    let n = seeds.end - seeds.start;
+    let tally = run("a_crash_at_every_call", "FOREBAY_SIM_WORKLOADS", seeds, |seed| {
+        every_crash(&template, seed, depth)
+    });
+    assert!(tally.compared > 100 * n);
+}
+
+#[test]
+fn recovery_is_cut_short_and_comes_to_the_same_bytes() {
+    let template = fresh_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_STRIDE", 7) as usize;
+    let seeds = seeds("FOREBAY_SIM_RECOVERIES", 2);
+    let n = seeds.end - seeds.start;
+    let tally = run("recovery_is_cut_short", "FOREBAY_SIM_RECOVERIES", seeds, |seed| {
+        recovery_again(&template, seed, 30, stride)
+    });
+    assert!(tally.compared > 5 * n);
+}
+
+#[test]
+fn each_call_fails_once() {
+    let template = fresh_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
+    for failure in Failure::ALL {
+        let test = format!("each_call_fails_once ({failure:?})");
+        let tally = run(&test, "FOREBAY_SIM_FAILING", seeds("FOREBAY_SIM_FAILING", 1), |seed| {
+            every_failure(&template, seed, failure, 6, stride)
+        });
+        assert!(tally.compared > 0);
+    }
+}
+
+#[test]
+fn rot_in_the_last_page_of_the_log() {
+    let template = fresh_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_BYTES", 61) as usize;
+    let tally = run("rot_in_the_last_page", "FOREBAY_SIM_ROT", seeds("FOREBAY_SIM_ROT", 1), |seed| {
+        wal_rot(&template, seed, 40, stride)
+    });
+    assert!(tally.detected.contains_key(&Detection::Earlier), "some bytes matter");
+    assert!(tally.detected.contains_key(&Detection::Harmless), "some bytes don't");
+}
+
+#[test]
+fn rot_in_pg_control() {
+    let template = fresh_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_BYTES", 61) as usize;
+    let tally = run("rot_in_pg_control", "FOREBAY_SIM_ROT", seeds("FOREBAY_SIM_ROT", 1), |seed| {
+        control_rot(&template, seed, stride)
+    });
+    assert!(tally.detected[&Detection::AtOpen] >= 296);
+}
+
+/// Writes that are lost or go astray though they were acknowledged and synced: nothing may appear that nobody committed. A lost page
+/// leaves an old one with a right checksum: how many are noticed is printed.
+#[test]
+fn writes_that_lie() {
+    let template = fresh_disk().expect("init");
+    for (damage, class) in
+        [(Damage::Lost, FaultClass::LostWrite), (Damage::Misdirected, FaultClass::Misdirected)]
+    {
+        let test = format!("writes_that_lie ({damage:?})");
+        let tally = run(&test, "FOREBAY_SIM_LIES", seeds("FOREBAY_SIM_LIES", 30), |seed| {
+            lying_writes(&template, seed, damage)
+        });
+        assert!(tally.of(class) > 0, "no {class}");
+    }
+}
+
+/// The same seed, the same run: else no failure could be repeated.
+#[test]
+fn a_seed_repeats_its_run() {
+    let template = fresh_disk().expect("init");
+    for seed in 1..=5 {
+        let runs: Vec<Result<Tally, String>> = (0..3).map(|_| random_run(&template, seed)).collect();
+        assert!(runs.iter().all(|run| *run == runs[0] && run.is_ok()), "seed {seed}: {runs:?}");
+    }
+}
+
+/// The battery is worth something only if it notices. Each of these is a sync that a program might forget.
+#[test]
+fn forgotten_syncs_are_noticed() {
+    let template = fresh_disk().expect("init");
+    let forgotten = [
+        Forgotten::FilesIn("pg_wal"),
+        Forgotten::FilesIn("base/5"),
+        Forgotten::FilesIn("pg_xact"),
+        Forgotten::FilesIn("global"),
+        Forgotten::NamesIn("pg_wal"),
+        Forgotten::NamesIn("base/5"),
+    ];
+    let mut noticed = BTreeMap::new();
+    for what in forgotten {
+        let flaw = Some(Flaw::Forgets(what));
+        let caught = (1..=400).find(|&seed| run_with(&template, seed, flaw).is_err());
+        let seed = caught.unwrap_or_else(|| panic!("nobody noticed that syncs were forgotten: {what:?}"));
+        noticed.insert(format!("{what:?}"), seed);
+    }
+    println!("battery: forgotten syncs noticed, by seed: {noticed:?}");
+}

@@ -1,0 +1,12 @@
+//! The battery on the simulated disk: one program, as each would be optimized at its linking, with all that it links.
+//!
+//! - [`engine`]: the engine's lives and crashes
+//! - [`archive`]: the archiver's
+//! - [`pitr`]: archives, base backups, and recovery from them
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod archive;
+mod engine;
+mod pitr;

@@ -1,0 +1,71 @@
+//! Archives, base backups and recovery from them on a disk that loses, tears and reorders what was not synced: what was acknowledged
+//! comes back, whatever is cut short and whenever. How many runs each test makes is in the environment.
+
+use crate::common::{setting, threads};
+use forebay_sim::SimDisk;
+use forebay_sim::explore::{
+    Tally, archive_recovery, archived_lives, backups_cut_short, many, restores_cut_short,
+};
+use forebay_sim::workload::fresh_disk;
+
+fn run(
+    test: &str,
+    runs: &str,
+    default: u64,
+    run: impl Fn(&SimDisk, u64) -> Result<Tally, String> + Sync,
+) -> (u64, Tally) {
+    let template = fresh_disk().expect("init");
+    let began = std::time::Instant::now();
+    let (first, n) = (setting("FOREBAY_SIM_SEED", 1), setting(runs, default));
+    match many(first..first + n, threads(), |seed| run(&template, seed)) {
+        Ok(tally) => {
+            println!("battery: {test}: {tally} {:.1} s", began.elapsed().as_secs_f64());
+            (n, tally)
+        }
+        Err(failed) => panic!(
+            "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 FOREBAY_SIM_ARCHIVE_STRIDE={} \
+             cargo test --release -p forebay-sim --test battery {test}",
+            failed.seed,
+            failed.wrong,
+            failed.seed,
+            stride()
+        ),
+    }
+}
+
+/// Only each so many-th call is where it ends.
+fn stride() -> usize {
+    setting("FOREBAY_SIM_ARCHIVE_STRIDE", 13) as usize
+}
+
+#[test]
+fn lives_that_archive_come_back_from_their_archive() {
+    let (n, tally) = run("lives_that_archive", "FOREBAY_SIM_ARCHIVED", 4, |template, seed| {
+        archived_lives(template, seed, None)
+    });
+    assert!(tally.compared >= 4 * n);
+}
+
+#[test]
+fn recovery_from_an_archive_is_cut_short_and_comes_to_the_same_rows() {
+    let (n, tally) = run("recovery_from_an_archive", "FOREBAY_SIM_PITR", 2, |template, seed| {
+        archive_recovery(template, seed, stride(), None)
+    });
+    assert!(tally.compared >= 3 * n);
+}
+
+#[test]
+fn a_backup_that_is_cut_short_never_looks_complete() {
+    let (n, tally) = run("a_backup_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |template, seed| {
+        backups_cut_short(template, seed, stride(), None)
+    });
+    assert!(tally.compared >= 3 * n);
+}
+
+#[test]
+fn a_restore_that_is_cut_short_never_looks_complete() {
+    let (n, tally) = run("a_restore_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |template, seed| {
+        restores_cut_short(template, seed, stride(), None)
+    });
+    assert!(tally.compared >= 3 * n);
+}

@@ -1,0 +1,304 @@
+//! The extended protocol: parameter types against answers recorded from PostgreSQL 18; portals; formats; errors.
+
+use std::sync::Arc;
+
+use crate::support::{self, Recorder};
+use forebay_engine::{Engine, EngineConfig, InitOptions, IoMethod, ShutdownMode};
+use forebay_sql::{Connection, Executed, SqlError, TransactionStatus};
+
+/// A scratch engine with a connection.
+struct Scratch {
+    engine: Arc<Engine>,
+    _dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    fn new() -> Scratch {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
+        let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
+        Engine::init(dir.path(), &options).expect("init");
+        let config =
+            EngineConfig { io_method: IoMethod::Sync, shared_buffers: 256, ..EngineConfig::default() };
+        Scratch { engine: Engine::open(dir.path(), config).expect("open"), _dir: dir }
+    }
+
+    fn connect(&self) -> Connection {
+        let session = self.engine.session().expect("session");
+        Connection::new(session, Box::new(support::FewSettings::new()), support::identity())
+    }
+
+    fn stop(self) {
+        self.engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+    }
+}
+
+fn describe(conn: &mut Connection, sql: &str) -> Vec<String> {
+    let mut sink = Recorder::default();
+    let described = conn.parse("", sql, &[]).and_then(|()| conn.describe_statement(""));
+    match described {
+        Ok((types, columns)) => {
+            let types: Vec<String> = types.iter().map(u32::to_string).collect();
+            sink.lines.push(format!("$ {}", types.join(" ")));
+            sink.lines.push(match columns {
+                None => "# none".into(),
+                Some(columns) => {
+                    let shown = |c: &forebay_sql::ColumnDesc| {
+                        format!("{}:{}:{}:{}", c.name, c.type_oid(), c.attnum, c.type_len())
+                    };
+                    format!("# {}", columns.iter().map(shown).collect::<Vec<_>>().join(" "))
+                }
+            });
+        }
+        Err(e) => sink.report(&e),
+    }
+    conn.sync().expect("sync");
+    sink.lines.push(format!("Z {}", char::from(conn.transaction_status().as_byte())));
+    sink.lines
+}
+
+#[test]
+fn parameter_types_are_found_as_postgresql_does() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    let golden = include_str!("../golden/params.txt");
+    let set_up = golden.lines().find_map(|l| l.strip_prefix("S ")).expect("a set-up statement");
+    support::run(&mut conn, set_up);
+    let cases = support::cases(golden);
+    assert!(cases.len() > 45, "too few cases were read");
+    let mut wrong = Vec::new();
+    for case in cases {
+        let got = describe(&mut conn, &case.query);
+        if got != case.expected {
+            wrong.push(format!("Q {}\n  want {:#?}\n  got  {:#?}", case.query, case.expected, got));
+        }
+    }
+    conn.close();
+    scratch.stop();
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Executes a portal; its rows, and how it ended.
+fn execute(conn: &mut Connection, portal: &str, max: u32) -> Result<(Vec<String>, String), SqlError> {
+    let mut sink = Recorder::default();
+    let end = match conn.execute(portal, max, &mut sink)? {
+        Executed::Completed(tag) => tag.0,
+        Executed::Suspended => "suspended".into(),
+        Executed::EmptyQuery => "empty".into(),
+        Executed::CopyIn(_) => "copy".into(),
+    };
+    Ok((sink.lines, end))
+}
+
+#[test]
+fn portals_rest_and_go_on() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    support::run(&mut conn, "create table t (a int, b text)");
+    support::run(&mut conn, "insert into t select x, 'row ' || x from generate_series(1, 1000) x");
+    for (sql, formats) in
+        [("select a from t where a > $1", vec![]), ("select a from t where a > $1 order by a", vec![0])]
+    {
+        conn.parse("s", sql, &[]).expect("parse");
+        conn.bind("p", "s", &formats, &[Some(b"3")], &[]).expect("bind");
+        assert_eq!(
+            execute(&mut conn, "p", 2).expect("run"),
+            (vec!["| 4".into(), "| 5".into()], "suspended".into())
+        );
+        // Another portal's statement may run in between.
+        conn.parse("", "insert into t values (5000, 'new')", &[]).expect("parse");
+        conn.bind("", "", &[], &[], &[]).expect("bind");
+        assert_eq!(execute(&mut conn, "", 0).expect("run").1, "INSERT 0 1");
+        assert_eq!(execute(&mut conn, "p", 1).expect("run"), (vec!["| 6".into()], "suspended".into()));
+        let (rows, end) = execute(&mut conn, "p", 0).expect("run");
+        assert_eq!((rows.len(), end.as_str()), (994, "SELECT 994"), "the scan's snapshot does not move");
+        assert_eq!(execute(&mut conn, "p", 0).expect("run"), (vec![], "SELECT 0".into()));
+        conn.fail();
+        conn.sync().expect("sync");
+        conn.close_statement("s").expect("close");
+    }
+    conn.close();
+    scratch.stop();
+}
+
+#[test]
+fn a_table_is_not_dropped_under_a_portal() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    support::run(
+        &mut conn,
+        "create table t (a int); insert into t values (1), (2); create table other (a int)",
+    );
+    for rows in [0, 1, 9] {
+        support::run(&mut conn, "begin");
+        conn.parse("", "select a from t", &[]).expect("parse");
+        conn.bind("p", "", &[], &[], &[]).expect("bind");
+        if rows > 0 {
+            execute(&mut conn, "p", rows).expect("run");
+        }
+        assert_eq!(support::run(&mut conn, "drop table other")[0], "= DROP TABLE", "no portal reads it");
+        let refused = support::run(&mut conn, "drop table t").join("; ");
+        assert!(
+            refused.contains("55006")
+                && refused.contains("\"t\" because it is being used by active queries in this session"),
+            "{refused}"
+        );
+        support::run(&mut conn, "rollback");
+    }
+    // A query string ends the unnamed portal, and who closes a portal may drop its table.
+    support::run(&mut conn, "begin");
+    conn.parse("", "select a from t", &[]).expect("parse");
+    for portal in ["p", ""] {
+        conn.bind(portal, "", &[], &[], &[]).expect("bind");
+    }
+    conn.close_portal("p").expect("close");
+    assert_eq!(support::run(&mut conn, "drop table t")[0], "= DROP TABLE");
+    assert!(conn.bind("", "", &[], &[], &[]).is_err(), "the unnamed statement is gone as well");
+    conn.close();
+    scratch.stop();
+}
+
+#[test]
+fn sync_commits_and_errors_abort() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    let mut other = scratch.connect();
+    support::run(&mut conn, "create table t (a int)");
+    let count = |conn: &mut Connection| support::run(conn, "select count(*) from t")[1].clone();
+    conn.parse("ins", "insert into t values ($1)", &[]).expect("parse");
+    conn.bind("", "ins", &[1], &[Some(&7i32.to_be_bytes())], &[]).expect("bind");
+    execute(&mut conn, "", 0).expect("run");
+    assert_eq!(count(&mut other), "| 0", "not committed before Sync");
+    conn.sync().expect("sync");
+    assert_eq!(count(&mut other), "| 1");
+    conn.bind("", "ins", &[], &[Some(b"8")], &[]).expect("bind");
+    execute(&mut conn, "", 0).expect("run");
+    let e = conn.bind("", "ins", &[], &[Some(b"x")], &[]).expect_err("no number");
+    assert_eq!(e.sqlstate, "22P02");
+    assert_eq!(e.context.as_deref(), Some("unnamed portal parameter $1 = '...'"));
+    conn.sync().expect("sync");
+    assert_eq!(count(&mut other), "| 1", "the error took the other row back");
+    let e = execute(&mut conn, "", 0).expect_err("portals end with their transaction");
+    assert_eq!((e.sqlstate, e.message.as_str()), ("34000", "portal \"\" does not exist"));
+    let e = conn.bind("", "nosuch", &[], &[], &[]).expect_err("no statement");
+    assert_eq!((e.sqlstate, e.message.as_str()), ("26000", "prepared statement \"nosuch\" does not exist"));
+    let e = conn.bind("", "ins", &[], &[], &[]).expect_err("no parameter");
+    assert_eq!(e.sqlstate, "08P01");
+    let e = conn.bind("", "ins", &[1], &[Some(b"xyz")], &[]).expect_err("three bytes");
+    assert_eq!((e.sqlstate, e.message.as_str()), ("08P01", "insufficient data left in message"));
+    let e = conn.bind("", "ins", &[1], &[Some(b"vwxyz")], &[]).expect_err("five bytes");
+    let message = "incorrect binary data format in bind parameter 1";
+    assert_eq!((e.sqlstate, e.message.as_str()), ("22P03", message));
+    let e = conn.parse("ins", "select 1", &[]).expect_err("taken");
+    assert_eq!(e.sqlstate, "42P05");
+    conn.close();
+    other.close();
+    scratch.stop();
+}
+
+#[test]
+fn a_failed_block_takes_only_its_end() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    conn.parse("roll", "rollback", &[]).expect("parse");
+    conn.parse("one", "select 1", &[]).expect("parse");
+    conn.sync().expect("sync");
+    support::run(&mut conn, "begin");
+    support::run(&mut conn, "select 1/0");
+    assert_eq!(conn.transaction_status(), TransactionStatus::Failed);
+    assert_eq!(conn.parse("", "select 1", &[]).expect_err("failed").sqlstate, "25P02");
+    assert_eq!(conn.bind("", "one", &[], &[], &[]).expect_err("failed").sqlstate, "25P02");
+    conn.sync().expect("sync");
+    assert_eq!(conn.transaction_status(), TransactionStatus::Failed);
+    conn.bind("", "roll", &[], &[], &[]).expect("bind");
+    assert_eq!(execute(&mut conn, "", 0).expect("run").1, "ROLLBACK");
+    assert_eq!(conn.transaction_status(), TransactionStatus::Idle);
+    conn.close();
+    scratch.stop();
+}
+
+#[test]
+fn a_plan_follows_its_table() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    support::run(&mut conn, "create table t (a int); insert into t values (1)");
+    conn.parse("s", "select * from t", &[]).expect("parse");
+    conn.parse("c", "select count(*) from t", &[]).expect("parse");
+    conn.sync().expect("sync");
+    support::run(&mut conn, "drop table t; create table t (a int); insert into t values (2), (3)");
+    conn.bind("", "s", &[], &[], &[]).expect("bind");
+    assert_eq!(execute(&mut conn, "", 0).expect("run").0, ["| 2", "| 3"]);
+    conn.sync().expect("sync");
+    support::run(&mut conn, "drop table t; create table t (a int, b int); insert into t values (4)");
+    conn.bind("", "c", &[], &[], &[]).expect("bind");
+    assert_eq!(execute(&mut conn, "", 0).expect("run").0, ["| 1"]);
+    conn.bind("", "s", &[], &[], &[]).expect("bind");
+    let e = execute(&mut conn, "", 0).expect_err("other columns");
+    assert_eq!(e.message, "cached plan must not change result type");
+    conn.sync().expect("sync");
+    support::run(&mut conn, "drop table t");
+    conn.bind("", "c", &[], &[], &[]).expect("bind");
+    assert_eq!(execute(&mut conn, "", 0).expect_err("gone").sqlstate, "42P01");
+    conn.close();
+    scratch.stop();
+}
+
+#[test]
+fn types_are_named_for_clients() {
+    let mut conn = support::detached();
+    let got =
+        support::run(&mut conn, "select format_type(23, -1), format_type(1184, -1), format_type(1, -1)");
+    assert_eq!(got[1], "| integer\ttimestamp with time zone\t???");
+}
+
+/// The messages a sink got, but for rows and columns.
+fn notices(sink: &Recorder) -> Vec<&str> {
+    sink.lines.iter().filter(|line| line.contains("WARNING")).map(String::as_str).collect()
+}
+
+#[test]
+fn io_left_open_is_warned_of() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    let leak =
+        |conn: &mut Connection| drop(conn.session().expect("session").io().acquire().expect("a handle"));
+    let leaked = "leaked AIO handle";
+
+    // Simple: at the end of the statement, in a block or not, before its CommandComplete; once.
+    for sql in ["SELECT 1", "BEGIN", "SELECT 1", "ROLLBACK"] {
+        leak(&mut conn);
+        let lines = support::run_with_data(&mut conn, sql, &[]);
+        let at =
+            lines.iter().position(|line| line.contains(leaked)).unwrap_or_else(|| panic!("{sql}: {lines:?}"));
+        assert!(lines[at].contains("WARNING") && lines[at].contains("01000"), "{lines:?}");
+        assert!(lines[at + 1].starts_with("= "), "{lines:?}");
+        let again = support::run_with_data(&mut conn, "SELECT 2", &[]);
+        assert!(!again.concat().contains(leaked), "{again:?}");
+    }
+
+    // A batch: where the transaction ends.
+    conn.session().expect("session").io().begin_batch();
+    let lines = support::run_with_data(&mut conn, "SELECT 1", &[]);
+    assert!(lines.concat().contains("open AIO batch at end of (sub-)transaction"), "{lines:?}");
+
+    // After an error there was no time to close anything.
+    leak(&mut conn);
+    conn.session().expect("session").io().begin_batch();
+    let lines = support::run_with_data(&mut conn, "SELECT 1 / 0", &[]);
+    assert!(!lines.concat().contains("AIO"), "{lines:?}");
+    assert!(!conn.session().expect("session").io().in_batch());
+    assert!(!support::run_with_data(&mut conn, "SELECT 1", &[]).concat().contains("AIO"));
+
+    // Extended: with the Execute; the batch after the Sync.
+    let mut sink = Recorder::default();
+    leak(&mut conn);
+    conn.session().expect("session").io().begin_batch();
+    conn.parse("", "SELECT 1", &[]).expect("parse");
+    conn.bind("", "", &[], &[], &[]).expect("bind");
+    conn.execute("", 0, &mut sink).map(drop).expect("execute");
+    assert!(matches!(notices(&sink)[..], [one] if one.contains(leaked)), "{:?}", sink.lines);
+    conn.sync().expect("sync");
+    conn.send_warnings(&mut sink).expect("warnings");
+    assert!(matches!(notices(&sink)[..], [_, two] if two.contains("open AIO batch")), "{:?}", sink.lines);
+    drop(conn);
+    scratch.stop();
+}

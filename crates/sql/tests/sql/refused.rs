@@ -1,0 +1,79 @@
+//! What PostgreSQL can and this server cannot is refused by name, with SQLSTATE 0A000.
+
+use crate::support;
+
+#[test]
+fn unsupported_statements_are_named() {
+    for (query, message) in [
+        ("select 1 union select 2", "UNION is not supported"),
+        ("select (select 1)", "a subquery in an expression is not supported"),
+        ("select 1 where exists (select 1)", "a subquery in an expression is not supported"),
+        ("select 1 from generate_series(1,2) x, generate_series(1,2) y", "a join is not supported"),
+        (
+            "select 1 from generate_series(1,2) x join generate_series(1,2) y on true",
+            "a join is not supported",
+        ),
+        ("select distinct 1", "SELECT DISTINCT is not supported"),
+        ("select distinct on (1) 1", "SELECT DISTINCT ON is not supported"),
+        ("with x as (select 1) select 1", "WITH is not supported"),
+        ("select x from generate_series(1,2) x for update", "SELECT FOR UPDATE/SHARE is not supported"),
+        ("select count(distinct x) from generate_series(1,2) x", "count(DISTINCT ...) is not supported"),
+        ("select sum(x) over () from generate_series(1,2) x", "a window function is not supported"),
+        ("select array[1]", "an array is not supported"),
+        ("select 'x' similar to 'y'", "SIMILAR TO is not supported"),
+        ("select 1 into t", "SELECT INTO is not supported"),
+        ("update t set a = 1", "UPDATE is not supported"),
+        ("delete from t", "DELETE is not supported"),
+        ("vacuum", "VACUUM is not supported"),
+        ("alter table t add b int", "ALTER is not supported"),
+        ("explain select 1", "EXPLAIN is not supported"),
+        ("savepoint a", "SAVEPOINT is not supported"),
+        ("create view v as select 1", "CREATE VIEW is not supported"),
+        ("create index on t (a)", "CREATE INDEX is not supported"),
+        ("create unlogged table t (a int)", "CREATE UNLOGGED TABLE is not supported"),
+        ("create table t as select 1", "CREATE TABLE AS is not supported"),
+        ("create table t (a int primary key)", "a PRIMARY KEY constraint is not supported"),
+        ("create table t (a int default 1)", "a column default is not supported"),
+        ("create table t (a int, unique (a))", "a UNIQUE constraint is not supported"),
+        ("create table t (a int check (a > 0))", "a CHECK constraint is not supported"),
+        ("create table t (a int references u)", "a FOREIGN KEY constraint is not supported"),
+        ("create table t (a varchar(10))", "type varchar is not supported"),
+        ("create table t (a numeric)", "type numeric is not supported"),
+        ("create table t (a int[])", "an array type is not supported"),
+        ("create table t (a int) with (fillfactor = 70)", "storage parameters of a table is not supported"),
+        ("drop view v", "DROP VIEW is not supported"),
+        ("begin isolation level serializable", "isolation level SERIALIZABLE is not supported"),
+        ("begin isolation level repeatable read", "isolation level REPEATABLE READ is not supported"),
+        ("copy t from '/tmp/x'", "COPY with a file on the server is not supported"),
+        ("copy t to program 'x'", "COPY with a program on the server is not supported"),
+        ("set role x", "SET ROLE is not supported"),
+    ] {
+        let mut conn = support::detached();
+        let got = support::run(&mut conn, query);
+        let first = got.iter().find(|l| l.starts_with('!')).cloned().unwrap_or_default();
+        assert_eq!(first, format!("! ERROR 0A000 {message}"), "{query}");
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_without_harm() {
+    let mut conn = support::detached();
+    for query in [
+        format!("select {}1{}", "(".repeat(5000), ")".repeat(5000)),
+        format!("select 1{}", "+1".repeat(50_000)),
+        format!("select {}true", "not ".repeat(50_000)),
+        format!("select {}1", "- ".repeat(50_000)),
+        format!("select 1{}", "::int".repeat(50_000)),
+        format!("select true{}", " and true".repeat(50_000)),
+        format!("select {}1{}", "case when true then ".repeat(3000), " end".repeat(3000)),
+        format!("select {}1{}", "abs(".repeat(3000), ")".repeat(3000)),
+        format!("{}select 1{}", "select * from (".repeat(3000), ") s".repeat(3000)),
+    ] {
+        let got = support::run(&mut conn, &query);
+        assert!(got[0].starts_with("! ERROR 54001"), "{:.60}: {:?}", query, got);
+    }
+    let wide = format!("select {}1", "1,".repeat(1000));
+    assert!(support::run(&mut conn, &wide).iter().any(|l| l == "= SELECT 1"));
+    let long = format!("select 1{}", "+1".repeat(900));
+    assert!(support::run(&mut conn, &long).iter().any(|l| l == "| 901"));
+}

@@ -1,0 +1,317 @@
+//! Sorts and groups beyond work_mem: the same rows as in memory, within temp_file_limit, and no file afterwards.
+
+use std::sync::Arc;
+
+use crate::support::{self, Recorder};
+use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
+use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits};
+use forebay_engine::{Engine, EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, ShutdownMode};
+use forebay_sql::{Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError};
+use tempfile::TempDir;
+
+/// Nothing can be set: the session has what it is given.
+struct Fixed(SessionSettings);
+
+impl Settings for Fixed {
+    fn show(&self, name: &str) -> Result<Shown, SqlError> {
+        Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\"")))
+    }
+    fn set(&mut self, name: &str, _value: Option<&str>, _scope: SetScope) -> Result<(), SqlError> {
+        self.show(name).map(drop)
+    }
+    fn reset_all(&mut self) -> Result<(), SqlError> {
+        Ok(())
+    }
+    fn all(&self) -> Vec<SettingRow> {
+        Vec::new()
+    }
+    fn change_count(&self) -> u64 {
+        0
+    }
+    fn engine(&self) -> SessionSettings {
+        self.0.clone()
+    }
+    fn reload_server(&mut self) -> bool {
+        false
+    }
+    fn end_transaction(&mut self, _committed: bool) {}
+}
+
+struct Bed {
+    dir: TempDir,
+    engine: Arc<Engine>,
+}
+
+impl Bed {
+    fn init() -> TempDir {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
+        let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
+        Engine::init(dir.path(), &options).expect("init");
+        dir
+    }
+
+    fn config(io_method: IoMethod, direct: bool) -> EngineConfig {
+        let io_direct = if direct { IoDirect::ALL } else { IoDirect::NONE };
+        EngineConfig {
+            io_method,
+            io_direct,
+            io_workers: WorkerLimits::fixed(2),
+            shared_buffers: 256,
+            max_connections: 8,
+            ..EngineConfig::default()
+        }
+    }
+
+    fn new(io_method: IoMethod, direct: bool) -> Bed {
+        let dir = Bed::init();
+        let engine = Engine::open(dir.path(), Bed::config(io_method, direct)).expect("open");
+        Bed { dir, engine }
+    }
+
+    fn connect(&self, settings: SessionSettings) -> Connection {
+        let session = self.engine.session().expect("session");
+        Connection::new(session, Box::new(Fixed(settings)), support::identity())
+    }
+
+    /// A connection whose sorts may take so many kB of memory.
+    fn with_memory(&self, work_mem: usize) -> Connection {
+        self.connect(SessionSettings { work_mem, ..SessionSettings::default() })
+    }
+
+    /// Temporary files there are.
+    fn files(&self) -> usize {
+        std::fs::read_dir(self.dir.path().join("base/pgsql_tmp")).map_or(0, Iterator::count)
+    }
+
+    /// Temporary files there were, and their bytes.
+    fn spilled(&self) -> (u64, u64) {
+        let stats = self.engine.database_stats();
+        (stats.temp_files, stats.temp_bytes)
+    }
+
+    fn stop(self) {
+        assert_eq!(self.files(), 0);
+        self.engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+    }
+}
+
+fn rows(conn: &mut Connection, sql: &str) -> Vec<String> {
+    let lines = support::run(conn, sql);
+    assert!(!lines.iter().any(|l| l.starts_with('!')), "{sql}: {lines:?}");
+    lines.into_iter().filter(|l| l.starts_with("| ")).collect()
+}
+
+/// Many rows of many types in no order, with NULLs and equal ones.
+fn fill(conn: &mut Connection, n: u32) {
+    rows(conn, "create table t (a int, b int8, c float8, d text, e bool)");
+    let insert = format!(
+        "insert into t select case when g % 11 = 0 then null else g % 97 end, \
+         (g::int8 * 7919) % 1000003 * 4294967296, \
+         case when g % 13 = 0 then 'NaN' else ((g::int8 * 104729) % 10007)::float8 / 7 end, \
+         case when g % 17 = 0 then null else 'text ' || (g::int8 * 15485863) % 99991 || case when g % 500 = 0 then repeat('long', 900) else '' end end, \
+         g % 3 = 0 from generate_series(1, {n}) g"
+    );
+    rows(conn, &insert);
+}
+
+const ORDERS: [&str; 8] = [
+    "select b from t order by b",
+    "select a, b from t order by a, b",
+    "select a from t order by a desc",
+    "select a, d, b from t order by a nulls first",
+    "select * from t order by d desc nulls last, c",
+    "select c from t order by c desc, e",
+    "select e, b::numeric / 3 from t order by b::numeric / 3",
+    "select d, count(*), sum(b), max(c) from t group by d order by 2 desc, 1",
+];
+
+const GROUPS: [&str; 7] = [
+    "select b, count(*) from t group by b",
+    "select d, a, sum(c), avg(b), min(e::int4) from t group by d, a",
+    "select b % 3000, sum(c), max(d), count(d) from t group by 1",
+    "select c, count(*) filter (where e), sum(a) filter (where not e) from t group by c having count(*) > 0",
+    "select b::numeric / 4, bool_and(e), min(d) from t group by 1",
+    "select count(*), sum(c) from (select b, sum(c) as c from t group by b) s",
+    "select b, count(*), sum(a) from t group by b having sum(a) > 50",
+];
+
+#[test]
+fn groups_beyond_memory_are_the_same() {
+    for (method, direct) in [(IoMethod::Sync, true), (IoMethod::Worker, false), (IoMethod::IoUring, true)] {
+        let bed = Bed::new(method, direct);
+        let (mut roomy, mut tight) = (bed.with_memory(1 << 20), bed.with_memory(64));
+        fill(&mut roomy, 5_000);
+        for sql in GROUPS {
+            let before = bed.spilled();
+            // In whichever order.
+            let mut expected = rows(&mut roomy, sql);
+            expected.sort();
+            assert_eq!(bed.spilled(), before, "{sql}");
+            let mut got = rows(&mut tight, sql);
+            got.sort();
+            assert!(got == expected, "{sql}, {method:?}");
+            let after = bed.spilled();
+            assert!(after.0 - before.0 >= 4 && after.1 - before.1 > 50_000, "{sql}: {before:?} {after:?}");
+            assert_eq!(bed.files(), 0, "{sql}");
+        }
+        // One group, however many rows.
+        let before = bed.spilled();
+        assert_eq!(
+            rows(&mut tight, "select count(*), count(d) from t"),
+            rows(&mut roomy, "select count(*), count(d) from t")
+        );
+        assert_eq!(bed.spilled(), before);
+        [roomy, tight].into_iter().for_each(Connection::close);
+        bed.stop();
+    }
+}
+
+const PARTS: [&str; 4] = ["", " limit 10", " limit 3000 offset 3", " limit 1 offset 4999"];
+
+#[test]
+fn spilled_or_not_the_rows_are_the_same() {
+    for (method, direct) in [(IoMethod::Sync, false), (IoMethod::Worker, true), (IoMethod::IoUring, true)] {
+        let bed = Bed::new(method, direct);
+        let (mut roomy, mut tight, mut tighter) =
+            (bed.with_memory(1 << 20), bed.with_memory(200), bed.with_memory(64));
+        fill(&mut roomy, 5_000);
+        for order in ORDERS {
+            for part in PARTS {
+                let sql = format!("{order}{part}");
+                let before = bed.spilled();
+                let expected = rows(&mut roomy, &sql);
+                assert_eq!(bed.spilled(), before, "{sql}");
+                assert!(!part.is_empty() || expected.len() > 3_000, "{sql}: {}", expected.len());
+                let conn = if part.is_empty() { &mut tighter } else { &mut tight };
+                assert!(rows(conn, &sql) == expected, "{sql}, {method:?}");
+                let after = bed.spilled();
+                let spilled = (after.0 - before.0, after.1 - before.1);
+                match part {
+                    "" => assert!(spilled.0 >= 2 && spilled.1 > 50_000, "{sql}: {spilled:?}"),
+                    " limit 10" => assert!(order.contains("group by") || spilled == (0, 0), "{sql}"),
+                    _ => {}
+                }
+                assert_eq!(bed.files(), 0, "{sql}");
+            }
+        }
+        // A statement that writes what it sorts.
+        rows(&mut tighter, "create table u (a int, b int8)");
+        rows(&mut tighter, "insert into u select a, b from t order by b");
+        let copied = rows(&mut roomy, "select b from u");
+        assert!(copied == rows(&mut roomy, "select b from t order by b"));
+        [roomy, tight, tighter].into_iter().for_each(Connection::close);
+        bed.stop();
+    }
+}
+
+#[test]
+fn a_sort_of_less_than_an_orders_runs_is_one_file() {
+    let bed = Bed::new(IoMethod::Sync, false);
+    let mut conn = bed.with_memory(64);
+    let sorted = rows(&mut conn, "select g from generate_series(1, 2000) g order by g desc");
+    assert_eq!((sorted.len(), sorted[0].as_str(), sorted[1999].as_str()), (2000, "| 2000", "| 1"));
+    // Each row is a length, a kind and a number.
+    assert_eq!(bed.spilled(), (1, 2000 * 9));
+    conn.close();
+    bed.stop();
+}
+
+#[test]
+fn the_limit_ends_the_statement_and_nothing_more() {
+    let bed = Bed::new(IoMethod::Sync, false);
+    let settings = SessionSettings { work_mem: 64, temp_file_limit: 200, ..SessionSettings::default() };
+    let mut conn = bed.connect(settings);
+    let sql = |n: u32| format!("select g from generate_series(1, {n}) g order by -g");
+    let lines = support::run(&mut conn, &sql(50_000));
+    assert_eq!(
+        lines[lines.len() - 2..],
+        ["! ERROR 53400 temporary file size exceeds \"temp_file_limit\" (200kB)", "Z I"]
+    );
+    assert_eq!(bed.files(), 0);
+    assert_eq!(rows(&mut conn, &sql(5_000)).len(), 5_000);
+    conn.close();
+    bed.stop();
+}
+
+#[test]
+fn a_disk_that_fails_ends_the_statement_and_the_next_one_works() {
+    let dir = Bed::init();
+    let plan = FaultPlan::new();
+    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
+    let workers = MethodKind::Worker(WorkerLimits::fixed(2));
+    let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
+    let engine = Engine::open_on(dir.path(), Bed::config(IoMethod::Worker, false), aio).expect("open");
+    let bed = Bed { dir, engine };
+    let mut conn = bed.with_memory(64);
+    let sql = "select g from generate_series(1, 30000) g order by -g";
+    let groups = "select g from generate_series(1, 30000) g group by g";
+    for (ops, errno, word, code) in [
+        (Ops::WRITE, Errno::NOSPC, "could not write to file", "53100"),
+        (Ops::WRITE, Errno::IO, "could not write to file", "58030"),
+        (Ops::READ, Errno::IO, "could not read from file", "58030"),
+        (Ops::OPEN, Errno::ACCES, "could not create file", "58030"),
+    ] {
+        for (nth, sql) in [(0, sql), (3, sql), (0, groups), (3, groups)] {
+            let fault = plan.add(Rule::on(ops).path("pgsql_tmp").nth(nth), Effect::Fail(errno));
+            let lines = support::run(&mut conn, sql);
+            if plan.fired(fault) > 0 {
+                let error = &lines[lines.len() - 2];
+                assert!(
+                    error.starts_with(&format!("! ERROR {code} {word} \"base/pgsql_tmp/pgsql_tmp")),
+                    "{error}"
+                );
+                assert!(error.ends_with(&errno.to_string()), "{error}");
+            }
+            assert!(nth > 0 || plan.fired(fault) > 0, "{ops:?}");
+            plan.mend();
+            assert_eq!(bed.files(), 0);
+            assert_eq!(rows(&mut conn, sql).len(), 30_000);
+        }
+    }
+    conn.close();
+    bed.stop();
+}
+
+#[test]
+fn a_portal_rests_on_its_files_and_takes_them_with_it() {
+    let bed = Bed::new(IoMethod::Worker, true);
+    let (mut conn, mut other) = (bed.with_memory(64), bed.with_memory(64));
+    let portal = |conn: &mut Connection| {
+        conn.parse("", "select g from generate_series(1, 20000) g order by -g", &[]).expect("parse");
+        conn.bind("p", "", &[], &[], &[]).expect("bind");
+    };
+    let execute = |conn: &mut Connection, max: u32| {
+        let mut sink = Recorder::default();
+        let end = conn.execute("p", max, &mut sink).expect("execute");
+        (sink.lines, matches!(end, Executed::Suspended))
+    };
+    portal(&mut conn);
+    for n in 0..10 {
+        let (lines, suspended) = execute(&mut conn, 1000);
+        assert_eq!(
+            (lines.len(), lines[0].clone(), suspended),
+            (1000, format!("| {}", 20_000 - n * 1000), true)
+        );
+        assert!(bed.files() > 0);
+        // Another session sorts meanwhile, and stops at its first row.
+        assert_eq!(
+            rows(&mut other, "select g from generate_series(1, 9000) g order by -g limit 5000").len(),
+            5000
+        );
+    }
+    let (lines, suspended) = execute(&mut conn, 0);
+    assert_eq!((lines.len(), lines[9999].as_str(), suspended), (10_000, "| 1", false));
+    assert_eq!(bed.files(), 0, "they go with the last row");
+    conn.sync().expect("sync");
+    portal(&mut conn);
+    assert!(execute(&mut conn, 10).1);
+    assert!(bed.files() > 0);
+    conn.sync().expect("sync");
+    assert_eq!(bed.files(), 0, "or with the transaction");
+    portal(&mut conn);
+    assert!(execute(&mut conn, 10).1);
+    conn.close();
+    assert_eq!(bed.files(), 0, "or with the session");
+    other.close();
+    bed.stop();
+}

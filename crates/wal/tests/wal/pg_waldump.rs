@@ -1,0 +1,269 @@
+//! PostgreSQL 18's own pg_waldump reads what this crate writes.
+//!
+//! Needs FOREBAY_PG18_ROOT, the root of a tree with PostgreSQL 18, and the right to chroot.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+use crate::common::*;
+use forebay_aio::MethodKind;
+use forebay_format::{
+    BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator,
+    wal::{
+        ImageCompression, Rmgr,
+        xlog::{FPI, SWITCH},
+    },
+};
+use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record, Wal, WalRecord};
+
+/// A folder inside the peer's tree, removed at the end.
+struct Folder {
+    root: PathBuf,
+    inside: PathBuf,
+}
+
+impl Folder {
+    fn new(test: &str) -> Option<Folder> {
+        let Some(root) = std::env::var_os("FOREBAY_PG18_ROOT") else {
+            println!("skipped: {test} needs PostgreSQL 18 (cargo xtask peers)");
+            return None;
+        };
+        let root = PathBuf::from(root);
+        let inside = PathBuf::from(format!("/tmp/forebay-wal-{}-{test}", std::process::id()));
+        let folder = Folder { root, inside };
+        std::fs::create_dir_all(folder.outside()).expect("folder in the peer's tree");
+        Some(folder)
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.root.join(self.inside.strip_prefix("/").expect("absolute"))
+    }
+
+    /// Runs pg_waldump on the segments of `rig`, from `start` to `end`.
+    fn dump(&self, rig: &Rig, start: Lsn, end: Lsn, options: &[&str]) -> Output {
+        for name in rig.names() {
+            std::fs::copy(rig.config.dir.join(&name), self.outside().join(&name)).expect("copy");
+        }
+        let mut command = Command::new("chroot");
+        command.arg(&self.root).arg("/usr/lib/postgresql/18/bin/pg_waldump");
+        command.arg("--path").arg(&self.inside);
+        command.args(["--start", &start.to_string(), "--end", &end.to_string()]).args(options);
+        command.output().expect("pg_waldump runs")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.outside());
+    }
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn page(fill: u8) -> PageBytes {
+    let mut bytes = [0; BLOCK_SIZE];
+    let mut page = PageMut(&mut bytes);
+    page.init(0);
+    page.add_item(&[fill; 500], None);
+    bytes
+}
+
+#[test]
+fn pg_waldump_reads_segments_of_records() {
+    let Some(folder) = Folder::new("pg_waldump_reads_segments_of_records") else { return };
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = rig.fresh();
+    let mut numbers = Numbers(2026);
+    let mut places = Vec::new();
+    let mut last_redo = Lsn(0);
+    for n in 0..400u32 {
+        let at = match n % 20 {
+            3 => {
+                last_redo =
+                    wal.begin_checkpoint(&mut rig.io, CheckpointKind::Online { wal_level: 1 }).expect("redo");
+                forebay_wal::Inserted { start: last_redo, end: wal.end_lsn() }
+            }
+            5 => {
+                let image = page(n as u8);
+                let tag = PageTag::new(RelFileLocator::in_default(5, 16384), Fork::Main, n);
+                let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
+                let block = BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] };
+                let record = Record { rmgr: Rmgr::XLOG, info: FPI, xid: 0, main: &[], blocks: &[block] };
+                wal.insert(&mut rig.io, &record).expect("insert")
+            }
+            _ => {
+                let len = if n % 20 == 7 { 150_000 } else { numbers.below(900) as usize + 1 };
+                insert(&wal, &mut rig.io, &vec![n as u8; len])
+            }
+        };
+        places.push(at);
+    }
+    wal.flush_all(&mut rig.io).expect("flush");
+    assert!(wal.end_lsn().0 > BEGIN.0 + 2 * SEGMENT);
+    let dumped = lines(&folder.dump(&rig, places[0].start, wal.end_lsn(), &[]));
+    assert_eq!(dumped.len(), places.len());
+    let mut prev = Lsn(0);
+    for (line, at) in dumped.iter().zip(&places) {
+        let (high, low) = (at.start.0 >> 32, at.start.0 as u32);
+        assert!(
+            line.contains(&format!("lsn: {high:X}/{low:08X}, prev {:X}/{:08X}", prev.0 >> 32, prev.0 as u32)),
+            "{line}"
+        );
+        prev = at.start;
+    }
+    assert_eq!(dumped.iter().filter(|line| line.contains("CHECKPOINT_REDO")).count(), 20);
+    assert_eq!(dumped.iter().filter(|line| line.contains("FPW") || line.contains("FPI")).count(), 20);
+    assert!(last_redo > BEGIN);
+}
+
+#[test]
+fn pg_waldump_reads_past_restarts_and_an_incomplete_record() {
+    let test = "pg_waldump_reads_past_restarts_and_an_incomplete_record";
+    let Some(folder) = Folder::new(test) else { return };
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = rig.fresh();
+    let restart = |rig: &mut Rig, wal: Wal| {
+        wal.flush_all(&mut rig.io).expect("flush");
+        drop(wal);
+        rig.recover().1
+    };
+    let first = insert(&wal, &mut rig.io, &[1; 100]).start;
+    let mut wal = restart(&mut rig, wal);
+    insert(&wal, &mut rig.io, &[2; 20_000]);
+    wal = restart(&mut rig, wal);
+    // A record over the segment's end, of which the second segment's part is lost.
+    let end = BEGIN.add(SEGMENT - 512);
+    fill_up_to(&wal, &mut rig.io, end, 3);
+    insert(&wal, &mut rig.io, &[4; 5000]);
+    wal.flush_all(&mut rig.io).expect("flush");
+    drop(wal);
+    rig.patch(BEGIN.add(SEGMENT), |bytes| bytes.fill(0));
+    let (records, wal) = rig.recover();
+    assert_eq!(records.len(), 3);
+    insert(&wal, &mut rig.io, &[5; 700]);
+    let wal = restart(&mut rig, wal);
+    insert(&wal, &mut rig.io, &[6; 700]);
+    wal.flush_all(&mut rig.io).expect("flush");
+    let dumped = lines(&folder.dump(&rig, first, wal.end_lsn(), &[]));
+    assert_eq!(dumped.len(), 6, "{dumped:#?}");
+    assert!(dumped[3].contains("OVERWRITE_CONTRECORD"), "{}", dumped[3]);
+}
+
+/// A page of rows that compresses as real ones do, more or less of it in use.
+fn rows(numbers: &mut Numbers) -> PageBytes {
+    let mut bytes = [0; BLOCK_SIZE];
+    let mut page = PageMut(&mut bytes);
+    page.init(0);
+    for n in 0..numbers.below(110) {
+        let text = format!("row {n} of thread {} and more {}", numbers.below(8), numbers.next());
+        page.add_item(text.as_bytes(), None);
+    }
+    bytes
+}
+
+/// The pages that `pg_waldump --save-fullpage` left: by the position of their record.
+fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
+    let mut pages = HashMap::new();
+    for entry in std::fs::read_dir(folder.outside().join(name)).expect("saved pages") {
+        let path = entry.expect("entry").path();
+        // TTTTTTTT-HHHHHHHH-LLLLLLLL.tablespace.database.relation.block_fork
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let half = |range| u64::from_str_radix(&name[range], 16).expect("digits");
+        pages.insert(Lsn(half(9..17) << 32 | half(18..26)), std::fs::read(&path).expect("page"));
+    }
+    pages
+}
+
+/// Eight threads at once, over several segments, some of them left early by a switch, with images compressed each way: every record is
+/// there, in order, and PostgreSQL takes every image apart to the same page.
+#[test]
+fn pg_waldump_reads_what_was_written_under_load() {
+    let Some(folder) = Folder::new("pg_waldump_reads_what_was_written_under_load") else { return };
+    for compression in [None, Some(ImageCompression::Lz4), Some(ImageCompression::Zstd)] {
+        let name = compression.map_or("none".to_owned(), |method| format!("{method:?}"));
+        let mut rig = Rig::new(methods().pop().expect("a method"));
+        rig.config.buffers = 32;
+        let wal = rig.fresh();
+        wal.set_compression(compression);
+        let pages = Mutex::new(HashMap::new());
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                let (wal, pages, mut io) = (&wal, &pages, rig.backend());
+                scope.spawn(move || {
+                    let mut numbers = Numbers(1000 + thread);
+                    for n in 0..250_u32 {
+                        let at = match n % 5 {
+                            0 => {
+                                let image = rows(&mut numbers);
+                                let rel = RelFileLocator::in_default(5, 16384 + thread as u32);
+                                let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
+                                let tag = PageTag::new(rel, Fork::Main, n);
+                                let block = BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] };
+                                let record = Record {
+                                    rmgr: Rmgr::XLOG,
+                                    info: FPI,
+                                    xid: 0,
+                                    main: &[],
+                                    blocks: &[block],
+                                };
+                                let at = wal.insert(&mut io, &record).expect("insert");
+                                pages.lock().expect("pages").insert(at.start, image);
+                                at
+                            }
+                            _ => {
+                                let limit = if n % 50 == 7 { 120_000 } else { 900 };
+                                let len = numbers.below(limit) as usize + 1;
+                                insert(wal, &mut io, &vec![n as u8; len])
+                            }
+                        };
+                        if numbers.below(10) == 0 {
+                            wal.flush(&mut io, at.end).expect("flush");
+                        }
+                        if n % 100 == thread as u32 * 10 + 5 && thread < 3 {
+                            wal.switch_segment(&mut io).expect("switch");
+                        }
+                    }
+                });
+            }
+        });
+        wal.flush_all(&mut rig.io).expect("flush");
+        let end = wal.end_lsn();
+        assert!(end.0 > BEGIN.0 + 2 * SEGMENT, "{name}: up to {end}");
+        let (records, found) = rig.read_all(BEGIN);
+        assert_eq!(found.end, end, "{name}");
+        let is_switch = |record: &&WalRecord| {
+            let header = record.decode().expect("decodable").header;
+            header.rmgr == Rmgr::XLOG && header.kind() == SWITCH
+        };
+        let switches = records.iter().filter(is_switch).count();
+        assert!((1..=9).contains(&switches), "{name}: {switches} switches");
+        assert_eq!(records.len(), 2000 + switches, "{name}");
+        let compressed = records.iter().filter(|record| {
+            let decoded = record.decode().expect("decodable");
+            decoded.blocks.iter().any(|block| block.image.is_some_and(|image| image.is_compressed()))
+        });
+        assert_eq!(compressed.count() > 300, compression.is_some(), "{name}");
+        let out = folder.inside.join(&name);
+        let save = ["--save-fullpage", out.to_str().expect("a path")];
+        let dumped = lines(&folder.dump(&rig, records[0].start, end, &save));
+        assert_eq!(dumped.len(), records.len(), "{name}");
+        for (line, record) in dumped.iter().zip(&records) {
+            let at = format!("lsn: {:X}/{:08X}, ", record.start.0 >> 32, record.start.0 as u32);
+            assert!(line.contains(&at), "{name}: {line}");
+        }
+        let (saved, pages) = (saved_pages(&folder, &name), pages.into_inner().expect("pages"));
+        assert_eq!((saved.len(), pages.len()), (400, 400), "{name}");
+        for (at, page) in pages {
+            assert!(saved.get(&at).is_some_and(|theirs| theirs[..] == page[..]), "{name}: the image at {at}");
+        }
+        for name in rig.names() {
+            std::fs::remove_file(folder.outside().join(name)).expect("removed");
+        }
+    }
+}

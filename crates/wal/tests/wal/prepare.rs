@@ -1,0 +1,194 @@
+//! Segments are there before they are needed; each has one name.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::common::*;
+use forebay_aio::fault::Ops;
+use forebay_aio::fault::Rule;
+use forebay_aio::sync::Duration;
+use forebay_aio::{MethodKind, WorkerLimits};
+use forebay_format::Lsn;
+use forebay_wal::{SegmentPolicy, SegmentStats};
+
+#[test]
+fn who_inserts_finds_segments_that_were_prepared() {
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = rig.fresh();
+    assert_eq!(wal.segment_stats(), SegmentStats { made: 1, ..SegmentStats::default() });
+    for _ in 0..40 {
+        while wal.prepare_segments(&mut rig.io).expect("segments") {}
+        wal.ensure_room(&mut rig.io, 200_000).expect("room");
+        insert(&wal, &mut rig.io, &[1; 200_000]);
+    }
+    let stats = wal.segment_stats();
+    assert_eq!(stats.waits, 0);
+    assert!(stats.made >= 9, "{stats:?}");
+    // Recycled ones only have to be opened.
+    let end = wal.flush_all(&mut rig.io).expect("flush");
+    wal.remove_old_segments(end, 20 << 20).expect("removal");
+    let made = wal.segment_stats().made;
+    for _ in 0..20 {
+        wal.prepare_segments(&mut rig.io).expect("segments");
+        insert(&wal, &mut rig.io, &[1; 200_000]);
+    }
+    assert_eq!((wal.segment_stats().made, wal.segment_stats().waits), (made, 0));
+    // And nobody who prepares them: each is waited for.
+    insert(&wal, &mut rig.io, &vec![1; 5 << 20]);
+    wal.flush_all(&mut rig.io).expect("flush");
+    insert(&wal, &mut rig.io, &vec![1; 20 << 20]);
+    assert!(wal.segment_stats().waits > 0);
+}
+
+#[test]
+fn the_bell_rings_for_who_prepares() {
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = Arc::new(rig.fresh());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (preparer, stop) = (Arc::clone(&wal), &stop);
+        let mut io = rig.backend();
+        scope.spawn(move || {
+            while !stop.load(Ordering::SeqCst) {
+                preparer.prepare_segments(&mut io).expect("segments");
+                preparer.rest_until_segments_are_wanted(Duration::from_secs(86_400));
+            }
+        });
+        // Each round waits for the preparer: had it slept through a call, this would not end.
+        for number in 2..12 {
+            insert(&wal, &mut rig.io, &[1; 1_000_000]);
+            while !rig.segment_path(number).exists() {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        wal.wake_preparer();
+    });
+}
+
+#[test]
+fn a_segment_is_filled_by_several_writes_at_a_time() {
+    let (mut rig, plan) = Rig::faulty(MethodKind::Worker(WorkerLimits::fixed(4)));
+    for direct in direct_choices(&rig.config.dir) {
+        rig.config.init_direct = direct;
+        rig.config.dir = rig.dir.path().join(format!("direct-{direct}"));
+        std::fs::create_dir(&rig.config.dir).expect("directory");
+        let wal = rig.fresh();
+        let mut io = rig.backend();
+        let held = plan.hold(Rule::on(Ops::WRITE).path("xlogtemp"));
+        std::thread::scope(|scope| {
+            let maker = scope.spawn(|| wal.prepare_segments(&mut io).expect("segments"));
+            held.await_count(2);
+            held.release();
+            assert!(maker.join().expect("no panic"));
+        });
+        assert!(std::fs::read(rig.segment_path(2)).expect("segment").iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn segments_without_zeros_are_as_long() {
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = rig.fresh();
+    wal.set_segment_policy(SegmentPolicy { init_zero: false, recycle: false });
+    wal.ensure_room(&mut rig.io, 2 << 20).expect("room");
+    let stat = std::fs::metadata(rig.segment_path(3)).expect("segment");
+    assert_eq!(stat.len(), SEGMENT);
+    assert!(stat.blocks() * 512 < SEGMENT / 2, "{} blocks are allocated", stat.blocks());
+    insert(&wal, &mut rig.io, &vec![7; 2 << 20]);
+    let end = wal.flush_all(&mut rig.io).expect("flush");
+    drop(wal);
+    let (records, wal) = rig.recover();
+    assert_eq!(mains(&records), [vec![7; 2 << 20]]);
+    // Nor are old ones used again, where that is not wanted.
+    wal.set_segment_policy(SegmentPolicy { init_zero: true, recycle: false });
+    let done = wal.remove_old_segments(end, 20 << 20).expect("removal");
+    assert_eq!((done.recycled, done.removed), (0, 2));
+}
+
+/// A server that recycled by link and unlink may have left a future name to an old segment; and whoever archives by a link
+/// makes a second name of his own.
+#[test]
+fn what_has_another_name_is_not_written() {
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = rig.fresh();
+    wal.ensure_room(&mut rig.io, 1).expect("room");
+    drop(wal);
+    let (two, other) = (rig.segment_path(2), rig.dir.path().join("kept"));
+    std::fs::hard_link(&two, &other).expect("link");
+    let wal = rig.fresh();
+    for _ in 0..2 {
+        insert(&wal, &mut rig.io, &[5; 900_000]);
+    }
+    wal.flush_all(&mut rig.io).expect("flush");
+    assert!(
+        std::fs::read(&other).expect("kept").iter().all(|&byte| byte == 0),
+        "the other name shows nothing"
+    );
+    for path in [&two, &other] {
+        assert_eq!(std::fs::metadata(path).expect("there").nlink(), 1, "{}", path.display());
+    }
+    drop(wal);
+    assert_eq!(rig.recover().0.len(), 2);
+}
+
+/// Threads insert and flush, one prepares segments, one retires old ones: the log has no gap, no segment two names, and
+/// nothing but segments is left.
+#[test]
+fn recycling_and_preparing_beside_insertion() {
+    const THREADS: u64 = 3;
+    let mut rig = Rig::new(MethodKind::Sync);
+    let wal = Arc::new(rig.fresh());
+    let (stop, kept) = (AtomicBool::new(false), AtomicU64::new(BEGIN.add(40).0));
+    std::thread::scope(|scope| {
+        let background: Vec<_> = (0..2)
+            .map(|n| {
+                let (wal, mut io, stop, kept) = (Arc::clone(&wal), rig.backend(), &stop, &kept);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::SeqCst) {
+                        if n == 0 {
+                            wal.prepare_segments(&mut io).expect("segments");
+                            wal.rest_until_segments_are_wanted(Duration::from_secs(86_400));
+                        } else {
+                            let record = wal.last_record_lsn();
+                            let before = record.min(wal.flushed_lsn());
+                            wal.remove_old_segments(before, 6 << 20).expect("removal");
+                            kept.fetch_max(record.0, Ordering::SeqCst);
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let inserters: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (wal, mut io) = (Arc::clone(&wal), rig.backend());
+                scope.spawn(move || {
+                    for n in 0..120u64 {
+                        let at =
+                            insert(&wal, &mut io, &vec![thread as u8; 50_000 + (n as usize * 977) % 60_000]);
+                        if n % 4 == thread {
+                            wal.flush(&mut io, at.end).expect("flush");
+                        }
+                    }
+                })
+            })
+            .collect();
+        inserters.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        stop.store(true, Ordering::SeqCst);
+        wal.wake_preparer();
+        background.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+    let end = wal.flush_all(&mut rig.io).expect("flush");
+    let stats = wal.segment_stats();
+    assert!(stats.recycled > 5, "{stats:?}");
+    for name in rig.names() {
+        let (_, number) = segment_size().parse_file_name(&name).unwrap_or_else(|| panic!("{name} was left"));
+        let stat = std::fs::metadata(rig.segment_path(number)).expect("segment");
+        assert_eq!((stat.nlink(), stat.len()), (1, SEGMENT), "{name}");
+    }
+    let (records, found) = rig.read_all(Lsn(kept.load(Ordering::SeqCst)));
+    assert_eq!((found.end, found.last_record), (end, wal.last_record_lsn()));
+    assert!(!records.is_empty());
+}

@@ -1,0 +1,98 @@
+//! moto, an S3 server to test and measure against: from PyPI, in an environment of its own under `target/tools/moto`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::packages::{self, Needed};
+use crate::run::run;
+
+const VERSION: &str = "5.2.5";
+/// The program that runs it.
+const SERVER: &str = "crates/archive/tests/objects/moto.py";
+
+/// Installs it, or finds it installed: the Python that has it.
+///
+/// # Errors
+/// When it can't be had here: no Python, or no package registry that answers.
+pub fn prepare(root: &Path) -> Result<PathBuf, String> {
+    let folder = root.join("target/tools/moto");
+    let python = folder.join("bin/python");
+    let complete = folder.join(format!("complete-{VERSION}"));
+    if complete.is_file() {
+        return Ok(python);
+    }
+    packages::ensure(&[Needed { program: "python3", package: "python3" }])?;
+    let environment = || run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+    if environment().is_err() {
+        // Debian's Python has it in a package of its own.
+        packages::install(&["python3-venv"])?;
+        environment()?;
+    }
+    let package = format!("moto[s3,server]=={VERSION}");
+    run(Command::new(&python).args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        &package,
+    ]))?;
+    fs::write(&complete, "").map_err(|e| format!("{}: {e}", complete.display()))?;
+    Ok(python)
+}
+
+/// A running one, with a bucket. It ends when this is dropped.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub endpoint: String,
+}
+
+impl Server {
+    /// Starts it and makes the bucket.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(root: &Path, python: &Path, bucket: &str) -> Result<Server, String> {
+        let mut moto = Command::new(python);
+        // As text: a script of that name would be found where the package is meant.
+        let script = fs::read_to_string(root.join(SERVER)).map_err(|e| format!("{SERVER}: {e}"))?;
+        moto.arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = moto.spawn().map_err(|e| format!("{}: {e}", python.display()))?;
+        let output = child.stdout.take();
+        let mut server = Server { child, endpoint: String::new() };
+        let mut line = String::new();
+        let text = |e: std::io::Error| format!("moto: {e}");
+        BufReader::new(output.ok_or("moto's output is not piped")?).read_line(&mut line).map_err(text)?;
+        let port = line.trim().parse().map_err(|_| format!("moto says no port, but \"{}\"", line.trim()))?;
+        server.endpoint = format!("http://127.0.0.1:{port}");
+        let answer = make_bucket(port, bucket).map_err(text)?;
+        if !answer.contains(" 200 ") {
+            return Err(format!("moto makes no bucket: {answer}"));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It ends with its input; who can't end it has to wait for that.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// moto asks for no signature. The answer's first line.
+fn make_bucket(port: u16, bucket: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    let head = format!(
+        "PUT /{bucket} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned())
+}
