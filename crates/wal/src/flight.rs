@@ -199,7 +199,7 @@ impl Flight {
         Flight { rules, progress, state: Mutex::new(state) }
     }
 
-    /// What to do for `goal`, which is not beyond what is `copied`.
+    /// What to do for `goal`, before which everything has been copied. `copied` tells how far that goes at least.
     pub fn step(&self, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
         self.change(goal, copied, |_| {})
     }
@@ -339,7 +339,9 @@ impl State {
     /// Takes the next piece for somebody who wants `goal`.
     fn claim(&mut self, goal: Goal, rules: &FlightRules, copied: Lsn) -> Claim {
         let from = self.claimed;
-        debug_assert!(goal.lsn() <= copied && from < copied, "{goal:?} is not copied: {copied}");
+        assert!(from < goal.lsn(), "{goal:?} is claimed already: up to {from}");
+        // Who has just come to insert may hold back what the slots tell, with a position from before the goal was copied.
+        let copied = copied.max(goal.lsn());
         let segment_end = rules.segment_size.start(rules.segment_size.number(from) + 1);
         let mut upto = copied.min(segment_end);
         let whole = upto.page_start();
@@ -381,5 +383,39 @@ impl State {
         if let Some(waiter) = place.and_then(|place| self.waiters.remove(place)) {
             awake.push(waiter);
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    const BEGIN: Lsn = Lsn(1 << 20);
+
+    fn flight() -> Flight {
+        let rules = FlightRules {
+            segment_size: SegmentSize::new(1 << 20).expect("size"),
+            in_flight: 4,
+            piece: 1 << 20,
+            durable_writes: true,
+            cached_writes: false,
+        };
+        Flight::new(rules, Progress::new(BEGIN))
+    }
+
+    #[test]
+    fn what_was_copied_once_is_written_whatever_the_slots_tell_now() {
+        let flight = flight();
+        let (first, second) = (BEGIN.add(100), BEGIN.add(200));
+        let Step::Write(claim) = flight.step(Goal::Flushed(first), || first) else {
+            panic!("nothing is under way")
+        };
+        assert!(matches!(flight.wrote(&claim, Goal::Flushed(first), || first), Step::Done));
+        // Somebody has taken a slot with a position that was read before either was reserved.
+        let Step::Write(claim) = flight.step(Goal::Flushed(second), || BEGIN) else {
+            panic!("nothing is under way")
+        };
+        assert_eq!((claim.from, claim.upto), (first, second));
+        assert!(matches!(flight.wrote(&claim, Goal::Flushed(second), || BEGIN), Step::Done));
     }
 }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Taking a slot comes before reserving, and `copied` asks for the end first and looks at the slots then: of each place before
-//! that end it sees the slot, or that the slot was left. Positions that it reads may be out of date, then they are too low.
+//! that end it sees the slot, or that the slot was left. Positions that it reads may be out of date, then they are too low;
+//! even lower than what it told before, as a slot can be taken with a position that was read long ago.
 //!
 //! Who must be alone closes the slots: those inside leave, nobody enters, and what is changed meanwhile is seen by whoever
 //! enters next.
