@@ -48,10 +48,11 @@ pub fn run(root: &Path, seeds: u64, first: u64, counts: &mut Counts) -> Result<(
         ("FOREBAY_SIM_BYTES", OsString::from("1")),
     ];
     set.extend(PARTS.map(|(name, per)| (name, OsString::from((seeds / per).max(1).to_string()))));
-    let battery = ["test", "--release", "-p", "forebay-sim", "--test", "battery", "--no-fail-fast"];
+    let sim = ["test", "--profile", "battery", "-p", "forebay-sim"];
     // Each test has threads of its own.
-    cargo_test(root, &set, &[&battery[..], &["--", "--test-threads=1"]].concat(), counts)?;
-    let planted =
-        ["test", "--release", "-p", "forebay-sim", "--features", "planted-bugs", "--test", "planted"];
-    cargo_test(root, &set[2..], &[&planted[..], &["--", "--test-threads=1"]].concat(), counts)
+    let alone = ["--", "--test-threads=1"];
+    let battery = ["--test", "battery", "--no-fail-fast"];
+    cargo_test(root, &set, &[&sim[..], &battery, &alone].concat(), counts)?;
+    let planted = ["--features", "planted-bugs", "--test", "planted"];
+    cargo_test(root, &set[2..], &[&sim[..], &planted, &alone].concat(), counts)
 }

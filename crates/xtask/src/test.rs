@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
 //! Style, lints, layering and licences first; then the crates' tests; then those of them that shuttle or
-//! Miri runs; then the battery on the simulated disk, and the batteries that run the release build of the real program beside
+//! Miri runs; then the battery on the simulated disk, and the batteries that run an optimized build of the real program beside
 //! PostgreSQL 18. Tests that need something this machine can't
 //! have print `skipped: NAME needs ...`; they are counted and named at the end, and are an error in CI.
 
@@ -27,7 +27,7 @@ pub struct Options {
     /// Skip style checks and run the tests alone
     #[arg(long)]
     only_tests: bool,
-    /// Skip the batteries on the release build
+    /// Skip the batteries on optimized builds
     #[arg(long)]
     quick: bool,
     /// Run nothing but the battery on the simulated disk
@@ -90,7 +90,8 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     checked::miri(root, &mut counts)?;
     if !options.quick {
         battery::run(root, options.seeds, options.first_seed, &mut counts)?;
-        let batteries = ["test", "--release", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
+        let batteries =
+            ["test", "--profile", "battery", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
         let arguments = [&batteries[..], &["--", "--include-ignored"]].concat();
         cargo_test(root, &environment, &arguments, &mut counts)?;
     }

@@ -1,4 +1,4 @@
-//! Batteries over the real program, beside PostgreSQL 18; run on the release build by `cargo xtask test`.
+//! Batteries over the real program, beside PostgreSQL 18; run optimized, with assertions, by `cargo xtask test`.
 //!
 //! - [`exchange`]: millions of rows in and out, byte for byte what PostgreSQL gives
 //! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent

@@ -19,7 +19,7 @@ fn run(
             (n, tally)
         }
         Err(failed) => panic!(
-            "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 cargo test --release -p forebay-sim --test battery {test}",
+            "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 cargo test --profile battery -p forebay-sim --test battery {test}",
             failed.seed, failed.wrong, failed.seed
         ),
     }

@@ -1,4 +1,4 @@
-//! The battery on the simulated disk: one program, as each would be optimized at its linking, with all that it links.
+//! The battery on the simulated disk: one program, as each would be linked with all of the engine.
 //!
 //! - [`engine`]: the engine's lives and crashes
 //! - [`archive`]: the archiver's

@@ -24,7 +24,7 @@ fn run(
         }
         Err(failed) => panic!(
             "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 FOREBAY_SIM_ARCHIVE_STRIDE={} \
-             cargo test --release -p forebay-sim --test battery {test}",
+             cargo test --profile battery -p forebay-sim --test battery {test}",
             failed.seed,
             failed.wrong,
             failed.seed,

@@ -19,8 +19,8 @@ use super::{BenchError, Latencies, Sample, WalWay};
 
 const SEGMENT: SegmentSize = SegmentSize::DEFAULT;
 const SYSTEM_ID: u64 = 0x0f0e_0b0a_0123_4567;
-/// How often it is looked whether full segments are to be recycled.
-const LOOK_AFTER: Duration = Duration::from_millis(2);
+/// How often it is looked whether full segments are to be recycled: each look interrupts somebody who commits.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
 
 /// The log between two runs.
 pub(super) struct Log {
