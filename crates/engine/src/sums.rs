@@ -1,13 +1,12 @@
 //! Statistics of the server as a whole that are sums: checkpoints, the replacement of buffers, the log. What counts only ever
 //! adds; who sets a sum to zero has it shown from where it stands.
 
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_aio::sync::{Mutex, SystemTime};
 use forebay_archive::ArchiverStats;
 use forebay_storage::PoolStats;
 use forebay_wal::WalStats;
 
-use crate::checkpoint::report::Totals;
+use crate::checkpoint::report::Sums;
 use crate::engine::Engine;
 
 /// A kind of statistics that can be set to zero: pg_stat_reset_shared's targets.
@@ -91,14 +90,8 @@ impl<T: Default> Default for Mark<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     bgwriter: Mutex<Mark<PoolStats>>,
-    checkpointer: Mutex<Mark<[u64; 7]>>,
+    checkpointer: Mutex<Mark<Sums>>,
     wal: Mutex<Mark<WalStats>>,
-}
-
-fn checkpointer_sums(totals: &Totals) -> [u64; 7] {
-    let Totals { timed, requested, done, write_micros, sync_micros, buffers, slru } = totals;
-    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    [timed, requested, done, write_micros, sync_micros, buffers, slru].map(get)
 }
 
 impl Engine {
@@ -124,17 +117,15 @@ impl Engine {
     pub fn checkpointer_stats(&self) -> CheckpointerRow {
         let core = self.core();
         let mark = core.marks.checkpointer.lock();
-        let now = checkpointer_sums(&core.checkpointer.totals);
-        let [timed, requested, done, write, sync, buffers, slru] =
-            std::array::from_fn(|i| now[i] - mark.sums[i]);
+        let now = core.checkpointer.totals.get();
         CheckpointerRow {
-            num_timed: timed,
-            num_requested: requested,
-            num_done: done,
-            write_time: write as f64 / 1000.0,
-            sync_time: sync as f64 / 1000.0,
-            buffers_written: buffers,
-            slru_written: slru,
+            num_timed: now.timed - mark.sums.timed,
+            num_requested: now.requested - mark.sums.requested,
+            num_done: now.done - mark.sums.done,
+            write_time: (now.write_micros - mark.sums.write_micros) as f64 / 1000.0,
+            sync_time: (now.sync_micros - mark.sums.sync_micros) as f64 / 1000.0,
+            buffers_written: now.buffers - mark.sums.buffers,
+            slru_written: now.slru - mark.sums.slru,
             stats_reset: mark.at,
         }
     }
@@ -169,8 +160,7 @@ impl Engine {
             }
             SharedStats::Checkpointer => {
                 let mut mark = core.marks.checkpointer.lock();
-                let sums = checkpointer_sums(&core.checkpointer.totals);
-                *mark = Mark { sums, at: SystemTime::now() };
+                *mark = Mark { sums: core.checkpointer.totals.get(), at: SystemTime::now() };
             }
             SharedStats::Io => {
                 core.aio.stats().reset();

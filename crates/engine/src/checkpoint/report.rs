@@ -1,7 +1,6 @@
 //! What checkpoints did: totals for pg_stat_checkpointer, and PostgreSQL's log lines.
 
-use forebay_aio::sync::Duration;
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_aio::sync::{Duration, Mutex};
 
 use forebay_format::Lsn;
 use forebay_storage::{SyncReport, WriteReport};
@@ -9,16 +8,20 @@ use forebay_wal::OldSegments;
 
 use super::requests::Causes;
 
-/// Counters since the engine was opened.
+/// Sums since the engine was opened: who looks sees a checkpoint whole, or not yet.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) timed: AtomicU64,
-    pub(crate) requested: AtomicU64,
-    pub(crate) done: AtomicU64,
-    pub(crate) write_micros: AtomicU64,
-    pub(crate) sync_micros: AtomicU64,
-    pub(crate) buffers: AtomicU64,
-    pub(crate) slru: AtomicU64,
+pub(crate) struct Totals(Mutex<Sums>);
+
+/// How many, and what they did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) timed: u64,
+    pub(crate) requested: u64,
+    pub(crate) done: u64,
+    pub(crate) write_micros: u64,
+    pub(crate) sync_micros: u64,
+    pub(crate) buffers: u64,
+    pub(crate) slru: u64,
 }
 
 /// One checkpoint.
@@ -40,22 +43,29 @@ pub(crate) struct Report {
 }
 
 impl Totals {
+    /// As they stand.
+    pub(crate) fn get(&self) -> Sums {
+        *self.0.lock()
+    }
+
     /// Counts a checkpoint that is about to begin.
     pub(crate) fn begin(&self, causes: Causes) {
+        let mut sums = self.0.lock();
         if causes.time && !causes.demand && !causes.wal {
-            self.timed.fetch_add(1, Ordering::Relaxed);
+            sums.timed += 1;
         } else if !causes.shutdown && !causes.recovery {
-            self.requested.fetch_add(1, Ordering::Relaxed);
+            sums.requested += 1;
         }
     }
 
     /// Counts a checkpoint that is complete.
     pub(crate) fn end(&self, report: &Report) {
-        self.done.fetch_add(1, Ordering::Relaxed);
-        self.write_micros.fetch_add(micros(report.write), Ordering::Relaxed);
-        self.sync_micros.fetch_add(micros(report.sync), Ordering::Relaxed);
-        self.buffers.fetch_add(report.written.buffers, Ordering::Relaxed);
-        self.slru.fetch_add(report.slru_pages, Ordering::Relaxed);
+        let mut sums = self.0.lock();
+        sums.done += 1;
+        sums.write_micros += micros(report.write);
+        sums.sync_micros += micros(report.sync);
+        sums.buffers += report.written.buffers;
+        sums.slru += report.slru_pages;
     }
 }
 
