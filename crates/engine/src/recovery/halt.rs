@@ -9,7 +9,8 @@ use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use super::restore::Restore;
 use crate::error::EngineError;
 
-/// Ends a recovery from outside, whichever thread opens the engine. Once recovery is through it does nothing.
+/// Ends a recovery from outside, whichever thread opens the engine. Once recovery is through it does nothing. It is for one
+/// recovery: who has asked has asked for good, so the next one needs another.
 #[derive(Clone, Default)]
 pub struct RecoveryStop(Arc<State>);
 
