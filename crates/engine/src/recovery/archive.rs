@@ -103,7 +103,6 @@ impl Startup<'_> {
         if let Some(source) = &self.config.restore_from {
             return Ok(Way::Other(source.clone()));
         }
-        let both = || "\"restore_command\" and \"restore_library\" are both set".to_owned();
         match (settings.restore_command.as_str(), settings.library.as_str()) {
             ("", "") => Ok(Way::Nothing),
             (command, "") => Ok(Way::Command(command.to_owned(), Shell::new(self.dir))),
@@ -122,7 +121,7 @@ impl Startup<'_> {
                 Ok(Way::Archive(Restorer::start(self.aio, repository, options)))
             }
             ("", other) => refuse(format!("there is no restore library \"{other}\"")),
-            _ => refuse(both()),
+            _ => refuse("\"restore_command\" and \"restore_library\" are both set".to_owned()),
         }
     }
 

@@ -18,7 +18,7 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay_aio::sync::Mutex;
+use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{AlignedBuf, Backend, OpenOptions};
 use forebay_archive::shell::{PlaceholderError, Shell, substitute};
 use forebay_archive::{Restorer, WalName};
@@ -175,7 +175,7 @@ impl Restore {
         TimelineHistory::parse(timeline, &String::from_utf8_lossy(&text)).map_err(|error| {
             EngineError::corrupt(format!("timeline history file \"{name}\" from the archive: {error}"))
         })?;
-        let namespace = std::sync::Arc::clone(io.aio().namespace());
+        let namespace = Arc::clone(io.aio().namespace());
         let file = namespace.open(&temporary, &OpenOptions::READ_WRITE)?;
         io.fsync(&file)?;
         namespace.rename(&temporary, &path)?;
@@ -202,7 +202,7 @@ impl Restore {
             return Ok(false);
         }
         self.examine(io, name, &temporary)?;
-        let names = std::sync::Arc::clone(io.aio().namespace());
+        let names = Arc::clone(io.aio().namespace());
         if !io.aio().has_bug("recovery: restored segments are not synced") {
             // It may stay, be archived or recycled: a crash must not leave a part of it under its name.
             let file = names.open(&temporary, &OpenOptions::READ_WRITE)?;
@@ -222,7 +222,7 @@ impl Restore {
 
     /// Fails on a file that is no segment of this cluster.
     fn examine(&self, io: &mut Backend, name: &str, path: &Path) -> Result<(), EngineError> {
-        let namespace = std::sync::Arc::clone(io.aio().namespace());
+        let namespace = Arc::clone(io.aio().namespace());
         let file = namespace.open(path, &OpenOptions::READ)?;
         let (found, expected) = (namespace.file_len(&file)?, self.size.bytes());
         if found != expected {
