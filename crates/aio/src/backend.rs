@@ -182,9 +182,10 @@ impl Backend {
         r
     }
 
-    /// Merges this backend's neighbours up to so many bytes, where [`Aio::combine_limit`] does not set a smaller limit.
-    pub fn set_combine_limit(&mut self, bytes: usize) {
-        self.combine_limit = bytes;
+    /// Merges this backend's neighbours up to so many bytes, where [`Aio::combine_limit`] does not set a smaller limit. What it was
+    /// before.
+    pub fn set_combine_limit(&mut self, bytes: usize) -> usize {
+        std::mem::replace(&mut self.combine_limit, bytes)
     }
 
     /// Begins staging. Batches don't nest. While anything is staged, don't block on another backend without [`Backend::submit`].

@@ -3,15 +3,19 @@
 //! - usually: parking_lot and the standard library
 //! - with `--cfg shuttle`: `checked`, the same types over shuttle's, whose scheduler chooses every interleaving from a seed
 //!
+//! One is our own: [`Bell`], at which many sleep and are woken at once.
+//!
 //! The crates above take all of this from here too (`cargo xtask tidy` sees to it). Cells that are set once stay the standard
 //! library's: what sets them waits for nobody.
 //!
 //! The checked build is for `tests/interleavings.rs` alone: outside of a shuttle execution its types panic. Clocks stay the
 //! system's there; nothing that is checked may depend on them.
 
+mod bell;
 #[cfg(shuttle)]
 mod checked;
 
+pub use bell::Bell;
 #[cfg(shuttle)]
 pub use checked::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult, atomic, thread,

@@ -1,21 +1,24 @@
-//! Who is about to commit: when a write of the log is worth a moment's wait for others.
+//! Who is about to commit: when a write or a sync of the log is worth a moment's wait for others.
 //!
 //! Few committers of small records share the log's last block, and writes of one block follow one another. Two of them left to themselves
 //! miss each other: whoever is awake first writes alone, and the other waits for that write and for its own. So a write that is
 //! done leaves a note of who was there: those whom it brought home, and those who wait for the next. Before the next write, while the
 //! disk has nothing else of the log's to do, the first to come waits for as many to be there again, if
 //!
-//! - they are few ([`MOST`]): of many, enough come along while a write is on its way;
+//! - they are few ([`MOST`], and of late never more): of many, enough come along while a write is on its way;
 //! - it takes no longer than the last write took: else writing twice is as fast. And never longer than [`LONGEST`].
 //! - the last wait was not in vain. After each one that was, twice as many writes are begun without waiting (up to [`LONGEST_GRUDGE`]): who
 //!   has better things to do between commits is not waited for.
 //!
 //! A committer on its own finds nobody in the note, and never waits.
+//!
+//! A sync of what is written waits likewise, but only for writes that are on their way, until as many are there as the note says: it would
+//! hold those writes up, and they would need one of their own.
 
 use forebay_aio::sync::{Duration, Instant};
 
 /// Most who are waited for, with the one who waits.
-const MOST: usize = 8;
+const MOST: usize = 40;
 /// Longest wait.
 const LONGEST: Duration = Duration::from_micros(300);
 /// Most writes without a wait after waits in vain.
@@ -53,6 +56,8 @@ impl Clock {
 pub(crate) struct Company {
     /// How many there were when the last write was done.
     expected: usize,
+    /// The most of late: it goes down by one with each write. Of many, now more and now fewer are seen.
+    of_late: usize,
     /// When that one had been begun, and until when to wait before the next.
     begun: Instant,
     until: Instant,
@@ -69,6 +74,7 @@ impl Company {
     pub fn none(now: Instant) -> Company {
         Company {
             expected: 0,
+            of_late: 0,
             begun: now,
             until: now,
             waiting: 0,
@@ -83,10 +89,15 @@ impl Company {
         self.waiting > 0
     }
 
+    /// Whether `here` are as many as can be expected, or too many are expected for a wait to pay.
+    pub fn is_complete(&self, here: usize) -> bool {
+        here >= self.expected || self.of_late > MOST
+    }
+
     /// Whether to wait before a write, with `asleep` others who want it to be begun. Who does calls [`Company::waited`] before it asks again.
     pub fn wait(&mut self, asleep: usize, now: Instant) -> bool {
         let here = asleep + self.waiting + 1;
-        let waits = here < self.expected && self.expected <= MOST && self.grudge == 0 && now < self.until;
+        let waits = !self.is_complete(here) && self.grudge == 0 && now < self.until;
         if waits {
             self.waiting += 1;
             self.has_waited = true;
@@ -113,6 +124,7 @@ impl Company {
     /// What was begun last is durable. `here` have waited for that, or wait for the next, or write.
     pub fn done(&mut self, here: usize, now: Instant) {
         self.expected = here;
+        self.of_late = here.max(self.of_late.saturating_sub(1));
         self.until = now + now.saturating_duration_since(self.begun).min(LONGEST);
         self.grudge = self.grudge.saturating_sub(1);
     }

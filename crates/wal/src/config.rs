@@ -89,9 +89,10 @@ pub struct WalConfig {
     pub buffers: usize,
     /// Whether a page's first change after a checkpoint is logged with the page's image.
     pub full_page_writes: bool,
-    /// Everything contiguous goes out in one write (up to 1 MB). Without, each block is written by itself: for comparison.
+    /// Everything contiguous goes out in one write (up to 1 MB). Without, each of its blocks is a write of its own, all of them on their
+    /// way at once where they are direct: for comparison.
     pub gather: bool,
-    /// Most writes on their way at once, at least 1; see [`WalConfig::WRITES_IN_FLIGHT`].
+    /// Most of these pieces on their way at once, at least 1; see [`WalConfig::WRITES_IN_FLIGHT`].
     pub writes_in_flight: usize,
 }
 

@@ -13,28 +13,31 @@
 //!   block is ever in two of them. So a piece ends at a block's end unless somebody waits for what is behind it, and after
 //!   one with a partial block the next waits until that is written. A segment is written and durable before the first piece of
 //!   the next one begins: what a crash leaves behind the end of the log lies in one segment, which `resume` relies on.
-//! - *sync*, where writes are not durable by themselves: what is written without a gap, one sync at a time. (Linux reports a
+//! - *sync*, where writes are not durable by themselves: what is written without a gap, one sync at a time; few who commit wait until the
+//!   writes of all of them are done, so that one sync does for all, where each would delay the others' writes. (Linux reports a
 //!   write-back error once for an open file: of two syncs side by side, the wrong one could hear of it, while the other succeeds
 //!   and means nothing. For the same reason there is but one write at a time where segments are opened with `O_DSYNC` and not
 //!   `O_DIRECT`.)
 //! - *linger* before a write, as others can be expected to want one too in a moment: see [`company`](crate::company).
-//! - *wait*, where others are about it already. A waiter is woken once its goal is reached, the log has failed, or there is
-//!   something for it to do. Should somebody who comes along be faster, so much the better: a thread that runs begins in less time
+//! - *wait*, where others are about it already. Who waits is woken once its goal is reached, the log has failed, or there is
+//!   something for it to do: see [`crowd`](crate::crowd). Should somebody who comes along be faster, so much the better: a thread that runs begins in less time
 //!   than it takes to wake one.
 //!
 //! Each change of state wakes those who have reached their goals, and one for each thing that can be begun now. So whenever
-//! something can be begun that somebody wants, somebody is awake to begin it.
+//! something can be begun that somebody wants, somebody is awake to begin it. (Should that one find its goal reached and go home,
+//! then a later change has reached it, and has woken somebody itself.)
 
 use std::collections::VecDeque;
 
 use forebay_aio::sync::{
-    Arc, Condvar, Mutex,
+    Arc, Bell, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 use forebay_format::{Lsn, SegmentSize};
 
 use crate::{
     company::{Clock, Company},
+    crowd::{Crowds, Goal, Wake},
     position::WAL_BLOCK,
 };
 
@@ -62,22 +65,6 @@ impl Progress {
     }
 }
 
-/// What somebody wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Goal {
-    /// Everything before this is durable.
-    Flushed(Lsn),
-    /// Everything before this, a block's end, is written.
-    Written(Lsn),
-}
-
-impl Goal {
-    fn lsn(self) -> Lsn {
-        let (Goal::Flushed(lsn) | Goal::Written(lsn)) = self;
-        lsn
-    }
-}
-
 /// What is to be done for a goal.
 #[derive(Debug)]
 pub(crate) enum Step {
@@ -87,8 +74,8 @@ pub(crate) enum Step {
     Write(Claim),
     /// Sync the segment that holds the byte before this, then call [`Flight::synced`].
     Sync(Lsn),
-    /// Sleep, then ask again.
-    Wait(Arc<Waiter>),
+    /// Sleep until it rings or calls, then ask again, unless the goal is reached.
+    Wait(Arc<Bell>),
     /// Let others run, then call [`Flight::lingered`].
     Linger,
 }
@@ -102,6 +89,15 @@ pub(crate) struct Claim {
     pub upto: Lsn,
     /// Pieces on their way, with this one.
     pub in_flight: usize,
+}
+
+impl Claim {
+    /// Its blocks, each from its first byte in the piece to behind its last.
+    pub fn blocks(&self) -> impl Iterator<Item = (Lsn, Lsn)> {
+        let (from, upto) = (self.from, self.upto);
+        let next = move |at: &Lsn| Some(at.page_start().add(WAL_BLOCK)).filter(|next| *next < upto);
+        std::iter::successors(Some(from), next).map(move |at| (at, upto.min(at.page_start().add(WAL_BLOCK))))
+    }
 }
 
 /// How writes may be done.
@@ -118,33 +114,6 @@ pub(crate) struct FlightRules {
     pub in_flight: usize,
     /// Most bytes in one: whole blocks, at least one.
     pub piece: u64,
-}
-
-/// Somebody asleep.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    goal: Goal,
-    awake: Mutex<bool>,
-    woken: Condvar,
-}
-
-impl Waiter {
-    fn new(goal: Goal) -> Arc<Waiter> {
-        Arc::new(Waiter { goal, awake: Mutex::new(false), woken: Condvar::new() })
-    }
-
-    /// Sleeps until there is a reason to ask again.
-    pub fn sleep(&self) {
-        let mut awake = self.awake.lock();
-        while !*awake {
-            self.woken.wait(&mut awake);
-        }
-    }
-
-    fn wake(&self) {
-        *self.awake.lock() = true;
-        self.woken.notify_one();
-    }
 }
 
 /// A write on its way, or one that has ended before an earlier one.
@@ -165,7 +134,7 @@ struct State {
     on_their_way: usize,
     syncing: bool,
     failed: bool,
-    waiters: VecDeque<Arc<Waiter>>,
+    crowds: Crowds,
     company: Company,
     clock: Clock,
 }
@@ -192,7 +161,7 @@ impl Flight {
             on_their_way: 0,
             syncing: false,
             failed: false,
-            waiters: VecDeque::new(),
+            crowds: Crowds::default(),
             company: Company::none(clock.now()),
             clock,
         };
@@ -240,19 +209,19 @@ impl Flight {
 
     /// The log has failed: from now on nothing is begun, and nothing more becomes durable.
     pub fn fail(&self) {
-        let waiters = {
+        let wakes = {
             let mut state = self.state.lock();
             state.failed = true;
-            std::mem::take(&mut state.waiters)
+            state.crowds.disband()
         };
-        waiters.iter().for_each(|waiter| waiter.wake());
+        wakes.iter().for_each(Wake::carry_out);
     }
 
     fn advance(&self, state: &mut State, to: Lsn) {
         if !state.failed {
             debug_assert!(state.flushed <= to);
             state.flushed = to;
-            let here = state.on_their_way + state.waiters.len() + 1;
+            let here = state.on_their_way + state.crowds.asleep() + 1;
             state.company.done(here, state.clock.now());
             self.progress.flushed.store(to.0, Ordering::Release);
         }
@@ -260,15 +229,15 @@ impl Flight {
 
     /// Changes the state, finds out what the caller is to do, and wakes others.
     fn change(&self, goal: Goal, copied: impl FnOnce() -> Lsn, change: impl FnOnce(&mut State)) -> Step {
-        let mut awake = Vec::new();
+        let mut wakes = Vec::new();
         let step = {
             let mut state = self.state.lock();
             change(&mut state);
-            let step = state.next_for(goal, &self.rules, copied);
-            state.choose_whom_to_wake(&self.rules, &mut awake);
+            let step = state.next_for(goal, &self.rules, copied, &mut wakes);
+            state.choose_whom_to_wake(&self.rules, &mut wakes);
             step
         };
-        awake.iter().for_each(|waiter| waiter.wake());
+        wakes.iter().for_each(Wake::carry_out);
         step
     }
 }
@@ -282,32 +251,42 @@ impl State {
             }
     }
 
-    fn next_for(&mut self, goal: Goal, rules: &FlightRules, copied: impl FnOnce() -> Lsn) -> Step {
+    fn next_for(
+        &mut self,
+        goal: Goal,
+        rules: &FlightRules,
+        copied: impl FnOnce() -> Lsn,
+        wakes: &mut Vec<Wake>,
+    ) -> Step {
         if self.is_reached(goal) {
             return Step::Done;
         }
         if self.wants_to_write(goal, rules) && self.can_write(rules) {
             let now = self.clock.now();
             let is_idle = self.on_their_way == 0 && !self.syncing;
-            if is_idle && self.company.wait(self.waiters.len(), now) {
+            if is_idle && self.company.wait(self.crowds.asleep(), now) {
                 return Step::Linger;
             }
             self.company.begins(now);
-            return Step::Write(self.claim(goal, rules, copied()));
+            return Step::Write(self.claim(goal, rules, copied(), wakes));
         }
-        if self.can_sync(rules) && self.sync_helps(goal, rules) {
+        let here = self.crowds.awaiting_sync(self.written) + usize::from(self.awaits_sync(goal));
+        if self.can_sync(rules, here) && self.sync_helps(goal, rules) {
             self.syncing = true;
             return Step::Sync(self.written);
         }
-        let waiter = Waiter::new(goal);
-        self.waiters.push_back(Arc::clone(&waiter));
-        Step::Wait(waiter)
+        Step::Wait(self.crowds.join(goal))
     }
 
     /// Whether it takes another piece to reach the goal, and that piece is to be written now.
     fn wants_to_write(&self, goal: Goal, rules: &FlightRules) -> bool {
-        let waits_for_sync = rules.cached_writes && self.syncing && matches!(goal, Goal::Flushed(_));
-        !self.is_reached(goal) && goal.lsn() > self.claimed && !waits_for_sync
+        let waits_for_sync = self.writes_wait_for_sync(rules) && matches!(goal, Goal::Flushed(_));
+        goal.lsn() > self.claimed && !waits_for_sync
+    }
+
+    /// Whether who wants to flush does not write now.
+    fn writes_wait_for_sync(&self, rules: &FlightRules) -> bool {
+        rules.cached_writes && self.syncing
     }
 
     /// Whether another piece may begin where the last one ends.
@@ -323,66 +302,67 @@ impl State {
         self.claimed.page_offset() == 0 || last_is_written
     }
 
-    fn can_sync(&self, rules: &FlightRules) -> bool {
-        !self.failed && !rules.durable_writes && !self.syncing && self.flushed < self.written
+    /// Whether a sync may begin, which `here` await. Few wait for the writes on their way, so that one sync does for all.
+    fn can_sync(&self, rules: &FlightRules, here: usize) -> bool {
+        let helps = !rules.durable_writes && self.flushed < self.written;
+        let begins = self.on_their_way == 0 || self.company.is_complete(here);
+        helps && begins && !self.failed && !self.syncing
+    }
+
+    /// Whether a sync of what is written is all that the goal takes.
+    fn awaits_sync(&self, goal: Goal) -> bool {
+        matches!(goal, Goal::Flushed(lsn) if lsn <= self.written) && !self.is_reached(goal)
     }
 
     /// Whether a sync of what is written brings the goal, or at least the next segment.
     fn sync_helps(&self, goal: Goal, rules: &FlightRules) -> bool {
-        let opens_segment = self.written == self.claimed && rules.segment_size.offset(self.claimed) == 0;
         match goal {
             Goal::Flushed(lsn) if lsn <= self.written => true,
-            _ => opens_segment && goal.lsn() > self.claimed,
+            _ => self.sync_opens_segment(rules) && goal.lsn() > self.claimed,
         }
     }
 
+    /// Whether the next segment begins once what is written is durable.
+    fn sync_opens_segment(&self, rules: &FlightRules) -> bool {
+        self.written == self.claimed && rules.segment_size.offset(self.claimed) == 0
+    }
+
     /// Takes the next piece for somebody who wants `goal`.
-    fn claim(&mut self, goal: Goal, rules: &FlightRules, copied: Lsn) -> Claim {
+    fn claim(&mut self, goal: Goal, rules: &FlightRules, copied: Lsn, wakes: &mut Vec<Wake>) -> Claim {
         let from = self.claimed;
         assert!(from < goal.lsn(), "{goal:?} is claimed already: up to {from}");
-        // Who has just come to insert may hold back what the slots tell, with a position from before the goal was copied.
-        let copied = copied.max(goal.lsn());
+        // Who has just come to insert may hold back what the slots tell, with a position from before this was copied.
+        let wanted = goal.lsn().max(self.crowds.farthest());
+        let copied = copied.max(wanted);
         let segment_end = rules.segment_size.start(rules.segment_size.number(from) + 1);
         let mut upto = copied.min(segment_end);
         let whole = upto.page_start();
-        let wanted = |lsn: Lsn| lsn > whole && lsn <= copied;
-        let is_wanted = wanted(goal.lsn()) || self.waiters.iter().any(|waiter| wanted(waiter.goal.lsn()));
-        if whole > from && !is_wanted {
+        if from < whole && wanted <= whole {
             upto = whole;
         }
         upto = upto.min(from.page_start().add(rules.piece));
         self.claimed = upto;
         self.pieces.push_back(Piece { upto, done: false });
         self.on_their_way += 1;
+        self.crowds.claimed(upto, wakes);
         Claim { from, upto, in_flight: self.on_their_way }
     }
 
     /// Those whose goals are reached, and one for each thing that can be begun; that one first, as the disk waits for it.
-    fn choose_whom_to_wake(&mut self, rules: &FlightRules, awake: &mut Vec<Arc<Waiter>>) {
-        if self.waiters.is_empty() {
-            return;
-        }
+    fn choose_whom_to_wake(&mut self, rules: &FlightRules, wakes: &mut Vec<Wake>) {
+        let mut at_home = Vec::new();
+        self.crowds.reached(self.written, self.flushed, &mut at_home);
         if self.can_write(rules) && !self.company.is_awaited() {
-            self.wake_one(awake, |state, goal| state.wants_to_write(goal, rules));
+            wakes.extend(self.crowds.call_writer(self.claimed, self.writes_wait_for_sync(rules)));
         }
-        if self.can_sync(rules) {
-            self.wake_one(awake, |state, goal| !state.is_reached(goal) && state.sync_helps(goal, rules));
-        }
-        let waiters = std::mem::take(&mut self.waiters);
-        for waiter in waiters {
-            if self.is_reached(waiter.goal) {
-                awake.push(waiter);
-            } else {
-                self.waiters.push_back(waiter);
+        if self.can_sync(rules, self.crowds.awaiting_sync(self.written)) {
+            let mut call = self.crowds.call_syncer(self.written);
+            if call.is_none() && self.sync_opens_segment(rules) {
+                call = self.crowds.call_writer(self.claimed, false);
             }
+            wakes.extend(call);
         }
-    }
-
-    fn wake_one(&mut self, awake: &mut Vec<Arc<Waiter>>, fits: impl Fn(&State, Goal) -> bool) {
-        let place = self.waiters.iter().position(|waiter| fits(self, waiter.goal));
-        if let Some(waiter) = place.and_then(|place| self.waiters.remove(place)) {
-            awake.push(waiter);
-        }
+        wakes.append(&mut at_home);
     }
 }
 
@@ -392,12 +372,12 @@ mod tests {
 
     const BEGIN: Lsn = Lsn(1 << 20);
 
-    fn flight() -> Flight {
+    fn flight(durable_writes: bool) -> Flight {
         let rules = FlightRules {
             segment_size: SegmentSize::new(1 << 20).expect("size"),
             in_flight: 4,
             piece: 1 << 20,
-            durable_writes: true,
+            durable_writes,
             cached_writes: false,
         };
         Flight::new(rules, Progress::new(BEGIN))
@@ -405,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_was_copied_once_is_written_whatever_the_slots_tell_now() {
-        let flight = flight();
+        let flight = flight(true);
         let (first, second) = (BEGIN.add(100), BEGIN.add(200));
         let Step::Write(claim) = flight.step(Goal::Flushed(first), || first) else {
             panic!("nothing is under way")
@@ -417,5 +397,45 @@ mod tests {
         };
         assert_eq!((claim.from, claim.upto), (first, second));
         assert!(matches!(flight.wrote(&claim, Goal::Flushed(second), || BEGIN), Step::Done));
+    }
+
+    /// Two who commit again and again: a sync waits for the write of the other one.
+    #[test]
+    fn few_share_a_sync() {
+        let flight = flight(false);
+        let ends = [1, 2, 3].map(|n| BEGIN.add(n * WAL_BLOCK));
+        let goals = ends.map(Goal::Flushed);
+        let write = |n: usize| match flight.step(goals[n], || ends[n]) {
+            Step::Write(claim) => claim,
+            other => panic!("write {n}: {other:?}"),
+        };
+        let (first, second) = (write(0), write(1));
+        let Step::Sync(upto) = flight.wrote(&first, goals[0], || ends[1]) else {
+            panic!("nobody is known to come yet")
+        };
+        assert_eq!(upto, ends[0]);
+        assert!(matches!(flight.synced(upto, goals[0], || ends[1]), Step::Done));
+        let third = write(2);
+        let Step::Wait(bell) = flight.wrote(&second, goals[1], || ends[2]) else {
+            panic!("the third write is on its way")
+        };
+        let Step::Sync(upto) = flight.wrote(&third, goals[2], || ends[2]) else { panic!("all is written") };
+        assert_eq!(upto, ends[2]);
+        assert!(matches!(flight.synced(upto, goals[2], || ends[2]), Step::Done));
+        bell.sleep();
+        assert_eq!(flight.progress.flushed(), ends[2]);
+    }
+
+    #[test]
+    fn a_piece_has_blocks() {
+        let at = |n| BEGIN.add(n);
+        let blocks =
+            |from, upto| Claim { from: at(from), upto: at(upto), in_flight: 1 }.blocks().collect::<Vec<_>>();
+        assert_eq!(blocks(100, 200), [(at(100), at(200))]);
+        assert_eq!(blocks(0, 8192), [(at(0), at(8192))]);
+        assert_eq!(
+            blocks(8000, 16_484),
+            [(at(8000), at(8192)), (at(8192), at(16_384)), (at(16_384), at(16_484))]
+        );
     }
 }

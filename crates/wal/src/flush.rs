@@ -14,8 +14,9 @@ use forebay_format::Lsn;
 
 use crate::{
     config::SyncMethod,
+    crowd::Goal,
     error::{FatalError, WalError},
-    flight::{Claim, Goal, Step},
+    flight::{Claim, Step},
     position::WAL_BLOCK,
     stats::WalCounters,
     wal::Wal,
@@ -145,8 +146,12 @@ impl Wal {
             step = match step {
                 // A goal that is reached is reached, even if the log has failed since.
                 Step::Done => return if self.is_reached(goal) { Ok(()) } else { self.check() },
-                Step::Wait(waiter) => {
-                    waiter.sleep();
+                Step::Wait(bell) => {
+                    bell.sleep();
+                    // Most are woken because it is, all at once: they had better not meet at the lock.
+                    if self.is_reached(goal) {
+                        return Ok(());
+                    }
                     self.flight.step(goal, || self.copied())
                 }
                 Step::Linger => {
@@ -176,7 +181,8 @@ impl Wal {
         }
     }
 
-    /// One gather write of a piece that was claimed. An error has ended the log.
+    /// Writes a piece that was claimed: by one gather write, or, for comparison, each of its blocks by itself. An error has ended
+    /// the log.
     fn write(&self, io: &mut Backend, claim: &Claim) -> Result<(), WalError> {
         let size = self.config.segment_size;
         let begun = Begun(self, claim.from);
@@ -185,25 +191,66 @@ impl Wal {
             // Those before are complete and durable: else this piece would not have been claimed.
             self.segments.enter(size.number(claim.from));
         }
-        // SAFETY: a piece is claimed from what is copied. `written` passes it only once it has been reported as written, and
-        // two pieces with partial blocks are not on their way at once.
-        let gathered = unsafe { self.ring.gather(claim.from, claim.upto) };
-        let offset = size.offset(gathered.from);
-        let len = gathered.memory.len() as u64;
-        debug_assert!(offset.is_multiple_of(WAL_BLOCK) && len.is_multiple_of(WAL_BLOCK));
-        let target = Target::Wal { start: gathered.from.0, end: gathered.from.0 + len };
-        let write = Io::write(file.clone(), offset, gathered.memory, target);
-        io.run(write.account(IoObject::Wal, IoContext::Normal, IoOp::Write))
-            .map_err(|e| self.fail(file.path(), "write", offset, len, e))?;
+        let len = claim.upto.0.next_multiple_of(WAL_BLOCK) - claim.from.page_start().0;
+        let writes = if self.config.gather { 1 } else { len / WAL_BLOCK };
+        let written = if writes == 1 {
+            let write = self.write_of(&file, claim.from, claim.upto);
+            io.run(write).map(drop).map_err(|e| (claim.from, len, e))
+        } else {
+            self.write_blocks(io, &file, claim).map_err(|(block, e)| (block, WAL_BLOCK, e))
+        };
+        if let Err((at, len, e)) = written {
+            return Err(self.fail(file.path(), "write", size.offset(at.page_start()), len, e));
+        }
         std::mem::forget(begun);
         let counters = &self.counters;
-        WalCounters::add(&counters.writes, 1);
+        WalCounters::add(&counters.writes, writes);
         WalCounters::add(&counters.written_bytes, len);
-        WalCounters::add(&counters.in_flight, claim.in_flight as u64);
+        WalCounters::add(&counters.in_flight, writes * claim.in_flight as u64);
         if self.config.sync_method.opens_synchronous() {
             WalCounters::add(&counters.flushes, 1);
         }
         Ok(())
+    }
+
+    /// One write of everything from `from` to `upto`, which lie in a piece that was claimed.
+    fn write_of(&self, file: &File, from: Lsn, upto: Lsn) -> Io {
+        // SAFETY: a piece is claimed from what is copied. `written` passes it only once it has been reported as written, and
+        // two pieces with partial blocks are not on their way at once.
+        let gathered = unsafe { self.ring.gather(from, upto) };
+        let offset = self.config.segment_size.offset(gathered.from);
+        let len = gathered.memory.len() as u64;
+        debug_assert!(offset.is_multiple_of(WAL_BLOCK) && len.is_multiple_of(WAL_BLOCK));
+        let target = Target::Wal { start: gathered.from.0, end: gathered.from.0 + len };
+        let write = Io::write(file.clone(), offset, gathered.memory, target);
+        write.account(IoObject::Wal, IoContext::Normal, IoOp::Write)
+    }
+
+    /// Writes each block of a piece by itself: all of them at once, but through the kernel's cache one after the other (see
+    /// [`flight`](crate::flight) for why). An error comes with its block.
+    fn write_blocks(&self, io: &mut Backend, file: &File, claim: &Claim) -> Result<(), (Lsn, AioError)> {
+        if !self.config.direct {
+            return claim.blocks().try_for_each(|(from, upto)| {
+                io.run(self.write_of(file, from, upto)).map(drop).map_err(|e| (from, e))
+            });
+        }
+        let in_batch = io.in_batch();
+        if !in_batch {
+            io.begin_batch();
+        }
+        io.submit();
+        let combine_limit = io.set_combine_limit(0);
+        let writes = claim.blocks().map(|(from, upto)| (from, io.start(self.write_of(file, from, upto))));
+        let writes: Vec<_> = writes.collect();
+        io.submit();
+        io.set_combine_limit(combine_limit);
+        if !in_batch {
+            io.end_batch();
+        }
+        // All are waited for, whatever becomes of the first: none may be on its way when the piece is reported.
+        let results: Vec<_> =
+            writes.into_iter().map(|(from, write)| (from, io.wait(write).check())).collect();
+        results.into_iter().try_for_each(|(from, result)| result.map(drop).map_err(|e| (from, e)))
     }
 
     /// Makes everything before `upto` that was written durable, all of it in one segment. An error has ended the log.

@@ -26,8 +26,8 @@ use forebay_format::{
 };
 
 use crate::{
+    crowd::Goal,
     error::{FatalError, WalError},
-    flight::Goal,
     position::{WAL_BLOCK, align_record},
     record::{Assembled, ImagePolicy, Inserted, Record, assemble},
     reserve::Head,

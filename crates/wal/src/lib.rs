@@ -7,6 +7,7 @@
 //! - `reserve`: the place of a record and its predecessor, by one compare-and-swap
 //! - `slots`: who is inserting, and so how far the log has no gaps
 //! - `ring`: WAL buffers that many fill and many write out
+//! - `crowd`: those who wait for the log to have come as far as they want
 //! - `flight`: who writes and syncs what, and those who wait for them
 //! - `segments`: segment files: made ahead, recycled, removed, marked for the archive
 //! - `probe`: which sync method is the fastest on a disk
@@ -27,6 +28,7 @@ mod branch;
 mod checkpoint;
 mod company;
 mod config;
+mod crowd;
 mod error;
 mod flight;
 mod flush;

@@ -120,7 +120,7 @@ fn flight_rules(config: &WalConfig) -> FlightRules {
         cached_writes: !durable_writes && !config.direct,
         // Of two writes side by side through the kernel's cache, either may be told that writing back failed (see `flight`).
         in_flight: if durable_writes && !config.direct { 1 } else { config.writes_in_flight.max(1) },
-        piece: if config.gather { MAX_PIECE } else { WAL_BLOCK },
+        piece: MAX_PIECE,
     }
 }
 

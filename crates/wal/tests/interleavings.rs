@@ -134,6 +134,7 @@ fn size() -> SegmentSize {
 struct Way {
     sync: SyncMethod,
     direct: bool,
+    gather: bool,
 }
 
 struct Bed {
@@ -177,7 +178,7 @@ impl Bed {
             init_direct: false,
             buffers,
             full_page_writes: true,
-            gather: true,
+            gather: way.gather,
             writes_in_flight: 4,
         };
         let resume = Resume { insert_at: BEGIN, prev: Lsn(0), redo: Lsn(0), aborted: None };
@@ -246,9 +247,11 @@ fn rounds() -> usize {
 /// Runs a scenario by each way to durability, in random interleavings and in ones with few, well-placed preemptions.
 fn each(buffers: usize, scenario: fn(Arc<Bed>)) {
     let ways = [
-        Way { sync: SyncMethod::Fdatasync, direct: false },
-        Way { sync: SyncMethod::OpenDatasync, direct: false },
-        Way { sync: SyncMethod::OpenDatasync, direct: true },
+        Way { sync: SyncMethod::Fdatasync, direct: false, gather: true },
+        Way { sync: SyncMethod::Fdatasync, direct: true, gather: true },
+        Way { sync: SyncMethod::Fdatasync, direct: true, gather: false },
+        Way { sync: SyncMethod::OpenDatasync, direct: false, gather: true },
+        Way { sync: SyncMethod::OpenDatasync, direct: true, gather: true },
     ];
     for way in ways {
         eprintln!("by {way:?}");
@@ -403,7 +406,7 @@ struct Most(std::sync::atomic::AtomicUsize);
 fn writes_are_seen_side_by_side() {
     let most = Arc::new(Most::default());
     let seen = Arc::clone(&most);
-    let way = Way { sync: SyncMethod::OpenDatasync, direct: true };
+    let way = Way { sync: SyncMethod::OpenDatasync, direct: true, gather: true };
     check(RandomScheduler::new(rounds()), move || {
         let bed = Bed::new(way, 32);
         together(&bed, 3, |bed, io, n| (0..2).map(|_| bed.commit(io, &[n + 1; 8000])).collect());

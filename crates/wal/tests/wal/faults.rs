@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use forebay_aio::fault::{Effect, Ops, Rule};
-use forebay_aio::{Errno, MethodKind};
+use forebay_aio::{Errno, MethodKind, probe_direct};
 use forebay_wal::{CheckpointKind, SyncMethod, WalError};
 
 const EIO: Effect = Effect::Fail(Errno::IO);
@@ -68,6 +68,38 @@ fn a_failed_write_is_the_end() {
         plan.add(Rule::on(Ops::WRITE), Effect::Fail(errno));
         let error = wal.flush(&mut rig.io, b.end).expect_err("failed write");
         assert!(error.is_fatal() && error.to_string().contains("could not write WAL file"), "{error}");
+        plan.mend();
+        assert_ended(&mut rig, &wal, &error);
+        assert_eq!((wal.flushed_lsn(), wal.written_lsn()), (a.end, a.end));
+    }
+}
+
+/// Without gathering: the error is that of the block, which lies between others that were written.
+#[test]
+fn a_failed_write_of_one_block_is_the_end() {
+    for in_batch in [false, true] {
+        let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
+        if let Err(refusal) = probe_direct(rig.dir.path()) {
+            println!("skipped: direct WAL needs a file system that can ({refusal})");
+            return;
+        }
+        (rig.config.direct, rig.config.gather) = (true, false);
+        let wal = rig.fresh();
+        let a = insert(&wal, &mut rig.io, &[1; 100]);
+        wal.flush(&mut rig.io, a.end).expect("flush");
+        let b = insert(&wal, &mut rig.io, &[2; 30_000]);
+        let writes = plan.calls(Ops::WRITE);
+        plan.add(Rule::on(Ops::WRITE).nth(1), EIO);
+        if in_batch {
+            rig.io.begin_batch();
+        }
+        let error = wal.flush(&mut rig.io, b.end).expect_err("failed write");
+        assert_eq!(rig.io.in_batch(), in_batch);
+        if in_batch {
+            rig.io.end_batch();
+        }
+        assert!(error.is_fatal() && error.to_string().contains("at offset 8192, length 8192"), "{error}");
+        assert_eq!((plan.calls(Ops::WRITE) - writes, rig.io.in_flight()), (4, 0), "each block once");
         plan.mend();
         assert_ended(&mut rig, &wal, &error);
         assert_eq!((wal.flushed_lsn(), wal.written_lsn()), (a.end, a.end));

@@ -78,15 +78,30 @@ struct Way {
 }
 
 const BLOCK: &str = "8168";
-const WAYS: [Way; 4] = [
+const WAYS: [Way; 7] = [
+    Way {
+        name: "a block and a write each, fdatasync, direct",
+        words: words("fdatasync", "wal", "off", BLOCK),
+        marks: Some((1.0, OF_WRITES)),
+    },
     Way {
         name: "a block and a write each, open_datasync, direct",
         words: words("open_datasync", "wal", "off", BLOCK),
-        marks: Some((1.0, OF_WRITES)),
+        marks: None,
+    },
+    Way {
+        name: "a block each, gathered, fdatasync, direct",
+        words: words("fdatasync", "wal", "on", BLOCK),
+        marks: Some((1.0, 1.0)),
     },
     Way {
         name: "a block each, gathered, open_datasync, direct",
         words: words("open_datasync", "wal", "on", BLOCK),
+        marks: Some((1.0, 1.0)),
+    },
+    Way {
+        name: "128 bytes each, gathered, fdatasync, direct",
+        words: words("fdatasync", "wal", "on", "128"),
         marks: Some((1.0, 1.0)),
     },
     Way {

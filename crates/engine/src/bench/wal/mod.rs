@@ -64,7 +64,7 @@ pub struct WalBench {
     pub sync_methods: Vec<SyncMethod>,
     /// Buffered, direct or both.
     pub direct: Vec<bool>,
-    /// Whether one write takes all blocks that are ready.
+    /// Whether one write takes all blocks that are ready, or each block is a write of its own.
     pub gather: Vec<bool>,
     /// io_method.
     pub methods: Vec<MethodChoice>,
@@ -76,7 +76,7 @@ pub struct WalBench {
     pub inserters: Vec<u32>,
     /// Bytes of their records.
     pub insert_sizes: Vec<u32>,
-    /// Most writes on their way at once. None: as many as the server has, and without gathering as many as there are committers.
+    /// Most pieces on their way at once, each written by one committer. None: as many as the server has.
     pub in_flight: Option<u32>,
     /// wal_buffers in bytes.
     pub wal_buffers: u64,
@@ -199,7 +199,7 @@ pub struct WalWay {
     pub direct: bool,
     /// One write takes all blocks that are ready.
     pub gather: bool,
-    /// Most writes on their way at once.
+    /// Most pieces on their way at once.
     pub in_flight: u32,
 }
 
@@ -329,12 +329,7 @@ impl<'a> Plan<'a> {
             for &committers in &bench.committers {
                 plan.device.push((DeviceJob::Commits(committers), Vec::new()));
                 for &record_size in &bench.record_sizes {
-                    let cases = ways.iter().map(|&way| {
-                        // Where each block is a write of its own, nobody's waits for another's.
-                        let most = if way.gather { way.in_flight } else { way.in_flight.max(committers) };
-                        let in_flight = bench.in_flight.unwrap_or(most);
-                        CommitCase { way: WalWay { in_flight, ..way }, record_size, committers }
-                    });
+                    let cases = ways.iter().map(|&way| CommitCase { way, record_size, committers });
                     plan.commits.extend(cases.map(|case| (case, Vec::new())));
                 }
             }
