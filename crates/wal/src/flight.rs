@@ -114,6 +114,8 @@ pub(crate) struct FlightRules {
     pub in_flight: usize,
     /// Most bytes in one: whole blocks, at least one.
     pub piece: u64,
+    /// Those who commit at the same time share a write or a sync, so that it pays to wait for them.
+    pub shared: bool,
 }
 
 /// A write on its way, or one that has ended before an earlier one.
@@ -264,7 +266,7 @@ impl State {
         if self.wants_to_write(goal, rules) && self.can_write(rules) {
             let now = self.clock.now();
             let is_idle = self.on_their_way == 0 && !self.syncing;
-            if is_idle && self.company.wait(self.crowds.asleep(), now) {
+            if is_idle && rules.shared && self.company.wait(self.crowds.asleep(), now) {
                 return Step::Linger;
             }
             self.company.begins(now);
@@ -377,6 +379,7 @@ mod tests {
             segment_size: SegmentSize::new(1 << 20).expect("size"),
             in_flight: 4,
             piece: 1 << 20,
+            shared: true,
             durable_writes,
             cached_writes: false,
         };

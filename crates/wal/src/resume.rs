@@ -121,6 +121,7 @@ fn flight_rules(config: &WalConfig) -> FlightRules {
         // Of two writes side by side through the kernel's cache, either may be told that writing back failed (see `flight`).
         in_flight: if durable_writes && !config.direct { 1 } else { config.writes_in_flight.max(1) },
         piece: MAX_PIECE,
+        shared: config.gather || !durable_writes,
     }
 }
 

@@ -76,7 +76,8 @@ pub struct WalBench {
     pub inserters: Vec<u32>,
     /// Bytes of their records.
     pub insert_sizes: Vec<u32>,
-    /// Most pieces on their way at once, each written by one committer. None: as many as the server has.
+    /// Most pieces on their way at once, each written by one committer. None: as many as the server has, but as many
+    /// as there are committers where each block is durable by a write of its own.
     pub in_flight: Option<u32>,
     /// wal_buffers in bytes.
     pub wal_buffers: u64,
@@ -201,6 +202,15 @@ pub struct WalWay {
     pub gather: bool,
     /// Most pieces on their way at once.
     pub in_flight: u32,
+}
+
+impl WalWay {
+    /// Most pieces on their way at once, unless it was said. Where each block is durable by a write of its own, nobody's waits for
+    /// another's.
+    fn pieces_in_flight(&self, committers: u32) -> u32 {
+        let is_alone = !self.gather && self.sync.opens_synchronous();
+        if is_alone { self.in_flight.max(committers) } else { self.in_flight }
+    }
 }
 
 /// What a run gave.
@@ -329,7 +339,10 @@ impl<'a> Plan<'a> {
             for &committers in &bench.committers {
                 plan.device.push((DeviceJob::Commits(committers), Vec::new()));
                 for &record_size in &bench.record_sizes {
-                    let cases = ways.iter().map(|&way| CommitCase { way, record_size, committers });
+                    let cases = ways.iter().map(|&way| {
+                        let in_flight = bench.in_flight.unwrap_or(way.pieces_in_flight(committers));
+                        CommitCase { way: WalWay { in_flight, ..way }, record_size, committers }
+                    });
                     plan.commits.extend(cases.map(|case| (case, Vec::new())));
                 }
             }

@@ -41,7 +41,8 @@ pub(super) struct WalArgs {
     /// Bytes of their records [default: 64,256,1024,8168]
     #[arg(long, value_name = "LIST")]
     insert_sizes: Option<String>,
-    /// Most pieces on their way at once, each written by one committer [default: 2]
+    /// Most pieces on their way at once, each written by one committer [default: 2, or as many as
+    /// commit where each block is durable by a write of its own]
     #[arg(long, value_name = "N")]
     writes_in_flight: Option<String>,
     /// Size of the log's buffers [default: 16MB]
