@@ -135,6 +135,8 @@ struct State {
     /// Those that are not done.
     on_their_way: usize,
     syncing: bool,
+    /// Where the writes end that the next sync waits for, while somebody awaits it.
+    sync_behind: Option<Lsn>,
     failed: bool,
     crowds: Crowds,
     company: Company,
@@ -162,6 +164,7 @@ impl Flight {
             pieces: VecDeque::new(),
             on_their_way: 0,
             syncing: false,
+            sync_behind: None,
             failed: false,
             crowds: Crowds::default(),
             company: Company::none(clock.now()),
@@ -273,8 +276,9 @@ impl State {
             return Step::Write(self.claim(goal, rules, copied(), wakes));
         }
         let here = self.crowds.awaiting_sync(self.written) + usize::from(self.awaits_sync(goal));
-        if self.can_sync(rules, here) && self.sync_helps(goal, rules) {
+        if self.sync_helps(goal, rules) && self.can_sync(rules, here) {
             self.syncing = true;
+            self.sync_behind = None;
             return Step::Sync(self.written);
         }
         Step::Wait(self.crowds.join(goal))
@@ -304,11 +308,19 @@ impl State {
         self.claimed.page_offset() == 0 || last_is_written
     }
 
-    /// Whether a sync may begin, which `here` await. Few wait for the writes on their way, so that one sync does for all.
-    fn can_sync(&self, rules: &FlightRules, here: usize) -> bool {
-        let helps = !rules.durable_writes && self.flushed < self.written;
-        let begins = self.on_their_way == 0 || self.company.is_complete(here);
-        helps && begins && !self.failed && !self.syncing
+    /// Whether a sync may begin, which `here` await. It waits for the writes on their way of few, so that it does for all; not for those that
+    /// begin meanwhile, or it might wait for ever.
+    fn can_sync(&mut self, rules: &FlightRules, here: usize) -> bool {
+        if rules.durable_writes || self.flushed == self.written || self.syncing || self.failed {
+            return false;
+        }
+        if self.on_their_way == 0 || self.company.is_complete(here) {
+            return true;
+        }
+        if self.sync_behind.is_none() && here > 0 {
+            self.sync_behind = Some(self.claimed);
+        }
+        self.sync_behind.is_some_and(|upto| self.written >= upto)
     }
 
     /// Whether a sync of what is written is all that the goal takes.
@@ -427,6 +439,33 @@ mod tests {
         assert!(matches!(flight.synced(upto, goals[2], || ends[2]), Step::Done));
         bell.sleep();
         assert_eq!(flight.progress.flushed(), ends[2]);
+    }
+
+    /// While others' writes follow one another without end, a commit waits for those that were there.
+    #[test]
+    fn a_sync_waits_for_no_later_writes() {
+        let flight = flight(false);
+        let end = |n: u64| BEGIN.add(n * WAL_BLOCK);
+        let write = |goal: Goal| match flight.step(goal, || goal.lsn()) {
+            Step::Write(claim) => claim,
+            other => panic!("{goal:?}: {other:?}"),
+        };
+        // Three were there at the last sync.
+        let pieces = [1, 2, 3].map(|n| write(Goal::Written(end(n))));
+        let commit = Goal::Flushed(end(1));
+        let Step::Sync(upto) = flight.wrote(&pieces[0], commit, || end(3)) else { panic!("a first sync") };
+        assert!(matches!(flight.synced(upto, commit, || end(3)), Step::Done));
+        let commit = Goal::Flushed(end(2));
+        let Step::Wait(bell) = flight.wrote(&pieces[1], commit, || end(3)) else {
+            panic!("the third is not done")
+        };
+        let later = write(Goal::Written(end(4)));
+        assert!(matches!(flight.wrote(&pieces[2], Goal::Written(end(3)), || end(4)), Step::Done));
+        bell.sleep();
+        let Step::Sync(upto) = flight.step(commit, || end(4)) else { panic!("the fourth was not there") };
+        assert_eq!(upto, end(3));
+        assert!(matches!(flight.synced(upto, commit, || end(4)), Step::Done));
+        assert!(matches!(flight.wrote(&later, Goal::Written(end(4)), || end(4)), Step::Done));
     }
 
     #[test]
