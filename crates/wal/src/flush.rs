@@ -238,6 +238,7 @@ impl Wal {
         if !in_batch {
             io.begin_batch();
         }
+        // What was staged before is merged as ever; these are not.
         io.submit();
         let combine_limit = io.set_combine_limit(0);
         let writes = claim.blocks().map(|(from, upto)| (from, io.start(self.write_of(file, from, upto))));

@@ -28,11 +28,11 @@ pub struct WalStats {
     pub buffers_full: u64,
     /// Flushes that were carried out: by a write that is durable, or by a sync.
     pub flushes: u64,
-    /// Gather writes.
+    /// Writes: one for each piece of the log, or without gathering one for each block.
     pub writes: u64,
     /// Bytes in them.
     pub written_bytes: u64,
-    /// Sum, over all writes, of how many were on their way when each began, with itself: by `writes`, their mean.
+    /// Sum, over all writes, of how many pieces were on their way when each began, with its own: by `writes`, their mean.
     pub in_flight: u64,
     /// Syncs.
     pub syncs: u64,

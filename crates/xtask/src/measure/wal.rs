@@ -87,7 +87,7 @@ const WAYS: [Way; 7] = [
     Way {
         name: "a block and a write each, open_datasync, direct",
         words: words("open_datasync", "wal", "off", BLOCK),
-        marks: None,
+        marks: Some((1.0, OF_WRITES)),
     },
     Way {
         name: "a block each, gathered, fdatasync, direct",
