@@ -230,6 +230,9 @@ pub struct EngineConfig {
     pub wal_buffers: Option<usize>,
     /// Whether a page's first change after a checkpoint logs all of it.
     pub full_page_writes: bool,
+    /// Whether what a checkpoint relies on is read back from the disk before old WAL goes (checkpoint_verify_writes): pages of
+    /// relations and pg_xact, and pg_control.
+    pub verify_writes: bool,
     /// Whether completed WAL segments go to an archive, and are kept until it has them (archive_mode).
     pub archive_mode: ArchiveMode,
     /// What archives them; may change while the engine runs.
@@ -473,6 +476,7 @@ impl Default for EngineConfig {
             wal_sync_method: WalSyncMethod::default(),
             wal_buffers: None,
             full_page_writes: true,
+            verify_writes: false,
             archive_mode: ArchiveMode::Off,
             archiving: ArchiveSettings::default(),
             archive_modules: ArchiveModules::default(),

@@ -12,15 +12,19 @@ use forebay_format::control::{ControlError, ControlFile, DbState, FILE_SIZE, PAT
 use forebay_format::wal::xlog::CheckPoint;
 
 use crate::checkpoint::run::unix_seconds;
+use crate::config::EngineConfig;
 use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
+use crate::readback;
 
 /// The open control file and what it says.
 #[derive(Debug)]
 pub(crate) struct Control {
     path: PathBuf,
     file: File,
+    /// Read back after each change.
+    verify_writes: bool,
     current: Mutex<ControlFile>,
     fatal: std::sync::Arc<Fatal>,
 }
@@ -30,6 +34,7 @@ impl Control {
     pub(crate) fn open(
         disk: &mut Disk<'_>,
         dir: &Path,
+        config: &EngineConfig,
         fatal: std::sync::Arc<Fatal>,
     ) -> Result<Control, EngineError> {
         let path = dir.join(PATH);
@@ -52,7 +57,8 @@ impl Control {
             ));
         }
         let file = disk.namespace().open(&path, &OpenOptions::READ_WRITE)?;
-        Ok(Control { path, file, current: Mutex::new(current), fatal })
+        let verify_writes = config.verify_writes;
+        Ok(Control { path, file, verify_writes, current: Mutex::new(current), fatal })
     }
 
     /// A copy of what it says.
@@ -165,14 +171,19 @@ impl Control {
         let mut next = current.clone();
         change(&mut next);
         next.time = unix_seconds();
-        match overwrite(io, &self.file, &next.encode()) {
+        let bytes = next.encode();
+        let written = overwrite(io, &self.file, &bytes).map_err(EngineError::from);
+        let seen = written.and_then(|()| {
+            if self.verify_writes { readback::verify(io, &self.path, 0, &bytes) } else { Ok(()) }
+        });
+        match seen {
             Ok(()) => {
                 *current = next;
                 Ok(())
             }
             Err(error) => {
                 self.fatal.stop(&format!("could not update file \"{}\": {error}", self.path.display()));
-                Err(error.into())
+                Err(error)
             }
         }
     }

@@ -99,16 +99,24 @@ pub(crate) fn change(aio: &Aio, to: &IoSettings) -> Result<(), EngineError> {
     Ok(aio.set_worker_limits(to.io_workers)?)
 }
 
-/// Refuses io_direct where the file system can't do it; warns where it does it only in name.
+/// Refuses io_direct, and reading back what was written, where the file system can't do it; warns where it does it only in name.
 pub(crate) fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Result<(), EngineError> {
     let direct = config.io_direct;
-    for (wanted, sub) in [(direct.data, "base"), (direct.wal || direct.wal_init, "pg_wal")] {
+    let wal = direct.wal || direct.wal_init;
+    let asked = [
+        ("io_direct", direct.data, "base"),
+        ("io_direct", wal, "pg_wal"),
+        ("checkpoint_verify_writes", config.verify_writes, "base"),
+    ];
+    for (setting, wanted, sub) in asked {
         if wanted {
             let dir = dir.join(sub);
-            let can = aio.namespace().probe_direct(&dir).map_err(AioError::from)?;
+            let can = aio.namespace().probe_direct(&dir).map_err(|refusal| {
+                EngineError::from(AioError::from(refusal)).with_detail(format!("\"{setting}\" asks for it."))
+            })?;
             if let Some(note) = can.note {
                 tracing::warn!(
-                    "io_direct for \"{}\" (file system {}): {note}",
+                    "{setting} for \"{}\" (file system {}): {note}",
                     dir.display(),
                     can.filesystem
                 );

@@ -311,12 +311,13 @@ fn start(
     door::check_direct(aio, dir, &config)?;
     be.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()));
-    let control = Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, Arc::clone(&fatal))?);
+    let control = Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
     let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
     let smgr_config = SmgrConfig {
         direct: config.io_direct.data,
         max_open_files: config.max_files_per_process,
         extend_method: config.file_extend_method,
+        verify_writes: config.verify_writes,
         ..SmgrConfig::default()
     };
     let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);
@@ -331,7 +332,7 @@ fn start(
         ..PoolConfig::default()
     };
     let pool = BufferPool::new(pool_config, Arc::clone(aio), Arc::clone(&smgr))?;
-    let clog = Arc::new(Clog::new(Arc::clone(aio), dir));
+    let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
     let startup = Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
     let started = startup.run(be)?;
     let redo = started.resume.redo;

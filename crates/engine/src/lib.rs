@@ -16,6 +16,7 @@
 //! - `background`: the engine's threads.
 //! - `backup`: base backups: of a cluster at rest or a running one, and back.
 //! - `disk`: small files, read and written whole; `door`: the I/O method an engine is opened with.
+//! - `readback`: whether such files are on the disk as they were written.
 //! - `lockfile`: postmaster.pid.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
 //! - `fatal`: the one way to give up at once.
@@ -50,6 +51,7 @@ mod init;
 mod lockfile;
 pub mod locks;
 mod oids;
+mod readback;
 pub mod recovery;
 pub mod redo;
 mod registry;

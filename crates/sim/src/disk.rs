@@ -10,7 +10,7 @@ use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Aio, AioConfig, AioError, Deferred, Errno};
 
 use crate::dice::Dice;
-use crate::faults::{CallKind, Failure, FaultClass, FaultRates, Faults, Fired, Strike};
+use crate::faults::{CallKind, Failure, FaultClass, FaultRates, Faults, FileKind, Fired, Strike};
 use crate::file::{InFlight, SimFile};
 use crate::names::{Names, Node};
 use crate::survival::Survival;
@@ -94,7 +94,7 @@ impl State {
         if self.power != Power::On {
             return Err(Errno::IO);
         }
-        match self.faults.next(kind, &path, false, false) {
+        match self.faults.next(kind, &path, false, FileKind::Other) {
             Some(Strike::Refuse(_, errno)) => Err(errno),
             other => Ok(other),
         }
@@ -115,7 +115,7 @@ impl State {
             self.end(ending);
             return Ok(Change { ends, strike: None });
         }
-        match self.faults.next(kind, &path, grows, is_relation(path)) {
+        match self.faults.next(kind, &path, grows, kind_of(path)) {
             Some(Strike::Refuse(_, errno)) => Err(errno),
             strike => Ok(Change { ends, strike }),
         }
@@ -166,7 +166,7 @@ impl State {
     pub fn victim(&mut self, but: (u64, u64), len: usize) -> Option<(u64, u64)> {
         let mut places: Vec<(u64, u64)> = Vec::new();
         for (path, node) in self.names.all() {
-            if let (true, Node::File(number)) = (is_relation(&path), node)
+            if let (FileKind::Relation, Node::File(number)) = (kind_of(&path), node)
                 && let Some(file) = self.files.get(&number)
             {
                 let pages = file.live().len().saturating_sub(len as u64) / 8192;
@@ -179,13 +179,19 @@ impl State {
     }
 }
 
-/// Whether this is the file of a table: whose pages have checksums.
-fn is_relation(path: &Path) -> bool {
+fn kind_of(path: &Path) -> FileKind {
     let numbered = path
         .file_name()
         .and_then(|name| name.to_str())
         .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()));
-    numbered && path.parent().and_then(Path::parent).is_some_and(|dir| dir.ends_with("base"))
+    let parent = path.parent();
+    if numbered && parent.and_then(Path::parent).is_some_and(|dir| dir.ends_with("base")) {
+        FileKind::Relation
+    } else if path.ends_with("pg_control") || parent.is_some_and(|dir| dir.ends_with("pg_xact")) {
+        FileKind::Bookkeeping
+    } else {
+        FileKind::Other
+    }
 }
 
 /// Syncs that a program forgets.

@@ -94,8 +94,21 @@ pub struct FaultRates {
     pub name_error: u32,
     /// [`FaultClass::LostWrite`], of the files of relations.
     pub lost_write: u32,
+    /// [`FaultClass::LostWrite`], of pg_xact and pg_control.
+    pub lost_bookkeeping: u32,
     /// [`FaultClass::Misdirected`], among the files of relations.
     pub misdirected: u32,
+}
+
+/// What a file is: what may befall its writes depends on that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A table's: whose pages have checksums.
+    Relation,
+    /// pg_xact's and pg_control.
+    Bookkeeping,
+    /// The log and all others.
+    Other,
 }
 
 /// What a call is: what may befall it depends on that.
@@ -217,13 +230,13 @@ impl Faults {
         }
     }
 
-    /// What befalls the next call, which is of this kind, on `what`; `grows`: it needs space; `pages`: it is on a relation's file.
+    /// What befalls the next call, which is of this kind, on `what`; `grows`: it needs space.
     pub fn next(
         &mut self,
         kind: CallKind,
         what: &dyn fmt::Debug,
         grows: bool,
-        pages: bool,
+        file: FileKind,
     ) -> Option<Strike> {
         let number = self.calls;
         self.calls += 1;
@@ -235,7 +248,7 @@ impl Faults {
                 }
                 strike
             }
-            _ => self.by_chance(kind, grows, pages),
+            _ => self.by_chance(kind, grows, file),
         };
         if let Some(strike) = strike {
             self.count(strike.class(), 1);
@@ -243,11 +256,17 @@ impl Faults {
         strike
     }
 
-    fn by_chance(&mut self, kind: CallKind, grows: bool, pages: bool) -> Option<Strike> {
+    fn by_chance(&mut self, kind: CallKind, grows: bool, file: FileKind) -> Option<Strike> {
         let rates = self.rates;
         if rates == FaultRates::default() {
             return None;
         }
+        let lost = match file {
+            FileKind::Relation => rates.lost_write,
+            FileKind::Bookkeeping => rates.lost_bookkeeping,
+            FileKind::Other => 0,
+        };
+        let misdirected = if file == FileKind::Relation { rates.misdirected } else { 0 };
         let mut falls = |share: u32| share > 0 && self.dice.chance(share);
         match kind {
             CallKind::Read | CallKind::Write | CallKind::Sync if falls(rates.interrupted) => {
@@ -257,8 +276,8 @@ impl Faults {
             CallKind::Write if falls(rates.write_error) => Failure::Error.on(kind),
             CallKind::Read | CallKind::Write if falls(rates.short) => Failure::Short.on(kind),
             CallKind::Write | CallKind::Resize if grows && falls(rates.no_space) => Failure::NoSpace.on(kind),
-            CallKind::Write if pages && falls(rates.lost_write) => Some(Strike::Lose),
-            CallKind::Write if pages && falls(rates.misdirected) => Some(Strike::Misdirect),
+            CallKind::Write if falls(lost) => Some(Strike::Lose),
+            CallKind::Write if falls(misdirected) => Some(Strike::Misdirect),
             CallKind::Sync if falls(rates.failed_sync) => Some(Strike::Forget),
             CallKind::Sync if falls(rates.false_alarm) => Some(Strike::Alarm),
             CallKind::SyncNames | CallKind::Resize | CallKind::Look | CallKind::Rename
@@ -315,7 +334,7 @@ mod tests {
         let mut faults = Faults::new(1);
         faults.choose(2, Failure::Error);
         let struck: Vec<bool> =
-            (0..5).map(|_| faults.next(CallKind::Read, &"f", false, false).is_some()).collect();
+            (0..5).map(|_| faults.next(CallKind::Read, &"f", false, FileKind::Other).is_some()).collect();
         assert_eq!(struck, [false, false, true, false, false]);
         assert_eq!(faults.fired().get(&FaultClass::ReadError), Some(&1));
         assert!(faults.struck().is_some_and(|what| what.contains("Read")));

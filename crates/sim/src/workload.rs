@@ -28,6 +28,8 @@ pub struct Setup {
     pub open_datasync: bool,
     /// Whether a page's first change after a checkpoint logs all of it. Without, only disks that write whole pages can be used.
     pub full_page_writes: bool,
+    /// Whether a checkpoint reads back what was written.
+    pub verify_writes: bool,
     /// Order of execution and completion.
     pub order: u64,
 }
@@ -35,13 +37,15 @@ pub struct Setup {
 impl Setup {
     /// Chosen by chance.
     pub fn random(dice: &mut Dice) -> Setup {
-        Setup {
+        let setup = Setup {
             buffers: [16, 24, 64, 256][dice.below(4) as usize],
             direct: dice.chance(500),
             open_datasync: dice.chance(300),
             full_page_writes: true,
+            verify_writes: false,
             order: dice.any(),
-        }
+        };
+        Setup { verify_writes: setup.order.is_multiple_of(3), ..setup }
     }
 }
 
@@ -158,6 +162,7 @@ impl Life {
                 WalSyncMethod::Fdatasync
             },
             full_page_writes: setup.full_page_writes,
+            verify_writes: setup.verify_writes,
             wal_buffers: Some(16),
             writing: WritingSettings {
                 max_wal_size: 3 << 20,

@@ -30,6 +30,8 @@ enum By {
     Rot,
     /// Writes that go astray.
     Lies,
+    /// Writes that are lost, and looked for.
+    Verified,
     /// Lives of an archiver.
     Archive,
     /// Lives of an engine that archives.
@@ -75,6 +77,9 @@ const BUGS: &[(&str, By)] = &[
     ("pages: written without asking for a sync", By::Lives),
     ("pages: clean after a write that failed", By::Lives),
     ("pages: read as they are", By::Lies),
+    ("readback: pages are taken to be there", By::Verified),
+    ("readback: pages that are read are not compared", By::Verified),
+    ("readback: pg_xact and pg_control are taken to be there", By::Verified),
     ("files: a sync that was asked for is forgotten", By::Lives),
     ("files: a failed sync goes unheard", By::Failing(Failure::Error)),
     ("files: directories are not synced", By::Lives),
@@ -113,7 +118,8 @@ fn catch(template: &SimDisk, bug: &'static str, by: By, most: u64) -> Result<(u6
         By::Again => recovery_again(&rotten, seed, 30, 1),
         By::Failing(failure) => every_failure(&rotten, seed, failure, 6, 1),
         By::Rot => wal_rot(&rotten, seed, 40, 5),
-        By::Lies => lying_writes(&rotten, seed, Damage::Misdirected),
+        By::Lies => lying_writes(&rotten, seed, Damage::Misdirected, false),
+        By::Verified => lying_writes(&rotten, seed, Damage::Lost, true),
         By::Archive => archive_life(seed, Some(bug)),
         By::Archived => archived_lives(template, seed, Some(bug)),
         By::Pitr => archive_recovery(template, seed, stride(seed), Some(bug)),
@@ -171,7 +177,8 @@ fn every_planted_bug_is_reached() {
             seed += 1;
             let run = || match by {
                 By::Failing(failure) => every_failure(&rotten, seed, *failure, 6, 1).map(drop),
-                By::Lies => lying_writes(&rotten, seed, Damage::Lost).map(drop),
+                By::Lies => lying_writes(&rotten, seed, Damage::Lost, false).map(drop),
+                By::Verified => lying_writes(&rotten, seed, Damage::Lost, true).map(drop),
                 _ => run_with(&rotten, seed, None).map(drop),
             };
             // Caught or not, it was there.

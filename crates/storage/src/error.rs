@@ -161,6 +161,15 @@ pub enum StorageError {
         /// The system's reason.
         errno: Errno,
     },
+    /// What is on the disk is not what was written there last, with success. The log can make it again: the process must stop, and
+    /// recover.
+    #[error("lost write of block {block} in file \"{file}\": on disk is not what was written there")]
+    LostWrite {
+        /// The segment file, relative to the data directory.
+        file: String,
+        /// The block.
+        block: BlockNumber,
+    },
     /// The WAL could not be flushed ahead of a page, which stays dirty. What it means is the WAL's to say.
     #[error("could not flush write-ahead log ahead of a page: {0}")]
     Wal(WalFailure),
@@ -185,7 +194,7 @@ impl StorageError {
     /// True if the process must stop: something that was promised durable may not be.
     pub fn is_fatal(&self) -> bool {
         match self {
-            StorageError::Sync { .. } => true,
+            StorageError::Sync { .. } | StorageError::LostWrite { .. } => true,
             // A page with an impossible LSN, or a full disk, is no reason to stop everyone.
             StorageError::Wal(failure) => failure.downcast_ref().is_none_or(WalError::is_fatal),
             _ => false,
@@ -208,6 +217,11 @@ impl StorageError {
             StorageError::InvalidPages { invalid, .. } => {
                 Some(format!("See server log for the other {} invalid block(s).", invalid - 1))
             }
+            StorageError::LostWrite { .. } => Some(
+                "Restart the server: recovery makes the page again from the write-ahead log. The write may have gone elsewhere: check \
+                 the disk, and then all page checksums."
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
@@ -216,6 +230,7 @@ impl StorageError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             StorageError::InvalidPage { .. }
+            | StorageError::LostWrite { .. }
             | StorageError::InvalidPages { .. }
             | StorageError::ShortRead { .. }
             | StorageError::WritePastEnd { .. }

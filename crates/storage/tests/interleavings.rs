@@ -19,7 +19,7 @@ use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, thread};
 use forebay_aio::{
     Aio, AioConfig, BackendType, Deferred, Errno, HugePages, IoMemory, OpKind, PosixNamespace, Region,
-    WorkerLimits,
+    WorkerLimits, probe_direct,
 };
 use forebay_format::{BLOCK_SIZE, Fork, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
@@ -27,10 +27,13 @@ use forebay_storage::{
     ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, StreamSettings, WriteOptions,
     WriteScope, WriteStream,
 };
+use shuttle::rand::{Rng as _, thread_rng};
 
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
 const BLOCKS: u32 = 20;
 const BUFFERS: u32 = 16;
+/// An I/O lets others run so many times at most, before and after it is done.
+const SLOWEST: u32 = 60;
 /// Where the tests' number is on a page, twice.
 const AT: [usize; 2] = [64, 8100];
 
@@ -39,6 +42,8 @@ const AT: [usize; 2] = [64, 8100];
 struct Watched {
     failing_reads: AtomicUsize,
     failing_writes: AtomicUsize,
+    /// Writes that are acknowledged and not done.
+    losing_writes: AtomicUsize,
 }
 
 impl Executor for Watched {
@@ -53,12 +58,21 @@ impl Executor for Watched {
             return Err(Errno::IO);
         }
         let before = written(request);
-        thread::yield_now();
+        let loses = |n: usize| if request.op() == OpKind::Writev { n.checked_sub(1) } else { None };
+        if self.losing_writes.fetch_update(SeqCst, SeqCst, loses).is_ok() {
+            return Ok(before.len() * BLOCK_SIZE);
+        }
+        take_a_while();
         let done = PosixExecutor.execute(request);
-        thread::yield_now();
+        take_a_while();
         assert!(before == written(request), "a page was changed while it was written");
         done
     }
+}
+
+/// As long as shuttle chooses: long enough for a read by somebody else.
+fn take_a_while() {
+    (0..thread_rng().gen_range(1..=SLOWEST)).for_each(|_| thread::yield_now());
 }
 
 /// The pages of a write, with right checksums.
@@ -96,7 +110,9 @@ impl Bed {
     /// A relation of [`BLOCKS`] pages, each with its own number, none of them in memory.
     fn new(who: Who) -> Arc<Bed> {
         let memory = std::path::Path::new("/dev/shm");
-        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        // Read back past the kernel's cache, which not every file system in memory is able to.
+        let fits = memory.is_dir() && probe_direct(memory).is_ok();
+        let dir = if fits { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
         std::fs::write(dir.path().join(REL.segment_path(Fork::Main, 0)), relation()).unwrap();
         let names = Arc::new(PosixNamespace::new());
@@ -108,7 +124,8 @@ impl Bed {
             Who::Deferred => Aio::with_method(names, executor, config, |t| Ok(Deferred::new(seed()).over(t))),
         }
         .unwrap();
-        let smgr = Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig::default());
+        let config = SmgrConfig { verify_writes: true, ..SmgrConfig::default() };
+        let smgr = Smgr::new(Arc::clone(&aio), dir.path(), config);
         let config = PoolConfig {
             buffers: BUFFERS as usize,
             combine_limit: 4,
@@ -185,8 +202,7 @@ fn add_one(mut page: PageWriteGuard<'_>) {
 
 /// The scheduler's choice, so that it is repeated with the schedule.
 fn seed() -> u64 {
-    use shuttle::rand::Rng;
-    shuttle::rand::thread_rng().r#gen()
+    thread_rng().r#gen()
 }
 
 fn rounds() -> usize {
@@ -325,6 +341,75 @@ fn a_failed_write_leaves_the_page_dirty_and_free() {
         bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
         assert!(!pin.is_dirty());
         assert_eq!(bed.on_disk(2), 4);
+    });
+}
+
+/// Pages are changed, written and read again while what was written is read back: none is missed.
+#[test]
+fn what_is_written_meanwhile_is_not_lost() {
+    each(|bed| {
+        let at_work = Arc::new(AtomicUsize::new(2));
+        let changers: [_; 2] = std::array::from_fn(|n| {
+            let at_work = Arc::clone(&at_work);
+            spawn(&bed, move |bed| {
+                let mut be = bed.backend();
+                for _ in 0..3 {
+                    add_one(bed.read(&mut be, 2 + n as u32).lock_exclusive());
+                    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+                    bed.pool.evict_all(&mut be).unwrap();
+                }
+                at_work.fetch_sub(1, SeqCst);
+            })
+        });
+        let mut be = bed.backend();
+        while at_work.load(SeqCst) > 0 {
+            bed.pool.sync_pending(&mut be).unwrap();
+            thread::yield_now();
+        }
+        join(changers);
+        bed.pool.sync_pending(&mut be).unwrap();
+        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 0);
+        assert_eq!((bed.on_disk(2), bed.on_disk(3)), (5, 6));
+    });
+}
+
+/// A write is lost, whichever it is: who reads the page is told, or who syncs, and nobody else gets a page that is not the last.
+#[test]
+fn a_lost_write_is_found_before_it_counts() {
+    each(|bed| {
+        let told = Arc::new(AtomicUsize::new(0));
+        bed.disk.losing_writes.store(1, SeqCst);
+        let changers: [_; 2] = std::array::from_fn(|n| {
+            let told = Arc::clone(&told);
+            spawn(&bed, move |bed| {
+                let mut be = bed.backend();
+                let block = 2 + n as u32;
+                for so_far in 0..2 {
+                    match bed.pool.read(&mut be, tag(block), Strategy::Normal) {
+                        Ok(pin) => {
+                            assert_eq!(number(&pin.lock_shared().copy()), u64::from(block) + so_far);
+                            add_one(pin.lock_exclusive());
+                        }
+                        Err(StorageError::LostWrite { block: of, .. }) => {
+                            assert_eq!(of, block);
+                            told.fetch_add(1, SeqCst);
+                            return;
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+                    bed.pool.evict_all(&mut be).unwrap();
+                }
+            })
+        });
+        join(changers);
+        match bed.pool.sync_pending(&mut bed.backend()) {
+            Ok(_) => assert_eq!(told.load(SeqCst), 0, "there before, and now it is not missed"),
+            Err(StorageError::LostWrite { .. }) => drop(told.fetch_add(1, SeqCst)),
+            Err(other) => panic!("{other}"),
+        }
+        let on_disk = (bed.on_disk(2), bed.on_disk(3));
+        assert!(told.load(SeqCst) > 0 || on_disk == (4, 5), "lost, and nobody was told: {on_disk:?}");
     });
 }
 

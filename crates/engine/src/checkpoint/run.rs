@@ -164,6 +164,9 @@ fn write_everything(
     let started = Instant::now();
     if !core.aio.has_bug("checkpoint: files are not synced") {
         report.synced = core.pool.sync_pending(be)?;
+        if core.config.verify_writes {
+            tracing::info!("checkpoint: {} buffers read back from disk", report.synced.read_back);
+        }
     }
     report.sync = started.elapsed();
     tell(core, CheckpointStep::Synced);

@@ -82,7 +82,7 @@ impl Bench {
         let wal = Arc::new(Wal::start(aio.clone(), &mut io, config, resume).unwrap());
         let pool = pool(&aio, dir.path(), buffers);
         pool.attach_wal(wal.clone());
-        let clog = Arc::new(Clog::new(aio.clone(), dir.path()));
+        let clog = Arc::new(Clog::new(aio.clone(), dir.path(), false));
         clog.zero_page(0);
         clog.flush(&mut io).unwrap();
         let xacts =
@@ -170,7 +170,7 @@ impl Recovered {
     pub(crate) fn open(dir: &Path) -> Recovered {
         let aio = aio(MethodKind::Sync);
         let pool = pool(&aio, dir, 256);
-        let clog = Arc::new(Clog::new(aio.clone(), dir));
+        let clog = Arc::new(Clog::new(aio.clone(), dir, false));
         clog.set_recovering(true);
         let be = Backend::new(aio.backend(BackendType::Startup).unwrap());
         Recovered { pool, clog, be, aio }

@@ -17,7 +17,7 @@ use forebay_wal::{Record, Wal};
 
 pub use forebay_format::slru::TransactionStatus as Outcome;
 
-use crate::EngineError;
+use crate::{EngineError, readback};
 
 /// Clean pages beyond this many make room for others.
 const CACHE_PAGES: usize = 64;
@@ -59,6 +59,8 @@ struct Cache {
 pub struct Clog {
     aio: Arc<Aio>,
     dir: PathBuf,
+    /// What was written is read back once it is synced.
+    verify_writes: bool,
     cache: Mutex<Cache>,
     /// One flush at a time.
     flushing: Mutex<()>,
@@ -67,11 +69,12 @@ pub struct Clog {
 }
 
 impl Clog {
-    /// Opens `pg_xact` of a data directory; nothing is read yet.
-    pub fn new(aio: Arc<Aio>, data_dir: &Path) -> Clog {
+    /// Opens `pg_xact` of a data directory; nothing is read yet. With `verify_writes`, what is written is read back.
+    pub fn new(aio: Arc<Aio>, data_dir: &Path, verify_writes: bool) -> Clog {
         Clog {
             aio,
             dir: data_dir.join("pg_xact"),
+            verify_writes,
             cache: Mutex::new(Cache::default()),
             flushing: Mutex::new(()),
             recovering: AtomicBool::new(false),
@@ -208,6 +211,11 @@ impl Clog {
             }
             if !io.aio().has_bug("pg_xact: written without a sync") {
                 io.fsync(&file)?;
+            }
+            if self.verify_writes {
+                for (page, bytes) in of_one_file {
+                    readback::verify(io, &path, slru::segment_offset(*page), bytes)?;
+                }
             }
         }
         if created {

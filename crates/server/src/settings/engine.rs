@@ -48,6 +48,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         wal_sync_method: WalSyncMethod::by_name(s.text("wal_sync_method")).unwrap_or_default(),
         wal_buffers: automatic("wal_buffers"),
         full_page_writes: s.bool("full_page_writes"),
+        verify_writes: s.bool("checkpoint_verify_writes"),
         archive_mode: ArchiveMode::by_name(s.text("archive_mode")).unwrap_or_default(),
         archiving: archive_settings(s),
         writing: writing_settings(s),

@@ -226,6 +226,7 @@ pub static TABLE: &[Setting] = &[
     setting("checkpoint_completion_target", Sighup, Kind::Real { min: 0.0, max: 1.0, unit: Unit::None }, "0.9", CHECKPOINTS, "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
     setting("checkpoint_flush_after", Sighup, int(0, 256, Unit::Blocks), "256kB", CHECKPOINTS, "Number of pages after which previously performed writes are flushed to disk."),
     setting("checkpoint_timeout", Sighup, int(30, 86_400, Unit::Seconds), "5min", CHECKPOINTS, "Sets the maximum time between automatic WAL checkpoints."),
+    setting("checkpoint_verify_writes", Postmaster, Bool, "off", CHECKPOINTS, "Reads back from disk what was written before a checkpoint is complete, and stops the server if it is not there."),
     setting("client_encoding", User, Text, "UTF8", CLIENT, "Sets the client's character set encoding.").reported().checked(checks::client_encoding),
     setting("client_min_messages", User, Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", CLIENT, "Sets the message levels that are sent to the client."),
     setting("cluster_name", Postmaster, Text, "", LOGGING, "Sets the name of the cluster."),

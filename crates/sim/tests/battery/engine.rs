@@ -145,12 +145,12 @@ fn rot_in_pg_control() {
 #[test]
 fn writes_that_lie() {
     let template = fresh_disk().expect("init");
-    for (damage, class) in
-        [(Damage::Lost, FaultClass::LostWrite), (Damage::Misdirected, FaultClass::Misdirected)]
-    {
-        let test = format!("writes_that_lie ({damage:?})");
+    let kinds = [(Damage::Lost, FaultClass::LostWrite), (Damage::Misdirected, FaultClass::Misdirected)];
+    for ((damage, class), verify) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let verified = if verify { ", verified" } else { "" };
+        let test = format!("writes_that_lie ({damage:?}{verified})");
         let tally = run(&test, "FOREBAY_SIM_LIES", seeds("FOREBAY_SIM_LIES", 30), |seed| {
-            lying_writes(&template, seed, damage)
+            lying_writes(&template, seed, damage, verify)
         });
         assert!(tally.of(class) > 0, "no {class}");
     }

@@ -5,9 +5,11 @@ use super::Core;
 use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
 use super::desc::{BadPages, DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use crate::error::relation_path;
+use crate::smgr::Version;
+use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
 use forebay_format::checksum::{self, PageDefect};
-use forebay_format::{BLOCK_SIZE, BlockNumber, Page, PageBytes};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Page, PageBytes, PageTag};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ impl SharedCompletion for ReadCompletion {
                 Ok(got) if got < (i + 1) * BLOCK_SIZE => {
                     Some(IoFault::Short(got.saturating_sub(i * BLOCK_SIZE) as u32))
                 }
+                Ok(_) if judged.get(i) == Some(&Judgement::Lost) => Some(IoFault::Lost),
                 Ok(_) if judged.get(i) == Some(&Judgement::Bad) => {
                     Some(IoFault::Page(BadPages { place: i as u32, ..bad }))
                 }
@@ -61,7 +64,7 @@ fn bad_pages(judged: &[Judgement], blocks: usize) -> BadPages {
     BadPages { place: 0, last: blocks.saturating_sub(1) as u32, others: bad.count() as u32, first }
 }
 
-/// The end of a write: asks for a sync, then makes the pages clean and gives up their locks.
+/// The end of a write: asks for a sync, and to be read back where that is wanted, then makes the pages clean and gives up their locks.
 pub(crate) struct WriteCompletion(pub(crate) Arc<Core>);
 
 impl SharedCompletion for WriteCompletion {
@@ -78,6 +81,7 @@ impl SharedCompletion for WriteCompletion {
             let tag = core.descs[first as usize].tag();
             core.sync.request(&tag);
         }
+        core.note_written(io.data, ok);
         for &buf in io.data {
             let desc = &core.descs[buf as usize];
             let parked = if ok {
@@ -101,6 +105,26 @@ impl Core {
         forebay_aio::CAN_HAVE_BUGS && self.aio.upgrade().is_some_and(|aio| aio.has_bug(bug))
     }
 
+    /// Pages are to be read back that were written, or are not any more. While their write holds their locks.
+    fn note_written(&self, bufs: &[u32], ok: bool) {
+        let (Some(written), Some(&first)) = (&self.written, bufs.first()) else { return };
+        let tag = self.descs[first as usize].tag();
+        if ok {
+            written.note(&tag, bufs.iter().map(|&buf| self.version(buf)));
+        } else {
+            written.strike_off(&tag, bufs.len() as u32);
+        }
+    }
+
+    /// A page's, as it is written; while its write holds its lock.
+    fn version(&self, buf: u32) -> Version {
+        // SAFETY: the buffer is pinned for its write, and share-exclusively locked, which excludes changes.
+        let lsn = unsafe { self.page(buf) }.lsn();
+        // SAFETY: as above; nothing is stored here.
+        let checksum = unsafe { self.checksum_field(buf) }.load(Ordering::Relaxed);
+        Version { lsn, checksum: u16::from_le(checksum) }
+    }
+
     /// What of these pages, just read and neighbours in their file? Only for the completion of a read of `blocks` pages, while
     /// READING is set. Whoever waits for a page finds the warning left.
     fn judge(&self, bufs: &[u32], blocks: usize, read: &ReadCompletion) -> SmallVec<[Judgement; GROUP]> {
@@ -112,6 +136,8 @@ impl Core {
             let before = group * GROUP;
             self.verify(bufs, tag.block + before as u32, |n, defect| defects.push((before + n, defect)));
         }
+        self.look_for_lost(bufs, &tag, &defects, &mut judged);
+        defects.retain(|(n, _)| judged[*n] != Judgement::Lost);
         if defects.is_empty() {
             return judged;
         }
@@ -134,6 +160,27 @@ impl Core {
             mailbox.lock().push(warning);
         }
         judged
+    }
+
+    /// Finds the pages that are not what was written there last; while READING is set. No write of theirs is on its way: it would have them
+    /// in memory.
+    fn look_for_lost(
+        &self,
+        bufs: &[u32],
+        first: &PageTag,
+        defects: &[(usize, PageDefect)],
+        judged: &mut [Judgement],
+    ) {
+        let Some(written) = &self.written else { return };
+        if self.has_bug("readback: pages that are read are not compared") {
+            return;
+        }
+        let version = |(n, buf): (usize, &u32)| {
+            let is_valid = defects.iter().all(|(defect, _)| *defect != n);
+            // SAFETY: as in `verify`.
+            is_valid.then(|| Version::of(unsafe { &*self.page_ptr(*buf).cast::<PageBytes>() }))
+        };
+        written.unlike(first, bufs.iter().enumerate().map(version), |n| judged[n] = Judgement::Lost);
     }
 
     /// Finds the pages that are none; at most a group of them.

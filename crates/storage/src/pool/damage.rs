@@ -134,6 +134,8 @@ pub(crate) enum Judgement {
     /// It was damaged, and is all zeros now.
     Zeroed,
     Bad,
+    /// It is not what was written there last: nobody may use it, whatever the policy.
+    Lost,
 }
 
 /// Where reads leave their warnings for the issuer.

@@ -123,6 +123,8 @@ pub(crate) enum IoFault {
     Short(u32),
     /// It is not a valid page.
     Page(BadPages),
+    /// It is not what was written there last.
+    Lost,
 }
 
 /// What a read found whose pages were not all valid; each number below 128, the most blocks a read has.
@@ -166,6 +168,7 @@ impl PackedFault {
             Some(IoFault::Transfer(errno)) => (1, errno.0.unsigned_abs()),
             Some(IoFault::Short(got)) => (2, got),
             Some(IoFault::Page(bad)) => (3, bad.pack()),
+            Some(IoFault::Lost) => (4, 0),
         };
         PackedFault(kind << 28 | number & Self::NUMBER)
     }
@@ -176,7 +179,8 @@ impl PackedFault {
             0 => None,
             1 => Some(IoFault::Transfer(Errno(number as i32))),
             2 => Some(IoFault::Short(number)),
-            _ => Some(IoFault::Page(BadPages::unpack(number))),
+            3 => Some(IoFault::Page(BadPages::unpack(number))),
+            _ => Some(IoFault::Lost),
         }
     }
 }

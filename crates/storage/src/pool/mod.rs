@@ -19,6 +19,7 @@
 //! | `cleaner` | [`Cleaner`]: clean buffers ahead of the clock's hand |
 //! | `counters` | [`PoolStats`]: what replacement costs |
 //! | `complete` | what any thread does when a read or write has ended |
+//! | `readback` | pages that were written, looked for on the disk |
 //! | `damage` | [`ReadPolicy`], [`ReadWarning`]: what becomes of damaged pages, and how many there were |
 //! | `discard` | forgetting the pages of dropped or truncated relations |
 //! | `inspect` | what is in the buffers, and whether their checksums are right |
@@ -41,6 +42,7 @@ mod parking;
 mod pins;
 mod prefetch;
 mod read;
+mod readback;
 mod strategy;
 mod table;
 mod victim;
@@ -63,7 +65,7 @@ pub(crate) use strategy::Ring;
 pub(crate) use write::Run;
 
 use crate::error::{StorageError, WalFailure};
-use crate::smgr::{Smgr, SyncQueue, SyncReport};
+use crate::smgr::{Smgr, SyncQueue, SyncReport, WrittenPages};
 use crate::{Backend, PrewarmMode};
 use budget::Budget;
 use desc::{BUFFER_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
@@ -132,6 +134,7 @@ pub(crate) struct Core {
     pub(crate) region: Arc<Region>,
     pub(crate) parking: Parking,
     pub(crate) sync: Arc<SyncQueue>,
+    pub(crate) written: Option<Arc<WrittenPages>>,
     pub(crate) checksums: bool,
     /// Of a private pool: whom its files are named for.
     pub(crate) owner: Option<i32>,
@@ -209,6 +212,7 @@ impl BufferPool {
             region,
             parking: Parking::new(),
             sync: Arc::clone(smgr.sync_queue()),
+            written: smgr.written().cloned(),
             checksums: config.checksums,
             owner: smgr.owner(),
             checksum_failures,
@@ -276,9 +280,14 @@ impl BufferPool {
         self.core.checksum_failures.all()
     }
 
-    /// Makes durable what was written before: syncs each file and directory with pending requests.
+    /// Makes durable what was written before: syncs each file and directory with pending requests, and then, with
+    /// [`SmgrConfig::verify_writes`](crate::SmgrConfig::verify_writes), reads back what was written to files.
+    ///
+    /// # Errors
+    /// A sync that failed, or a write that is not there: both are fatal.
     pub fn sync_pending(&self, be: &mut Backend) -> Result<SyncReport, StorageError> {
-        self.smgr.sync_pending(&mut be.io)
+        let synced = self.smgr.sync_pending(&mut be.io)?;
+        Ok(SyncReport { read_back: self.verify_written(be)?, ..synced })
     }
 
     /// Reads a range of a fork ahead of use; see [`crate::prewarm::prewarm`].

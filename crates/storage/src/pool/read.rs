@@ -420,6 +420,7 @@ impl BufferPool {
             IoFault::Short(got) => {
                 StorageError::ShortRead { file: file(), block: tag.block, got, wanted: BLOCK_SIZE as u32 }
             }
+            IoFault::Lost => StorageError::LostWrite { file: file(), block: tag.block },
             IoFault::Transfer(errno) => StorageError::Read { file: file(), block: tag.block, errno },
         }
     }

@@ -117,7 +117,7 @@ impl Smgr {
         at: BlockNumber,
         count: u32,
     ) -> Result<(), StorageError> {
-        let segment = at / self.config.segment_blocks;
+        let segment = self.segment_of(at);
         let (file, created) = self.open_segment(entry, rel, fork, segment, segment > 0)?;
         let grown = if self.growing.allocates() {
             self.allocate(io, entry, &file, at, count)
@@ -146,7 +146,7 @@ impl Smgr {
         count: u32,
     ) -> Result<(), AioError> {
         let names = self.namespace();
-        let offset = u64::from(at % self.config.segment_blocks) * BLOCK;
+        let offset = self.offset_in_segment(at);
         let len = u64::from(count) * BLOCK;
         if entry.reserved() >= u64::from(at) + u64::from(count) {
             return names.set_len(file, offset + len);
@@ -181,7 +181,7 @@ impl Smgr {
         at: BlockNumber,
         count: u32,
     ) -> Result<(), AioError> {
-        let offset = u64::from(at % self.config.segment_blocks) * BLOCK;
+        let offset = self.offset_in_segment(at);
         let len = u64::from(count) * BLOCK;
         let zeros = aio::AlignedBuf::zeroed(len.min(ZEROS_AT_ONCE) as usize)?;
         let mut done = 0;

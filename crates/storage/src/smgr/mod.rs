@@ -9,6 +9,7 @@
 //! | `transfer` | [`Transfer`]: reads and writes of blocks, across segments |
 //! | `private` | relation files of one backend alone, and what is left of them after a crash |
 //! | `sync` | [`SyncQueue`]: which files and directories must be synced before the next checkpoint is done |
+//! | `written` | [`WrittenPages`]: which pages are to be read back before it is done |
 //!
 //! A fork's size is read from the file system once and then kept: all changes go through here. Segments before the
 //! last are full. An I/O never crosses a segment border; whoever combines blocks asks [`Smgr::room_in_segment`], and
@@ -21,6 +22,7 @@ mod private;
 mod shrink;
 mod sync;
 mod transfer;
+mod written;
 
 pub(crate) use files::RelFork;
 pub use grow::ExtendMethod;
@@ -29,6 +31,7 @@ pub use private::remove_private_files;
 pub(crate) use sync::SyncQueue;
 pub use sync::SyncReport;
 pub use transfer::Transfer;
+pub(crate) use written::{Version, WrittenPages, WrittenRun};
 
 use crate::error::StorageError;
 use files::{ForkKey, UNKNOWN_SIZE};
@@ -56,6 +59,8 @@ pub struct SmgrConfig {
     pub max_open_files: usize,
     /// file_extend_method: how files grow.
     pub extend_method: ExtendMethod,
+    /// Pages that the pool has written are noted, and read back by [`BufferPool::sync_pending`](crate::BufferPool::sync_pending).
+    pub verify_writes: bool,
 }
 
 impl Default for SmgrConfig {
@@ -65,6 +70,7 @@ impl Default for SmgrConfig {
             segment_blocks: RELSEG_BLOCKS,
             max_open_files: 1000,
             extend_method: ExtendMethod::default(),
+            verify_writes: false,
         }
     }
 }
@@ -77,6 +83,8 @@ pub struct Smgr {
     forks: Vec<RwLock<HashMap<ForkKey, Arc<RelFork>>>>,
     files: Arc<FileCache>,
     sync: Arc<SyncQueue>,
+    /// If writes are to be verified.
+    written: Option<Arc<WrittenPages>>,
     /// How files grow; of all who share the directory.
     growing: Arc<Growing>,
     /// Whose files they are, if they are one backend's own (temporary relations).
@@ -90,6 +98,7 @@ impl Smgr {
         let files = FileCache::new(Arc::clone(aio.namespace()), config.max_open_files);
         Arc::new(Smgr {
             growing: Arc::new(Growing::new(config.extend_method)),
+            written: config.verify_writes.then(Arc::default),
             aio,
             files,
             dir: dir.to_path_buf(),
@@ -114,6 +123,11 @@ impl Smgr {
         &self.sync
     }
 
+    /// The pages that are to be read back, if any are.
+    pub(crate) fn written(&self) -> Option<&Arc<WrittenPages>> {
+        self.written.as_ref()
+    }
+
     pub(crate) fn aio(&self) -> &Arc<Aio> {
         &self.aio
     }
@@ -136,9 +150,19 @@ impl Smgr {
         self.config.segment_blocks - block % self.config.segment_blocks
     }
 
+    /// The number of the segment that has a block.
+    pub(crate) fn segment_of(&self, block: BlockNumber) -> u32 {
+        block / self.config.segment_blocks
+    }
+
+    /// Where a block is in its segment's file.
+    pub(crate) fn offset_in_segment(&self, block: BlockNumber) -> u64 {
+        u64::from(block % self.config.segment_blocks) * BLOCK
+    }
+
     /// The name of the file that holds a block, relative to the data directory.
     pub fn file_name(&self, rel: RelFileLocator, fork: Fork, block: BlockNumber) -> String {
-        self.segment_name(rel, fork, block / self.config.segment_blocks)
+        self.segment_name(rel, fork, self.segment_of(block))
     }
 
     pub(crate) fn segment_path(&self, rel: RelFileLocator, fork: Fork, segment: u32) -> PathBuf {

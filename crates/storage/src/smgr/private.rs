@@ -20,6 +20,7 @@ impl Smgr {
             forks: (0..SHARDS).map(|_| RwLock::new(HashMap::new())).collect(),
             files: Arc::clone(&self.files),
             sync: Arc::new(SyncQueue::deaf(self.config.segment_blocks)),
+            written: None,
             growing: Arc::clone(&self.growing),
             owner: Some(owner),
         })

@@ -32,6 +32,8 @@ pub struct SyncReport {
     pub longest: Duration,
     /// The sum of those times; several syncs run at once.
     pub total: Duration,
+    /// Pages that were read back, by [`BufferPool::sync_pending`](crate::BufferPool::sync_pending).
+    pub read_back: u64,
 }
 
 impl SyncReport {

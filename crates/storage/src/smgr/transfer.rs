@@ -4,13 +4,13 @@
 //! run side by side; they are for whoever moves pages past the buffer pool. The pool places its I/O itself, each within
 //! one segment, and attaches what it needs.
 
-use super::{BLOCK, RelFork, Smgr, SyncQueue};
+use super::{BLOCK, RelFork, Smgr, SyncQueue, file_error};
 use crate::error::StorageError;
 use forebay_aio::{
     self as aio, Completed, Completion, Errno, File, Io, IoContext, IoFlags, IoMemory, IoObject, IoOp,
-    IoReport, Op, Outcome, SharedCompletion, Target, WaitRef,
+    IoReport, Op, OpenOptions, Outcome, SharedCompletion, Target, WaitRef,
 };
-use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -205,9 +205,13 @@ impl Smgr {
         memory: IoMemory,
     ) -> Result<WaitRef, StorageError> {
         let Range { rel, fork, first, op } = range;
+        let count = (memory.len() / BLOCK_SIZE) as u32;
         let (file, offset, target) = self.place_in(entry, rel, fork, first, memory.len())?;
         let transfer = if op == IoOp::Write {
-            let (sync, segment) = (Arc::clone(&self.sync), first / self.config.segment_blocks);
+            let (sync, segment) = (Arc::clone(&self.sync), self.segment_of(first));
+            if let Some(pages) = &self.written {
+                pages.strike_off(&PageTag::new(rel, fork, first), count);
+            }
             let written = Written { sync, rel, fork, segment };
             Io::write(file, offset, memory, target).also(Completion::shared(Arc::new(written)))
         } else {
@@ -315,14 +319,22 @@ impl Smgr {
     ) -> Result<(File, u64, Target), StorageError> {
         let count = (len / BLOCK_SIZE) as u32;
         debug_assert!(count >= 1 && count <= self.room_in_segment(block) && len.is_multiple_of(BLOCK_SIZE));
-        let segment = block / self.config.segment_blocks;
-        let opened = self.open_segment(entry, rel, fork, segment, false);
+        let opened = self.open_segment(entry, rel, fork, self.segment_of(block), false);
         let (file, _) = opened.map_err(|error| self.with_block(error, rel, fork, block))?;
-        let offset = u64::from(block % self.config.segment_blocks) * BLOCK;
+        Ok((file, self.offset_in_segment(block), self.target(rel, fork, block, count)))
+    }
+
+    /// A segment's file for reading, past the kernel's cache whatever the setting.
+    pub(crate) fn open_past_cache(&self, page: &PageTag) -> Result<File, StorageError> {
+        let path = self.segment_path(page.rel, page.fork, self.segment_of(page.block));
+        let opened = self.aio.namespace().open(&path, &OpenOptions::READ.direct(true));
+        opened.map_err(|e| file_error("open", &path, &e))
+    }
+
+    /// What messages and views say of an I/O.
+    pub(crate) fn target(&self, rel: RelFileLocator, fork: Fork, block: BlockNumber, count: u32) -> Target {
         let RelFileLocator { spc, db, rel } = rel;
-        let temp = self.is_private();
-        let target = Target::Smgr { spc, db, rel, fork: fork.suffix(), block, count, temp };
-        Ok((file, offset, target))
+        Target::Smgr { spc, db, rel, fork: fork.suffix(), block, count, temp: self.is_private() }
     }
 
     /// Names the block for which a file should have been opened.

@@ -46,11 +46,20 @@ pub struct Spec {
     pub buffers: usize,
     pub segment_blocks: u32,
     pub combine: u32,
+    /// What was written is read back.
+    pub verify: bool,
 }
 
 impl Spec {
     pub const fn plain() -> Spec {
-        Spec { method: MethodKind::Sync, direct: false, buffers: 128, segment_blocks: 131_072, combine: 16 }
+        Spec {
+            method: MethodKind::Sync,
+            direct: false,
+            buffers: 128,
+            segment_blocks: 131_072,
+            combine: 16,
+            verify: false,
+        }
     }
 }
 
@@ -218,8 +227,12 @@ impl Bed {
 }
 
 fn smgr(aio: &Arc<Aio>, dir: &Path, spec: Spec) -> Arc<Smgr> {
-    let config =
-        SmgrConfig { direct: spec.direct, segment_blocks: spec.segment_blocks, ..SmgrConfig::default() };
+    let config = SmgrConfig {
+        direct: spec.direct,
+        segment_blocks: spec.segment_blocks,
+        verify_writes: spec.verify,
+        ..SmgrConfig::default()
+    };
     Smgr::new(Arc::clone(aio), dir, config)
 }
 

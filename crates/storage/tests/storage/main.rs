@@ -17,6 +17,7 @@ mod paced;
 mod pages;
 mod pins;
 mod policy;
+mod readback;
 mod reuse;
 mod streams;
 mod tempfile;

@@ -206,7 +206,7 @@ fn new_pages_of_the_log_are_made_logged_and_kept() {
     let file = std::fs::read(bench.dir.path().join("pg_xact/0000")).unwrap();
     assert_eq!(file.len(), 2 * 8192);
     assert_eq!((file[8191], file[8192]), (0b1001_0000, 0b0101));
-    let reopened = Clog::new(bench.aio.clone(), bench.dir.path());
+    let reopened = Clog::new(bench.aio.clone(), bench.dir.path(), false);
     for (xid, outcome) in xids.iter().zip(expected) {
         assert_eq!(reopened.status(&mut be.io, *xid).unwrap(), outcome);
     }
