@@ -8,7 +8,7 @@
 //! The crates above take all of this from here too (`cargo xtask tidy` sees to it). Cells that are set once stay the standard
 //! library's: what sets them waits for nobody.
 //!
-//! The checked build is for `tests/interleavings.rs` alone: outside of a shuttle execution its types panic. Clocks stay the
+//! The checked build is for the tests `interleavings` alone: outside of a shuttle execution its types panic. Clocks stay the
 //! system's there; nothing that is checked may depend on them.
 
 mod bell;

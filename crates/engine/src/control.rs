@@ -23,8 +23,8 @@ use crate::readback;
 pub(crate) struct Control {
     path: PathBuf,
     file: File,
-    /// Read back after each change.
-    verify_writes: bool,
+    /// What it is read back through after each change, if it is.
+    reader: Option<File>,
     current: Mutex<ControlFile>,
     fatal: std::sync::Arc<Fatal>,
 }
@@ -57,8 +57,11 @@ impl Control {
             ));
         }
         let file = disk.namespace().open(&path, &OpenOptions::READ_WRITE)?;
-        let verify_writes = config.verify_writes;
-        Ok(Control { path, file, verify_writes, current: Mutex::new(current), fatal })
+        let reader = match config.verify_writes {
+            true => Some(readback::open(disk.namespace().as_ref(), &path)?),
+            false => None,
+        };
+        Ok(Control { path, file, reader, current: Mutex::new(current), fatal })
     }
 
     /// A copy of what it says.
@@ -173,8 +176,9 @@ impl Control {
         next.time = unix_seconds();
         let bytes = next.encode();
         let written = overwrite(io, &self.file, &bytes).map_err(EngineError::from);
-        let seen = written.and_then(|()| {
-            if self.verify_writes { readback::verify(io, &self.path, 0, &bytes) } else { Ok(()) }
+        let seen = written.and_then(|()| match &self.reader {
+            Some(reader) => readback::verify(io, reader, 0, &bytes),
+            None => Ok(()),
         });
         match seen {
             Ok(()) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_aio::{Aio, AioConfig, AioError, MethodKind, Namespace, PosixNamespace, WorkerLimits};
 use forebay_format::ids::BLOCK_SIZE;
+use forebay_storage::READ_BACK_FILES;
 
 use crate::archiver;
 use crate::config::{EngineConfig, ExtendMethod, IoMethod};
@@ -37,6 +38,10 @@ impl EngineConfig {
         self.io_method == IoMethod::IoUring
     }
 
+    fn few_files(&self) -> usize {
+        OTHER_FILES + if self.verify_writes { READ_BACK_FILES } else { 0 }
+    }
+
     /// Who does I/O at a time, at most.
     fn backends(&self) -> usize {
         self.max_connections + OTHER_BACKENDS + archiver::backends(self)
@@ -45,14 +50,14 @@ impl EngineConfig {
     /// Descriptors that the engine wants beside those of data files.
     pub fn other_descriptors(&self) -> usize {
         match self.io_method {
-            IoMethod::IoUring | IoMethod::Auto => self.backends() + OTHER_FILES,
-            _ => OTHER_FILES,
+            IoMethod::IoUring | IoMethod::Auto => self.backends() + self.few_files(),
+            _ => self.few_files(),
         }
     }
 
     /// Those it can't do without.
     pub fn least_other_descriptors(&self) -> usize {
-        if self.needs_rings() { self.other_descriptors() } else { OTHER_FILES }
+        if self.needs_rings() { self.other_descriptors() } else { self.few_files() }
     }
 }
 
@@ -112,7 +117,8 @@ pub(crate) fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Resu
         if wanted {
             let dir = dir.join(sub);
             let can = aio.namespace().probe_direct(&dir).map_err(|refusal| {
-                EngineError::from(AioError::from(refusal)).with_detail(format!("\"{setting}\" asks for it."))
+                EngineError::statement("0A000", refusal.to_string())
+                    .with_detail(format!("The setting \"{setting}\" asks for it."))
             })?;
             if let Some(note) = can.note {
                 tracing::warn!(

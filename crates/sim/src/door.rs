@@ -325,11 +325,11 @@ impl State {
         let change = self.change(CallKind::Write, path, grows)?;
         let (mut bytes, mut failed) = (bytes, None);
         match change.strike {
-            Some(Strike::Lose) if !grows => {
+            Some(Strike::Lose) => {
                 self.file(number)?.lose_write(offset, bytes, file.is_direct());
                 return change.told(bytes.len());
             }
-            Some(Strike::Misdirect) if !grows => {
+            Some(Strike::Misdirect) => {
                 if let Some((victim, at)) = self.victim((number, offset), bytes.len()) {
                     self.file(number)?.lose_write(offset, bytes, file.is_direct());
                     self.file(victim)?.damage(at, bytes);

@@ -276,8 +276,8 @@ impl Faults {
             CallKind::Write if falls(rates.write_error) => Failure::Error.on(kind),
             CallKind::Read | CallKind::Write if falls(rates.short) => Failure::Short.on(kind),
             CallKind::Write | CallKind::Resize if grows && falls(rates.no_space) => Failure::NoSpace.on(kind),
-            CallKind::Write if falls(lost) => Some(Strike::Lose),
-            CallKind::Write if falls(misdirected) => Some(Strike::Misdirect),
+            CallKind::Write if !grows && falls(lost) => Some(Strike::Lose),
+            CallKind::Write if !grows && falls(misdirected) => Some(Strike::Misdirect),
             CallKind::Sync if falls(rates.failed_sync) => Some(Strike::Forget),
             CallKind::Sync if falls(rates.false_alarm) => Some(Strike::Alarm),
             CallKind::SyncNames | CallKind::Resize | CallKind::Look | CallKind::Rename

@@ -49,8 +49,8 @@ pub use pace::{FullSpeed, Pace};
 pub use pool::{
     BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanReport, Cleaner, CleanerOptions, Dirtied,
     DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PageHoldGuard, PageReadGuard,
-    PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched, ReadPolicy, ReadWarning,
-    Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
+    PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched, READ_BACK_FILES, ReadPolicy,
+    ReadWarning, Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
 pub use smgr::{ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, remove_private_files};

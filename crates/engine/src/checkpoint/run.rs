@@ -165,10 +165,14 @@ fn write_everything(
     if !core.aio.has_bug("checkpoint: files are not synced") {
         report.synced = core.pool.sync_pending(be)?;
         if core.config.verify_writes {
-            tracing::info!("checkpoint: {} buffers read back from disk", report.synced.read_back);
+            tracing::info!(
+                "checkpoint: {} buffers read back from disk in {:.3} s",
+                report.synced.read_back,
+                report.synced.read_back_time.as_secs_f64()
+            );
         }
     }
-    report.sync = started.elapsed();
+    report.sync = started.elapsed().saturating_sub(report.synced.read_back_time);
     tell(core, CheckpointStep::Synced);
     Ok(())
 }

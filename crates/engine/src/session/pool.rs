@@ -85,7 +85,8 @@ impl Session {
         if range.is_empty() {
             return Ok(0);
         }
-        Ok(forebay_storage::prewarm(&pool, &mut self.be, table.locator, fork, range, mode)?)
+        let blocks = forebay_storage::prewarm(&pool, &mut self.be, table.locator, fork, range, mode);
+        blocks.map_err(|error| core.fatal.check(error.into()))
     }
 
     /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no such buffer.

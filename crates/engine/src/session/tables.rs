@@ -115,7 +115,8 @@ impl Session {
         }
         let version = core.catalogs.cache.version();
         let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
-        let found = Reader::new(core, &mut self.be, snapshot).namespace(name)?;
+        let found = Reader::new(core, &mut self.be, snapshot).namespace(name);
+        let found = found.map_err(|error| core.fatal.check(error))?;
         if let Some(oid) = found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs)) {
             core.catalogs.cache.put_namespace(version, name, oid);
         }
@@ -154,7 +155,8 @@ impl Session {
         let _activity = core.activity.enter()?;
         let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
         let mut reader = Reader::new(&core, &mut self.be, snapshot);
-        Ok(reader.tables()?.into_iter().map(Arc::new).collect())
+        let tables = reader.tables().map_err(|error| core.fatal.check(error))?;
+        Ok(tables.into_iter().map(Arc::new).collect())
     }
 
     /// Locks a table until the transaction ends.
@@ -208,8 +210,8 @@ impl Session {
         self.lock(ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
         let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
         let mut reader = Reader::new(core, &mut self.be, snapshot);
-        reader.refuse_indexed_catalogs()?;
-        if reader.class_named(namespace, name)?.is_some() {
+        let taken = reader.refuse_indexed_catalogs().and_then(|()| reader.class_named(namespace, name));
+        if taken.map_err(|error| core.fatal.check(error))?.is_some() {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
         }
         let Session { open: Some(open), be, .. } = self else {
@@ -231,7 +233,8 @@ impl Session {
         let _activity = core.activity.enter()?;
         self.lock_table(table, LockMode::AccessExclusive)?;
         let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
-        Reader::new(&core, &mut self.be, snapshot).refuse_indexed_catalogs()?;
+        let refused = Reader::new(&core, &mut self.be, snapshot).refuse_indexed_catalogs();
+        refused.map_err(|error| core.fatal.check(error))?;
         let Session { open: Some(open), be, .. } = self else {
             return Err(EngineError::internal("the transaction is gone"));
         };

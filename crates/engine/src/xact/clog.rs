@@ -206,15 +206,19 @@ impl Clog {
             let namespace = self.aio.namespace();
             created |= !namespace.exists(&path)?;
             let file = namespace.open(&path, &OpenOptions::READ_WRITE.create())?;
+            let reader = match self.verify_writes {
+                true => Some(readback::open(namespace.as_ref(), &path)?),
+                false => None,
+            };
             for (page, bytes) in of_one_file {
                 io.write_all_at(&file, slru::segment_offset(*page), bytes)?;
             }
             if !io.aio().has_bug("pg_xact: written without a sync") {
                 io.fsync(&file)?;
             }
-            if self.verify_writes {
+            if let Some(reader) = &reader {
                 for (page, bytes) in of_one_file {
-                    readback::verify(io, &path, slru::segment_offset(*page), bytes)?;
+                    readback::verify(io, reader, slru::segment_offset(*page), bytes)?;
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -80,7 +81,8 @@ impl Forebay {
     /// `kill -9`, then waits until the process is gone.
     pub fn kill(mut self) {
         signal("-KILL", &self.pid());
-        self.child.wait().expect("the server can be waited for");
+        let status = self.child.wait().expect("the server can be waited for");
+        assert_eq!(status.signal(), Some(9), "it had ended by itself: {status}");
     }
 
     /// Runs SQL by the host's psql and returns its unaligned output.

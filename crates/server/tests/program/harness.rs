@@ -4,6 +4,7 @@ use forebay_server::client::{Client, ClientError};
 use forebay_server::wire::stream::Stream;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -124,7 +125,8 @@ impl Server {
     /// `kill -9`; gives the folder back.
     pub fn kill(mut self) -> Arc<TempDir> {
         self.signal("-KILL");
-        self.wait();
+        let status = self.wait();
+        assert_eq!(status.signal(), Some(9), "it had ended by itself: {status}");
         Arc::clone(&self.folder)
     }
 }

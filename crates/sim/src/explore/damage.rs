@@ -27,6 +27,8 @@ pub enum Detection {
     AtWork,
     /// Recovery ended where the damage is, at an earlier state.
     Earlier,
+    /// The engine stopped itself, and a page is in the place of another table's, which nobody can tell by looking at it.
+    Strayed,
     /// Rows are missing, and nobody was told.
     Unnoticed,
 }
@@ -38,6 +40,7 @@ impl fmt::Display for Detection {
             Detection::AtOpen => "refused at start",
             Detection::AtWork => "noticed at work",
             Detection::Earlier => "an earlier state",
+            Detection::Strayed => "noticed, in the place of another table's page",
             Detection::Unnoticed => "unnoticed",
         })
     }
@@ -210,7 +213,12 @@ pub fn lying_writes(template: &SimDisk, seed: u64, damage: Damage, verify: bool)
     disk.set_faults(FaultRates::default());
     let failed = if dice.chance(500) { life.end().is_err() } else { false };
     tally.add_fired(&disk);
-    let left = disk.restart(survival(&mut dice), dice.any());
+    // Power fails, or the process ends and the system lives on, with what it has cached.
+    let left = if dice.chance(500) {
+        disk.restart(survival(&mut dice), dice.any())
+    } else {
+        disk.after_kill(dice.any())
+    };
     // What was not seen on the disk is still in the log.
     let is_healed = verify && damage == Damage::Lost;
     let detection = match Life::begin(&left, Setup::random(&mut dice)) {
@@ -227,8 +235,8 @@ pub fn lying_writes(template: &SimDisk, seed: u64, damage: Damage, verify: bool)
                 Err(Contradiction::Lost(_)) => Detection::Unnoticed,
                 // A page in the place of the same block of another table has a right checksum: nobody can tell, but that the engine
                 // has stopped because its write was missing elsewhere.
-                Err(Contradiction::Phantom(_)) if stopped && damage == Damage::Misdirected => {
-                    Detection::AtWork
+                Err(Contradiction::Phantom(_)) if verify && stopped && damage == Damage::Misdirected => {
+                    Detection::Strayed
                 }
                 Err(Contradiction::Phantom(what)) => return Err(what),
             },

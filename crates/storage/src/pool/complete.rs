@@ -6,7 +6,6 @@ use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
 use super::desc::{BadPages, DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use crate::error::relation_path;
 use crate::smgr::Version;
-use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
 use forebay_format::checksum::{self, PageDefect};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Page, PageBytes, PageTag};
@@ -110,19 +109,17 @@ impl Core {
         let (Some(written), Some(&first)) = (&self.written, bufs.first()) else { return };
         let tag = self.descs[first as usize].tag();
         if ok {
-            written.note(&tag, bufs.iter().map(|&buf| self.version(buf)));
+            written.note(&tag, bufs.iter().zip(tag.block..).map(|(&buf, block)| self.version(buf, block)));
         } else {
             written.strike_off(&tag, bufs.len() as u32);
         }
     }
 
-    /// A page's, as it is written; while its write holds its lock.
-    fn version(&self, buf: u32) -> Version {
-        // SAFETY: the buffer is pinned for its write, and share-exclusively locked, which excludes changes.
-        let lsn = unsafe { self.page(buf) }.lsn();
-        // SAFETY: as above; nothing is stored here.
-        let checksum = unsafe { self.checksum_field(buf) }.load(Ordering::Relaxed);
-        Version { lsn, checksum: u16::from_le(checksum) }
+    /// A page's in a buffer; while an I/O on it keeps everyone from changing it: its READING, or the lock that its write holds.
+    fn version(&self, buf: u32, block: BlockNumber) -> Version {
+        // SAFETY: the buffer's 8192 bytes lie in the region; the caller sees to the rest.
+        let page = unsafe { &*self.page_ptr(buf).cast::<PageBytes>() };
+        Version::of(page, block, self.checksums)
     }
 
     /// What of these pages, just read and neighbours in their file? Only for the completion of a read of `blocks` pages, while
@@ -175,10 +172,9 @@ impl Core {
         if self.has_bug("readback: pages that are read are not compared") {
             return;
         }
-        let version = |(n, buf): (usize, &u32)| {
+        let version = |(n, &buf): (usize, &u32)| {
             let is_valid = defects.iter().all(|(defect, _)| *defect != n);
-            // SAFETY: as in `verify`.
-            is_valid.then(|| Version::of(unsafe { &*self.page_ptr(*buf).cast::<PageBytes>() }))
+            is_valid.then(|| self.version(buf, first.block + n as u32))
         };
         written.unlike(first, bufs.iter().enumerate().map(version), |n| judged[n] = Judgement::Lost);
     }

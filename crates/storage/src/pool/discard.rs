@@ -6,7 +6,7 @@ use super::desc::{DIRTY, Descriptor, READING, TAG_VALID, WRITING, refcount};
 use crate::Backend;
 use crate::error::StorageError;
 use forebay_aio as aio;
-use forebay_format::{BlockNumber, Fork, Oid, PageTag, RelFileLocator};
+use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 
 impl BufferPool {
     /// Forgets a relation's pages, all forks, and removes its files. The caller's lock on the relation keeps users
@@ -14,11 +14,6 @@ impl BufferPool {
     pub fn drop_relation(&self, be: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
         self.discard(&mut be.io, |tag| tag.rel == rel);
         self.smgr.unlink(rel)
-    }
-
-    /// Forgets the pages of all relations of a database.
-    pub fn discard_database(&self, be: &mut Backend, db: Oid) {
-        self.discard(&mut be.io, |tag| tag.rel.db == db);
     }
 
     /// Cuts a fork to `n` blocks: forgets its later pages, then shortens its files.

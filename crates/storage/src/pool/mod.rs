@@ -55,6 +55,7 @@ pub use evict::{Dirtied, DirtyReport, EvictReport, Evicted};
 pub use guard::{PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned};
 pub use inspect::{BufferInfo, BufferPage, KernelCached, MemoryChecksums, PoolSummary, UsageCount};
 pub use prefetch::Prefetched;
+pub use readback::READ_BACK_FILES;
 pub use strategy::Strategy;
 pub use write::{WriteReport, WriteScope};
 
@@ -69,9 +70,9 @@ use crate::smgr::{Smgr, SyncQueue, SyncReport, WrittenPages};
 use crate::{Backend, PrewarmMode};
 use budget::Budget;
 use desc::{BUFFER_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
-use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use forebay_aio::sync::memory::AtomicU16;
+use forebay_aio::sync::{Instant, OnceLock};
 use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion, WaitRef};
 use forebay_format::page::CHECKSUM_AT;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, Page, RelFileLocator};
@@ -284,10 +285,15 @@ impl BufferPool {
     /// [`SmgrConfig::verify_writes`](crate::SmgrConfig::verify_writes), reads back what was written to files.
     ///
     /// # Errors
-    /// A sync that failed, or a write that is not there: both are fatal.
+    /// A sync that failed, or a write that is not there: both are fatal. Pages that could not be read stay noted for the next time.
     pub fn sync_pending(&self, be: &mut Backend) -> Result<SyncReport, StorageError> {
+        if let Some(written) = self.smgr.written() {
+            written.begin_round();
+        }
         let synced = self.smgr.sync_pending(&mut be.io)?;
-        Ok(SyncReport { read_back: self.verify_written(be)?, ..synced })
+        let since = Instant::now();
+        let read_back = self.verify_written(be)?;
+        Ok(SyncReport { read_back, read_back_time: since.elapsed(), ..synced })
     }
 
     /// Reads a range of a fork ahead of use; see [`crate::prewarm::prewarm`].

@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 
 /// Reads in flight at once.
 const DEPTH: usize = 32;
+/// Most descriptors that reading back takes beside those of the files that are kept open.
+pub const READ_BACK_FILES: usize = DEPTH + 2;
 
 /// A run that is being read.
 struct Reading {
@@ -112,7 +114,10 @@ impl Pass<'_> {
         let file = match self.file(&run.first) {
             Ok(file) => file,
             // Dropped just now.
-            Err(_) if self.written.version(&run.first).is_none() => return Ok(()),
+            Err(_) if run.pages().all(|(tag, _)| self.written.version(&tag).is_none()) => return Ok(()),
+            Err(StorageError::File { errno: Errno::NOENT, .. }) => {
+                return run.pages().try_for_each(|(tag, _)| self.look_again(&tag));
+            }
             Err(error) => return Err(error),
         };
         let buffer = self.free_buffer()?;
@@ -181,7 +186,9 @@ impl Pass<'_> {
                     self.written.seen(tag, version);
                     return Ok(());
                 }
-                found => found.map(drop),
+                // The file is gone, and the page with it.
+                Err(StorageError::File { errno: Errno::NOENT, .. }) | Ok(_) => Ok(()),
+                Err(error) => Err(error),
             };
             if self.pool.await_write(self.io, tag) || self.written.version(tag) != Some(version) {
                 continue;
@@ -210,6 +217,6 @@ impl Pass<'_> {
         } else {
             checksum::verify_header(page)
         };
-        is_page.ok().map(|()| Version::of(page))
+        is_page.ok().map(|()| Version::of(page, tag.block, self.pool.core.checksums))
     }
 }

@@ -34,6 +34,8 @@ pub struct SyncReport {
     pub total: Duration,
     /// Pages that were read back, by [`BufferPool::sync_pending`](crate::BufferPool::sync_pending).
     pub read_back: u64,
+    /// How long that took.
+    pub read_back_time: Duration,
 }
 
 impl SyncReport {

@@ -2,12 +2,14 @@
 //! ([`SmgrConfig::verify_writes`](super::SmgrConfig::verify_writes)).
 //!
 //! A page is noted when its write has *ended*, and before it turns clean, as its sync is requested; it is struck off once it
-//! was found on the disk as that write left it. Written again meanwhile, it stays noted. A write that failed strikes it off as well:
-//! nobody knows what is there now, and the page, still dirty, will be written again. Writes past the pool are not looked for.
+//! was found on the disk as that write left it. Written again meanwhile, it stays noted. What is noted after a round of syncs has begun
+//! is for the next round: its sync may be. A write that failed strikes a page off as well: nobody knows what is there now, and the
+//! page, still dirty, will be written again. Writes past the pool are not looked for.
 //!
-//! It takes some 30 bytes a page, for those that were written since the last checkpoint.
+//! It takes some 40 bytes a page, for those that were written since the last checkpoint.
 
 use forebay_aio::sync::Mutex;
+use forebay_format::checksum::page_checksum;
 use forebay_format::page::stored_checksum;
 use forebay_format::{BlockNumber, Fork, Lsn, Page, PageBytes, PageTag, RelFileLocator};
 use std::collections::BTreeMap;
@@ -19,16 +21,28 @@ type ForkKey = (RelFileLocator, Fork);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
     /// Where the record of its last change ends in the log.
-    pub(crate) lsn: Lsn,
-    /// What it was written with.
-    pub(crate) checksum: u16,
+    lsn: Lsn,
+    /// Pages may change without a record of their own.
+    checksum: u16,
 }
 
 impl Version {
-    pub(crate) fn of(page: &PageBytes) -> Version {
-        Version { lsn: Page::new(page).lsn(), checksum: stored_checksum(page) }
+    /// Of a page that is written to `block` or was read from there. Without `checksums` it has none of its own.
+    pub(crate) fn of(page: &PageBytes, block: BlockNumber, checksums: bool) -> Version {
+        let checksum = if checksums { stored_checksum(page) } else { page_checksum(page, block) };
+        Version { lsn: Page::new(page).lsn(), checksum }
     }
 }
+
+/// A page as it was written last.
+#[derive(Debug, Clone, Copy)]
+struct Noted {
+    version: Version,
+    /// The round of syncs that was the latest then.
+    round: u64,
+}
+
+type Pages = BTreeMap<BlockNumber, Noted>;
 
 /// Neighbours of one segment that are to be read back.
 #[derive(Debug)]
@@ -54,30 +68,41 @@ impl WrittenRun {
 
 /// The pages.
 #[derive(Debug, Default)]
-pub(crate) struct WrittenPages {
-    forks: Mutex<BTreeMap<ForkKey, BTreeMap<BlockNumber, Version>>>,
+pub(crate) struct WrittenPages(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    round: u64,
+    forks: BTreeMap<ForkKey, Pages>,
 }
 
 impl WrittenPages {
+    /// A round of syncs begins.
+    pub(crate) fn begin_round(&self) {
+        self.0.lock().round += 1;
+    }
+
     /// Neighbours from `first` on were written.
     pub(crate) fn note(&self, first: &PageTag, versions: impl Iterator<Item = Version>) {
-        let mut forks = self.forks.lock();
-        forks.entry((first.rel, first.fork)).or_default().extend((first.block..).zip(versions));
+        let mut state = self.0.lock();
+        let round = state.round;
+        let pages = state.forks.entry((first.rel, first.fork)).or_default();
+        pages.extend((first.block..).zip(versions.map(|version| Noted { version, round })));
     }
 
     /// What `count` neighbours are on the disk is not known any more: a write of them has failed, or goes past the pool.
     pub(crate) fn strike_off(&self, first: &PageTag, count: u32) {
-        self.remove(first.rel, first.fork, |pages| {
-            (first.block..).take(count as usize).for_each(|block| {
+        self.change(first.rel, first.fork, |_, pages| {
+            for block in (first.block..).take(count as usize) {
                 pages.remove(&block);
-            });
+            }
         });
     }
 
-    /// A page is on the disk in this version.
+    /// A page is on the disk in this version. If it was written before the round, that is settled.
     pub(crate) fn seen(&self, tag: &PageTag, version: Version) {
-        self.remove(tag.rel, tag.fork, |pages| {
-            if pages.get(&tag.block) == Some(&version) {
+        self.change(tag.rel, tag.fork, |round, pages| {
+            if pages.get(&tag.block).is_some_and(|noted| noted.version == version && noted.round < round) {
                 pages.remove(&tag.block);
             }
         });
@@ -85,32 +110,35 @@ impl WrittenPages {
 
     /// A fork is cut to `n` blocks.
     pub(crate) fn cut(&self, rel: RelFileLocator, fork: Fork, n: BlockNumber) {
-        self.remove(rel, fork, |pages| drop(pages.split_off(&n)));
+        // They may be many, and everybody's writes and reads need the lock: they go when it is free.
+        drop(self.change(rel, fork, |_, pages| pages.split_off(&n)));
     }
 
     /// A fork is dropped.
     pub(crate) fn forget(&self, rel: RelFileLocator, fork: Fork) {
-        self.forks.lock().remove(&(rel, fork));
+        let pages = self.0.lock().forks.remove(&(rel, fork));
+        drop(pages);
     }
 
-    fn remove(
+    fn change<T>(
         &self,
         rel: RelFileLocator,
         fork: Fork,
-        change: impl FnOnce(&mut BTreeMap<BlockNumber, Version>),
-    ) {
-        let mut forks = self.forks.lock();
-        if let Some(pages) = forks.get_mut(&(rel, fork)) {
-            change(pages);
-            if pages.is_empty() {
-                forks.remove(&(rel, fork));
-            }
+        change: impl FnOnce(u64, &mut Pages) -> T,
+    ) -> Option<T> {
+        let mut state = self.0.lock();
+        let round = state.round;
+        let pages = state.forks.get_mut(&(rel, fork))?;
+        let changed = change(round, pages);
+        if pages.is_empty() {
+            state.forks.remove(&(rel, fork));
         }
+        Some(changed)
     }
 
     /// What a page was when it was written last; None if it was seen since, or is no more.
     pub(crate) fn version(&self, tag: &PageTag) -> Option<Version> {
-        self.forks.lock().get(&(tag.rel, tag.fork))?.get(&tag.block).copied()
+        Some(self.0.lock().forks.get(&(tag.rel, tag.fork))?.get(&tag.block)?.version)
     }
 
     /// Which of these neighbours, just read, are not what was written there last. None: it is no valid page.
@@ -120,10 +148,10 @@ impl WrittenPages {
         read: impl Iterator<Item = Option<Version>>,
         mut each: impl FnMut(usize),
     ) {
-        let forks = self.forks.lock();
-        let Some(pages) = forks.get(&(first.rel, first.fork)) else { return };
+        let state = self.0.lock();
+        let Some(pages) = state.forks.get(&(first.rel, first.fork)) else { return };
         for ((n, version), block) in read.enumerate().zip(first.block..) {
-            if pages.get(&block).is_some_and(|written| Some(*written) != version) {
+            if pages.get(&block).is_some_and(|noted| Some(noted.version) != version) {
                 each(n);
             }
         }
@@ -131,22 +159,23 @@ impl WrittenPages {
 
     /// The forks with pages that are noted now.
     pub(crate) fn forks(&self) -> Vec<ForkKey> {
-        self.forks.lock().keys().copied().collect()
+        self.0.lock().forks.keys().copied().collect()
     }
 
-    /// The first neighbours from block `from` on, as many as `most` gives for the first of them.
+    /// The first neighbours from block `from` on that were written before the round, as many as `most` gives for the first of them.
     pub(crate) fn run(
         &self,
         (rel, fork): ForkKey,
         from: BlockNumber,
         most: impl FnOnce(BlockNumber) -> u32,
     ) -> Option<WrittenRun> {
-        let forks = self.forks.lock();
-        let pages = forks.get(&(rel, fork))?;
-        let (&block, _) = pages.range(from..).next()?;
+        let state = self.0.lock();
+        let pages = state.forks.get(&(rel, fork))?;
+        let (&block, _) = pages.range(from..).find(|(_, noted)| noted.round < state.round)?;
         let neighbours = pages.range(block..).zip(block..).take(most(block) as usize);
-        let versions =
-            neighbours.take_while(|((at, _), expected)| *at == expected).map(|((_, version), _)| *version);
+        let versions = neighbours
+            .take_while(|((at, noted), expected)| *at == expected && noted.round < state.round)
+            .map(|((_, noted), _)| noted.version);
         Some(WrittenRun { first: PageTag { rel, fork, block }, versions: versions.collect() })
     }
 }
@@ -180,6 +209,8 @@ mod tests {
         let pages = WrittenPages::default();
         pages.note(&tag(2), (1..=4).map(version));
         pages.note(&tag(9), (1..=1).map(version));
+        assert!(runs(&pages).is_empty(), "for the next round");
+        pages.begin_round();
         assert_eq!(runs(&pages), [vec![2, 3, 4], vec![5], vec![9]]);
         assert_eq!(pages.forks(), [(REL, Fork::Main)]);
     }
@@ -188,10 +219,14 @@ mod tests {
     fn a_page_is_struck_off_in_the_version_that_was_seen() {
         let pages = WrittenPages::default();
         pages.note(&tag(0), (1..=2).map(version));
+        pages.begin_round();
         pages.note(&tag(1), [version(7)].into_iter());
         pages.seen(&tag(0), version(1));
         pages.seen(&tag(1), version(2));
         assert_eq!((pages.version(&tag(0)), pages.version(&tag(1))), (None, Some(version(7))));
+        pages.seen(&tag(1), version(7));
+        assert_eq!(pages.version(&tag(1)), Some(version(7)), "its sync may be of the next round");
+        pages.begin_round();
         pages.seen(&tag(1), version(7));
         assert!(pages.forks().is_empty());
     }
@@ -200,6 +235,7 @@ mod tests {
     fn what_is_gone_or_unknown_is_not_looked_for() {
         let pages = WrittenPages::default();
         pages.note(&tag(0), (0..8).map(version));
+        pages.begin_round();
         pages.strike_off(&tag(1), 2);
         pages.cut(REL, Fork::Main, 6);
         assert_eq!(runs(&pages), [vec![0], vec![3, 4, 5]]);

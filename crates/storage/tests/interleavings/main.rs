@@ -1,5 +1,5 @@
 //! The pool's protocols in interleavings that shuttle chooses: pins and evictions, reads that are joined or fail, write-outs and
-//! changes, the locks' waiters, waiting for a buffer, extension, the pool's end.
+//! changes, the locks' waiters, waiting for a buffer, extension, the pool's end; and what is written is read back ([`readback`]).
 //!
 //! Only a checked build has these tests:
 //!
@@ -11,6 +11,8 @@
 //! `shuttle::replay` repeats. The files are real ones, whose calls wait for nobody; a thread that nobody wakes is found as a
 //! deadlock. Each page that is written is looked at before and after the transfer: it has its checksum, and nobody changes it.
 #![cfg(shuttle)]
+
+mod readback;
 
 use std::sync::OnceLock;
 
@@ -341,75 +343,6 @@ fn a_failed_write_leaves_the_page_dirty_and_free() {
         bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
         assert!(!pin.is_dirty());
         assert_eq!(bed.on_disk(2), 4);
-    });
-}
-
-/// Pages are changed, written and read again while what was written is read back: none is missed.
-#[test]
-fn what_is_written_meanwhile_is_not_lost() {
-    each(|bed| {
-        let at_work = Arc::new(AtomicUsize::new(2));
-        let changers: [_; 2] = std::array::from_fn(|n| {
-            let at_work = Arc::clone(&at_work);
-            spawn(&bed, move |bed| {
-                let mut be = bed.backend();
-                for _ in 0..3 {
-                    add_one(bed.read(&mut be, 2 + n as u32).lock_exclusive());
-                    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-                    bed.pool.evict_all(&mut be).unwrap();
-                }
-                at_work.fetch_sub(1, SeqCst);
-            })
-        });
-        let mut be = bed.backend();
-        while at_work.load(SeqCst) > 0 {
-            bed.pool.sync_pending(&mut be).unwrap();
-            thread::yield_now();
-        }
-        join(changers);
-        bed.pool.sync_pending(&mut be).unwrap();
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 0);
-        assert_eq!((bed.on_disk(2), bed.on_disk(3)), (5, 6));
-    });
-}
-
-/// A write is lost, whichever it is: who reads the page is told, or who syncs, and nobody else gets a page that is not the last.
-#[test]
-fn a_lost_write_is_found_before_it_counts() {
-    each(|bed| {
-        let told = Arc::new(AtomicUsize::new(0));
-        bed.disk.losing_writes.store(1, SeqCst);
-        let changers: [_; 2] = std::array::from_fn(|n| {
-            let told = Arc::clone(&told);
-            spawn(&bed, move |bed| {
-                let mut be = bed.backend();
-                let block = 2 + n as u32;
-                for so_far in 0..2 {
-                    match bed.pool.read(&mut be, tag(block), Strategy::Normal) {
-                        Ok(pin) => {
-                            assert_eq!(number(&pin.lock_shared().copy()), u64::from(block) + so_far);
-                            add_one(pin.lock_exclusive());
-                        }
-                        Err(StorageError::LostWrite { block: of, .. }) => {
-                            assert_eq!(of, block);
-                            told.fetch_add(1, SeqCst);
-                            return;
-                        }
-                        Err(other) => panic!("{other}"),
-                    }
-                    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-                    bed.pool.evict_all(&mut be).unwrap();
-                }
-            })
-        });
-        join(changers);
-        match bed.pool.sync_pending(&mut bed.backend()) {
-            Ok(_) => assert_eq!(told.load(SeqCst), 0, "there before, and now it is not missed"),
-            Err(StorageError::LostWrite { .. }) => drop(told.fetch_add(1, SeqCst)),
-            Err(other) => panic!("{other}"),
-        }
-        let on_disk = (bed.on_disk(2), bed.on_disk(3));
-        assert!(told.load(SeqCst) > 0 || on_disk == (4, 5), "lost, and nobody was told: {on_disk:?}");
     });
 }
 
