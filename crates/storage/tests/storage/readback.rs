@@ -4,7 +4,7 @@ use crate::bed::{Bed, REL, Spec, change, each_spec, stamp, tag, version};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Errno, IoMemory, Region, probe_direct};
 use forebay_format::{Fork, PageBytes};
-use forebay_storage::{Backend, ReadPolicy, StorageError, Strategy, WriteScope};
+use forebay_storage::{Backend, BufferPool, PoolConfig, ReadPolicy, StorageError, Strategy, WriteScope};
 use std::sync::Arc;
 
 /// Runs a test over every method, buffered and direct, on disks that can be read past the kernel's cache.
@@ -87,7 +87,7 @@ fn a_lost_write_is_found_when_all_is_synced() {
 }
 
 #[test]
-fn bytes_that_are_no_page_and_a_file_that_ends_are_lost_writes() {
+fn bytes_that_are_no_page_and_a_file_that_ends_or_is_gone_are_lost_writes() {
     each(|bed, _| {
         let mut be = filled(bed);
         rewrite(bed, &mut be, 19);
@@ -95,6 +95,8 @@ fn bytes_that_are_no_page_and_a_file_that_ends_are_lost_writes() {
         assert_lost(bed.pool.sync_pending(&mut be), 19);
         rewrite(bed, &mut be, 19);
         std::fs::OpenOptions::new().write(true).open(bed.path(1)).unwrap().set_len(3 * 8192 + 512).unwrap();
+        assert_lost(bed.pool.sync_pending(&mut be), 19);
+        std::fs::remove_file(bed.path(1)).unwrap();
         assert_lost(bed.pool.sync_pending(&mut be), 19);
     });
 }
@@ -131,6 +133,21 @@ fn what_is_cut_or_dropped_is_not_looked_for() {
         bed.pool.drop_relation(&mut be, REL).unwrap();
         bed.fill(&mut be, 5);
         assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 5);
+    });
+}
+
+/// Such a page has nothing that tells it from the one before: not every change has an LSN.
+#[test]
+fn a_lost_write_is_found_without_checksums() {
+    each(|bed, _| {
+        let mut be = filled(bed);
+        let config = PoolConfig { buffers: 64, checksums: false, ..PoolConfig::default() };
+        let pool = BufferPool::new(config, Arc::clone(&bed.aio), bed.cold().0).unwrap();
+        let before: PageBytes = bed.on_disk(7);
+        change(&pool.read(&mut be, tag(7), Strategy::Normal).unwrap(), |page| stamp(page, 7, 1));
+        assert_eq!(pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
+        bed.damage(7, 0, &before);
+        assert_lost(pool.sync_pending(&mut be), 7);
     });
 }
 
