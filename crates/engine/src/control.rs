@@ -16,15 +16,14 @@ use crate::config::EngineConfig;
 use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
-use crate::readback;
+use crate::readback::ReadBack;
 
 /// The open control file and what it says.
 #[derive(Debug)]
 pub(crate) struct Control {
     path: PathBuf,
     file: File,
-    /// What it is read back through after each change, if it is.
-    reader: Option<File>,
+    read_back: ReadBack,
     current: Mutex<ControlFile>,
     fatal: std::sync::Arc<Fatal>,
 }
@@ -57,11 +56,8 @@ impl Control {
             ));
         }
         let file = disk.namespace().open(&path, &OpenOptions::READ_WRITE)?;
-        let reader = match config.verify_writes {
-            true => Some(readback::open(disk.namespace().as_ref(), &path)?),
-            false => None,
-        };
-        Ok(Control { path, file, reader, current: Mutex::new(current), fatal })
+        let read_back = ReadBack::open(config.verify_writes, disk.namespace().as_ref(), &path)?;
+        Ok(Control { path, file, read_back, current: Mutex::new(current), fatal })
     }
 
     /// A copy of what it says.
@@ -176,11 +172,7 @@ impl Control {
         next.time = unix_seconds();
         let bytes = next.encode();
         let written = overwrite(io, &self.file, &bytes).map_err(EngineError::from);
-        let seen = written.and_then(|()| match &self.reader {
-            Some(reader) => readback::verify(io, reader, 0, &bytes),
-            None => Ok(()),
-        });
-        match seen {
+        match written.and_then(|()| self.read_back.verify(io, 0, &bytes)) {
             Ok(()) => {
                 *current = next;
                 Ok(())

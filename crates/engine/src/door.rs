@@ -38,6 +38,7 @@ impl EngineConfig {
         self.io_method == IoMethod::IoUring
     }
 
+    /// Descriptors beside data files and rings, whatever the method.
     fn few_files(&self) -> usize {
         OTHER_FILES + if self.verify_writes { READ_BACK_FILES } else { 0 }
     }
@@ -111,7 +112,9 @@ pub(crate) fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Resu
     let asked = [
         ("io_direct", direct.data, "base"),
         ("io_direct", wal, "pg_wal"),
-        ("checkpoint_verify_writes", config.verify_writes, "base"),
+        // Where data files are direct, they have been looked at.
+        ("checkpoint_verify_writes", config.verify_writes && !direct.data, "base"),
+        ("checkpoint_verify_writes", config.verify_writes, "pg_xact"),
     ];
     for (setting, wanted, sub) in asked {
         if wanted {
@@ -130,4 +133,30 @@ pub(crate) fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Resu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::IoDirect;
+
+    #[test]
+    fn a_refusal_names_the_setting() {
+        // There is no such directory to try it in.
+        let dir = tempfile::tempdir().expect("a directory").path().join("none");
+        let aio = open(&EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() }).expect("aio");
+        let refused = |config| match check_direct(&aio, &dir, &config) {
+            Err(EngineError::Statement { message, detail, .. }) => {
+                assert!(message.starts_with("direct I/O is not possible in"), "{message}");
+                detail.expect("a detail")
+            }
+            other => panic!("{other:?}"),
+        };
+        let verify = EngineConfig { verify_writes: true, ..EngineConfig::default() };
+        assert_eq!(refused(verify), "The setting \"checkpoint_verify_writes\" asks for it.");
+        let io_direct = IoDirect { wal: true, ..IoDirect::NONE };
+        let wal = EngineConfig { io_direct, ..EngineConfig::default() };
+        assert_eq!(refused(wal), "The setting \"io_direct\" asks for it.");
+        check_direct(&aio, &dir, &EngineConfig::default()).expect("nothing is asked for");
+    }
 }

@@ -7,28 +7,74 @@ use forebay_aio::{AioError, AlignedBuf, Backend, File, Namespace, OpenOptions};
 
 use crate::error::EngineError;
 
-/// Opens a file for reading past the kernel's cache. To be done before it is written: descriptors may be short, and that is no reason to
-/// doubt what was written.
-pub(crate) fn open(names: &dyn Namespace, path: &Path) -> Result<File, AioError> {
-    names.open(path, &OpenOptions::READ.direct(true))
+/// A file as it is on the disk, past the kernel's cache; or nothing to look at, where that is not wanted.
+#[derive(Debug)]
+pub(crate) struct ReadBack(Option<File>);
+
+impl ReadBack {
+    /// To be opened before the file is written: descriptors may be short, and that is no reason to doubt what was written.
+    pub(crate) fn open(wanted: bool, names: &dyn Namespace, path: &Path) -> Result<ReadBack, AioError> {
+        if !wanted {
+            return Ok(ReadBack(None));
+        }
+        names.open(path, &OpenOptions::READ.direct(true)).map(|file| ReadBack(Some(file)))
+    }
+
+    /// Looks for what was written and synced.
+    ///
+    /// # Errors
+    /// Something else is there, or it could not be read, twice.
+    pub(crate) fn verify(&self, io: &mut Backend, offset: u64, written: &[u8]) -> Result<(), EngineError> {
+        let Some(file) = &self.0 else { return Ok(()) };
+        if io.aio().has_bug("readback: pg_xact and pg_control are taken to be there") {
+            return Ok(());
+        }
+        let mut found = AlignedBuf::zeroed(written.len())?;
+        let got = io.read_at(file, offset, &mut found).or_else(|_| io.read_at(file, offset, &mut found))?;
+        if got == written.len() && found[..] == *written {
+            return Ok(());
+        }
+        Err(EngineError::corrupt(format!(
+            "lost write of {} bytes at offset {offset} in file \"{}\": on disk is something else",
+            written.len(),
+            file.path().display()
+        )))
+    }
 }
 
-/// Reads from the disk what was written to a file and synced.
-///
-/// # Errors
-/// Something else is there, or it could not be read, twice.
-pub(crate) fn verify(io: &mut Backend, file: &File, offset: u64, written: &[u8]) -> Result<(), EngineError> {
-    if io.aio().has_bug("readback: pg_xact and pg_control are taken to be there") {
-        return Ok(());
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
+    use forebay_aio::{AioConfig, BackendType, Errno, MethodKind, PosixNamespace, probe_direct};
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_written_will_do() {
+        let dir = tempfile::tempdir().expect("a directory");
+        if let Err(why) = probe_direct(dir.path()) {
+            eprintln!("reading back is left out: {why}");
+            return;
+        }
+        let path = dir.path().join("file");
+        std::fs::write(&path, [7; 2 * 8192]).expect("written");
+        let plan = FaultPlan::new();
+        let aio = plan.open(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).expect("aio");
+        let mut io = aio.backend(BackendType::Client).expect("a backend");
+        let file = ReadBack::open(true, aio.namespace().as_ref(), &path).expect("open");
+        let mut verify = |offset, byte: u8| file.verify(&mut io, offset, &[byte; 8192]);
+        verify(8192, 7).expect("it is there");
+        let lost = verify(0, 8).expect_err("other bytes").to_string();
+        assert!(lost.starts_with("lost write of 8192 bytes at offset 0 in file"), "{lost}");
+        verify(2 * 8192, 7).expect_err("the file ends before it");
+        plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
+        verify(0, 7).expect("read again");
+        plan.add(Rule::on(Ops::READ).times(2), Effect::Fail(Errno::IO));
+        let unread = verify(0, 7).expect_err("can't be read").to_string();
+        assert!(unread.contains("Input/output error"), "{unread}");
+        let nothing = ReadBack::open(false, aio.namespace().as_ref(), &path).expect("nothing to open");
+        nothing.verify(&mut io, 0, &[8; 8192]).expect("nobody looks");
     }
-    let mut found = AlignedBuf::zeroed(written.len())?;
-    let got = io.read_at(file, offset, &mut found).or_else(|_| io.read_at(file, offset, &mut found))?;
-    if got == written.len() && found[..] == *written {
-        return Ok(());
-    }
-    Err(EngineError::corrupt(format!(
-        "lost write of {} bytes at offset {offset} in file \"{}\": on disk is something else",
-        written.len(),
-        file.path().display()
-    )))
 }

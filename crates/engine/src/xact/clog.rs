@@ -17,7 +17,8 @@ use forebay_wal::{Record, Wal};
 
 pub use forebay_format::slru::TransactionStatus as Outcome;
 
-use crate::{EngineError, readback};
+use crate::EngineError;
+use crate::readback::ReadBack;
 
 /// Clean pages beyond this many make room for others.
 const CACHE_PAGES: usize = 64;
@@ -206,20 +207,15 @@ impl Clog {
             let namespace = self.aio.namespace();
             created |= !namespace.exists(&path)?;
             let file = namespace.open(&path, &OpenOptions::READ_WRITE.create())?;
-            let reader = match self.verify_writes {
-                true => Some(readback::open(namespace.as_ref(), &path)?),
-                false => None,
-            };
+            let read_back = ReadBack::open(self.verify_writes, namespace.as_ref(), &path)?;
             for (page, bytes) in of_one_file {
                 io.write_all_at(&file, slru::segment_offset(*page), bytes)?;
             }
             if !io.aio().has_bug("pg_xact: written without a sync") {
                 io.fsync(&file)?;
             }
-            if let Some(reader) = &reader {
-                for (page, bytes) in of_one_file {
-                    readback::verify(io, reader, slru::segment_offset(*page), bytes)?;
-                }
+            for (page, bytes) in of_one_file {
+                read_back.verify(io, slru::segment_offset(*page), bytes)?;
             }
         }
         if created {

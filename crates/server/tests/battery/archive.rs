@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::forebay::{free_port, psql_for};
+use super::forebay::psql_for;
 use super::peer::Peer;
+use super::ports::free_port;
 
 const HOST_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 const PEER_PROGRAMS: &str = "/usr/lib/postgresql/18/bin";

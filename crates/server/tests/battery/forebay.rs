@@ -1,12 +1,13 @@
 //! A `forebay serve` process under test.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+
+use super::ports::free_port;
 
 /// A running server. It is killed when dropped.
 pub struct Forebay {
@@ -138,12 +139,6 @@ pub fn scratch(name: &str) -> tempfile::TempDir {
         .prefix(&prefix)
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
         .expect("a scratch folder")
-}
-
-/// A TCP port nobody listens on right now.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
-    listener.local_addr().expect("a bound listener has an address").port()
 }
 
 fn signal(which: &str, pid: &str) {

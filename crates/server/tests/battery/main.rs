@@ -26,5 +26,7 @@ mod hot;
 mod io;
 mod kill;
 mod peer;
+#[path = "../support/ports.rs"]
+mod ports;
 mod scan;
 mod tools;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::forebay::free_port;
+use super::ports::free_port;
 
 const PROGRAMS: &str = "/usr/lib/postgresql/18/bin";
 

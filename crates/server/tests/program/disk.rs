@@ -64,7 +64,9 @@ fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
 #[test]
 fn a_lost_write_stops_the_server_and_recovery_makes_it_again() {
     if let Err(refusal) = forebay_aio::probe_direct(&std::env::temp_dir()) {
-        println!("skipped: a_lost_write_stops_the_server needs a file system with direct I/O ({refusal})");
+        println!(
+            "skipped: a_lost_write_stops_the_server_and_recovery_makes_it_again needs a file system with direct I/O ({refusal})"
+        );
         return;
     }
     let verified = ["checkpoint_verify_writes=on"];

@@ -1,6 +1,7 @@
 //! The I/O method and its settings, descriptors, the views of I/O.
 
-use super::harness::{Server, failure, free_port, refused, refused_under, value};
+use super::harness::{Server, failure, refused, refused_under, value};
+use super::ports::free_port;
 use forebay_server::client::Client;
 use std::path::Path;
 use std::sync::Arc;

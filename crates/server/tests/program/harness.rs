@@ -1,9 +1,10 @@
 //! A server under test.
 
+use super::ports::free_port;
 use forebay_server::client::{Client, ClientError};
 use forebay_server::wire::stream::Stream;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -202,11 +203,6 @@ fn wait_for(log: &Log, text: &str) -> Result<String, String> {
         }
         state = log.changed.wait(state).expect("no panic");
     }
-}
-
-/// A port nobody listens on right now.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("loopback").port()
 }
 
 /// The single value a query gives.

@@ -1,6 +1,7 @@
 //! Start, stop, kill, restart, reload.
 
-use super::harness::{Server, free_port, refused, value};
+use super::harness::{Server, refused, value};
+use super::ports::free_port;
 use forebay_server::client::Client;
 use std::process::Command;
 

@@ -45,6 +45,8 @@ mod log;
 mod objects;
 mod outstanding;
 mod pitr;
+#[path = "../support/ports.rs"]
+mod ports;
 mod simple;
 mod spill;
 mod startup;

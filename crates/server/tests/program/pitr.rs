@@ -276,7 +276,7 @@ fn a_store_that_is_down_never_ends_recovery_early() {
             "restore_command=if test %f = {last}; then {failure}; fi; cp {}/%f %p 2>/dev/null",
             store.path().display()
         );
-        let (status, log) = refused(&data, super::harness::free_port(), &[&command]);
+        let (status, log) = refused(&data, super::ports::free_port(), &[&command]);
         assert!(!status.success(), "{log}");
         assert!(log.contains("could not restore file") && log.contains(last), "{log}");
         assert!(data.join("recovery.signal").exists());
@@ -284,7 +284,7 @@ fn a_store_that_is_down_never_ends_recovery_early() {
     let restore = format!("restore_command=cp {}/%f %p 2>/dev/null", store.path().display());
     // Told to stop at its target, it does so, and says so.
     let target = points[0].setting.as_str();
-    let (status, log) = refused(&data, super::harness::free_port(), &[&restore, target]);
+    let (status, log) = refused(&data, super::ports::free_port(), &[&restore, target]);
     assert!(status.success() && log.contains("shutdown at recovery target"), "{log}");
     let server = Server::on(folder, &[&restore]);
     let last = points.last().expect("a point");

@@ -106,12 +106,13 @@ impl Core {
 
     /// Pages are to be read back that were written, or are not any more. While their write holds their locks.
     fn note_written(&self, bufs: &[u32], ok: bool) {
-        let (Some(written), Some(&first)) = (&self.written, bufs.first()) else { return };
+        let Some(&first) = bufs.first() else { return };
         let tag = self.descs[first as usize].tag();
         if ok {
-            written.note(&tag, bufs.iter().zip(tag.block..).map(|(&buf, block)| self.version(buf, block)));
+            self.written
+                .note(&tag, bufs.iter().zip(tag.block..).map(|(&buf, block)| self.version(buf, block)));
         } else {
-            written.strike_off(&tag, bufs.len() as u32);
+            self.written.strike_off(&tag, bufs.len() as u32);
         }
     }
 
@@ -168,7 +169,6 @@ impl Core {
         defects: &[(usize, PageDefect)],
         judged: &mut [Judgement],
     ) {
-        let Some(written) = &self.written else { return };
         if self.has_bug("readback: pages that are read are not compared") {
             return;
         }
@@ -176,7 +176,7 @@ impl Core {
             let is_valid = defects.iter().all(|(defect, _)| *defect != n);
             is_valid.then(|| self.version(buf, first.block + n as u32))
         };
-        written.unlike(first, bufs.iter().enumerate().map(version), |n| judged[n] = Judgement::Lost);
+        self.written.unlike(first, bufs.iter().enumerate().map(version), |n| judged[n] = Judgement::Lost);
     }
 
     /// Finds the pages that are none; at most a group of them.

@@ -135,7 +135,7 @@ pub(crate) struct Core {
     pub(crate) region: Arc<Region>,
     pub(crate) parking: Parking,
     pub(crate) sync: Arc<SyncQueue>,
-    pub(crate) written: Option<Arc<WrittenPages>>,
+    pub(crate) written: Arc<WrittenPages>,
     pub(crate) checksums: bool,
     /// Of a private pool: whom its files are named for.
     pub(crate) owner: Option<i32>,
@@ -213,7 +213,7 @@ impl BufferPool {
             region,
             parking: Parking::new(),
             sync: Arc::clone(smgr.sync_queue()),
-            written: smgr.written().cloned(),
+            written: Arc::clone(smgr.written()),
             checksums: config.checksums,
             owner: smgr.owner(),
             checksum_failures,
@@ -287,9 +287,7 @@ impl BufferPool {
     /// # Errors
     /// A sync that failed, or a write that is not there: both are fatal. Pages that could not be read stay noted for the next time.
     pub fn sync_pending(&self, be: &mut Backend) -> Result<SyncReport, StorageError> {
-        if let Some(written) = self.smgr.written() {
-            written.begin_round();
-        }
+        self.core.written.begin_round();
         let synced = self.smgr.sync_pending(&mut be.io)?;
         let since = Instant::now();
         let read_back = self.verify_written(be)?;

@@ -44,7 +44,7 @@ impl BufferPool {
     /// Reads back every page that was written since it was last seen on the disk, and returns how many. They are synced. An error other
     /// than a lost write leaves those pages noted that were not read.
     pub(super) fn verify_written(&self, be: &mut Backend) -> Result<u64, StorageError> {
-        let Some(written) = self.smgr.written() else { return Ok(0) };
+        let written = &self.core.written;
         let forks = written.forks();
         if forks.is_empty() || self.aio.has_bug("readback: pages are taken to be there") {
             return Ok(0);

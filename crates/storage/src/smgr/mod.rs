@@ -83,8 +83,7 @@ pub struct Smgr {
     forks: Vec<RwLock<HashMap<ForkKey, Arc<RelFork>>>>,
     files: Arc<FileCache>,
     sync: Arc<SyncQueue>,
-    /// If writes are to be verified.
-    written: Option<Arc<WrittenPages>>,
+    written: Arc<WrittenPages>,
     /// How files grow; of all who share the directory.
     growing: Arc<Growing>,
     /// Whose files they are, if they are one backend's own (temporary relations).
@@ -98,7 +97,7 @@ impl Smgr {
         let files = FileCache::new(Arc::clone(aio.namespace()), config.max_open_files);
         Arc::new(Smgr {
             growing: Arc::new(Growing::new(config.extend_method)),
-            written: config.verify_writes.then(Arc::default),
+            written: Arc::new(WrittenPages::new(config.verify_writes)),
             aio,
             files,
             dir: dir.to_path_buf(),
@@ -123,9 +122,8 @@ impl Smgr {
         &self.sync
     }
 
-    /// The pages that are to be read back, if any are.
-    pub(crate) fn written(&self) -> Option<&Arc<WrittenPages>> {
-        self.written.as_ref()
+    pub(crate) fn written(&self) -> &Arc<WrittenPages> {
+        &self.written
     }
 
     pub(crate) fn aio(&self) -> &Arc<Aio> {

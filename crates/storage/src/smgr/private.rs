@@ -1,7 +1,7 @@
 //! Relation files of one backend alone: temporary relations. They are named for their owner (`base/5/t3_16384`), are
 //! never synced, and go with the session; what a crash leaves is removed at the next start.
 
-use super::{SHARDS, Smgr, SyncQueue, file_error};
+use super::{SHARDS, Smgr, SyncQueue, WrittenPages, file_error};
 use crate::error::{StorageError, relation_path};
 use forebay_aio::sync::RwLock;
 use forebay_aio::{FileKind, Namespace};
@@ -20,7 +20,7 @@ impl Smgr {
             forks: (0..SHARDS).map(|_| RwLock::new(HashMap::new())).collect(),
             files: Arc::clone(&self.files),
             sync: Arc::new(SyncQueue::deaf(self.config.segment_blocks)),
-            written: None,
+            written: Arc::new(WrittenPages::new(false)),
             growing: Arc::clone(&self.growing),
             owner: Some(owner),
         })

@@ -30,9 +30,7 @@ impl Smgr {
         }
         let _none_in_flight = entry.transfers.close(&self.aio);
         entry.set_reserved(0);
-        if let Some(written) = &self.written {
-            written.cut(rel, fork, n);
-        }
+        self.written.cut(rel, fork, n);
         let per_segment = self.config.segment_blocks;
         // From the end, so that a crash or an error leaves no gap, and it can be done again.
         for segment in (n / per_segment..self.segments(rel, fork)?).rev() {
@@ -95,9 +93,7 @@ impl Smgr {
             let _lock = entry.extending.lock();
             let _none_in_flight = entry.transfers.close(&self.aio);
             self.sync.forget(rel, fork);
-            if let Some(written) = &self.written {
-                written.forget(rel, fork);
-            }
+            self.written.forget(rel, fork);
             entry.set_size(UNKNOWN_SIZE);
             entry.set_reserved(0);
             entry.remove();

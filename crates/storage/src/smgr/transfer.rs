@@ -209,9 +209,7 @@ impl Smgr {
         let (file, offset, target) = self.place_in(entry, rel, fork, first, memory.len())?;
         let transfer = if op == IoOp::Write {
             let (sync, segment) = (Arc::clone(&self.sync), self.segment_of(first));
-            if let Some(pages) = &self.written {
-                pages.strike_off(&PageTag::new(rel, fork, first), count);
-            }
+            self.written.strike_off(&PageTag::new(rel, fork, first), count);
             let written = Written { sync, rel, fork, segment };
             Io::write(file, offset, memory, target).also(Completion::shared(Arc::new(written)))
         } else {

@@ -27,7 +27,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Of a page that is written to `block` or was read from there. Without `checksums` it has none of its own.
+    /// Of a page that is written to `block` or was read from there. Without `checksums` nobody keeps the one in its header up to date.
     pub(crate) fn of(page: &PageBytes, block: BlockNumber, checksums: bool) -> Version {
         let checksum = if checksums { stored_checksum(page) } else { page_checksum(page, block) };
         Version { lsn: Page::new(page).lsn(), checksum }
@@ -67,8 +67,12 @@ impl WrittenRun {
 }
 
 /// The pages.
-#[derive(Debug, Default)]
-pub(crate) struct WrittenPages(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct WrittenPages {
+    /// False: none is ever noted.
+    wanted: bool,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -77,14 +81,21 @@ struct State {
 }
 
 impl WrittenPages {
+    pub(crate) fn new(wanted: bool) -> WrittenPages {
+        WrittenPages { wanted, state: Mutex::default() }
+    }
+
     /// A round of syncs begins.
     pub(crate) fn begin_round(&self) {
-        self.0.lock().round += 1;
+        self.state.lock().round += 1;
     }
 
     /// Neighbours from `first` on were written.
     pub(crate) fn note(&self, first: &PageTag, versions: impl Iterator<Item = Version>) {
-        let mut state = self.0.lock();
+        if !self.wanted {
+            return;
+        }
+        let mut state = self.state.lock();
         let round = state.round;
         let pages = state.forks.entry((first.rel, first.fork)).or_default();
         pages.extend((first.block..).zip(versions.map(|version| Noted { version, round })));
@@ -116,7 +127,7 @@ impl WrittenPages {
 
     /// A fork is dropped.
     pub(crate) fn forget(&self, rel: RelFileLocator, fork: Fork) {
-        let pages = self.0.lock().forks.remove(&(rel, fork));
+        let pages = self.state.lock().forks.remove(&(rel, fork));
         drop(pages);
     }
 
@@ -126,7 +137,7 @@ impl WrittenPages {
         fork: Fork,
         change: impl FnOnce(u64, &mut Pages) -> T,
     ) -> Option<T> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let round = state.round;
         let pages = state.forks.get_mut(&(rel, fork))?;
         let changed = change(round, pages);
@@ -138,7 +149,7 @@ impl WrittenPages {
 
     /// What a page was when it was written last; None if it was seen since, or is no more.
     pub(crate) fn version(&self, tag: &PageTag) -> Option<Version> {
-        Some(self.0.lock().forks.get(&(tag.rel, tag.fork))?.get(&tag.block)?.version)
+        Some(self.state.lock().forks.get(&(tag.rel, tag.fork))?.get(&tag.block)?.version)
     }
 
     /// Which of these neighbours, just read, are not what was written there last. None: it is no valid page.
@@ -148,7 +159,10 @@ impl WrittenPages {
         read: impl Iterator<Item = Option<Version>>,
         mut each: impl FnMut(usize),
     ) {
-        let state = self.0.lock();
+        if !self.wanted {
+            return;
+        }
+        let state = self.state.lock();
         let Some(pages) = state.forks.get(&(first.rel, first.fork)) else { return };
         for ((n, version), block) in read.enumerate().zip(first.block..) {
             if pages.get(&block).is_some_and(|noted| Some(noted.version) != version) {
@@ -159,7 +173,7 @@ impl WrittenPages {
 
     /// The forks with pages that are noted now.
     pub(crate) fn forks(&self) -> Vec<ForkKey> {
-        self.0.lock().forks.keys().copied().collect()
+        self.state.lock().forks.keys().copied().collect()
     }
 
     /// The first neighbours from block `from` on that were written before the round, as many as `most` gives for the first of them.
@@ -169,7 +183,7 @@ impl WrittenPages {
         from: BlockNumber,
         most: impl FnOnce(BlockNumber) -> u32,
     ) -> Option<WrittenRun> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let pages = state.forks.get(&(rel, fork))?;
         let (&block, _) = pages.range(from..).find(|(_, noted)| noted.round < state.round)?;
         let neighbours = pages.range(block..).zip(block..).take(most(block) as usize);
@@ -206,7 +220,7 @@ mod tests {
 
     #[test]
     fn runs_are_of_neighbours_and_no_longer_than_asked_for() {
-        let pages = WrittenPages::default();
+        let pages = WrittenPages::new(true);
         pages.note(&tag(2), (1..=4).map(version));
         pages.note(&tag(9), (1..=1).map(version));
         assert!(runs(&pages).is_empty(), "for the next round");
@@ -217,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_page_is_struck_off_in_the_version_that_was_seen() {
-        let pages = WrittenPages::default();
+        let pages = WrittenPages::new(true);
         pages.note(&tag(0), (1..=2).map(version));
         pages.begin_round();
         pages.note(&tag(1), [version(7)].into_iter());
@@ -233,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_or_unknown_is_not_looked_for() {
-        let pages = WrittenPages::default();
+        let pages = WrittenPages::new(true);
         pages.note(&tag(0), (0..8).map(version));
         pages.begin_round();
         pages.strike_off(&tag(1), 2);

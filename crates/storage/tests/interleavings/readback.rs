@@ -109,7 +109,7 @@ fn a_lost_write_is_found_before_it_counts() {
         });
         join(changers);
         match bed.pool.sync_pending(&mut bed.backend()) {
-            Ok(_) => assert_eq!(told.load(SeqCst), 0, "there before, and now it is not missed"),
+            Ok(_) => assert_eq!(told.load(SeqCst), 0, "who read it was told, and who syncs is not"),
             Err(StorageError::LostWrite { .. }) => drop(told.fetch_add(1, SeqCst)),
             Err(other) => panic!("{other}"),
         }
