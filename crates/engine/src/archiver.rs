@@ -226,7 +226,13 @@ fn transfers(settings: &ArchiveSettings) -> Option<usize> {
 
 /// How an archive is used, but for its key.
 fn keyless(store: &ArchiveStore, direct: bool) -> StoreOptions {
-    StoreOptions { layout: store.layout, compression: store.compression, key: None, direct }
+    StoreOptions {
+        layout: store.layout,
+        compression: store.compression,
+        key: None,
+        accept_unencrypted: store.accept_unencrypted,
+        direct,
+    }
 }
 
 /// How an archive is used; its key is read.

@@ -116,8 +116,10 @@ pub struct ArchiveStore {
     pub compression: Compression,
     /// The layout that it must have, and a new one gets; None: whichever it has, plain for a new one.
     pub layout: Option<LayoutKind>,
-    /// A file with the key to encrypt and decrypt with.
+    /// A file with the key to encrypt and decrypt with. With it, what was stored without is refused.
     pub key_file: Option<PathBuf>,
+    /// With a key: files and manifests of an archive that was begun without one are accepted.
+    pub accept_unencrypted: bool,
 }
 
 /// What archives completed WAL segments: PostgreSQL's settings.

@@ -40,8 +40,13 @@ fn name(number: u64) -> WalName {
 }
 
 fn ways() -> [StoreOptions; 3] {
-    let some =
-        |layout, compression, key| StoreOptions { layout: Some(layout), compression, key, direct: true };
+    let some = |layout, compression, key| StoreOptions {
+        layout: Some(layout),
+        compression,
+        key,
+        direct: true,
+        accept_unencrypted: false,
+    };
     [
         some(LayoutKind::Plain, Compression::None, None),
         some(LayoutKind::Hashed, Compression::Zstd(1), None),

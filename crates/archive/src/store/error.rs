@@ -78,6 +78,20 @@ pub enum StoreError {
         /// The key that was given.
         given: KeyId,
     },
+    /// A key was given, and this was made without one.
+    #[error("archive file \"{file}\" is not {lacks}, though a key was given: anybody could have stored it")]
+    Unsealed {
+        /// The file.
+        file: String,
+        /// What it should be: encrypted, or authenticated.
+        lacks: &'static str,
+    },
+    /// A manifest whose authentication is not of what it says.
+    #[error("archive file \"{file}\" was forged or changed: its authentication does not match")]
+    Forged {
+        /// The file.
+        file: String,
+    },
     /// The store refused something, or could not be reached.
     #[error("could not {operation} \"{file}\": {reason}")]
     Place {

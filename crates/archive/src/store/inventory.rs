@@ -58,7 +58,7 @@ pub struct TimelineRange {
 impl Repository {
     /// What is there.
     pub fn inventory(&self, be: &mut Backend) -> Result<Inventory> {
-        let Marker { layout, system } = self.ascertain(be)?;
+        let Marker { layout, system, .. } = self.ascertain(be)?;
         let mut files: BTreeMap<WalName, Stored> = BTreeMap::new();
         let (mut temporary, mut foreign) = (Vec::new(), Vec::new());
         for object in self.depot.list(be, layout.root())? {

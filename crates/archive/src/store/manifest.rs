@@ -50,7 +50,7 @@ pub struct Manifest {
 
 impl Manifest {
     /// As it is stored.
-    pub fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> Writer {
         let sealed = self.codec.key.map(|key| format!("xchacha20poly1305 {key}"));
         Writer::new(FILE_TITLE)
             .line("name", &self.name)
@@ -65,7 +65,6 @@ impl Manifest {
             .optional("timeline", self.origin.timeline)
             .optional("segment-size", self.origin.segment_size)
             .line("archived", self.archived)
-            .finish()
     }
 
     /// Reads one.
@@ -97,6 +96,11 @@ impl Manifest {
     }
 }
 
+/// The key that a line `auth` names.
+fn signer(text: &str) -> Option<KeyId> {
+    text.split(' ').nth(1).and_then(unhex).map(KeyId)
+}
+
 /// What an archive is: the file `forebay-archive` at its root, made by the first push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
@@ -104,6 +108,8 @@ pub struct Marker {
     pub layout: LayoutKind,
     /// Whose WAL it holds.
     pub system: Option<u64>,
+    /// The key that authenticates it, and that new files are encrypted with.
+    pub key: Option<KeyId>,
 }
 
 impl Marker {
@@ -111,8 +117,8 @@ impl Marker {
     pub const NAME: &str = "forebay-archive";
 
     /// As it is stored.
-    pub fn to_text(&self) -> String {
-        Writer::new(ARCHIVE_TITLE).line("layout", self.layout.name()).optional("system", self.system).finish()
+    pub(super) fn to_text(self) -> Writer {
+        Writer::new(ARCHIVE_TITLE).line("layout", self.layout.name()).optional("system", self.system)
     }
 
     /// Reads one.
@@ -121,6 +127,7 @@ impl Marker {
         Ok(Marker {
             layout: lines.value("layout", LayoutKind::by_name)?,
             system: lines.read("system", number)?,
+            key: lines.read("auth", signer)?,
         })
     }
 }
@@ -144,10 +151,10 @@ mod tests {
                 origin: Origin { system: Some(u64::MAX), timeline: Some(1), segment_size: Some(16 << 20) },
                 archived: 1_700_000_000,
             };
-            assert_eq!(Manifest::parse(manifest.to_text().as_bytes()), Ok(manifest.clone()));
+            assert_eq!(Manifest::parse(manifest.to_text().finish().as_bytes()), Ok(manifest.clone()));
             let escaping = Manifest { stored: "../x".to_owned(), ..manifest };
             assert!(matches!(
-                Manifest::parse(escaping.to_text().as_bytes()),
+                Manifest::parse(escaping.to_text().finish().as_bytes()),
                 Err(TextError::Invalid { word: "stored", .. })
             ));
         }
@@ -157,8 +164,8 @@ mod tests {
     fn an_archive_says_what_it_is() {
         for system in [None, Some(5)] {
             for layout in [LayoutKind::Plain, LayoutKind::Hashed] {
-                let marker = Marker { layout, system };
-                assert_eq!(Marker::parse(marker.to_text().as_bytes()), Ok(marker));
+                let marker = Marker { layout, system, key: None };
+                assert_eq!(Marker::parse(marker.to_text().finish().as_bytes()), Ok(marker));
             }
         }
     }

@@ -8,7 +8,7 @@
 //! | [`layout`] | where in it a file lies: plain or hashed |
 //! | [`manifest`] | what a stored file is; what the archive is |
 //! | `text` | the form of these |
-//! | [`codec`] | compression, and reading back; [`seal`]: encryption |
+//! | [`codec`] | compression, and reading back; [`seal`]: encryption; `auth`: manifests nobody else can make |
 //! | `put` | a WAL file into the archive |
 //! | `fetch` | a WAL file out of the archive |
 //! | `inventory` | what is there |
@@ -26,7 +26,9 @@
 //!    manifest where they are the same.
 //! 4. That a file is absent is said only of an archive that is there: its own file `forebay-archive` could be read, before and
 //!    after the file was looked for.
+//! 5. With a key, only what its holder made is believed: encrypted files and authenticated manifests.
 
+mod auth;
 pub mod codec;
 pub(crate) mod depot;
 mod directory;
@@ -58,6 +60,7 @@ use std::path::Path;
 use crate::error::Result;
 use crate::names::WalName;
 use crate::place::Placed;
+use auth::Signature;
 use codec::Compression;
 use layout::LayoutKind;
 use manifest::{Manifest, Marker};
@@ -71,8 +74,12 @@ pub struct StoreOptions {
     pub layout: Option<LayoutKind>,
     /// How new files are compressed.
     pub compression: Compression,
-    /// New files are encrypted with it, and old ones decrypted.
+    /// New files are encrypted and their manifests authenticated with it; what was not is refused.
     pub key: Option<Key>,
+    /// With a key, files are read as well that are not encrypted, and manifests that are not authenticated with
+    /// it: those of an archive that was begun without a key or with another one, or before manifests were
+    /// authenticated.
+    pub accept_unencrypted: bool,
     /// Past the kernel's cache, where the file system can.
     pub direct: bool,
 }
@@ -147,7 +154,7 @@ impl Repository {
 
     /// What the archive says of itself, read anew. None: it says nothing.
     pub fn read_marker(&self, be: &mut Backend) -> Result<Option<Marker>> {
-        let Some(bytes) = self.depot.read_small(be, Marker::NAME, text::LONGEST)? else { return Ok(None) };
+        let Some(bytes) = self.read_text(be, Marker::NAME)? else { return Ok(None) };
         let marker = Marker::parse(&bytes).map_err(|source| self.bad_text(Marker::NAME, source))?;
         if let Some(wanted) = self.options.layout.filter(|wanted| *wanted != marker.layout) {
             let (place, found) = (self.depot.describe(""), marker.layout.name());
@@ -177,10 +184,13 @@ impl Repository {
         if self.marker.lock().is_some() {
             return Err(none("its file \"forebay-archive\" has vanished"));
         }
+        if self.needs_seal() {
+            return Err(none("it has no file \"forebay-archive\", which a key authenticates"));
+        }
         if self.options.layout == Some(LayoutKind::Hashed) || !self.holds_plain_files(be)? {
             return Err(none("it has neither a file \"forebay-archive\" nor WAL files"));
         }
-        Ok(Marker { layout: LayoutKind::Plain, system: None })
+        Ok(Marker { layout: LayoutKind::Plain, system: None, key: None })
     }
 
     /// Whether there are WAL files at its root.
@@ -216,8 +226,8 @@ impl Repository {
             return Err(StoreError::OtherLayout { place, found, wanted: layout.name() }.into());
         }
         self.depot.check_new(be)?;
-        let marker = Marker { layout, system };
-        match self.depot.store_small(be, Marker::NAME, marker.to_text().as_bytes())? {
+        let marker = Marker { layout, system, key: self.options.key.as_ref().map(Key::id) };
+        match self.store_text(be, Marker::NAME, marker.to_text())? {
             Placed::Stored => {
                 *self.marker.lock() = Some(marker);
                 Ok(marker)
@@ -236,7 +246,7 @@ impl Repository {
     /// The manifest of a file, if it has one.
     pub fn manifest(&self, be: &mut Backend, layout: LayoutKind, name: &WalName) -> Result<Option<Manifest>> {
         let key = layout.manifest(name.as_str());
-        let Some(bytes) = self.depot.read_small(be, &key, text::LONGEST)? else { return Ok(None) };
+        let Some(bytes) = self.read_text(be, &key)? else { return Ok(None) };
         let manifest = Manifest::parse(&bytes).map_err(|source| self.bad_text(&key, source))?;
         let right = manifest.name == name.as_str()
             && manifest.stored == format!("{}{}", manifest.name, manifest.codec.ending());
@@ -247,16 +257,57 @@ impl Repository {
         Ok(Some(manifest))
     }
 
+    /// Whether what no key has sealed is refused.
+    fn needs_seal(&self) -> bool {
+        self.options.key.is_some() && !self.options.accept_unencrypted
+    }
+
     /// The key to read a file with.
     fn key_for(&self, file: &str, needed: Option<KeyId>) -> Result<Option<&Key>> {
-        let Some(needed) = needed else { return Ok(None) };
         let file = || self.depot.describe(file);
+        let Some(needed) = needed else {
+            if self.needs_seal() {
+                return Err(StoreError::Unsealed { file: file(), lacks: "encrypted" }.into());
+            }
+            return Ok(None);
+        };
         match &self.options.key {
             None => Err(StoreError::NoKey { file: file(), key: Some(needed) }.into()),
             Some(key) if key.id() != needed => {
                 Err(StoreError::OtherKey { file: file(), needed, given: key.id() }.into())
             }
             Some(key) => Ok(Some(key)),
+        }
+    }
+
+    /// Stores a manifest or the archive's own file, authenticated where there is a key.
+    fn store_text(&self, be: &mut Backend, key: &str, text: text::Writer) -> Result<Placed> {
+        let text = match &self.options.key {
+            Some(secret) => auth::sign(text, secret)?,
+            None => text,
+        };
+        self.depot.store_small(be, key, text.finish().as_bytes())
+    }
+
+    /// Reads a manifest or the archive's own file. With a key, only one that its holder made.
+    fn read_text(&self, be: &mut Backend, key: &str) -> Result<Option<Vec<u8>>> {
+        let Some(bytes) = self.depot.read_small(be, key, text::LONGEST)? else { return Ok(None) };
+        let file = || self.depot.describe(key);
+        let Some(secret) = &self.options.key else { return Ok(Some(bytes)) };
+        if !text::is_whole(&bytes) {
+            return Err(self.bad_text(key, TextError::Check).into());
+        }
+        match Signature::find(&bytes) {
+            None if self.needs_seal() => {
+                Err(StoreError::Unsealed { file: file(), lacks: "authenticated" }.into())
+            }
+            Some(found) if found.key != secret.id() && self.needs_seal() => {
+                Err(StoreError::OtherKey { file: file(), needed: found.key, given: secret.id() }.into())
+            }
+            Some(found) if found.key == secret.id() && !found.is_of(secret) => {
+                Err(StoreError::Forged { file: file() }.into())
+            }
+            _ => Ok(Some(bytes)),
         }
     }
 

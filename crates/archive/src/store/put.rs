@@ -21,7 +21,7 @@ use super::codec::{Codec, Encoder};
 use super::depot::Upload;
 use super::fetch::{ReadBack, Unlisted};
 use super::layout::LayoutKind;
-use super::manifest::{Manifest, Origin};
+use super::manifest::{Manifest, Marker, Origin};
 use super::{Repository, StoreError};
 use crate::digest::{Digest, Hasher};
 use crate::error::{ArchiveError, Result};
@@ -74,6 +74,7 @@ impl Repository {
                     if turn > 0 {
                         source.rewind(be);
                     }
+                    self.check_not_in_the_clear(&marker)?;
                     let written = self.write(be, source, first.take(), codec, &key)?;
                     if written.placed == Placed::Stored {
                         return self.enlist(be, layout, source, system, codec, &written);
@@ -90,6 +91,17 @@ impl Repository {
             // Somebody stored it, lost to another one, and took it away.
         }
         Err(StoreError::Missing { file: self.depot.describe(&key) }.into())
+    }
+
+    /// Refuses to store unencrypted files in an archive that was begun with a key.
+    fn check_not_in_the_clear(&self, marker: &Marker) -> Result<()> {
+        match (marker.key, &self.options.key) {
+            (Some(key), None) => {
+                let file = self.depot.describe(Marker::NAME);
+                Err(StoreError::NoKey { file, key: Some(key) }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes the stored file.
@@ -139,7 +151,7 @@ impl Repository {
     ) -> Result<Archived> {
         let manifest = describe(source, system, codec, written.size, written.sha256)?;
         let key = layout.manifest(source.name().as_str());
-        match self.depot.store_small(be, &key, manifest.to_text().as_bytes())? {
+        match self.store_text(be, &key, manifest.to_text())? {
             Placed::Stored => Ok(Archived::Stored),
             Placed::Exists => {
                 let winner = self.winner(be, layout, source)?;
@@ -174,7 +186,7 @@ impl Repository {
         let mut manifest = describe(source, system, codec, stored_size, stored_sha256)?;
         manifest.stored.clone_from(&found.file);
         let key = layout.manifest(source.name().as_str());
-        match self.depot.store_small(be, &key, manifest.to_text().as_bytes())? {
+        match self.store_text(be, &key, manifest.to_text())? {
             Placed::Stored => Ok(Some(Archived::Identical)),
             Placed::Exists => {
                 let winner = self.winner(be, layout, source)?;

@@ -30,6 +30,8 @@ use crate::error::{ArchiveError, Result as ArchiveResult};
 
 const MAGIC: [u8; 8] = *b"FBYSEAL1";
 const RANDOM: usize = 19;
+/// Bytes of a nonce: the random ones, a piece's number, whether it is the last.
+const NONCE: usize = RANDOM + 5;
 const HEADER: usize = 8 + 8 + RANDOM;
 /// Bytes sealed as one.
 const PIECE: usize = 64 << 10;
@@ -92,6 +94,28 @@ impl Key {
     pub fn id(&self) -> KeyId {
         self.id
     }
+
+    /// A tag by which the key's holder knows this text again.
+    pub(super) fn authenticate(&self, text: &str) -> Result<AuthTag, StoreError> {
+        let mut nonce = [0; NONCE];
+        crate::random::fill(&mut nonce).map_err(|reason| StoreError::Random { reason })?;
+        let payload = Payload { msg: &[], aad: text.as_bytes() };
+        let sealed = self.cipher.encrypt(&nonce.into(), payload).map_err(|_| StoreError::Seal)?;
+        let tag = sealed.try_into().map_err(|_| StoreError::Seal)?;
+        Ok(AuthTag { nonce, tag })
+    }
+
+    /// Whether the tag is one that the key's holder made of this text.
+    pub(super) fn is_authentic(&self, text: &str, tag: &AuthTag) -> bool {
+        let payload = Payload { msg: &tag.tag, aad: text.as_bytes() };
+        self.cipher.decrypt(&tag.nonce.into(), payload).is_ok()
+    }
+}
+
+/// Authenticates a text: see [`auth`](super::auth).
+pub(super) struct AuthTag {
+    pub(super) nonce: [u8; NONCE],
+    pub(super) tag: [u8; TAG],
 }
 
 /// What goes into every piece of one file.
@@ -115,7 +139,7 @@ impl Pieces {
     fn nonce(&mut self, last: bool) -> Option<XNonce> {
         let number = self.number?;
         self.number = number.checked_add(1);
-        let mut nonce = [0; RANDOM + 5];
+        let mut nonce = [0; NONCE];
         let parts = self.random.iter().copied().chain(number.to_be_bytes()).chain([u8::from(last)]);
         nonce.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
         Some(nonce.into())

@@ -65,6 +65,11 @@ impl Writer {
         }
     }
 
+    /// What it says up to here.
+    pub(super) fn so_far(&self) -> &str {
+        &self.0
+    }
+
     pub(super) fn finish(self) -> String {
         let check = crc::crc32c(self.0.as_bytes());
         self.line("check", format_args!("{check:08x}")).0
@@ -79,14 +84,7 @@ impl<'a> Lines<'a> {
         let other = || TextError::OtherKind(title.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| other())?;
         let body = text.strip_prefix(title).and_then(|rest| rest.strip_prefix('\n')).ok_or_else(other)?;
-        let end = text.rfind("check: ").ok_or(TextError::Check)?;
-        let (before, last) = (text.get(..end), text.get(end..));
-        let (Some(before), Some(last)) = (before, last) else { return Err(TextError::Check) };
-        let check = last.strip_prefix("check: ").and_then(|rest| rest.strip_suffix('\n'));
-        let check = check.filter(|digits| digits.len() == 8).and_then(|d| u32::from_str_radix(d, 16).ok());
-        if check != Some(crc::crc32c(before.as_bytes())) || !before.ends_with('\n') {
-            return Err(TextError::Check);
-        }
+        before_check(text).ok_or(TextError::Check)?;
         let mut lines = Vec::new();
         for (number, line) in (2..).zip(body.lines()) {
             lines.push(line.split_once(": ").ok_or(TextError::Line(number))?);
@@ -117,6 +115,19 @@ impl<'a> Lines<'a> {
     ) -> Result<T, TextError> {
         self.read(word, read)?.ok_or(TextError::Missing(word))
     }
+}
+
+/// What is before the last line, if that is its check.
+pub(super) fn before_check(text: &str) -> Option<&str> {
+    let (before, last) = text.split_at_checked(text.rfind("check: ")?)?;
+    let digits = last.strip_prefix("check: ")?.strip_suffix('\n').filter(|digits| digits.len() == 8)?;
+    let check = u32::from_str_radix(digits, 16).ok()?;
+    (check == crc::crc32c(before.as_bytes()) && before.ends_with('\n')).then_some(before)
+}
+
+/// Whether a text is all there, as far as its check can tell.
+pub(super) fn is_whole(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| before_check(text).is_some())
 }
 
 /// A number in decimal digits.

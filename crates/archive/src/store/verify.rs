@@ -290,7 +290,11 @@ impl Repository {
         match error {
             ArchiveError::Store(StoreError::Missing { .. }) => Ok(Problem::Missing { name: name.clone() }),
             ArchiveError::Store(
-                error @ (StoreError::Damaged { .. } | StoreError::Text { .. } | StoreError::OtherKey { .. }),
+                error @ (StoreError::Damaged { .. }
+                | StoreError::Text { .. }
+                | StoreError::OtherKey { .. }
+                | StoreError::Unsealed { .. }
+                | StoreError::Forged { .. }),
             ) => Ok(Problem::Damaged { name: name.clone(), reason: error.to_string() }),
             other => Err(other),
         }

@@ -45,7 +45,7 @@ impl Module {
                 layout: Some(LayoutKind::Hashed),
                 compression: Compression::Lz4,
                 key: Some(Key::from_bytes([7; 32])),
-                direct: false,
+                ..StoreOptions::default()
             },
         }
     }

@@ -45,6 +45,7 @@ pub fn all_options() -> Vec<StoreOptions> {
                     compression,
                     key,
                     direct: key_parity(compression),
+                    ..StoreOptions::default()
                 });
             }
         }

@@ -30,6 +30,7 @@ fn way(number: usize) -> StoreOptions {
             compression: Compression::Zstd(1),
             key: Some(Key::from_bytes([7; 32])),
             direct: true,
+            ..StoreOptions::default()
         },
     }
 }

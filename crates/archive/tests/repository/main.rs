@@ -9,6 +9,7 @@
 //! - `expire`: what goes and what stays
 //! - `resident`: archiverd
 //! - `restorer`: the source of a recovery, which fetches ahead
+//! - `sealed`: with a key, what others could have planted is refused
 //! - `killed`: SIGKILL at every call of a push
 //! - `sizes`: segments of a megabyte to a gigabyte
 
@@ -21,5 +22,6 @@ mod put;
 mod races;
 mod resident;
 mod restorer;
+mod sealed;
 mod sizes;
 mod verify;

@@ -31,7 +31,8 @@ fn sparse(bed: &Bed, size: SegmentSize, number: u64) -> String {
 }
 
 fn sealed(layout: LayoutKind, compression: Compression) -> StoreOptions {
-    StoreOptions { layout: Some(layout), compression, key: Some(Key::from_bytes([9; 32])), direct: false }
+    let key = Some(Key::from_bytes([9; 32]));
+    StoreOptions { layout: Some(layout), compression, key, ..StoreOptions::default() }
 }
 
 #[test]

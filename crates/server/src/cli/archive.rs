@@ -52,6 +52,10 @@ pub(super) struct StoreArgs {
     /// File with the key to encrypt and decrypt with: 32 bytes, or 64 hexadecimal digits [default: $FOREBAY_ARCHIVE_KEY]
     #[arg(long, value_name = "FILE")]
     encrypt: Option<PathBuf>,
+    /// With a key: also read files that are not encrypted and manifests that are not authenticated, of an archive
+    /// that was begun without a key
+    #[arg(long)]
+    accept_unencrypted: bool,
     /// Bypass the kernel's page cache, where the file system can
     #[arg(long)]
     direct: bool,
@@ -91,7 +95,8 @@ impl StoreArgs {
         let layout = given(self.layout.as_deref(), "FOREBAY_ARCHIVE_LAYOUT").unwrap_or_default();
         let compress = given(self.compress.as_deref(), "FOREBAY_ARCHIVE_COMPRESS").unwrap_or_default();
         let key = self.key_file().map(|file| absolute(&file)).transpose()?.unwrap_or_default();
-        Ok(format!("{location}\n{layout}\n{compress}\n{}", key.display()))
+        let accepts = if self.accept_unencrypted { "accept-unencrypted" } else { "" };
+        Ok(format!("{location}\n{layout}\n{compress}\n{accepts}\n{}", key.display()))
     }
 
     fn options(&self, be: &mut Backend) -> Result<StoreOptions, String> {
@@ -109,7 +114,8 @@ impl StoreArgs {
             })?,
         };
         let key = self.key_file().map(|file| Key::read(be, &file).map_err(text)).transpose()?;
-        Ok(StoreOptions { layout, compression, key, direct: self.direct })
+        let accept_unencrypted = self.accept_unencrypted;
+        Ok(StoreOptions { layout, compression, key, accept_unencrypted, direct: self.direct })
     }
 
     /// Opens the archive; nothing of it is read yet.

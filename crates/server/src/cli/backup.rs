@@ -55,7 +55,30 @@ pub(super) struct BackupArgs {
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
+    key: KeyArgs,
+    #[command(flatten)]
     io: IoArgs,
+}
+
+#[derive(Debug, Args)]
+struct KeyArgs {
+    /// Base backups are not encrypted: do it although FOREBAY_ARCHIVE_KEY is set
+    #[arg(long)]
+    accept_unencrypted: bool,
+}
+
+impl KeyArgs {
+    /// Refuses where the environment asks for encryption, which base backups do not have.
+    fn check(&self) -> Result<(), EngineError> {
+        let asked = std::env::var_os("FOREBAY_ARCHIVE_KEY").is_some_and(|file| !file.is_empty());
+        if !asked || self.accept_unencrypted {
+            return Ok(());
+        }
+        let message = "base backups can't be encrypted, and FOREBAY_ARCHIVE_KEY is set";
+        let hint =
+            "Anybody who can write to the archive could change one. Use --accept-unencrypted to go on.";
+        Err(EngineError::statement("0A000", message).with_hint(hint))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -122,6 +145,8 @@ pub(super) struct RestoreArgs {
     #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
     #[command(flatten)]
+    key: KeyArgs,
+    #[command(flatten)]
     io: IoArgs,
 }
 
@@ -172,6 +197,7 @@ fn finish(mut report: Report, done: Result<(), EngineError>) -> u8 {
 }
 
 fn take(args: &BackupArgs, report: &mut Report) -> Result<(), EngineError> {
+    args.key.check()?;
     let archive = archive_of(args.archive.as_ref())?;
     let address = match &args.connection {
         Some(text) => Some(Address::parse(text)?),
@@ -244,6 +270,7 @@ fn absolute(path: &Path) -> Result<PathBuf, EngineError> {
 }
 
 fn restore(args: &RestoreArgs, report: &mut Report) -> Result<(), EngineError> {
+    args.key.check()?;
     let (archive, to) = (archive_of(args.archive.as_ref())?, absolute(&args.data_dir)?);
     let target = match args {
         RestoreArgs { target_immediate: true, .. } => Target::Immediate,

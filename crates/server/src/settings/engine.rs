@@ -82,6 +82,7 @@ fn archive_store(s: &ServerSettings) -> ArchiveStore {
         compression: Compression::by_name(s.text("forebay_archive.compression")).unwrap_or_default(),
         layout: LayoutKind::by_name(s.text("forebay_archive.layout")),
         key_file: (!key_file.is_empty()).then(|| key_file.into()),
+        accept_unencrypted: s.bool("forebay_archive.accept_unencrypted"),
     }
 }
 

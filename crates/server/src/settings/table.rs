@@ -245,6 +245,7 @@ pub static TABLE: &[Setting] = &[
     setting("effective_io_concurrency", User, int(0, 1000, Unit::None), "16", IO, "Number of simultaneous requests that can be handled efficiently by the disk subsystem."),
     setting("extra_float_digits", User, int(1, 3, Unit::None), "1", CLIENT, "Sets the number of digits displayed for floating-point values."),
     setting("file_extend_method", Sighup, Enum(&["posix_fallocate", "write_zeros"]), "posix_fallocate", "Resource Usage / Disk", "Selects the method used for extending data files."),
+    setting("forebay_archive.accept_unencrypted", Sighup, Bool, "off", ARCHIVING, "Accepts files and manifests of an archive that was begun without a key."),
     setting("forebay_archive.compression", Sighup, Text, "none", ARCHIVING, "How the archive's new files are compressed: none, lz4, zstd or zstd:LEVEL.").checked(checks::compression),
     setting("forebay_archive.key_file", Sighup, Text, "", ARCHIVING, "File with the key that the archive's files are encrypted with.").checked(checks::absolute_path),
     setting("forebay_archive.layout", Sighup, Text, "", ARCHIVING, "Where the archive's files lie: plain or hashed. A new archive gets it, another one must have it.").checked(checks::layout),
