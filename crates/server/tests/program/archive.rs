@@ -195,6 +195,22 @@ fn a_key_that_others_can_read_is_refused() {
 }
 
 #[test]
+fn with_a_key_an_archive_from_before_needs_a_word() {
+    use std::os::unix::fs::PermissionsExt;
+    let bed = Bed::new();
+    let name = bed.segment(3);
+    assert_eq!(code(&bed.push(&name, &[])), 0);
+    let key = bed.0.path().join("key");
+    fs::write(&key, "5a".repeat(32)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let path = key.to_string_lossy().into_owned();
+    let refused = bed.get(&name, &["--encrypt", &path]);
+    assert_eq!(code(&refused), 126);
+    assert!(text(&refused).contains("is not authenticated, though a key was given"), "{}", text(&refused));
+    assert_eq!(code(&bed.get(&name, &["--encrypt", &path, "--accept-unencrypted"])), 0);
+}
+
+#[test]
 fn archiverd_serves_and_its_end_is_no_harm() {
     let bed = Bed::new();
     let names: Vec<String> = (3..8).map(|number| bed.segment(number)).collect();

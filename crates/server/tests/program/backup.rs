@@ -34,6 +34,10 @@ fn a_backup_of_a_running_server_is_listed_and_restored() {
     let (data, archive) = (text(&data), text(&archive));
     assert!(refused(&["backup", "-D", data, "--archive", archive]).contains("does not exist"));
     std::fs::create_dir(archive).expect("a folder");
+    let mut keyed = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    keyed.args(["backup", "-D", data, "--archive", archive]).env("FOREBAY_ARCHIVE_KEY", "/some/key");
+    let told = keyed.output().expect("forebay runs");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("can't be encrypted"), "{told:?}");
     // The server is found by its lock file.
     let said = must(&["backup", "-D", data, "--archive", archive, "--name", "one", "-l", "it's one"]);
     assert!(said.starts_with("backup one: "), "{said}");
