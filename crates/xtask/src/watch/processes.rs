@@ -11,13 +11,20 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, waitpid,
+};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Most processes of which stacks are printed, and most characters of each.
 const MOST: usize = 60;
 const MOST_TEXT: usize = 20_000;
+
+/// How often what was killed is looked after, once a second at most: what the kernel then still holds won't go.
+const ROUNDS: usize = 60;
+const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// A line of /proc/PID/stat.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +100,7 @@ fn below() -> Vec<Process> {
 /// Kills a process and all below it, but not this process itself.
 pub fn kill_tree(root: i32) {
     let own = getpid().as_raw_nonzero().get();
-    loop {
+    for _ in 0..ROUNDS {
         // One that is killed may just have started another.
         let alive = |process: &Process| process.pid != own && process.state != 'Z';
         let alive: Vec<Process> = tree(root).into_iter().filter(alive).collect();
@@ -104,7 +111,11 @@ pub fn kill_tree(root: i32) {
             // Fails if it has ended.
             let _ = kill_process(pid, Signal::KILL);
         }
-        thread::yield_now();
+        // It goes when the kernel lets go of it.
+        let pidfd = Pid::from_raw(alive[0].pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        if let Some(pidfd) = pidfd {
+            let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&SECOND));
+        }
     }
 }
 
