@@ -1,14 +1,16 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
-//! Style, lints, layering and licences first; then the crates' tests; then those of them that shuttle or
-//! Miri runs; then the battery on the simulated disk, and the batteries that run an optimized build of the real program beside
-//! PostgreSQL 18. Tests that need something this machine can't
-//! have print `skipped: NAME needs ...`; they are counted and named at the end, and are an error in CI.
+//! Style, lints, layering and licences first, while PostgreSQL 18 and moto are fetched; then the crates' tests; then the
+//! battery on the simulated disk, beside those tests that shuttle or Miri runs; then the batteries that run an optimized build
+//! of the real program beside PostgreSQL 18. Tests that need something this machine can't have print `skipped: NAME needs
+//! ...`; they are counted and named at the end, and are an error in CI. Every program runs under watch ([`crate::watch`]), and
+//! the last lines tell how long each took.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use clap::Args;
 
@@ -62,10 +64,20 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         Needed { program: "strace", package: "strace" },
         Needed { program: "kill", package: "procps" },
     ])?;
-    if !options.only_tests {
-        checks(root)?;
+    if let Err(why) = packages::ensure(&[Needed { program: "gdb", package: "gdb" }]) {
+        println!("without stacks of what hangs: {why}");
     }
-    let peer = match peers::prepare(root) {
+    if !options.only_tests {
+        quick_checks(root)?;
+    }
+    // What is fetched comes while the checks compile.
+    let (peer, moto) = thread::scope(|scope| {
+        let fetched = scope.spawn(|| (peers::prepare(root), moto::prepare(root)));
+        let checked = if options.only_tests { Ok(()) } else { checks(root) };
+        let fetched = fetched.join().map_err(|_| "preparing PostgreSQL 18 and moto panicked".to_owned());
+        checked.and(fetched)
+    })?;
+    let peer = match peer {
         Ok(peer) => Some(peer),
         Err(why) if in_ci() => return Err(format!("PostgreSQL 18 must be there in CI: {why}")),
         Err(why) => {
@@ -78,16 +90,14 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         known.map(|(name, path)| (name, path.clone().into_os_string())).to_vec()
     };
     let mut environment = peer.as_ref().map(paths).unwrap_or_default();
-    match moto::prepare(root) {
+    match moto {
         Ok(python) => environment.push(("FOREBAY_MOTO", python.into_os_string())),
         Err(why) if in_ci() => return Err(format!("moto must be there in CI: {why}")),
         Err(why) => println!("moto can't be had here ({why}); the tests that need an S3 server are skipped"),
     }
     cargo_test(root, &environment, &["test", "--workspace", "--no-fail-fast"], &TESTS, &mut counts)?;
-    checked::interleavings(root, &mut counts)?;
-    checked::miri(root, &mut counts)?;
+    closely_and_simulated(root, options, &mut counts)?;
     if !options.quick {
-        battery::run(root, options.seeds, options.first_seed, &mut counts)?;
         let batteries =
             ["test", "--profile", "battery", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
         let arguments = [&batteries[..], &["--", "--include-ignored"]].concat();
@@ -96,9 +106,31 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     report(&counts)
 }
 
-fn checks(root: &Path) -> Result<(), String> {
+/// The tests of shuttle and Miri, which run one thread at a time, beside the battery on the simulated disk, which does not
+/// depend on the clock.
+fn closely_and_simulated(root: &Path, options: &Options, counts: &mut Counts) -> Result<(), String> {
+    let mut closely = Counts::default();
+    let looked = thread::scope(|scope| {
+        let looked = scope.spawn(|| {
+            checked::interleavings(root, &mut closely)?;
+            checked::miri(root, &mut closely)
+        });
+        let simulated = match options.quick {
+            true => Ok(()),
+            false => battery::run(root, options.seeds, options.first_seed, counts),
+        };
+        looked.join().map_err(|_| "shuttle's and Miri's runs panicked".to_owned()).flatten().and(simulated)
+    });
+    counts.add(closely);
+    looked
+}
+
+fn quick_checks(root: &Path) -> Result<(), String> {
     command(Command::new("cargo").current_dir(root).args(["fmt", "--all", "--check"]))?;
-    tidy::run(root)?;
+    tidy::run(root)
+}
+
+fn checks(root: &Path) -> Result<(), String> {
     let deny = packages::cargo_deny(root)?;
     command(Command::new(&deny).current_dir(root).args(["check", "licenses", "bans", "sources"]))?;
     advisories(root, &deny)?;

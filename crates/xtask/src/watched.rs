@@ -19,7 +19,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1200)]
     silent: u64,
     /// Seconds it may print nothing and use no processor
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 900)]
     idle: u64,
     /// The program and its arguments
     #[arg(last = true, required = true)]

@@ -80,10 +80,10 @@ impl Server {
         Client::start(self.socket(), parameters)
     }
 
-    /// A connected socket. A read that gets nothing for a minute fails: better than a test that hangs.
+    /// A connected socket. A read that gets nothing for five minutes fails: better than a test that hangs.
     pub fn socket(&self) -> Stream {
         let stream = Stream::Tcp(TcpStream::connect(("127.0.0.1", self.port)).expect("connects"));
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("is a socket");
+        stream.set_read_timeout(Some(Duration::from_secs(300))).expect("is a socket");
         stream
     }
 

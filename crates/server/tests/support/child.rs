@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, Once};
 use std::time::Duration;
 
 /// How long a program may take to end: no busy machine takes as long.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Lines as they come, and how many pipes are still open.
 #[derive(Default)]
