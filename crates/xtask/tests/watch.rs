@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A folder with a program of tests.
 struct Fake(PathBuf);
@@ -101,6 +101,22 @@ fn what_a_test_leaves_behind_is_named_and_ended() {
         "{}",
         said(&output)
     );
+}
+
+#[test]
+fn what_ends_the_task_ends_everything_below_it() {
+    let fake = Fake::new("ended", &format!("{DETACHED}echo $$ > \"$1/tests\"\nsleep 1002\n"));
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    xtask.args(["watch", "--", "sh"]).arg(fake.0.join("tests.sh")).arg(&fake.0).stdout(Stdio::null());
+    let mut xtask = xtask.spawn().expect("xtask starts");
+    while !fs::read_to_string(fake.0.join("tests")).is_ok_and(|text| text.ends_with('\n')) {
+        assert!(xtask.try_wait().expect("a child").is_none(), "it has ended");
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill").arg(xtask.id().to_string()).status();
+    assert!(kill.expect("kill runs").success());
+    assert_eq!(xtask.wait().expect("it ends").code(), Some(128 + 15));
+    assert!(!fake.alive("tests") && !fake.alive("detached"));
 }
 
 /// Signals that a shell lets its background jobs ignore.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::child::Child;
 use super::forebay::psql_for;
-use super::peer::Peer;
+use super::peer::{Peer, stop};
 use super::ports::free_port;
 
 const HOST_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
@@ -104,14 +104,14 @@ impl World {
     }
 
     /// Starts PostgreSQL on a directory. Err: it did not start.
-    pub(super) fn start(&self, data: &str, settings: &str) -> Result<Postgres<'_>, String> {
+    pub(super) fn start(&self, name: &str, settings: &str) -> Result<Postgres<'_>, String> {
         let port = free_port();
         let options = format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {settings}", self.inside(""));
-        let (data, log) = (self.inside(data), self.inside("log"));
+        let (data, log) = (self.inside(name), self.inside("log"));
         let words = ["-D", &data, "-w", "-s", "-t", "120", "-l", &log, "-o", &options, "start"];
         let started = self.postgres("pg_ctl").args(words).output().expect("pg_ctl runs");
         match started.status.success() {
-            true => Ok(Postgres { world: self, data, port }),
+            true => Ok(Postgres { world: self, name: name.to_owned(), port }),
             false => Err(self.log()),
         }
     }
@@ -124,7 +124,7 @@ fn run_quietly(command: &mut Command) -> bool {
 /// A running server, stopped when dropped.
 pub(super) struct Postgres<'world> {
     world: &'world World,
-    data: String,
+    name: String,
     pub(super) port: u16,
 }
 
@@ -175,11 +175,9 @@ impl Postgres<'_> {
 
 impl Drop for Postgres<'_> {
     fn drop(&mut self) {
-        let stop =
-            self.world.postgres("pg_ctl").args(["-D", &self.data, "-s", "-m", "fast", "stop"]).status();
-        if !stop.is_ok_and(|status| status.success()) {
-            println!("PostgreSQL in {} could not be stopped", self.data);
-        }
+        let mut pg_ctl = self.world.postgres("pg_ctl");
+        pg_ctl.args(["-D", &self.world.inside(&self.name)]);
+        stop(pg_ctl, &self.world.outside(&self.name));
     }
 }
 

@@ -5,6 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, Once};
@@ -94,22 +95,28 @@ impl Child {
 
     /// Waits until it has ended. One that does not end is killed, and the test fails.
     pub fn wait(&mut self) -> ExitStatus {
-        if self.is_running() && !self.ends_in_time() {
+        let running = if self.is_running() { pidfd(self.id()) } else { None };
+        if running.is_some_and(|process| !ends_in_time(&process)) {
             let _ = self.process.kill();
             panic!("{} does not end; it has printed\n{}", self.name, self.printed());
         }
         self.process.wait().expect("it can be waited for")
     }
+}
 
-    fn ends_in_time(&self) -> bool {
-        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw).expect("a number");
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).expect("the kernel has pidfd_open");
-        let bound = Timespec::try_from(PATIENCE).expect("it fits");
-        loop {
-            match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&bound)) {
-                Err(rustix::io::Errno::INTR) => {}
-                ready => return ready.expect("poll works") > 0,
-            }
+/// A process, if it is there.
+pub fn pidfd(pid: u32) -> Option<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Waits until a process has ended; false if it takes too long.
+pub fn ends_in_time(pidfd: &OwnedFd) -> bool {
+    let bound = Timespec::try_from(PATIENCE).expect("it fits");
+    loop {
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&bound)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return ready.expect("poll works") > 0,
         }
     }
 }
