@@ -6,7 +6,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::test::{Counts, cargo_test};
+use crate::heard::Counts;
+use crate::test::{TESTS, cargo_test};
 
 /// Lives by chance in a usual run.
 pub const SEEDS: u64 = 10_000;
@@ -52,7 +53,7 @@ pub fn run(root: &Path, seeds: u64, first: u64, counts: &mut Counts) -> Result<(
     // Each test has threads of its own.
     let alone = ["--", "--test-threads=1"];
     let battery = ["--test", "battery", "--no-fail-fast"];
-    cargo_test(root, &set, &[&sim[..], &battery, &alone].concat(), counts)?;
+    cargo_test(root, &set, &[&sim[..], &battery, &alone].concat(), &TESTS, counts)?;
     let planted = ["--features", "planted-bugs", "--test", "planted"];
-    cargo_test(root, &set[2..], &[&sim[..], &planted, &alone].concat(), counts)
+    cargo_test(root, &set[2..], &[&sim[..], &planted, &alone].concat(), &TESTS, counts)
 }

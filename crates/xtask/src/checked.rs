@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::test::{Counts, cargo_test};
+use crate::heard::Counts;
+use crate::run::output;
+use crate::test::{TESTS, cargo_test};
 
 /// Runs what threads share in interleavings of shuttle's choice.
 ///
@@ -28,7 +30,7 @@ pub fn interleavings(root: &Path, counts: &mut Counts) -> Result<(), String> {
         "--target-dir",
         "target/shuttle",
     ];
-    cargo_test(root, &[flags], &suite, counts)
+    cargo_test(root, &[flags], &suite, &TESTS, counts)
 }
 
 /// Runs the tests of I/O memory under Miri, where it can be had. It comes with nightly toolchains only, and not with all.
@@ -47,7 +49,7 @@ pub fn miri(root: &Path, counts: &mut Counts) -> Result<(), String> {
     ];
     let suite =
         ["+nightly", "miri", "test", "-p", "forebay-aio", "--test", "memory", "--target-dir", "target/miri"];
-    cargo_test(root, &set, &suite, counts)
+    cargo_test(root, &set, &suite, &TESTS, counts)
 }
 
 fn has_miri() -> bool {
@@ -60,5 +62,5 @@ fn install_miri() -> bool {
 }
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    output(Command::new(program).args(arguments)).is_ok_and(|output| output.status.success())
 }

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | tidy | peers | moto | measure`.
+//! Development tasks: `cargo xtask test | watch | tidy | peers | moto | measure`.
 //!
 //! - [`test`]: everything that must hold before a change is merged
 //! - [`battery`]: the engine on a simulated disk, with faults, crashes and planted bugs
@@ -6,9 +6,11 @@
 //! - [`tidy`]: layering, file sizes and bans that no compiler lint expresses
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
+//! - [`watched`]: any program of tests, watched as [`test`] does it
 //! - [`moto`]: an S3 server to test and measure against
 //! - [`packages`]: Debian packages and cargo tools the tasks need
-//! - [`run`]: running commands and saying what is run
+//! - [`run`]: running commands and saying what is run; [`watch`]: with bounds, so that what hangs is named and ended
+//! - [`heard`]: what Rust's test harness prints, counted, and which tests still run
 
 #![forbid(unsafe_code)]
 
@@ -16,9 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use watch::processes;
 
 mod battery;
 mod checked;
+mod heard;
 mod measure;
 mod moto;
 mod packages;
@@ -26,6 +30,8 @@ mod peers;
 mod run;
 mod test;
 mod tidy;
+mod watch;
+mod watched;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Forebay's development tasks")]
@@ -38,6 +44,8 @@ struct Arguments {
 enum Task {
     /// Check style, lints, licences and layering, then run every test
     Test(test::Options),
+    /// Run a program of tests under watch, with bounds of its own
+    Watch(watched::Options),
     /// Check layering, file sizes and banned constructs
     Tidy,
     /// Prepare PostgreSQL 18 (server and clients) under target/peers
@@ -49,9 +57,25 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().task {
+    let arguments = Arguments::parse();
+    let outcome = processes::adopt().and_then(|()| perform(arguments.task));
+    for left in processes::kill_adopted() {
+        println!("left behind, and killed: {left}");
+    }
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<(), String> {
+    match task {
         Task::Test(options) => test::run(&workspace_root(), &options),
         Task::Measure(options) => measure::run(&workspace_root(), &options),
+        Task::Watch(options) => watched::run(&options),
         Task::Tidy => tidy::run(&workspace_root()),
         Task::Peers => peers::prepare(&workspace_root()).map(|peer| {
             println!(
@@ -62,13 +86,6 @@ fn main() -> ExitCode {
         Task::Moto => moto::prepare(&workspace_root()).map(|python| {
             println!("moto is ready; tests find it by: FOREBAY_MOTO={}", python.display());
         }),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
     }
 }
 

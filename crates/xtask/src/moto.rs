@@ -5,11 +5,17 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use crate::packages::{self, Needed};
 use crate::run::run;
+use crate::watch;
 
 const VERSION: &str = "5.2.5";
+/// How long it may take to start.
+const START: Duration = Duration::from_secs(300);
 /// The program that runs it.
 const SERVER: &str = "crates/archive/tests/objects/moto.py";
 
@@ -62,11 +68,19 @@ impl Server {
         let script = fs::read_to_string(root.join(SERVER)).map_err(|e| format!("{SERVER}: {e}"))?;
         moto.arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = moto.spawn().map_err(|e| format!("{}: {e}", python.display()))?;
-        let output = child.stdout.take();
+        let output = child.stdout.take().ok_or("moto's output is not piped")?;
         let mut server = Server { child, endpoint: String::new() };
-        let mut line = String::new();
         let text = |e: std::io::Error| format!("moto: {e}");
-        BufReader::new(output.ok_or("moto's output is not piped")?).read_line(&mut line).map_err(text)?;
+        let (send, said) = channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            let mut output = BufReader::new(output);
+            let read = output.read_line(&mut line).map(|_| line);
+            // The receiver is gone if it took too long; what more it says is read all the same.
+            let _ = send.send(read);
+            let _ = std::io::copy(&mut output, &mut std::io::sink());
+        });
+        let line = said.recv_timeout(START).map_err(|e| format!("moto says no port: {e}"))?.map_err(text)?;
         let port = line.trim().parse().map_err(|_| format!("moto says no port, but \"{}\"", line.trim()))?;
         server.endpoint = format!("http://127.0.0.1:{port}");
         let answer = make_bucket(port, bucket).map_err(text)?;
@@ -81,7 +95,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // It ends with its input; who can't end it has to wait for that.
         drop(self.child.stdin.take());
-        let _ = self.child.wait();
+        watch::wait(&mut self.child, "moto").map_or_else(|error| println!("{error}"), drop);
     }
 }
 

@@ -1,16 +1,43 @@
-//! Running commands: each is printed before it runs, and a failure names it.
+//! Running commands: each is printed before it runs, watched while it does ([`crate::watch`]), and a failure names it.
 
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::process::{Command, Output, Stdio};
+
+use crate::watch::{self, Bounds, USUAL};
 
 /// Runs `command` with inherited output.
 ///
 /// # Errors
-/// A line naming the command, when it can't be started or does not exit with success.
+/// A line naming the command, when it can't be started, hangs or does not exit with success.
 pub fn run(command: &mut Command) -> Result<(), String> {
-    let shown = show(command);
+    run_within(command, &USUAL)
+}
+
+/// As [`run`], with bounds of its own.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_within(command: &mut Command, bounds: &Bounds) -> Result<(), String> {
+    let shown = watch::show(command);
     println!("$ {shown}");
-    let status = command.stdin(Stdio::null()).status().map_err(|e| format!("{shown}: {e}"))?;
+    let status = watch::status(command.stdin(Stdio::null()), bounds)?;
     if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
+}
+
+/// Runs `command`, and gives what it prints and how it ends.
+///
+/// # Errors
+/// A line naming the command, when it can't be started or hangs.
+pub fn output(command: &mut Command) -> Result<Output, String> {
+    watch::output(command.stdin(Stdio::null()), &USUAL)
+}
+
+/// As [`output`], with a file to read from.
+///
+/// # Errors
+/// As [`output`].
+pub fn fed(command: &mut Command, input: File) -> Result<Output, String> {
+    watch::output(command.stdin(input), &USUAL)
 }
 
 /// Whether `program` can be found on the path.
@@ -22,22 +49,10 @@ pub fn on_path(program: &str) -> bool {
 
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
-    Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == "0")
+    rustix::process::geteuid().is_root()
 }
 
 /// Whether this is a continuous-integration run, in which nothing may be skipped.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
-}
-
-fn show(command: &Command) -> String {
-    let mut text = command.get_program().to_string_lossy().into_owned();
-    for argument in command.get_args() {
-        text.push(' ');
-        text.push_str(&argument.to_string_lossy());
-    }
-    text
 }

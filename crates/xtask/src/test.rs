@@ -1,25 +1,33 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
-//! Style, lints, layering and licences first; then the crates' tests; then those of them that shuttle or
-//! Miri runs; then the battery on the simulated disk, and the batteries that run an optimized build of the real program beside
-//! PostgreSQL 18. Tests that need something this machine can't
-//! have print `skipped: NAME needs ...`; they are counted and named at the end, and are an error in CI.
+//! Style, lints, layering and licences first, while PostgreSQL 18 and moto are fetched; then the crates' tests; then the
+//! battery on the simulated disk, beside those tests that shuttle or Miri runs; then the batteries that run an optimized build
+//! of the real program beside PostgreSQL 18. Tests that need something this machine can't have print `skipped: NAME needs
+//! ...`; they are counted and named at the end, and are an error in CI. Every program runs under watch ([`crate::watch`]), and
+//! the last lines tell how long each took.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use clap::Args;
 
 use crate::battery;
 use crate::checked;
+use crate::heard::{Counts, Running, follow};
 use crate::moto;
 use crate::packages::{self, Needed};
 use crate::peers;
-use crate::run::{in_ci, run as command};
+use crate::run::{in_ci, output, run as command, run_within};
 use crate::tidy;
+use crate::watch::{self, Bounds, steps};
+
+/// For a build from nothing on a machine that is busy.
+const BUILD: Bounds = Bounds::minutes(60);
+/// For tests: no binary of them takes as long.
+pub const TESTS: Bounds = Bounds::minutes(60);
 
 /// What to leave out of a run.
 #[derive(Args)]
@@ -41,14 +49,6 @@ pub struct Options {
     first_seed: u64,
 }
 
-/// Outcome counts over all test binaries.
-#[derive(Default)]
-pub struct Counts {
-    passed: usize,
-    failed: usize,
-    skipped: Vec<String>,
-}
-
 /// Runs the checks and tests.
 ///
 /// # Errors
@@ -64,10 +64,20 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         Needed { program: "strace", package: "strace" },
         Needed { program: "kill", package: "procps" },
     ])?;
-    if !options.only_tests {
-        checks(root)?;
+    if let Err(why) = packages::ensure(&[Needed { program: "gdb", package: "gdb" }]) {
+        println!("without stacks of what hangs: {why}");
     }
-    let peer = match peers::prepare(root) {
+    if !options.only_tests {
+        quick_checks(root)?;
+    }
+    // What is fetched comes while the checks compile.
+    let (peer, moto) = thread::scope(|scope| {
+        let fetched = scope.spawn(|| (peers::prepare(root), moto::prepare(root)));
+        let checked = if options.only_tests { Ok(()) } else { checks(root) };
+        let fetched = fetched.join().map_err(|_| "preparing PostgreSQL 18 and moto panicked".to_owned());
+        checked.and(fetched)
+    })?;
+    let peer = match peer {
         Ok(peer) => Some(peer),
         Err(why) if in_ci() => return Err(format!("PostgreSQL 18 must be there in CI: {why}")),
         Err(why) => {
@@ -80,39 +90,59 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         known.map(|(name, path)| (name, path.clone().into_os_string())).to_vec()
     };
     let mut environment = peer.as_ref().map(paths).unwrap_or_default();
-    match moto::prepare(root) {
+    match moto {
         Ok(python) => environment.push(("FOREBAY_MOTO", python.into_os_string())),
         Err(why) if in_ci() => return Err(format!("moto must be there in CI: {why}")),
         Err(why) => println!("moto can't be had here ({why}); the tests that need an S3 server are skipped"),
     }
-    cargo_test(root, &environment, &["test", "--workspace", "--no-fail-fast"], &mut counts)?;
-    checked::interleavings(root, &mut counts)?;
-    checked::miri(root, &mut counts)?;
+    cargo_test(root, &environment, &["test", "--workspace", "--no-fail-fast"], &TESTS, &mut counts)?;
+    closely_and_simulated(root, options, &mut counts)?;
     if !options.quick {
-        battery::run(root, options.seeds, options.first_seed, &mut counts)?;
         let batteries =
             ["test", "--profile", "battery", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
         let arguments = [&batteries[..], &["--", "--include-ignored"]].concat();
-        cargo_test(root, &environment, &arguments, &mut counts)?;
+        cargo_test(root, &environment, &arguments, &TESTS, &mut counts)?;
     }
     report(&counts)
 }
 
-fn checks(root: &Path) -> Result<(), String> {
+/// The tests of shuttle and Miri, which run one thread at a time, beside the battery on the simulated disk, which does not
+/// depend on the clock.
+fn closely_and_simulated(root: &Path, options: &Options, counts: &mut Counts) -> Result<(), String> {
+    let mut closely = Counts::default();
+    let looked = thread::scope(|scope| {
+        let looked = scope.spawn(|| {
+            checked::interleavings(root, &mut closely)?;
+            checked::miri(root, &mut closely)
+        });
+        let simulated = match options.quick {
+            true => Ok(()),
+            false => battery::run(root, options.seeds, options.first_seed, counts),
+        };
+        looked.join().map_err(|_| "shuttle's and Miri's runs panicked".to_owned()).flatten().and(simulated)
+    });
+    counts.add(closely);
+    looked
+}
+
+fn quick_checks(root: &Path) -> Result<(), String> {
     command(Command::new("cargo").current_dir(root).args(["fmt", "--all", "--check"]))?;
-    tidy::run(root)?;
+    tidy::run(root)
+}
+
+fn checks(root: &Path) -> Result<(), String> {
     let deny = packages::cargo_deny(root)?;
     command(Command::new(&deny).current_dir(root).args(["check", "licenses", "bans", "sources"]))?;
     advisories(root, &deny)?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
-    command(Command::new("cargo").current_dir(root).args(clippy))?;
+    run_within(Command::new("cargo").current_dir(root).args(clippy), &BUILD)?;
     elsewhere(root)
 }
 
 /// Compiles the door to the disk for other Unixes, as far as their targets can be installed here.
 fn elsewhere(root: &Path) -> Result<(), String> {
     for target in ["x86_64-unknown-freebsd", "aarch64-apple-darwin"] {
-        let added = Command::new("rustup").current_dir(root).args(["target", "add", target]).output();
+        let added = output(Command::new("rustup").current_dir(root).args(["target", "add", target]));
         if !added.is_ok_and(|output| output.status.success()) {
             println!("forebay-aio not checked for {target}: rustup can't install it here");
             continue;
@@ -126,8 +156,7 @@ fn elsewhere(root: &Path) -> Result<(), String> {
 /// Checks the dependencies against the RustSec database, where it can be fetched.
 fn advisories(root: &Path, deny: &Path) -> Result<(), String> {
     let mut check = Command::new(deny);
-    let output = check.current_dir(root).args(["check", "advisories"]).output();
-    let output = output.map_err(|e| format!("{}: {e}", deny.display()))?;
+    let output = output(check.current_dir(root).args(["check", "advisories"]))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
         println!("advisories ok");
@@ -139,64 +168,37 @@ fn advisories(root: &Path, deny: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs tests by cargo, in an environment with `set` in it, and counts them.
+/// Builds tests and runs them by cargo, in an environment with `set` in it, and counts them.
 ///
 /// # Errors
-/// That cargo failed, unless by tests that failed: those are counted.
+/// That cargo failed, unless by tests that failed: those are counted; or that one hangs.
 pub fn cargo_test(
     root: &Path,
     set: &[(&str, OsString)],
     arguments: &[&str],
+    bounds: &Bounds,
     counts: &mut Counts,
 ) -> Result<(), String> {
-    println!("$ cargo {}", arguments.join(" "));
-    let mut command = Command::new("cargo");
-    command.current_dir(root).args(arguments).envs(set.iter().map(|(name, value)| (name, value)));
-    if !arguments.contains(&"--") {
-        command.arg("--");
-    }
+    let own = arguments.iter().position(|word| *word == "--").unwrap_or(arguments.len());
+    let (of_cargo, of_tests) = arguments.split_at(own);
+    let cargo = |words: &[&str]| {
+        let mut command = Command::new("cargo");
+        command.current_dir(root).args(words).envs(set.iter().map(|(name, value)| (name, value)));
+        command
+    };
+    // Built first: a build is silent for longer than a test may be.
+    run_within(&mut cargo(&[of_cargo, &["--no-run"]].concat()), &BUILD)?;
     // Shown output is where a skipped test says so; only those lines of it are printed.
-    command.arg("--show-output").stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("cargo: {e}"))?;
-    let output = child.stdout.take().ok_or("cargo's output is not piped")?;
-    let before = counts.failed;
-    follow(BufReader::new(output), &mut std::io::stdout(), counts)
-        .map_err(|e| format!("standard output: {e}"))?;
-    let status = child.wait().map_err(|e| format!("cargo: {e}"))?;
-    if !status.success() && counts.failed == before {
-        return Err(format!("cargo {}: {status}", arguments.join(" ")));
-    }
-    Ok(())
-}
-
-/// Prints a test run's output without what passing tests printed but for figures (`battery: ...`), and counts its outcomes.
-fn follow(output: impl BufRead, print: &mut impl Write, counts: &mut Counts) -> std::io::Result<()> {
-    let mut in_successes = false;
-    for line in output.lines().map_while(Result::ok) {
-        if let Some(skipped) = line.strip_prefix("skipped: ") {
-            counts.skipped.push(skipped.to_string());
-        }
-        if let Some(result) = line.strip_prefix("test result: ") {
-            in_successes = false;
-            counts.passed += count_before(result, " passed");
-            counts.failed += count_before(result, " failed");
-        }
-        match line.as_str() {
-            "successes:" => in_successes = true,
-            "failures:" => in_successes = false,
-            _ => {}
-        }
-        let figures = line.starts_with("battery: ");
-        if figures || !in_successes && !line.is_empty() {
-            writeln!(print, "{line}")?;
-        }
-    }
-    Ok(())
-}
-
-fn count_before(text: &str, word: &str) -> usize {
-    let end = text.find(word).unwrap_or(0);
-    text[..end].rsplit([' ', ';']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    let own = if of_tests.is_empty() { &["--"][..] } else { of_tests };
+    let mut command = cargo(&[of_cargo, own, &["--show-output"]].concat());
+    let shown = watch::show(&command);
+    println!("$ {shown}");
+    let running = Running::default();
+    let listen = |output| follow(output, &mut std::io::stdout(), &running);
+    let (status, found) = watch::follow(command.stdin(Stdio::null()), bounds, &running, listen)?;
+    let failed = found.failed > 0;
+    counts.add(found);
+    if status.success() || failed { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
 fn report(counts: &Counts) -> Result<(), String> {
@@ -220,6 +222,7 @@ fn report(counts: &Counts) -> Result<(), String> {
 /// As the first step that failed.
 pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     let outcome = run_all(root, options);
+    println!("{}", steps::table());
     // Test directories under the peer's shared folder belong to the run that made them.
     let shared = root.join("target/peers/x");
     for entry in fs::read_dir(&shared).into_iter().flatten().flatten() {
@@ -227,25 +230,4 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         let _ = fs::remove_dir_all(entry.path());
     }
     outcome
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Counts, follow};
-
-    #[test]
-    fn counts_results_and_names_what_was_skipped() {
-        let output = "running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- b stdout ----\nskipped: b needs PostgreSQL 18\nbattery: b: 7 runs\n\n\
-                      successes:\n    a\n    b\n\ntest result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured\n";
-        let mut counts = Counts::default();
-        let mut printed = Vec::new();
-        follow(output.as_bytes(), &mut printed, &mut counts).expect("a vector takes all");
-        assert!(
-            !String::from_utf8_lossy(&printed).contains("skipped: b"),
-            "what passing tests print stays unseen"
-        );
-        assert!(String::from_utf8_lossy(&printed).contains("battery: b: 7 runs"), "but for figures");
-        assert_eq!((counts.passed, counts.failed), (12, 3));
-        assert_eq!(counts.skipped, ["b needs PostgreSQL 18"]);
-    }
 }

@@ -109,7 +109,7 @@ fn what_is_ready_is_stored_ahead() {
     let repository = bed.plain();
     for name in &names {
         while bed.get(&repository, name).ok().flatten().is_none() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{name} is not stored");
+            assert!(begun.elapsed() < Duration::from_secs(600), "{name} is not stored");
             std::thread::yield_now();
         }
     }

@@ -4,13 +4,13 @@
 //! PostgreSQL 18 is the peer; 15 is Debian's package, where the machine has it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::child::Child;
 use super::forebay::psql_for;
-use super::peer::Peer;
+use super::peer::{Peer, stop};
 use super::ports::free_port;
 
 const HOST_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
@@ -104,14 +104,14 @@ impl World {
     }
 
     /// Starts PostgreSQL on a directory. Err: it did not start.
-    pub(super) fn start(&self, data: &str, settings: &str) -> Result<Postgres<'_>, String> {
+    pub(super) fn start(&self, name: &str, settings: &str) -> Result<Postgres<'_>, String> {
         let port = free_port();
         let options = format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {settings}", self.inside(""));
-        let (data, log) = (self.inside(data), self.inside("log"));
+        let (data, log) = (self.inside(name), self.inside("log"));
         let words = ["-D", &data, "-w", "-s", "-t", "120", "-l", &log, "-o", &options, "start"];
         let started = self.postgres("pg_ctl").args(words).output().expect("pg_ctl runs");
         match started.status.success() {
-            true => Ok(Postgres { world: self, data, port }),
+            true => Ok(Postgres { world: self, name: name.to_owned(), port }),
             false => Err(self.log()),
         }
     }
@@ -124,7 +124,7 @@ fn run_quietly(command: &mut Command) -> bool {
 /// A running server, stopped when dropped.
 pub(super) struct Postgres<'world> {
     world: &'world World,
-    data: String,
+    name: String,
     pub(super) port: u16,
 }
 
@@ -148,7 +148,7 @@ impl Postgres<'_> {
     pub(super) fn pgbench_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.world.postgres("pgbench");
         command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres", "-n"]);
-        command.args(arguments).arg("postgres").stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(arguments).arg("postgres").stdout(Stdio::null());
         command
     }
 
@@ -157,7 +157,7 @@ impl Postgres<'_> {
         let begun = Instant::now();
         while self.query(question) != "t" {
             assert!(
-                begun.elapsed() < Duration::from_secs(120),
+                begun.elapsed() < Duration::from_secs(600),
                 "{question} stays false: {}",
                 self.world.log()
             );
@@ -175,40 +175,18 @@ impl Postgres<'_> {
 
 impl Drop for Postgres<'_> {
     fn drop(&mut self) {
-        let stop =
-            self.world.postgres("pg_ctl").args(["-D", &self.data, "-s", "-m", "fast", "stop"]).status();
-        if !stop.is_ok_and(|status| status.success()) {
-            println!("PostgreSQL in {} could not be stopped", self.data);
-        }
+        let mut pg_ctl = self.world.postgres("pg_ctl");
+        pg_ctl.args(["-D", &self.world.inside(&self.name)]);
+        stop(pg_ctl, &self.world.outside(&self.name));
     }
 }
 
-/// A running archiverd, ended when dropped.
-struct Archiverd(Child);
-
-impl Archiverd {
-    fn start(world: &World, data: &str, archive: &[&str]) -> Archiverd {
-        let mut command = world.command(&world.forebay());
-        command.args(["archiverd", "-D", &world.inside(data)]).args(archive).stderr(Stdio::piped());
-        let mut started = Archiverd(command.spawn().expect("archiverd starts"));
-        let lines = BufReader::new(started.0.stderr.take().expect("stderr is piped")).lines();
-        let mut seen = Vec::new();
-        for line in lines.map_while(Result::ok) {
-            seen.push(line);
-            if seen.last().is_some_and(|line| line.contains("archiverd serves")) {
-                return started;
-            }
-        }
-        panic!("archiverd ended: {seen:?}");
-    }
-}
-
-impl Drop for Archiverd {
-    fn drop(&mut self) {
-        // A kill: what it knew is lost, and nothing may depend on it.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A running archiverd. It is killed when dropped: what it knew is lost, and nothing may depend on it.
+fn start_archiverd(world: &World, data: &str, archive: &[&str]) -> Child {
+    let mut command = world.command(&world.forebay());
+    let started = Child::spawn(command.args(["archiverd", "-D", &world.inside(data)]).args(archive));
+    started.wait_for_line("archiverd serves").unwrap_or_else(|log| panic!("archiverd ended: {log}"));
+    started
 }
 
 /// A point to come back to.
@@ -268,7 +246,7 @@ fn there_and_back(world: &World, resident: bool, options: &[&str]) {
 
 /// A server's life, with a base backup at its beginning, and points to come back to.
 fn live(world: &World, resident: bool, archive: &[&str]) -> Vec<Point> {
-    let archiverd = resident.then(|| Archiverd::start(world, "data", archive));
+    let archiverd = resident.then(|| start_archiverd(world, "data", archive));
     let server = world.start("data", "").unwrap_or_else(|log| panic!("{log}"));
     server.pgbench(&["-i", "-s", "1", "-q"]);
     let port = server.port.to_string();
@@ -327,7 +305,7 @@ fn prepare(world: &World, name: &str, point: &Point) {
 /// Recovers a copy of the base backup to the point.
 fn recover(world: &World, name: &str, resident: bool, archive: &[&str], point: &Point) {
     prepare(world, name, point);
-    let archiverd = resident.then(|| Archiverd::start(world, name, archive));
+    let archiverd = resident.then(|| start_archiverd(world, name, archive));
     let server = world.start(name, "").unwrap_or_else(|log| panic!("{log}"));
     server.wait_for("select not pg_is_in_recovery()");
     assert_eq!(server.state(), point.state, "{}", point.setting);

@@ -1,12 +1,12 @@
 //! A `forebay serve` process under test.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Stdio};
 use std::thread;
 
+use super::child::Child;
 use super::ports::free_port;
 
 /// A running server. It is killed when dropped.
@@ -16,7 +16,6 @@ pub struct Forebay {
     pub port: u16,
     /// The data directory.
     pub directory: PathBuf,
-    log: Receiver<String>,
 }
 
 impl Forebay {
@@ -38,31 +37,10 @@ impl Forebay {
         for setting in settings {
             command.args(["-c", setting]);
         }
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("forebay starts");
-        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let (send, log) = channel();
-        thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                // The receiver goes away when the test is done with the server.
-                let _ = send.send(line);
-            }
-        });
-        let server = Forebay { child, port, directory: directory.to_path_buf(), log };
-        server.wait_for_log("ready to accept connections");
-        server
-    }
-
-    /// Waits until a line of the log holds `text`.
-    pub fn wait_for_log(&self, text: &str) {
-        let mut seen = Vec::new();
-        for line in self.log.iter() {
-            let found = line.contains(text);
-            seen.push(line);
-            if found {
-                return;
-            }
-        }
-        panic!("the server ended without saying {text:?}:\n{}", seen.join("\n"));
+        let child = Child::spawn(command.stdin(Stdio::null()));
+        let ready = child.wait_for_line("ready to accept connections");
+        ready.unwrap_or_else(|log| panic!("the server ended instead of being ready:\n{log}"));
+        Forebay { child, port, directory: directory.to_path_buf() }
     }
 
     /// The server's own process id (not a wrapper's), from its lock file.
@@ -75,14 +53,14 @@ impl Forebay {
     /// A clean, fast stop.
     pub fn stop(mut self) {
         signal("-INT", &self.pid());
-        let status = self.child.wait().expect("the server can be waited for");
+        let status = self.child.wait();
         assert!(status.success(), "a clean stop exits with 0, not {status}");
     }
 
     /// `kill -9`, then waits until the process is gone.
     pub fn kill(mut self) {
         signal("-KILL", &self.pid());
-        let status = self.child.wait().expect("the server can be waited for");
+        let status = self.child.wait();
         assert_eq!(status.signal(), Some(9), "it had ended by itself: {status}");
     }
 
@@ -102,14 +80,12 @@ impl Forebay {
 
 impl Drop for Forebay {
     fn drop(&mut self) {
-        if let (Ok(None), Ok(text)) =
-            (self.child.try_wait(), std::fs::read_to_string(self.directory.join("postmaster.pid")))
+        // The child may be a wrapper.
+        if let (true, Ok(text)) =
+            (self.child.is_running(), std::fs::read_to_string(self.directory.join("postmaster.pid")))
         {
             signal("-KILL", text.lines().next().unwrap_or_default().trim());
         }
-        // Both fail only when the process is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -126,10 +102,11 @@ pub fn feed(mut client: Command, input: &[u8]) -> std::process::Output {
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = client.spawn().expect("the client starts");
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // A server that is killed breaks this pipe: the client's status tells.
-    let _ = stdin.write_all(input);
-    drop(stdin);
-    child.wait_with_output().expect("the client ends")
+    thread::scope(|scope| {
+        // A server that is killed breaks this pipe: the client's status tells.
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output().expect("the client ends")
+    })
 }
 
 /// A folder on the build's own file system (direct I/O does not work on every temporary one).

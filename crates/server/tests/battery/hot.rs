@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::archive::World;
+use super::child::Child;
 use super::forebay::{Forebay, psql_for, scratch};
 use super::peer::Peer;
 
@@ -59,15 +60,14 @@ fn under_pgbench(world: &World) {
     // Many pages leave the small pool while they are copied.
     let postgres = world.start("data", &format!("-c shared_buffers=1MB {archiving}")).expect("it starts");
     postgres.pgbench(&["-i", "-s", "4", "-q"]);
-    let mut load = postgres.pgbench_command(&["-T", "600", "-c", "4"]);
-    let mut load = load.stderr(Stdio::null()).spawn().expect("pgbench starts");
+    let mut load = Child::spawn(&mut postgres.pgbench_command(&["-T", "600", "-c", "4"]));
     postgres.wait_for("select count(*) > 500 from pgbench_history");
     let before: u64 = postgres.query("select count(*) from pgbench_history").parse().expect("a number");
     let (data, archive) = (world.outside("data"), world.outside("archive"));
     let connection = format!("host=127.0.0.1 port={} user=postgres", postgres.port);
     must(&["backup", "-D", text(&data), "-d", &connection, "--archive", text(&archive), "-j", "2"]);
-    load.kill().expect("pgbench is stopped");
-    load.wait().expect("pgbench ends");
+    load.signal("-KILL");
+    load.wait();
     let after: u64 = postgres.query("select count(*) from pgbench_history").parse().expect("a number");
     drop(postgres);
 

@@ -19,6 +19,8 @@
 mod archive;
 mod backup;
 mod checksums;
+#[path = "../support/child.rs"]
+mod child;
 mod damage;
 mod exchange;
 mod forebay;

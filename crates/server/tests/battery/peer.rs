@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use super::child::{ends_in_time, pidfd};
 use super::ports::free_port;
 
 const PROGRAMS: &str = "/usr/lib/postgresql/18/bin";
@@ -102,7 +103,7 @@ impl Peer {
             "postgres",
             &[&format!("{PROGRAMS}/pg_ctl"), "-D", &data, "-w", "-s", "-l", &log, "-o", &options, "start"],
         );
-        Postgres { peer: self, data, port }
+        Postgres { peer: self, name: name.to_owned(), port }
     }
 
     /// Makes a fresh cluster with checksums.
@@ -121,16 +122,26 @@ impl Drop for Peer {
 /// A running PostgreSQL 18 server, stopped fast when dropped.
 pub struct Postgres<'peer> {
     peer: &'peer Peer,
-    data: String,
+    name: String,
     /// The TCP port on loopback.
     pub port: u16,
 }
 
 impl Drop for Postgres<'_> {
     fn drop(&mut self) {
-        let stop = self.peer.command("pg_ctl").args(["-D", &self.data, "-s", "-m", "fast", "stop"]).status();
-        if !stop.is_ok_and(|status| status.success()) {
-            println!("PostgreSQL in {} could not be stopped", self.data);
-        }
+        let mut pg_ctl = self.peer.command("pg_ctl");
+        pg_ctl.args(["-D", &self.peer.inside(&self.name)]);
+        stop(pg_ctl, &self.peer.outside(&self.name));
+    }
+}
+
+/// Stops the PostgreSQL of a directory, fast, and returns when its last process has ended: pg_ctl by itself returns before the
+/// log says that the database system is shut down.
+pub(super) fn stop(mut pg_ctl: Command, directory: &Path) {
+    let lock_file = fs::read_to_string(directory.join("postmaster.pid")).unwrap_or_default();
+    let server = lock_file.lines().next().and_then(|line| pidfd(line.trim().parse().ok()?));
+    let stopped = pg_ctl.args(["-s", "-m", "fast", "stop"]).status().is_ok_and(|status| status.success());
+    if !stopped || !server.is_some_and(|server| ends_in_time(&server)) {
+        println!("PostgreSQL in {} could not be stopped", directory.display());
     }
 }

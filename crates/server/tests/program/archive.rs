@@ -1,14 +1,15 @@
 //! The archive's commands, as a server's shell and an administrator run them.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use forebay_format::wal::page_header::{LongHeader, PageHeader};
 use forebay_format::{Lsn, SegmentSize};
 use tempfile::TempDir;
+
+use crate::child::Child;
 
 const SYSTEM: u64 = 7_418_000_000_000_000_001;
 
@@ -70,16 +71,9 @@ impl Bed {
         let data = self.data();
         let data = data.to_string_lossy();
         let mut command = self.command(&[&["archiverd", "-D", &data], options].concat());
-        let mut started = Archiverd(command.spawn().expect("it starts"));
-        let lines = BufReader::new(started.0.stderr.take().expect("stderr is piped")).lines();
-        let mut seen = Vec::new();
-        for line in lines.map_while(Result::ok) {
-            seen.push(line);
-            if seen.last().is_some_and(|line| line.contains("archiverd serves")) {
-                return started;
-            }
-        }
-        panic!("archiverd ended: {seen:?}");
+        let started = Child::spawn(&mut command);
+        started.wait_for_line("archiverd serves").unwrap_or_else(|log| panic!("archiverd ended: {log}"));
+        Archiverd(started)
     }
 }
 
@@ -87,16 +81,8 @@ struct Archiverd(Child);
 
 impl Archiverd {
     fn kill(mut self, signal: &str) -> bool {
-        let status = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
-        assert!(status.expect("kill runs").success());
-        self.0.wait().expect("it ends").success()
-    }
-}
-
-impl Drop for Archiverd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.signal(signal);
+        self.0.wait().success()
     }
 }
 

@@ -1,8 +1,13 @@
 //! `forebay checksums` on a directory that a server left.
 
+use crate::child::Child;
 use crate::harness::Server;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::Signal;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn run(data: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
@@ -113,4 +118,30 @@ fn closed_outputs_are_no_matter() {
     let status = command.stdout(full()).stderr(full()).status().expect("runs");
     assert_eq!(status.code(), Some(0));
     drop(folder);
+}
+
+/// A full pipe that nobody reads keeps no signal from ending it, neither from a shell nor from one of its background jobs.
+#[test]
+fn a_signal_ends_it_while_nobody_reads() {
+    let server = Server::new();
+    let data = server.data_dir();
+    let _folder = server.stop();
+    for signal in [Signal::INT, Signal::TERM] {
+        let (_unread, mut pipe) = std::io::pipe().expect("a pipe");
+        let flags = fcntl_getfl(&pipe).expect("flags");
+        fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).expect("set");
+        while pipe.write(&[b'.'; 4096]).is_ok() {}
+        fcntl_setfl(&pipe, flags).expect("set");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(["checksums", "--verbose", "-D"]).arg(&data).stdout(Stdio::null());
+        let mut child = Child::spawn_with(&mut command, pipe.into());
+        // The system call it waits in, and its first argument: standard error.
+        let call = format!("/proc/{}/syscall", child.id());
+        let writes = |call: &str| call.split(' ').nth(1) == Some("0x2");
+        while !writes(&std::fs::read_to_string(&call).expect("it runs")) {
+            std::thread::yield_now();
+        }
+        child.signal(&format!("-{}", signal.as_raw()));
+        assert_eq!(child.wait().signal(), Some(signal.as_raw()));
+    }
 }

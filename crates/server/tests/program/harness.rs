@@ -1,30 +1,22 @@
 //! A server under test.
 
+use super::child::Child;
 use super::ports::free_port;
 use forebay_server::client::{Client, ClientError};
 use forebay_server::wire::stream::Stream;
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-
-/// Lines of a server's log as they come, and whether it has ended.
-#[derive(Default)]
-struct Log {
-    state: Mutex<(Vec<String>, bool)>,
-    changed: Condvar,
-}
 
 /// A running server; killed when dropped.
 pub struct Server {
     child: Child,
     pub port: u16,
     pub folder: Arc<TempDir>,
-    log: Arc<Log>,
 }
 
 impl Server {
@@ -57,13 +49,13 @@ impl Server {
 
     fn spawned(folder: Arc<TempDir>, ulimit: Option<&str>, settings: &[&str]) -> Server {
         let port = free_port();
-        let (child, log) = spawn(&folder, &folder.path().join("data"), port, ulimit, settings);
-        Server { child, port, folder, log }
+        let child = spawn(&folder, &folder.path().join("data"), port, ulimit, settings);
+        Server { child, port, folder }
     }
 
     /// What it has logged so far.
     pub fn log(&self) -> String {
-        self.log.state.lock().expect("no panic").0.join("\n")
+        self.child.printed()
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -72,7 +64,7 @@ impl Server {
 
     /// Waits until a line of the log holds `text`, and returns it.
     pub fn wait_for_log(&self, text: &str) -> String {
-        wait_for(&self.log, text).unwrap_or_else(|log| panic!("no line has {text:?}:\n{log}"))
+        self.child.wait_for_line(text).unwrap_or_else(|log| panic!("no line has {text:?}:\n{log}"))
     }
 
     pub fn client(&self) -> Client {
@@ -88,10 +80,10 @@ impl Server {
         Client::start(self.socket(), parameters)
     }
 
-    /// A connected socket. A read that gets nothing for a minute fails: better than a test that hangs.
+    /// A connected socket. A read that gets nothing for five minutes fails: better than a test that hangs.
     pub fn socket(&self) -> Stream {
         let stream = Stream::Tcp(TcpStream::connect(("127.0.0.1", self.port)).expect("connects"));
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("is a socket");
+        stream.set_read_timeout(Some(Duration::from_secs(300))).expect("is a socket");
         stream
     }
 
@@ -101,8 +93,7 @@ impl Server {
     }
 
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(status.expect("kill runs").success());
+        self.child.signal(name);
     }
 
     /// The server's number.
@@ -112,7 +103,7 @@ impl Server {
 
     /// Waits until the process has ended.
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("can be waited for")
+        self.child.wait()
     }
 
     /// Stops cleanly and gives the folder back.
@@ -132,14 +123,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Fails if it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A server that is expected not to start: its exit status and log.
 pub fn refused(data: &Path, port: u16, settings: &[&str]) -> (ExitStatus, String) {
     refused_under(data, port, None, settings)
@@ -153,18 +136,12 @@ pub fn refused_under(
     settings: &[&str],
 ) -> (ExitStatus, String) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut child, log) = spawn(&folder, data, port, ulimit, settings);
-    let text = wait_for(&log, "ready to accept connections").expect_err("it must not start");
-    (child.wait().expect("can be waited for"), text)
+    let mut child = spawn(&folder, data, port, ulimit, settings);
+    let log = child.wait_for_line("ready to accept connections").expect_err("it must not start");
+    (child.wait(), log)
 }
 
-fn spawn(
-    folder: &TempDir,
-    data: &Path,
-    port: u16,
-    ulimit: Option<&str>,
-    settings: &[&str],
-) -> (Child, Arc<Log>) {
+fn spawn(folder: &TempDir, data: &Path, port: u16, ulimit: Option<&str>, settings: &[&str]) -> Child {
     let program = env!("CARGO_BIN_EXE_forebay");
     let mut command = Command::new(if ulimit.is_some() { "sh" } else { program });
     if let Some(limit) = ulimit {
@@ -176,33 +153,7 @@ fn spawn(
     for setting in settings {
         command.args(["-c", setting]);
     }
-    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("forebay runs");
-    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let log = Arc::new(Log::default());
-    let writer = Arc::clone(&log);
-    std::thread::spawn(move || {
-        for line in lines.map_while(Result::ok) {
-            writer.state.lock().expect("no panic").0.push(line);
-            writer.changed.notify_all();
-        }
-        writer.state.lock().expect("no panic").1 = true;
-        writer.changed.notify_all();
-    });
-    (child, log)
-}
-
-/// Waits for a line; if the log ends without it, all of the log.
-fn wait_for(log: &Log, text: &str) -> Result<String, String> {
-    let mut state = log.state.lock().expect("no panic");
-    loop {
-        if let Some(line) = state.0.iter().find(|line| line.contains(text)) {
-            return Ok(line.clone());
-        }
-        if state.1 {
-            return Err(state.0.join("\n"));
-        }
-        state = log.changed.wait(state).expect("no panic");
-    }
+    Child::spawn(command.stdin(Stdio::null()))
 }
 
 /// The single value a query gives.

@@ -182,7 +182,7 @@ impl Tracer {
 
     /// Ends it, and gives what it saw.
     fn lines(mut self) -> Vec<String> {
-        let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
         let file = std::fs::File::open(&self.output).expect("a trace");
         BufReader::new(file).lines().map(|line| line.expect("text")).collect()

@@ -31,6 +31,8 @@ mod bench_archive;
 mod bench_wal;
 mod cancel;
 mod checksums;
+#[path = "../support/child.rs"]
+mod child;
 mod copy;
 mod damage;
 mod demo;

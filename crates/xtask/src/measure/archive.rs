@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::servers::Subject;
 use super::table::{Mark, Table};
 use crate::peers::Peer;
-use crate::run::run as command;
+use crate::run::{output, run as command};
 
 /// Files that wait, and the seconds in which they should be archived.
 const MARKS: [(u64, f64); 2] = [(12_000, 1.0), (120_000, 10.0)];
@@ -112,7 +112,7 @@ fn bench(program: &Path, folder: &Path, words: &[&str]) -> Result<Value, String>
 
 /// The JSON that a program prints.
 fn report(bench: &mut Command) -> Result<Value, String> {
-    let output = bench.output().map_err(|e| format!("{bench:?}: {e}"))?;
+    let output = output(bench)?;
     serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
 }
@@ -151,9 +151,9 @@ fn module(peer: &Peer, folder: &Path) -> Result<Module, String> {
     let (source, shared) = (folder.join("yes.c"), peer.runner.with_file_name("x").join("forebay-yes.so"));
     fs::write(&source, YES).map_err(text)?;
     let compiled =
-        Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shared).arg(&source).status();
+        output(Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shared).arg(&source));
     match compiled {
-        Ok(status) if status.success() => {
+        Ok(output) if output.status.success() => {
             fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).map_err(text)?;
             Ok(Module::Library("/x/forebay-yes".to_owned()))
         }

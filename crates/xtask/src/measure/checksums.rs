@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::cold::drop_caches;
 use super::fio;
 use super::servers::Subject;
 use super::table::Table;
 use crate::peers::Peer;
-use crate::run::run as command;
+use crate::run::{output, run as command};
 
 const BLOCK: f64 = 8192.0;
 /// Smaller files are left to the programs that check all of them: fio wants whole blocks.
@@ -102,7 +102,7 @@ struct Timed {
 /// Runs words by way of bash, whose clocks tell of children what getrusage does.
 fn timed(mut shell: Command, words: &[&str]) -> Result<Timed, String> {
     shell.env("LC_ALL", "C").args(["-c", "TIMEFORMAT='%3R %3U %3S'; time \"$@\" 2>&1", "bash"]).args(words);
-    let output = shell.stdin(Stdio::null()).output().map_err(|e| format!("bash: {e}"))?;
+    let output = output(&mut shell)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let clocks = String::from_utf8_lossy(&output.stderr).into_owned();
     let times: Option<Vec<f64>> = clocks.split_whitespace().map(|word| word.parse().ok()).collect();
@@ -175,7 +175,7 @@ impl Cluster<'_> {
             "3",
             "--json",
         ]);
-        let output = bench.output().map_err(|e| format!("forebay: {e}"))?;
+        let output = output(&mut bench)?;
         let said = String::from_utf8_lossy(&output.stdout);
         let figure = |key: &str| {
             median(&said, key)

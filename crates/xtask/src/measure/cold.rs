@@ -6,6 +6,7 @@ use std::process::Command;
 use super::servers::Subject;
 use super::table::{Better, Mark, Table};
 use super::work::word;
+use crate::run::output;
 
 /// What the kernel caches, and whether it can be made to forget it.
 pub struct Caches {
@@ -43,9 +44,9 @@ impl Caches {
 /// # Errors
 /// When that is not allowed.
 pub fn drop_caches() -> Result<(), String> {
-    let status = Command::new("sync").status().map_err(|e| format!("sync: {e}"))?;
-    if !status.success() {
-        return Err(format!("sync: {status}"));
+    let output = output(&mut Command::new("sync"))?;
+    if !output.status.success() {
+        return Err(format!("sync: {}", output.status));
     }
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("/proc/sys/vm/drop_caches: {e}"))
 }

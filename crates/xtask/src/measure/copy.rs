@@ -5,13 +5,13 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::servers::{Running, Subject};
 use super::table::{Better, Table};
 use super::work::word;
+use crate::run::fed;
 
 const CLIENTS: usize = 8;
 /// Loads of a table before it is made anew.
@@ -129,7 +129,7 @@ fn load(
         let input = File::open(file).map_err(|e| format!("{}: {e}", file.display()))?;
         let mut psql = server.psql(&format!("COPY c{client} FROM STDIN (FORMAT binary)"));
         let begin = Instant::now();
-        let output = psql.stdin(input).stdout(Stdio::null()).output().map_err(|e| format!("psql: {e}"))?;
+        let output = fed(&mut psql, input)?;
         if !output.status.success() {
             return Err(format!("COPY: {}", String::from_utf8_lossy(&output.stderr)));
         }

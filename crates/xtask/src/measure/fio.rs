@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use crate::run::output;
+
 /// What a run gave.
 pub struct Done {
     /// Transferred.
@@ -36,8 +38,7 @@ impl Done {
 pub fn run(files: &str, arguments: &[&str]) -> Result<Done, String> {
     let mut fio = Command::new("fio");
     fio.args(["--name=measure", "--direct=1", "--output-format=terse", "--ioengine=io_uring"]);
-    let output = fio.arg(format!("--filename={files}")).args(arguments).output();
-    let output = output.map_err(|e| format!("fio: {e}"))?;
+    let output = output(fio.arg(format!("--filename={files}")).args(arguments))?;
     parse(&String::from_utf8_lossy(&output.stdout))
         .ok_or_else(|| format!("fio: {}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::peers::Peer;
-use crate::run::run;
+use crate::run::{output, run};
+use crate::watch;
 
 /// Settings both servers get: the size of the pool and room for the log between checkpoints.
 const COMMON: [&str; 3] = ["shared_buffers=1GB", "max_wal_size=4GB", "max_connections=50"];
@@ -152,7 +153,7 @@ impl Running<'_> {
     /// # Errors
     /// The server's error.
     pub fn query(&self, sql: &str) -> Result<String, String> {
-        let output = self.psql(sql).output().map_err(|e| format!("psql: {e}"))?;
+        let output = output(&mut self.psql(sql))?;
         if !output.status.success() {
             return Err(format!("{sql}: {}", String::from_utf8_lossy(&output.stderr)));
         }
@@ -164,7 +165,7 @@ impl Running<'_> {
     /// # Errors
     /// The server's error.
     pub fn timed(&self, sql: &str) -> Result<(String, f64), String> {
-        let output = self.psql("\\timing on").args(["-c", sql]).output().map_err(|e| format!("psql: {e}"))?;
+        let output = output(self.psql("\\timing on").args(["-c", sql]))?;
         let said = String::from_utf8_lossy(&output.stdout);
         match timing(&said) {
             Some(timed) if output.status.success() => Ok(timed),
@@ -188,15 +189,15 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         match &mut self.child {
             Some(child) => {
-                // Both fail only when the server has ended by itself, which the next start will tell.
+                // It fails only when the server has ended by itself, which the next start will tell.
                 let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-                let _ = child.wait();
+                watch::wait(child, "forebay serve").map_or_else(|error| println!("{error}"), drop);
             }
             None => {
                 if let Subject::Postgres { inside, .. } = self.subject {
                     let data = format!("{inside}/data");
                     let stop = ["pg_ctl", "-D", &data, "-s", "-m", "fast", "stop"];
-                    let _ = self.subject.program(&stop).status();
+                    run(&mut self.subject.program(&stop)).unwrap_or_else(|error| println!("{error}"));
                 }
             }
         }

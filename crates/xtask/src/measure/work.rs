@@ -9,7 +9,7 @@ use super::fio;
 use super::servers::{Running, Subject};
 use super::table::Table;
 use crate::peers::Peer;
-use crate::run::run;
+use crate::run::{fed, output, run};
 
 /// The table.
 pub const TABLE: &str = "CREATE TABLE t (id int8, k int4, price float8, flag bool, name text)";
@@ -63,11 +63,12 @@ pub fn copy_in(subject: &Subject, input: &Input, format: &str, table: &mut Table
         // Read once, so that the input comes from memory for both.
         let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?.len();
         let mut psql = server.psql(&format!("COPY t FROM STDIN (FORMAT {format})"));
-        psql.stdin(File::open(&file).map_err(|e| e.to_string())?);
+        let input = File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         let begin = Instant::now();
-        let status = psql.status().map_err(|e| format!("psql: {e}"))?;
-        if !status.success() {
-            return Err(format!("COPY in failed: {status}"));
+        let output = fed(&mut psql, input)?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("COPY in failed: {}: {errors}", output.status));
         }
         let rate = bytes as f64 / 1e6 / begin.elapsed().as_secs_f64();
         table.add(&format!("{format}, {}", word(direct)), subject.column(), rate);
@@ -119,7 +120,7 @@ pub fn one_row_inserts(server: &Running<'_>, peer: &Peer, clients: u32, seconds:
     pgbench.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port, "-f", "/x/insert.sql"]);
     let (threads, clients) = (clients.min(2).to_string(), clients.to_string());
     pgbench.args(["-c", &clients, "-j", &threads, "-T", &seconds.to_string()]);
-    let output = pgbench.arg("postgres").output().map_err(|e| format!("pgbench: {e}"))?;
+    let output = output(pgbench.arg("postgres"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let rate = text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
     rate.ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&output.stderr)))

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{forebay, named, text};
+use crate::child::Child;
 use crate::peer::Peer;
 
 const DIRECT: [&str; 4] = ["--io-method", "io_uring", "--io-direct", "data"];
@@ -111,14 +111,11 @@ fn change(peer: &Peer, round: u64) {
 fn interrupt_enabling(data: &Path, signal: &str, after: usize) -> bool {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.arg("checksums").args(DIRECT).args(["--enable", "--verbose", "-D"]).arg(data);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("forebay starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let named = lines.by_ref().take(after).count();
-    if named == after {
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+    let mut child = Child::spawn(command.stdout(Stdio::null()));
+    if child.wait_until(|lines| (lines.len() >= after).then_some(())).is_ok() {
+        child.signal(signal);
     }
-    child.wait().expect("it ends").success()
+    child.wait().success()
 }
 
 /// How many reads each entry into the kernel submitted, and no small reads of pages beside them.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use super::super::servers::Subject;
 use super::super::table::{Mark, Table};
 use crate::peers::Peer;
-use crate::run::run as command;
+use crate::run::{output, run as command};
 
 /// Rows of the table that makes about a gigabyte of log.
 const ROWS: u32 = 900_000;
@@ -168,11 +168,7 @@ impl Segments<'_> {
     /// What a script says that runs beside the cluster, as its owner.
     fn shell(&self, script: &str) -> Result<String, String> {
         let script = format!("cd /x/measure/data && {script}");
-        let output = Command::new(&self.peer.runner)
-            .args(["postgres", "sh", "-c", &script])
-            .stdin(Stdio::null())
-            .output();
-        let output = output.map_err(|e| format!("{}: {e}", self.peer.runner.display()))?;
+        let output = output(Command::new(&self.peer.runner).args(["postgres", "sh", "-c", &script]))?;
         if !output.status.success() {
             return Err(format!("{script}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
         }

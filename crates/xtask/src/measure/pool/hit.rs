@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::measure::table::{Mark, Table};
+use crate::run::output;
 
 /// Nanoseconds of a hit, at most.
 const LIMIT: f64 = 60.0;
@@ -41,7 +42,7 @@ pub fn measure(root: &Path, table: &mut Table) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["bench", "--quiet", "-p", "forebay-storage", "--bench", "hit", "--"]);
     cargo.args(["--warm-up-time", "0.5", "--measurement-time", "1", "^hit/.*threads$"]);
-    let output = cargo.stdin(Stdio::null()).output().map_err(|e| format!("cargo bench: {e}"))?;
+    let output = output(&mut cargo)?;
     if !output.status.success() {
         return Err(format!("{cargo:?}: {}", String::from_utf8_lossy(&output.stderr)));
     }

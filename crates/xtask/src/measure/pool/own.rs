@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::run::output;
+
 /// One way of I/O.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Way {
@@ -57,7 +59,7 @@ impl Own {
             // As many as PostgreSQL has, without the time that it takes to find out that they are wanted.
             bench.args(["--io-workers", super::WORKERS]);
         }
-        let output = bench.output().map_err(|e| format!("{}: {e}", self.program.display()))?;
+        let output = output(&mut bench)?;
         let said = String::from_utf8_lossy(&output.stdout);
         parse(&said).ok_or_else(|| {
             format!("{bench:?}: {}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr))

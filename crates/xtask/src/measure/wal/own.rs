@@ -5,6 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::run::output;
+
 use super::RUN;
 
 /// The program, and the directory in which it makes its log.
@@ -47,7 +49,7 @@ impl Own {
     fn call(&self, words: &[&str]) -> Result<Value, String> {
         let mut bench = Command::new(&self.program);
         bench.args(["bench", "wal", "-D", &self.folder, "--rounds", "1", "--json"]).args(words);
-        let output = bench.output().map_err(|e| format!("{}: {e}", self.program.display()))?;
+        let output = output(&mut bench)?;
         serde_json::from_slice(&output.stdout)
             .map_err(|_| format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
     }

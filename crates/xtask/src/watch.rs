@@ -1,0 +1,222 @@
+//! Running a program under watch: with bounds on how long it may take and how long it may do nothing.
+//!
+//! A program hangs if it takes longer than [`Bounds::total`], prints nothing for [`Bounds::silent`] (where its output is
+//! followed), or if for [`Bounds::idle`] it prints nothing and all its processes together use hardly any processor time.
+//! Then what they are doing is printed, they are killed, and the step fails.
+//!
+//! - [`processes`]: the processes below this one
+//! - [`steps`]:     how long each program took
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use processes::Process;
+
+pub mod processes;
+pub mod steps;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Seconds of processor time that a program uses at least while it is idle for [`Bounds::idle`], or it hangs. Servers that
+/// wait use some, and a program that works uses more even if it is one of many.
+const BUSY: f64 = 3.0;
+
+/// How long a program may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// In all.
+    pub total: Duration,
+    /// Without a word, where its output is followed.
+    pub silent: Duration,
+    /// Without a word and without using the processor.
+    pub idle: Duration,
+}
+
+impl Bounds {
+    /// For a program that takes so many minutes at most, on a machine that is busy with other things. Bounds that tests
+    /// have for their own children are shorter than those here: what they say is closer to the matter.
+    pub const fn minutes(total: u64) -> Bounds {
+        let silent = Duration::from_secs(60 * 20);
+        Bounds { total: Duration::from_secs(60 * total), silent, idle: Duration::from_secs(60 * 15) }
+    }
+}
+
+/// For programs of which nothing else is known.
+pub const USUAL: Bounds = Bounds::minutes(30);
+
+/// What is known of a program while it runs, from what it prints.
+pub trait Heard: Sync {
+    /// When it has last printed something.
+    fn last(&self) -> Instant;
+    /// What it seems to be at, if it hangs.
+    fn at(&self) -> Vec<String>;
+}
+
+/// Runs a program to its end; its output goes where `command` says.
+///
+/// # Errors
+/// That it can't be started, or hangs.
+pub fn status(command: &mut Command, bounds: &Bounds) -> Result<ExitStatus, String> {
+    let shown = show(command);
+    let mut child = command.spawn().map_err(|e| format!("{shown}: {e}"))?;
+    attend(&mut child, &shown, bounds, None)
+}
+
+/// Runs a program to its end, and gives what it prints.
+///
+/// # Errors
+/// As [`status`].
+pub fn output(command: &mut Command, bounds: &Bounds) -> Result<Output, String> {
+    let shown = show(command);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{shown}: {e}"))?;
+    let errors = child.stderr.take();
+    let errors = thread::spawn(move || read_all(errors));
+    let (status, stdout) = listened(&mut child, &shown, bounds, None, |output| read_all(Some(output)))?;
+    let stderr = errors.join().map_err(|_| format!("{shown}: its errors can't be read"))?;
+    Ok(Output { status, stdout, stderr })
+}
+
+/// Runs a program to its end while `listen` reads its output.
+///
+/// # Errors
+/// As [`status`].
+pub fn follow<T: Send>(
+    command: &mut Command,
+    bounds: &Bounds,
+    heard: &dyn Heard,
+    listen: impl FnOnce(ChildStdout) -> T + Send,
+) -> Result<(ExitStatus, T), String> {
+    let shown = show(command);
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{shown}: {e}"))?;
+    listened(&mut child, &shown, bounds, Some(heard), listen)
+}
+
+/// Waits for a program that was told to end.
+///
+/// # Errors
+/// That it hangs.
+pub fn wait(child: &mut Child, shown: &str) -> Result<ExitStatus, String> {
+    attend(child, shown, &USUAL, None)
+}
+
+/// A command as one would type it.
+pub fn show(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}
+
+/// A debugger, where there is one.
+fn debugger() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join("gdb")).find(|file| file.is_file())
+}
+
+fn read_all(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What could be read before an error is all there is to show.
+    let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+    bytes
+}
+
+fn listened<T: Send>(
+    child: &mut Child,
+    shown: &str,
+    bounds: &Bounds,
+    heard: Option<&dyn Heard>,
+    listen: impl FnOnce(ChildStdout) -> T + Send,
+) -> Result<(ExitStatus, T), String> {
+    let output = child.stdout.take().ok_or_else(|| format!("{shown}: its output is not piped"))?;
+    thread::scope(|scope| {
+        let (done, heard_all) = channel();
+        scope.spawn(move || {
+            // Nobody waits for it if the program hangs.
+            let _ = done.send(listen(output));
+        });
+        let status = attend(child, shown, bounds, heard)?;
+        // A process that it has left behind may hold its output open.
+        match heard_all.recv_timeout(bounds.idle.min(MINUTE)) {
+            Ok(result) => Ok((status, result)),
+            Err(RecvTimeoutError::Timeout) => {
+                let left = processes::kill_adopted().join("\n");
+                Err(format!("{shown}: it has ended ({status}), but its output is held open; killed:\n{left}"))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(format!("{shown}: its output can't be read")),
+        }
+    })
+}
+
+/// Waits for a child of this process within bounds.
+fn attend(
+    child: &mut Child,
+    shown: &str,
+    bounds: &Bounds,
+    heard: Option<&dyn Heard>,
+) -> Result<ExitStatus, String> {
+    let failed = |e: &dyn std::fmt::Display| format!("{shown}: {e}");
+    let begun = Instant::now();
+    let number = i32::try_from(child.id()).map_err(|e| failed(&e))?;
+    let pid = Pid::from_raw(number).ok_or_else(|| failed(&"it has no number"))?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| failed(&e))?;
+    let pause = (bounds.idle.min(bounds.total) / 8).min(Duration::from_secs(10));
+    let pause = Timespec::try_from(pause).map_err(|e| failed(&e))?;
+    let (mut used, mut sign) = (0.0, begun);
+    loop {
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&pause)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => break,
+            Err(error) => return Err(failed(&error)),
+        }
+        let now: f64 = processes::tree(number).iter().map(Process::cpu_seconds).sum();
+        // It becomes less when processes end whose parents have not waited for them.
+        if now < used || now >= used + BUSY {
+            (used, sign) = (now, Instant::now());
+        }
+        let last = heard.map_or(begun, Heard::last);
+        let why = if begun.elapsed() > bounds.total {
+            format!("it has not ended after {:?}", bounds.total)
+        } else if sign.max(last).elapsed() > bounds.idle {
+            format!("it has done nothing for {:?}", bounds.idle)
+        } else if heard.is_some() && last.elapsed() > bounds.silent {
+            format!("it has printed nothing for {:?}", bounds.silent)
+        } else {
+            continue;
+        };
+        return Err(end(child, shown, &why, heard));
+    }
+    // It has ended, and its times can be read until it is waited for.
+    let cpu = Process::find(number).map_or(0.0, |process| process.cpu_seconds());
+    steps::add(shown, begun.elapsed(), cpu);
+    child.wait().map_err(|e| failed(&e))
+}
+
+/// Tells what a program that hangs is doing, and kills it and everything below it.
+fn end(child: &mut Child, shown: &str, why: &str, heard: Option<&dyn Heard>) -> String {
+    let mut message = format!("{shown} hangs: {why}");
+    for at in heard.map(Heard::at).unwrap_or_default() {
+        message.push_str("\n    ");
+        message.push_str(&at);
+    }
+    println!("{message}");
+    if let Ok(number) = i32::try_from(child.id()) {
+        println!("{}", processes::stacks(number, debugger().as_deref()));
+        processes::kill_tree(number);
+    }
+    let _ = child.wait();
+    // Servers that have detached themselves are no longer below it, but below this process.
+    for left in processes::kill_adopted() {
+        println!("killed too: {left}");
+    }
+    message
+}
