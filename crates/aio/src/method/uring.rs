@@ -130,6 +130,10 @@ impl Method for Uring {
         false
     }
 
+    fn completes_through_issuer(&self) -> bool {
+        true
+    }
+
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize) {
         let ring = self.ring(slot);
         for (n, &index) in staged.iter().enumerate() {
