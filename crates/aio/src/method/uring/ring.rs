@@ -257,7 +257,7 @@ impl Counts {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
