@@ -26,7 +26,7 @@ use crate::file::{File, OpenOptions};
 use crate::handle::{HandleState, WaitRef};
 use crate::memory::AlignedBuf;
 use crate::merge::{Piece, Plan};
-use crate::op::{Account, Io, IoFlags, Op, Target};
+use crate::op::{Account, Io, IoFlags, Op, OpKind, Target};
 use crate::stats::{BackendType, Counts, IoContext, IoObject, IoOp, Matrix};
 use crate::sync::{Arc, Instant};
 use crate::table::{Body, Ended};
@@ -151,6 +151,8 @@ impl Backend {
         if inline {
             self.submit();
         }
+        let handed_over = inline && self.must_hand_over(body.op());
+        let inline = inline && !handed_over;
         self.aio.table().counters().count_operation(self.slot, body.op(), body.length());
         if let Some(a) = account {
             let bytes = body.length();
@@ -173,13 +175,25 @@ impl Backend {
         } else {
             self.tally(Own::Staged, 1);
             self.staged.push(piece);
-            if !self.in_batch || self.staged.len() == Backend::MAX_STAGED {
+            if !self.in_batch || handed_over || self.staged.len() == Backend::MAX_STAGED {
                 let clock = self.clock(account.filter(|_| !self.aio.method().synchronous()));
                 self.submit();
                 self.charge(clock);
             }
         }
         r
+    }
+
+    /// Must the method execute an operation that this thread would execute itself? Where completions
+    /// need this thread, and some are due: a direct call may put it to a sleep that nothing ends but
+    /// the disk. With nothing in flight one direct call is the cheapest.
+    fn must_hand_over(&self, op: OpKind) -> bool {
+        let method = self.aio.method();
+        // What is cheapest to ask comes first: a commit has nothing in use.
+        !self.in_use.is_empty()
+            && method.completes_through_issuer()
+            && method.executes(op)
+            && self.aio.table().counters().in_flight(self.slot) > 0
     }
 
     /// Merges this backend's neighbours up to so many bytes, where [`Aio::combine_limit`] does not set a smaller limit. What it was
@@ -326,6 +340,18 @@ impl Backend {
         }
     }
 
+    /// Before this thread may sleep for long where nothing wakes it, as in starting a process: submits
+    /// what is staged, and waits for own I/O in flight that others could not finish meanwhile. Reports
+    /// stay to be asked for, a batch stays open. The operations of a backend need no such care.
+    pub fn quiesce(&mut self) {
+        self.submit();
+        if self.aio.method().completes_through_issuer() {
+            for &index in &self.in_use {
+                self.aio.wait_done(self.aio.table().wait_ref(index));
+            }
+        }
+    }
+
     /// Has it finished? Never blocks; notices completions that already arrived.
     pub fn is_done(&mut self, r: WaitRef) -> bool {
         self.aio.is_done(r)
@@ -404,7 +430,8 @@ impl Backend {
         }
     }
 
-    /// Starts and waits, executing in this thread.
+    /// Starts and waits, executing in this thread unless own I/O in flight needs it (see
+    /// [`Method::completes_through_issuer`](crate::Method::completes_through_issuer)).
     pub fn run(&mut self, mut io: Io) -> Result<usize, AioError> {
         io.flags = IoFlags { synchronous: true, ..io.flags };
         let r = self.start(io);

@@ -233,8 +233,15 @@ impl IoResult {
         }
     }
 
-    /// Raises the error of an own I/O; `Finished` counts as success with 0 bytes.
+    /// Raises the error of an own I/O. `Finished` is an error too (ECANCELED): it does not say
+    /// how the I/O ended, so it must not pass for success.
     pub fn check(self) -> Result<usize, AioError> {
-        self.report().map_or(Ok(0), IoReport::check)
+        match self {
+            IoResult::Own(report) => report.check(),
+            IoResult::Finished => Err(AioError::Resource {
+                action: "learn how an I/O ended".to_owned(),
+                errno: Errno::CANCELED,
+            }),
+        }
     }
 }

@@ -290,6 +290,11 @@ impl Counters {
         if self.latency.load(Relaxed) { self.now() } else { 0 }
     }
 
+    /// I/Os of the slot that are submitted and not yet complete; only the slot's backend may ask and be sure of none.
+    pub(crate) fn in_flight(&self, slot: u32) -> u64 {
+        self.slot(slot).in_flight()
+    }
+
     /// A kernel-level I/O of the slot, of `ios` I/Os that were submitted at `since`, is complete. In any thread, before it is told
     /// to anyone.
     pub(crate) fn completed(&self, slot: u32, ios: u64, since: u64) {

@@ -82,6 +82,13 @@ pub trait Method: Send + Sync {
         true
     }
 
+    /// The thread that submitted an I/O must run, or be woken to run, before its completion can reach
+    /// anyone. All who wait for it wait while that thread is in an uninterruptible sleep. So a backend
+    /// with I/O in flight hands the method also what it would execute itself.
+    fn completes_through_issuer(&self) -> bool {
+        false
+    }
+
     /// Submits the staged handles of `slot`: calls [`HandleTable::begin`] for each, then sees to its execution. A handle may stand
     /// for several that were merged; a method need not know. `in_flight` I/Os of the backend were submitted before. Only the slot's
     /// backend calls this.

@@ -226,7 +226,8 @@ pub struct Account {
 /// Properties of an I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoFlags {
-    /// The issuer waits at once: execute it in its thread, with no queue and no hop.
+    /// The issuer waits at once: execute it in its thread, with no queue and no hop. But where others
+    /// wait for the issuer's I/O by way of its thread (io_uring), the method executes it as well.
     pub synchronous: bool,
     /// The memory is the issuer's own (temporary relations); shown by pg_aios.
     pub local_memory: bool,

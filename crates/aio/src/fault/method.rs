@@ -105,6 +105,10 @@ impl Method for FaultyMethod {
         self.inner.executes_by_table()
     }
 
+    fn completes_through_issuer(&self) -> bool {
+        self.inner.completes_through_issuer()
+    }
+
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize) {
         let mut through: SmallVec<[u32; 32]> = SmallVec::new();
         for &index in staged {

@@ -20,6 +20,14 @@
 //!   one that computes had it after 40 us without the flag, after 3.9 ms with it (a tick of 250 Hz) wherever the disk's interrupt
 //!   came to the other processor; and the flag saved no processor time (a read cost 2.8 us without and 3.0 us with it at 8 KiB, 5.5
 //!   and 5.9 us at 128 KiB; medians of nine, depth 32).
+//! - The kernel posts a completion by work that it gives to the submitting thread (task work). A thread
+//!   in an interruptible sleep is woken for it: in io_uring_enter, on a futex. One in an uninterruptible
+//!   sleep (a plain fdatasync or pwrite, the start of a process) is not, and its completions reach nobody
+//!   meanwhile. So a backend with I/O in flight hands its synchronous operations to the ring and sleeps in
+//!   io_uring_enter; see `completes_through_issuer`, and `Backend::quiesce` for what no ring can do.
+//!   IOSQE_ASYNC is no way out: direct I/O that a kernel worker submits still completes by way of the
+//!   first thread, and a read at depth 1 took 51 to 69 us instead of 37. Nor is IORING_SETUP_SQPOLL: on
+//!   two busy processors its thread kept a read waiting for a second (fio, 8 KiB direct, 3 rounds).
 //! - A ring stays with its slot, and goes when the method does: longer than anything in flight.
 //! - What the kernel cancels (because the thread that submitted it has exited) is executed by whoever reaps it.
 
@@ -128,6 +136,10 @@ impl Method for Uring {
 
     fn executes_by_table(&self) -> bool {
         false
+    }
+
+    fn completes_through_issuer(&self) -> bool {
+        true
     }
 
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize) {

@@ -204,6 +204,40 @@ fn the_end_of_a_transaction_drops_reports_and_waits_for_nothing() {
     });
 }
 
+/// A write failed, and its report was dropped, handed out before, or is another backend's: who asks
+/// for it must not hear of success.
+#[test]
+fn a_report_that_is_gone_is_no_success() {
+    each_case(|s| {
+        let region = Region::new(IO_ALIGN).unwrap();
+        let read_only = s.create("data");
+        drop(read_only);
+        let read_only = s.open("data", OpenOptions::READ);
+        let mut be = s.backend();
+        let mut other = s.backend();
+        let write = || {
+            let memory = IoMemory::new(region.clone(), 0, IO_ALIGN);
+            Io::write(read_only.clone(), 0, memory, Target::File)
+        };
+        let gone = |result: IoResult| {
+            let errno = result.check().expect_err("it failed, and nobody was told").errno();
+            assert_eq!(errno, Some(Errno::CANCELED));
+        };
+
+        let dropped = be.start(write());
+        assert_eq!(be.drain().failed, 1);
+        gone(be.wait(dropped));
+
+        let told = be.start(write());
+        assert_eq!(be.wait(told).check().unwrap_err().errno(), Some(Errno::BADF));
+        gone(be.wait(told));
+
+        let others = be.start(write());
+        gone(other.wait(others));
+        assert_eq!(be.wait(others).check().unwrap_err().errno(), Some(Errno::BADF));
+    });
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,

@@ -232,6 +232,7 @@ impl Replay<'_, '_> {
         let oldest = self.course.restore.set_oldest(timeline, point.redo);
         let cleanup = &self.startup.config.restore.archive_cleanup_command;
         if !cleanup.is_empty() {
+            ctx.be.io.quiesce(); // as for the restore command
             run_command(self.startup.dir, "archive_cleanup_command", cleanup, &oldest);
         }
         Ok(())

@@ -306,8 +306,8 @@ impl Restore {
             failed(name, &format!("the restore command {why}"))
                 .with_detail(format!("The failed restore command was: {command}"))
         };
-        // Reads ahead of redo need not wait for it.
-        io.submit();
+        // While a process starts, nobody could finish reads ahead of redo.
+        io.quiesce();
         let ended = shell.run(&command).map_err(|error| failed(&format!("could not be run: {error}")))?;
         if ended.is_fatal() {
             return Err(failed(&ended.to_string()));

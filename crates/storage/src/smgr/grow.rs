@@ -151,6 +151,8 @@ impl Smgr {
         if entry.reserved() >= u64::from(at) + u64::from(count) {
             return names.set_len(file, offset + len);
         }
+        // It will wait for direct I/O on the file anyhow, but in a sleep in which nobody could finish ours.
+        io.quiesce();
         let ahead = (at / RESERVE_SHARE).min(RESERVE_MOST).min(self.room_in_segment(at));
         if ahead > count {
             match names.reserve(file, offset, u64::from(ahead) * BLOCK) {

@@ -2,7 +2,7 @@
 
 use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{Errno, IoOp};
+use forebay_aio::{Errno, IoMemory, IoOp, MethodKind, Region, WaitRef, probe_io_uring};
 use forebay_format::Fork;
 use forebay_storage::{Backend, ExtendMethod, LocalPool, StorageError, Strategy, WriteScope};
 use std::collections::BTreeSet;
@@ -249,6 +249,37 @@ fn space_that_was_set_aside_in_vain_is_given_back() {
         // Some file systems keep their books in clusters.
         assert!(file.blocks() * 512 < 205 * 8192, "{} bytes are taken", file.blocks() * 512);
     });
+}
+
+/// An allocation may sleep where nothing wakes it, and others wait for the backend's I/O meanwhile: that
+/// has ended before.
+#[test]
+fn own_io_in_the_ring_ends_before_space_is_allocated() {
+    if let Err(why) = probe_io_uring() {
+        return eprintln!("skipped: own_io_in_the_ring_ends_before_space_is_allocated needs io_uring: {why}");
+    }
+    let plan = FaultPlan::new();
+    let bed = Bed::faulty(Spec { method: MethodKind::IoUring, ..SMALL }, &plan);
+    let mut be = bed.backend();
+    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    bed.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
+    let memory = IoMemory::new(Region::new(8192).unwrap(), 0, 8192);
+    let held = plan.hold(Rule::on(Ops::READ).times(1));
+    let transfer = bed.smgr.start_read(&mut be.io, REL, Fork::Main, 0, &memory).unwrap();
+    held.await_count(1);
+    let [read] = &bed.aio.snapshot()[..] else { panic!("one I/O is in flight") };
+    let read = WaitRef { index: read.io_id, generation: read.generation };
+    let before = growths(&plan);
+    thread::scope(|scope| {
+        let extended = scope.spawn(|| bed.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap());
+        while bed.aio.sleepers(read) == 0 && !extended.is_finished() {
+            thread::yield_now();
+        }
+        assert_eq!(growths(&plan), before, "a read is in flight");
+        held.release();
+    });
+    assert_eq!(growths(&plan), before + 1);
+    bed.smgr.finish(&mut be.io, transfer).unwrap();
 }
 
 #[test]

@@ -232,7 +232,12 @@ impl Ring {
     /// Moves the handle of a completion on.
     fn take(&self, table: &HandleTable, entry: &cqueue::Entry) -> u32 {
         let index = entry.user_data() as u32;
-        debug_assert_eq!((entry.user_data() >> 32) as u32, table.word(index).generation() as u32);
+        // In every build: a completion of an earlier use would report its success for this one.
+        assert_eq!(
+            (entry.user_data() >> 32) as u32,
+            table.word(index).generation() as u32,
+            "a completion belongs to the present use of its handle"
+        );
         let mut result = usize::try_from(entry.result()).map_err(|_| Errno(-entry.result()));
         if result == Err(Errno(libc::EFAULT)) {
             // A region is always mapped, so it was the registered memory that did not do for this file. Nothing was transferred,
@@ -249,5 +254,40 @@ impl Counts {
     /// Adds one; only the slot's backend may.
     pub(super) fn add(counter: &AtomicU64) {
         counter.store(counter.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use io_uring::opcode;
+
+    use super::*;
+    use crate::execute::PosixExecutor;
+    use crate::file::{File, FileFlags};
+    use crate::handle::HandleState;
+    use crate::op::{Io, Op, Target};
+    use crate::sync::Arc;
+    use crate::table::Body;
+
+    #[test]
+    fn a_completion_of_an_earlier_use_is_no_success_of_this_one() {
+        if let Err(e) = crate::probe_io_uring() {
+            return eprintln!("skipped: {e} ({})", e.hint());
+        }
+        let (table, ring) = (HandleTable::new(1, 1, Arc::new(PosixExecutor)), Ring::new(1).unwrap());
+        let file = File::from_object("none".into(), FileFlags::default(), Arc::new(()));
+        table.hand_out(0);
+        table.define(0, Body::new(Io::new(file, Op::Fsync, Target::File)));
+        table.stage(0, false);
+        table.begin(0);
+        let earlier = table.word(0).generation() - 1;
+        // SAFETY: this thread alone uses the ring; the entry names no memory.
+        unsafe { ring.push(&opcode::Nop::new().build().user_data(earlier << 32)) };
+        assert_eq!(ring.enter(1, 1), 1);
+        let taken = catch_unwind(AssertUnwindSafe(|| ring.collect_arrived(&table)));
+        assert!(taken.is_err(), "it was taken for this use");
+        assert_eq!(table.word(0).state(), HandleState::Submitted);
     }
 }
