@@ -1,11 +1,23 @@
-//! Small files through the one door: read whole, write whole.
+//! Small files through the one door: read whole, write whole. Which links lead to more of a data
+//! directory.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{AlignedBuf, Backend, Namespace, OpenOptions};
+use forebay_aio::{AlignedBuf, Backend, DirEntry, Namespace, OpenOptions};
 
 use crate::error::EngineError;
+
+/// Where the links to tablespaces are.
+pub(crate) const TABLESPACES: &str = "pg_tblspc";
+/// Where the log is.
+pub(crate) const WAL: &str = "pg_wal";
+
+/// Whether a walk through the data directory `dir` follows a link that it finds in `directory`:
+/// PostgreSQL's own links are those to tablespaces, and to the log where it is kept elsewhere.
+pub(crate) fn follows(dir: &Path, directory: &Path, entry: &DirEntry) -> bool {
+    directory == dir.join(TABLESPACES) || (directory == dir && entry.name == *WAL)
+}
 
 /// A backend's I/O context, for files that are not relations and not WAL.
 pub(crate) struct Disk<'a> {

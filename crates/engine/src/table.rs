@@ -65,6 +65,8 @@ pub struct Table {
     pub(crate) temp: Option<u32>,
     /// Whether it has indexes, which nothing here can keep up to date yet.
     pub(crate) indexed: bool,
+    /// Whether its changes stay out of the log, so that recovery empties it.
+    pub(crate) unlogged: bool,
     /// Its file.
     pub(crate) locator: RelFileLocator,
     /// The columns' layouts, as forming and deforming rows wants them.
@@ -106,6 +108,7 @@ impl Table {
             temp: None,
             columns: Vec::new(),
             indexed: false,
+            unlogged: false,
             locator: RelFileLocator::in_default(5, oid),
             layouts: Vec::new(),
         }

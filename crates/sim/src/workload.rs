@@ -269,7 +269,7 @@ impl Life {
     }
 
     /// Inserts rows; and waits for them to be durable, or not.
-    fn put(&mut self, model: &mut Model, name: &str, ids: Range<i64>, waits: bool) {
+    pub(crate) fn put(&mut self, model: &mut Model, name: &str, ids: Range<i64>, waits: bool) {
         self.session.settings_mut().synchronous_commit = waits;
         let (sent, result) = transaction(&mut self.session, |session| insert(session, name, ids.clone()));
         self.session.settings_mut().synchronous_commit = true;
@@ -279,7 +279,8 @@ impl Life {
         });
     }
 
-    fn make(&mut self, model: &mut Model, name: String) {
+    /// Makes a table.
+    pub(crate) fn make(&mut self, model: &mut Model, name: String) {
         let (sent, result) = transaction(&mut self.session, |session| {
             let id = ColumnDef { not_null: true, ..ColumnDef::new("id", oids::INT8) };
             session.create_table(None, &name, &[id, ColumnDef::new("note", oids::TEXT)]).map(drop)
@@ -287,7 +288,8 @@ impl Life {
         note(sent, &result, |fate| model.made(&name, fate));
     }
 
-    fn remove(&mut self, model: &mut Model, name: &str) {
+    /// Drops a table.
+    pub(crate) fn remove(&mut self, model: &mut Model, name: &str) {
         let (sent, result) = transaction(&mut self.session, |session| {
             let table = session.open_table(None, name, LockMode::AccessExclusive)?;
             session.drop_table(&table)
@@ -311,6 +313,25 @@ impl Life {
         session.start_command()?;
         insert(&mut session, &table, ids.clone())?;
         Ok(Long { session, table, ids })
+    }
+
+    /// Inserts rows in a transaction that stays open, in place of one that is.
+    pub(crate) fn begin_long(
+        &mut self,
+        model: &mut Model,
+        table: &str,
+        ids: Range<i64>,
+    ) -> Result<(), EngineError> {
+        self.commit_long(model);
+        self.long = Some(self.open(table.to_owned(), ids)?);
+        Ok(())
+    }
+
+    /// Commits the transaction that has stayed open.
+    pub(crate) fn commit_long(&mut self, model: &mut Model) {
+        if let Some(long) = self.long.take() {
+            finish(long, model, true);
+        }
     }
 
     /// Everything that is in the database: the ids in each table, with each row's note checked.
@@ -426,7 +447,7 @@ impl Script {
         format!("t_{}", self.tables)
     }
 
-    fn ids(&mut self) -> Range<i64> {
+    pub(crate) fn ids(&mut self) -> Range<i64> {
         let n = if self.dice.chance(100) { 300 + self.dice.below(1200) } else { 1 + self.dice.below(40) };
         let from = self.ids;
         self.ids += n as i64;

@@ -10,7 +10,7 @@ use common::{setting, threads};
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
-    every_failure, lying_writes, recovery_again, restores_cut_short, run_with, wal_rot,
+    every_failure, lying_writes, recovery_again, recovery_moved_back, restores_cut_short, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk};
@@ -38,6 +38,8 @@ enum By {
     Archived,
     /// Recovery from an archive, cut short.
     Pitr,
+    /// The same, begun again with an earlier target.
+    Retarget,
     /// Base backups, cut short.
     Backups,
     /// Restores, cut short.
@@ -96,6 +98,10 @@ const BUGS: &[(&str, By)] = &[
     ("recovery: recovery.signal goes before the new timeline has begun", By::Pitr),
     ("recovery: the name of a new timeline's history is not durable", By::Pitr),
     ("recovery: recovery.ending goes before the checkpoint", By::Pitr),
+    ("recovery: files go before pg_control names the record", By::Retarget),
+    ("recovery: pg_xact is written before pg_control names a point that far", By::Retarget),
+    ("recovery: unlogged tables are emptied without a sync", By::Again),
+    ("recovery: directories of emptied tables are not synced", By::Again),
     ("backup: files are not synced before the manifest tells of them", By::Backups),
     ("backup: names of files are not synced", By::Backups),
     ("backup: nobody waits for the WAL of its end", By::Backups),
@@ -123,6 +129,7 @@ fn catch(template: &SimDisk, bug: &'static str, by: By, most: u64) -> Result<(u6
         By::Archive => archive_life(seed, Some(bug)),
         By::Archived => archived_lives(template, seed, Some(bug)),
         By::Pitr => archive_recovery(template, seed, stride(seed), Some(bug)),
+        By::Retarget => recovery_moved_back(template, seed, stride(seed), Some(bug)),
         By::Backups => backups_cut_short(template, seed, stride(seed), Some(bug)),
         By::Restores => restores_cut_short(template, seed, stride(seed), Some(bug)),
     };
@@ -167,8 +174,9 @@ fn every_planted_bug_is_caught() {
 fn every_planted_bug_is_reached() {
     let template = fresh_disk().expect("init");
     // Those of archives have disks of their own; what is caught there has been reached.
-    let elsewhere =
-        |by: &By| matches!(by, By::Archive | By::Archived | By::Pitr | By::Backups | By::Restores);
+    let elsewhere = |by: &By| {
+        matches!(by, By::Archive | By::Archived | By::Pitr | By::Retarget | By::Backups | By::Restores)
+    };
     for (bug, by) in BUGS.iter().filter(|(_, by)| !elsewhere(by)) {
         let rotten = template.copy(0);
         rotten.plant(bug);
@@ -177,6 +185,7 @@ fn every_planted_bug_is_reached() {
             seed += 1;
             let run = || match by {
                 By::Failing(failure) => every_failure(&rotten, seed, *failure, 6, 1).map(drop),
+                By::Again => recovery_again(&rotten, seed, 30, 7).map(drop),
                 By::Lies => lying_writes(&rotten, seed, Damage::Lost, false).map(drop),
                 By::Verified => lying_writes(&rotten, seed, Damage::Lost, true).map(drop),
                 _ => run_with(&rotten, seed, None).map(drop),

@@ -53,7 +53,7 @@ pub use pool::{
     ReadWarning, Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
-pub use smgr::{ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, remove_private_files};
+pub use smgr::{ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, database_dirs, remove_private_files};
 pub use stream::{BlockSource, ReadStream, StreamFlags, StreamSettings, WithData};
 pub use tempfile::{
     LeftoverReport, TempFile, TempFiles, TempOptions, TempReader, TempSpace, TempStats, TempWriter,

@@ -113,6 +113,7 @@ fn catalog_table(catalog: &CatalogTable, map: &RelMap) -> Result<Table, EngineEr
         layouts: columns.iter().map(|c| c.layout).collect(),
         columns,
         indexed: false,
+        unlogged: false,
         locator: RelFileLocator::in_default(POSTGRES_DB, filenode),
     })
 }

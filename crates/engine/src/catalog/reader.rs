@@ -251,6 +251,7 @@ impl<'a> Reader<'a> {
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
             indexed: class.indexed,
+            unlogged: class.persistence == b'u',
             locator: self.locator(class)?,
         })
     }

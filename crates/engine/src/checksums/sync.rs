@@ -5,18 +5,14 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{
-    AioError, Backend, DirEntry, Errno, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef,
-};
+use forebay_aio::{AioError, Backend, Errno, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef};
 
 use super::SyncMethod;
+use crate::disk::{TABLESPACES, WAL, follows};
 use crate::error::EngineError;
 
 /// Syncs under way at a time.
 const DEPTH: usize = 32;
-
-const TABLESPACES: &str = "pg_tblspc";
-const WAL: &str = "pg_wal";
 
 /// Syncs every file and directory, or the file systems they are on.
 pub(super) fn sync_cluster(io: &mut Backend, dir: &Path, how: SyncMethod) -> Result<(), EngineError> {
@@ -53,7 +49,7 @@ fn sync_files(io: &mut Backend, names: &dyn Namespace, dir: &Path) -> Result<(),
                     under_way.push_back(io.start(Io::new(file, Op::Fsync, Target::File)));
                 }
                 FileKind::Directory => directories.push(path),
-                FileKind::Symlink if is_followed(dir, &directory, &entry) => directories.push(path),
+                FileKind::Symlink if follows(dir, &directory, &entry) => directories.push(path),
                 FileKind::Symlink | FileKind::Other => {}
             }
         }
@@ -63,11 +59,6 @@ fn sync_files(io: &mut Backend, names: &dyn Namespace, dir: &Path) -> Result<(),
         io.wait(sync).check()?;
     }
     Ok(())
-}
-
-/// PostgreSQL's own links: a tablespace, and the log where it is kept elsewhere.
-fn is_followed(dir: &Path, directory: &Path, entry: &DirEntry) -> bool {
-    directory == dir.join(TABLESPACES) || (directory == dir && entry.name == *WAL)
 }
 
 /// What can't be reached was not written either: all files of pages were opened for writing before. A sync that failed is never

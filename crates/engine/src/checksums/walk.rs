@@ -6,11 +6,11 @@ use forebay_aio::{FileKind, Namespace, OpenOptions};
 use forebay_format::control::Outline;
 use forebay_format::ids::BLOCK_SIZE;
 
+use crate::disk::TABLESPACES;
 use crate::error::EngineError;
 
 /// Where relation files are.
 const ROOTS: [&str; 3] = ["global", "base", TABLESPACES];
-const TABLESPACES: &str = "pg_tblspc";
 /// Files there that have no pages: the name, and whether it is only the beginning of a name.
 const WITHOUT_PAGES: [(&str, bool); 5] = [
     ("pg_control", false),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator, page::HEADER_SIZE};
-use forebay_storage::{Backend, BufferPool, Strategy};
+use forebay_storage::{Backend, BufferPool, Pinned, StorageError, Strategy};
 
 use crate::EngineError;
 
@@ -24,6 +24,22 @@ fn position(block: BlockNumber) -> (BlockNumber, usize, u32) {
     (block / per_page, byte, block % BLOCKS_PER_BYTE * 2)
 }
 
+/// A page of the map. One that is damaged counts as one of zeros, which promises nothing: as the
+/// clearing of bits is not logged by itself, no image of such a page is in the log, and a crash of
+/// PostgreSQL's may have torn it.
+fn read(
+    pool: &Arc<BufferPool>,
+    be: &mut Backend,
+    rel: RelFileLocator,
+    map_block: BlockNumber,
+) -> Result<Pinned, StorageError> {
+    let policy = be.policy;
+    be.policy.zero_on_error = true;
+    let page = pool.read(be, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal);
+    be.policy = policy;
+    page
+}
+
 /// Clears the bits of a block, if the map has any for it.
 pub(crate) fn clear(
     pool: &Arc<BufferPool>,
@@ -35,7 +51,7 @@ pub(crate) fn clear(
     if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
         return Ok(());
     }
-    let pin = pool.read(be, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal)?;
+    let pin = read(pool, be, rel, map_block)?;
     let mut guard = pin.lock_exclusive();
     if guard.page().is_new() || (guard[byte] >> shift) & VALID_BITS == 0 {
         return Ok(());
@@ -58,7 +74,7 @@ pub(crate) fn clear_from(
         return Ok(map_block);
     }
     if pool.smgr().exists(rel, Fork::Vm)? && map_block < pool.nblocks(rel, Fork::Vm)? {
-        let pin = pool.read(be, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal)?;
+        let pin = read(pool, be, rel, map_block)?;
         let mut guard = pin.lock_exclusive();
         if !guard.page().is_new() {
             guard.mark_dirty();

@@ -5,7 +5,8 @@
 //! 3. everything is synced, pg_control says "in archive recovery", and takes over from backup_label what that says;
 //! 4. the log is replayed (`replay`), once, each segment when it is wanted, until its end or the target (`target`). Before the files
 //!    are consistent nobody may stop: until the record that says where the backup ended, and as far as any page has got (`floor`);
-//! 5. where the archive was asked for, a new timeline begins (`branch`).
+//! 5. unlogged tables are emptied (`unlogged`);
+//! 6. where the archive was asked for, a new timeline begins (`branch`).
 //!
 //! Recovery of a crash looks through the log before it changes anything. Here that would take bringing all of it twice; so a record
 //! that nobody can redo stops recovery in the middle, where it can be begun again.
@@ -311,6 +312,7 @@ impl Startup<'_> {
             }
             return Err(EngineError::StoppedAtTarget { at: replayed.at });
         }
+        self.empty_unlogged(be)?;
         self.clog.set_recovering(false);
         self.clog.trim(&mut be.io, replayed.counters.next_xid)?;
         let mut started = Started {

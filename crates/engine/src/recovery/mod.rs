@@ -17,7 +17,8 @@
 //! 2. the log is read, past the kernel's cache where that can be done, from the checkpoint's redo pointer to its end: one that is
 //!    damaged in the middle, or that redo can't do all of, is refused, and nothing has changed (`scan`, `timeline`);
 //! 3. pg_control says "in crash recovery", and the log is replayed, its pages read ahead (`ahead`);
-//! 4. pg_xact is cleared of what never reached the log;
+//! 4. unlogged tables are emptied (`unlogged`), and pg_xact is cleared of what never reached the
+//!    log;
 //! 5. the caller writes everything and makes an end-of-recovery checkpoint.
 //!
 //! Until then the next start begins at the same redo pointer, so a recovery that crashes is begun again: a page that has been
@@ -38,6 +39,7 @@ mod source;
 mod sync;
 mod target;
 mod timeline;
+mod unlogged;
 
 use forebay_aio::sync::Instant;
 use std::path::Path;
@@ -69,7 +71,7 @@ pub(crate) use clock::{at_time, now};
 pub(crate) use floor::Floor;
 
 use ahead::ReadAhead;
-use request::Request;
+use request::{Request, refuse_prepared};
 use scan::Scan;
 
 /// How far recovery has come.
@@ -139,6 +141,7 @@ impl Startup<'_> {
     fn bring(&self, be: &mut Backend) -> Result<Started, EngineError> {
         // Two of them are a mistake, whatever is recovered.
         self.config.restore.target()?;
+        refuse_prepared(&be.io, self.dir)?;
         let control = self.control.get();
         if let Some(request) = Request::find(&mut be.io, self.dir, control.state, control.segment_size)? {
             return self.recover_backup(be, &request);
@@ -333,6 +336,7 @@ impl Startup<'_> {
         if self.aio.has_bug("recovery: transaction ids begin again at the checkpoint's") {
             counters.next_xid = checkpoint.point.next_xid;
         }
+        self.empty_unlogged(be)?;
         self.clog.set_recovering(false);
         self.clog.trim(&mut be.io, next_xid(&counters))?;
         progress.done = true;

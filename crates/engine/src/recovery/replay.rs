@@ -222,7 +222,14 @@ impl Replay<'_, '_> {
             return Ok(());
         }
         let (pool, io) = (self.startup.pool, &mut *ctx.be);
-        self.startup.clog.flush(&mut io.io)?;
+        // Outcomes have no LSN that would hold them back: pages of pg_xact tell of every record so
+        // far.
+        self.startup.clog.flush_behind(&mut io.io, |io| {
+            if io.aio().has_bug("recovery: pg_xact is written before pg_control names a point that far") {
+                return Ok(());
+            }
+            self.course.floor.raise(io, record.end)
+        })?;
         pool.write_paced(io, WriteScope::All, WriteOptions::checkpoint(pool), &mut FullSpeed)?;
         pool.sync_pending(io)?;
         let timeline = self.follower.timeline();

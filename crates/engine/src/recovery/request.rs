@@ -6,6 +6,7 @@
 //! | standby.signal | follow another server: refused |
 //! | backup_label | begin where the backup began |
 //! | tablespace_map | the backup had tablespaces: refused |
+//! | pg_twophase/... | transactions are prepared, whose end is still to come: refused |
 //! | recovery.ending | recovery from the archive has come to its end, and the new timeline is this; see `branch` |
 
 use std::path::Path;
@@ -27,6 +28,23 @@ pub(super) const SIGNAL: &str = "recovery.signal";
 const STANDBY: &str = "standby.signal";
 /// Where tablespaces belong.
 const TABLESPACES: &str = "tablespace_map";
+
+/// Where the states of prepared transactions are.
+const PREPARED: &str = "pg_twophase";
+
+/// Refuses a directory in which transactions are prepared, also one of a server that was stopped:
+/// their rows would count as aborted, and nobody would hold their locks.
+pub(super) fn refuse_prepared(io: &Backend, dir: &Path) -> Result<(), EngineError> {
+    let path = dir.join(PREPARED);
+    let listed = match io.aio().namespace().list(&path) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        listed => listed?,
+    };
+    let Some(name) = listed.into_iter().map(|entry| entry.name).min() else { return Ok(()) };
+    Err(EngineError::statement("0A000", "prepared transactions are not supported")
+        .with_detail(format!("Found file \"{}\".", path.join(name).display()))
+        .with_hint("Start PostgreSQL on this directory, commit or roll back what is prepared, and stop it."))
+}
 
 /// A recovery that is more than that of a crash.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Makes a data directory durable before recovery trusts it.
+//! Makes a data directory durable before recovery trusts it. Links are followed as PostgreSQL
+//! follows them ([`follows`]): what others lead to is somebody else's.
 //!
 //! What the dead process wrote may be in the kernel's hands only, and redo leaves pages alone that look new enough. So every file
 //! is synced, many at once, and then dropped from the kernel's cache: if the process stopped because a sync failed, the kernel
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use forebay_aio::{Backend, Errno, File, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef};
 
+use crate::disk::follows;
 use crate::error::EngineError;
 
 /// Syncs under way at a time.
@@ -26,8 +28,11 @@ pub(super) fn sync_everything(io: &mut Backend, dir: &Path) -> Result<u64, Engin
             match entry.kind {
                 FileKind::Directory => directories.push(path),
                 FileKind::File => syncs.start(io, &path)?,
-                // pg_wal and tablespaces may lie elsewhere. A file linked here is not one of ours.
-                FileKind::Symlink if is_directory(namespace.as_ref(), &path)? => directories.push(path),
+                FileKind::Symlink
+                    if follows(dir, &directory, &entry) && is_directory(namespace.as_ref(), &path)? =>
+                {
+                    directories.push(path);
+                }
                 FileKind::Symlink | FileKind::Other => {}
             }
         }

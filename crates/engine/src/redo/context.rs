@@ -8,7 +8,7 @@ use forebay_format::wal::xlog::CheckPoint;
 use forebay_format::{BlockNumber, Fork, FullXid, Oid, PageTag, RelFileLocator, Xid};
 use forebay_storage::{Backend, BufferPool};
 
-use super::RedoError;
+use super::{RedoError, RedoRecord};
 use crate::xact::Clog;
 
 /// Counters that recovery carries forward: from the checkpoint it starts at, through the records.
@@ -79,6 +79,18 @@ impl<'a> RedoContext<'a> {
             None => Ok(()),
             Some(&first) => Err(RedoError::InvalidPages { count: self.missing.len(), first }),
         }
+    }
+
+    /// To be called before a record removes or cuts files. A recovery that is begun again, perhaps
+    /// with an earlier target, must know that they are as after the record: as before the write of
+    /// a page, pg_control is made to name a point that far. Recovery of a crash has nothing to ask:
+    /// it has no targets, and always gets to the end of the same log.
+    pub fn before_files_go(&mut self, record: &RedoRecord<'_>) -> Result<(), RedoError> {
+        if self.be.io.aio().has_bug("recovery: files go before pg_control names the record") {
+            return Ok(());
+        }
+        let told = self.pool.flush_wal(&mut self.be.io, record.end);
+        told.map_err(|source| RedoError::Storage { lsn: record.start, source })
     }
 
     /// A relation is gone: its missing pages are explained.

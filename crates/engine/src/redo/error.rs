@@ -1,6 +1,7 @@
 //! What can stop redo.
 
 use forebay_format::wal::Rmgr;
+use forebay_format::wal::desc::kind_name;
 use forebay_format::{Lsn, PageTag};
 use forebay_storage::StorageError;
 
@@ -11,7 +12,7 @@ use crate::EngineError;
 #[non_exhaustive]
 pub enum RedoError {
     /// The record is of a kind that is not redone here.
-    #[error("WAL record at {lsn} is of a kind that is not supported: {rmgr}, info 0x{info:02X}")]
+    #[error("WAL record at {lsn} is of a kind that is not supported: {}, info 0x{info:02X}", named(*rmgr, *info))]
     Unsupported {
         /// Its resource manager.
         rmgr: Rmgr,
@@ -64,4 +65,10 @@ pub enum RedoError {
         /// The reason.
         source: Box<EngineError>,
     },
+}
+
+/// What kind of record that is: `Transaction PREPARE`, and `Btree` where no more is known.
+fn named(rmgr: Rmgr, info: u8) -> String {
+    let kind = kind_name(rmgr, info).filter(|kind| *kind != "UNKNOWN");
+    kind.map_or_else(|| rmgr.to_string(), |kind| format!("{rmgr} {kind}"))
 }

@@ -79,7 +79,8 @@ pub trait ResourceManager: Send + Sync {
         let _ = info;
         true
     }
-    /// Does again what the record did.
+    /// Does again what the record did. Before it removes or cuts files it calls
+    /// [`RedoContext::before_files_go`].
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError>;
 }
 

@@ -47,6 +47,7 @@ impl SmgrManager {
         what: &smgr::SmgrTruncate,
     ) -> Result<(), RedoError> {
         let storage = |source: StorageError| RedoError::Storage { lsn: record.start, source };
+        ctx.before_files_go(record)?;
         // The relation may have been dropped later on, so that its file is not there any more.
         ctx.pool.smgr().create(what.rel, Fork::Main, true).map_err(storage)?;
         if what.flags & smgr::TRUNCATE_HEAP != 0 {

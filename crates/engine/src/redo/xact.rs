@@ -42,6 +42,9 @@ fn end(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>, outcome: Outcome) -> 
         let set = ctx.clog.set(&mut ctx.be.io, xid, outcome);
         set.map_err(|source| RedoError::Engine { lsn: record.start, source: Box::new(source) })?;
     }
+    if !end.rels.is_empty() {
+        ctx.before_files_go(record)?;
+    }
     for rel in end.rels {
         ctx.forget_relation(rel);
         let dropped = crate::xact::drop_files(ctx.pool, ctx.be, &[rel]);

@@ -119,6 +119,10 @@ impl Session {
             let message = format!("cannot insert into relation \"{}\": it has indexes", table.name);
             return Err(EngineError::statement("0A000", message));
         }
+        if table.unlogged {
+            let message = format!("cannot insert into relation \"{}\": it is unlogged", table.name);
+            return Err(EngineError::statement("0A000", message));
+        }
         if rows.is_empty() {
             return Ok(0);
         }

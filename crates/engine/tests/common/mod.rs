@@ -4,7 +4,8 @@
 pub mod log;
 pub mod peer;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_engine::types::oids;
@@ -138,4 +139,30 @@ pub fn count_and_sum(session: &mut Session, name: &str) -> (u64, i64) {
         Ok((count, sum))
     })
     .expect("scan")
+}
+
+/// Every file and its bytes.
+pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut left = vec![dir.to_path_buf()];
+    while let Some(dir) = left.pop() {
+        for entry in std::fs::read_dir(dir).expect("directory") {
+            let path = entry.expect("entry").path();
+            if path.is_dir() {
+                left.push(path);
+            } else if path.file_name().is_some_and(|name| name != "postmaster.pid") {
+                files.insert(path.clone(), std::fs::read(&path).expect("file"));
+            }
+        }
+    }
+    files
+}
+
+/// Fails the test if a file has changed, come or gone since a snapshot.
+pub fn assert_unchanged(before: &BTreeMap<PathBuf, Vec<u8>>, dir: &Path, what: &str) {
+    let after = snapshot(dir);
+    for (path, bytes) in before {
+        assert!(after.get(path) == Some(bytes), "{what}: {} has changed", path.display());
+    }
+    assert_eq!(before.len(), after.len(), "{what}: files came or went");
 }

@@ -101,8 +101,17 @@ impl Peer {
     }
 
     pub fn stop(&mut self) {
+        self.end("fast");
+    }
+
+    /// Stops the server as a crash of its processes does.
+    pub fn crash(&mut self) {
+        self.end("immediate");
+    }
+
+    fn end(&mut self, mode: &str) {
         if let Some(data) = self.server.take() {
-            let output = self.run("pg_ctl", &["stop", "-w", "-m", "fast", "-D", &data.display().to_string()]);
+            let output = self.run("pg_ctl", &["stop", "-w", "-m", mode, "-D", &data.display().to_string()]);
             if !std::thread::panicking() {
                 assert!(output.status.success(), "{output:?}");
             }

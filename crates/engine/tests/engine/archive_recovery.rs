@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::*;
 use forebay_engine::{
-    ArchiveMode, CheckpointStep, CheckpointWatch, Engine, EngineConfig, EngineError, IoMethod, Lsn,
+    ArchiveMode, CheckpointStep, CheckpointWatch, Engine, EngineConfig, EngineError, IoMethod, LockMode, Lsn,
     RecoveryTarget, RestoreSettings, Session, ShutdownMode, TargetAction, TargetTimeline,
 };
 use forebay_format::control::DbState;
-use forebay_format::wal::{Rmgr, xlog};
+use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
+use forebay_format::wal::{Rmgr, smgr, xlog};
 use forebay_wal::Record;
 
 /// A server's directory, its cold backup, and an archive that a test fills itself.
@@ -91,6 +92,17 @@ impl Bed {
             ..RestoreSettings::default()
         };
         EngineConfig { restore, ..self.config.clone() }
+    }
+
+    /// Recovers a directory to a target and stops there; then an earlier one, the restore point
+    /// "early", is refused.
+    fn refuses_early_after(&self, dir: &Path, late: &RecoveryTarget) {
+        let mut config = self.recovering(Some(late.clone()));
+        config.restore.action = TargetAction::Shutdown;
+        assert!(matches!(Engine::open(dir, config), Err(EngineError::StoppedAtTarget { .. })));
+        let early = self.recovering(Some(RecoveryTarget::Name("early".to_owned())));
+        let error = Engine::open(dir, early).expect_err("too early");
+        assert_eq!(error.to_string(), "requested recovery stop point is before consistent recovery point");
     }
 
     /// Recovers a fresh copy of the backup to a target, and counts t.
@@ -296,6 +308,58 @@ fn a_target_behind_which_pages_were_written_is_refused() {
     assert_eq!(error.to_string(), "requested recovery stop point is before consistent recovery point");
     let engine = Engine::open(&dir, named("late")).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 60_100);
+}
+
+/// Redo of a drop removes files, and no page is written with it: pg_control must know all the same.
+#[test]
+fn a_target_before_a_drop_that_was_redone_is_refused() {
+    let bed = Bed::new(small());
+    let (engine, mut session) = bed.session("data");
+    session.create_restore_point("early").expect("a point");
+    transaction(&mut session, |s| {
+        let table = s.open_table(None, "t", LockMode::AccessExclusive)?;
+        s.drop_table(&table)
+    })
+    .expect("drop");
+    session.create_restore_point("late").expect("a point");
+    create(&mut session, "other");
+    bed.crash("data", engine, session);
+    let dir = bed.restore("new");
+    let late = RecoveryTarget::Name("late".to_owned());
+    bed.refuses_early_after(&dir, &late);
+    let engine = Engine::open(&dir, bed.recovering(Some(late))).expect("open");
+    let error = count(&mut engine.session().expect("session"), "t").expect_err("dropped");
+    assert_eq!(error.sqlstate(), "42P01");
+}
+
+/// The same for a file that redo cuts, by a record as PostgreSQL's vacuum leaves it.
+#[test]
+fn a_target_before_a_cut_that_was_redone_is_refused() {
+    let bed = Bed::new(small());
+    let (engine, mut session) = bed.session("data");
+    session.create_restore_point("early").expect("a point");
+    commit(&mut session, 100);
+    let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
+    let rel = transaction(&mut session, open).expect("table");
+    engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    drop((session, engine));
+    let (log, mut io) = log::resume(&bed.path("data"));
+    let main = smgr::SmgrTruncate { blocks: 0, rel, flags: smgr::TRUNCATE_ALL }.encode();
+    let info = smgr::TRUNCATE | INFO_SPECIAL_REL_UPDATE;
+    let cut = Record { rmgr: Rmgr::SMGR, info, xid: 0, main: &main, blocks: &[] };
+    let cut = log.insert(&mut io, &cut).expect("insert");
+    let behind = Record { rmgr: Rmgr::XLOG, info: xlog::NOOP, xid: 0, main: &[], blocks: &[] };
+    log.insert(&mut io, &behind).expect("insert");
+    log.flush_all(&mut io).expect("flush");
+    drop(log);
+    let size = log::control(&bed.path("data")).segment_size;
+    let name = size.file_name(1, size.number(cut.start));
+    std::fs::copy(bed.path("data/pg_wal").join(&name), bed.path("store").join(&name)).expect("archive");
+    let dir = bed.restore("new");
+    let late = RecoveryTarget::Lsn(cut.start);
+    bed.refuses_early_after(&dir, &late);
+    let engine = Engine::open(&dir, bed.recovering(Some(late))).expect("open");
+    assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 0);
 }
 
 #[test]

@@ -8,6 +8,8 @@
 //! - [`archiving`]: An engine's archiver: what it stores before segments may go, whose module it takes, what a stop leaves
 //! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
 //! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
+//! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility maps, prepared transactions,
+//!   unlogged tables
 //! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects of crates/wal's tests,
 //!   through the whole engine
 //! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses what was acknowledged
@@ -33,6 +35,7 @@ mod archive_recovery;
 mod archiving;
 mod backup;
 mod checksums;
+mod crashed_peer;
 mod end_of_wal;
 mod faults;
 mod lifecycle;

@@ -2,17 +2,23 @@
 //! recovery comes to the same rows, and to the same bytes.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Tally;
 use super::random::{setup, survival, writes_whole_pages};
 use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::model::Model;
+use crate::survival::Survival;
 use crate::workload::{Life, Script, Setup, data_dir};
 
 /// How deep.
 const DEPTH: u32 = 3;
+
+/// Files of an unlogged table of PostgreSQL's: recovery is to make the first what the last one is,
+/// and to remove the one between.
+const UNLOGGED: [(&str, &[u8]); 3] =
+    [("base/5/90000", &[1; 9000]), ("base/5/90000_vm", &[2; 8192]), ("base/5/90000_init", &[3; 8192])];
 
 /// A workload that a crash ends; its recovery crashes in the midst of each call (of `stride`), the recovery of that one somewhere,
 /// and the next one too. The last is compared with a recovery that was left alone: by its rows, and by the bytes of all files whose
@@ -27,6 +33,7 @@ pub fn recovery_again(template: &SimDisk, seed: u64, steps: usize, stride: usize
     let whole = writes_whole_pages(&disk, dice.chance(500));
     let (mut model, mut script, setup) = (Model::default(), Script::new(seed), setup(&mut dice, whole));
     let mut life = Life::begin(&disk, setup).map_err(|error| format!("could not open: {error}"))?;
+    UNLOGGED.iter().for_each(|(name, bytes)| disk.put(&data_dir(&disk).join(name), bytes));
     disk.crash_after(150 + dice.below(450));
     life.work(&disk, &mut model, &mut script, steps);
     drop(life);
@@ -36,6 +43,7 @@ pub fn recovery_again(template: &SimDisk, seed: u64, steps: usize, stride: usize
     let alone = crashed.copy(seed);
     model.settle(&recovered(&alone, setup)?)?;
     let expected = bytes(&alone);
+    check_unlogged(&expected, &data_dir(&alone))?;
     for call in (seed % stride as u64..).step_by(stride) {
         let mut at = Vec::new();
         let mut left = crashed.copy(seed);
@@ -75,8 +83,19 @@ fn recovered(disk: &SimDisk, setup: Setup) -> Result<BTreeMap<String, Vec<i64>>,
     Ok(found)
 }
 
-/// The bytes of the files that are the log's to say.
+fn check_unlogged(files: &BTreeMap<PathBuf, Vec<u8>>, dir: &Path) -> Result<(), String> {
+    let [main, map, init] = UNLOGGED.map(|(name, _)| files.get(&dir.join(name)));
+    let init = init.ok_or("the init fork of an unlogged table is gone")?;
+    match main == Some(init) && map.is_none() {
+        true => Ok(()),
+        false => Err("an unlogged table was not emptied".to_owned()),
+    }
+}
+
+/// The bytes of the files that are the log's to say: what is left if the power fails once the
+/// engine has stopped.
 fn bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let disk = &disk.restart(Survival::none(), 0);
     let dir = data_dir(disk);
     let mut files = BTreeMap::new();
     for part in ["base", "global", "pg_xact"] {

@@ -8,6 +8,7 @@
 //! - `archive`: lives of an archiver
 //! - `archived`: lives of an engine that archives its log
 //! - `pitr`: recovery from an archive
+//! - `retarget`: recovery from an archive whose target moves back
 //! - `backups`: base backups and restores, cut short
 //! - `many`: many seeds, by several threads
 
@@ -21,6 +22,7 @@ mod failures;
 mod many;
 mod pitr;
 mod random;
+mod retarget;
 
 pub use again::recovery_again;
 pub use archive::{archive_life, every_archive_crash};
@@ -32,6 +34,7 @@ pub use failures::every_failure;
 pub use many::{Failed, many};
 pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
+pub use retarget::recovery_moved_back;
 
 use std::collections::BTreeMap;
 
@@ -45,6 +48,8 @@ pub struct Tally {
     pub runs: u64,
     /// Recoveries whose outcome was compared with the model.
     pub compared: u64,
+    /// Recoveries that came to an earlier target than those before.
+    pub moved_back: u64,
     /// Faults by class.
     pub fired: Fired,
     /// Where errors of the engine's came up, if that was counted.
@@ -66,6 +71,7 @@ impl Tally {
     pub fn add(&mut self, other: &Tally) {
         self.runs += other.runs;
         self.compared += other.compared;
+        self.moved_back += other.moved_back;
         for (class, n) in &other.fired {
             *self.fired.entry(*class).or_default() += n;
         }

@@ -4,7 +4,7 @@
 use crate::common::{setting, threads};
 use forebay_sim::SimDisk;
 use forebay_sim::explore::{
-    Tally, archive_recovery, archived_lives, backups_cut_short, many, restores_cut_short,
+    Tally, archive_recovery, archived_lives, backups_cut_short, many, recovery_moved_back, restores_cut_short,
 };
 use forebay_sim::workload::fresh_disk;
 
@@ -52,6 +52,16 @@ fn recovery_from_an_archive_is_cut_short_and_comes_to_the_same_rows() {
         archive_recovery(template, seed, stride(), None)
     });
     assert!(tally.compared >= 3 * n);
+}
+
+#[test]
+fn recovery_whose_target_moves_back_is_refused_or_right() {
+    let (n, tally) = run("recovery_whose_target_moves_back", "FOREBAY_SIM_PITR", 2, |template, seed| {
+        recovery_moved_back(template, seed, stride(), None)
+    });
+    // Some attempts end before anything is written that is too new, and the last one never does.
+    let refused = tally.compared - tally.moved_back;
+    assert!(refused >= n && tally.moved_back >= n, "{} of {}", tally.moved_back, tally.compared);
 }
 
 #[test]

@@ -27,7 +27,7 @@ mod written;
 pub(crate) use files::RelFork;
 pub use grow::ExtendMethod;
 pub(crate) use line::Turn;
-pub use private::remove_private_files;
+pub use private::{database_dirs, remove_private_files};
 pub(crate) use sync::SyncQueue;
 pub use sync::SyncReport;
 pub use transfer::Transfer;

@@ -63,7 +63,7 @@ pub fn remove_private_files(names: &dyn Namespace, data_dir: &Path) -> Result<u6
 }
 
 /// The directories of all databases, in all tablespaces.
-fn database_dirs(names: &dyn Namespace, data_dir: &Path) -> Result<Vec<PathBuf>, StorageError> {
+pub fn database_dirs(names: &dyn Namespace, data_dir: &Path) -> Result<Vec<PathBuf>, StorageError> {
     let mut parents = vec![data_dir.join("base")];
     let spaces = data_dir.join("pg_tblspc");
     for entry in list_if_there(names, &spaces)? {
@@ -72,7 +72,7 @@ fn database_dirs(names: &dyn Namespace, data_dir: &Path) -> Result<Vec<PathBuf>,
     let mut dirs = Vec::new();
     for parent in parents {
         for entry in list_if_there(names, &parent)? {
-            if entry.name.to_str().is_some_and(is_number) {
+            if entry.kind != FileKind::File && entry.name.to_str().is_some_and(is_number) {
                 dirs.push(parent.join(entry.name));
             }
         }

@@ -346,13 +346,15 @@ fn reference<'a>(block: u32, will_init: bool, data: &'a [u8]) -> forebay_format:
 #[test]
 fn records_of_unknown_kinds_are_refused_by_name() {
     let refused = [
-        (Rmgr::HEAP, 0x20, "Heap"),
-        (Rmgr::HEAP, 0x40, "Heap"),
-        (Rmgr::HEAP2, 0x10, "Heap2"),
-        (Rmgr::HEAP2, 0x40, "Heap2"),
+        (Rmgr::HEAP, 0x20, "Heap UPDATE"),
+        (Rmgr::HEAP, 0x40, "Heap HOT_UPDATE"),
+        (Rmgr::HEAP2, 0x10, "Heap2 PRUNE_ON_ACCESS"),
+        (Rmgr::HEAP2, 0x40, "Heap2 VISIBLE"),
         (Rmgr::BTREE, 0x00, "Btree"),
-        (Rmgr::CLOG, 0x10, "CLOG"),
-        (Rmgr::XACT, 0x10, "Transaction"),
+        (Rmgr::CLOG, 0x10, "CLOG TRUNCATE"),
+        (Rmgr::XACT, 0x10, "Transaction PREPARE"),
+        (Rmgr::XACT, 0x30, "Transaction COMMIT_PREPARED"),
+        (Rmgr::XACT, 0xc0, "Transaction ABORT_PREPARED"),
         (Rmgr::SMGR, 0x30, "Storage"),
         (Rmgr::XLOG, 0xf0, "XLOG"),
         (Rmgr::STANDBY, 0x30, "Standby"),

@@ -166,8 +166,10 @@ impl BufferPool {
         self.wal.get().is_none_or(|wal| lsn <= wal.flushed())
     }
 
-    /// Makes the log durable up to `lsn`, if there is one and it is not yet.
-    pub(crate) fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
+    /// Makes the log durable up to `lsn`, if there is one and it is not yet: what is asked of it
+    /// before a page with that LSN is written, and before files change in a way that a record tells
+    /// of.
+    pub fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
         match self.wal.get() {
             Some(_) if self.aio.has_bug("pages: written before their log") => Ok(()),
             Some(wal) if lsn > wal.flushed() => {

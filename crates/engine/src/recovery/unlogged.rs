@@ -1,0 +1,124 @@
+//! Unlogged tables, which a recovery empties. Their changes are not in the log, so nothing is known
+//! of their pages; what the log knows is the init fork, which holds an empty table. It becomes the
+//! main fork, and the other forks go.
+//!
+//! That is done once redo is through and the init forks are what the log says, and it is durable
+//! before the checkpoint that ends recovery: one that is begun again does it again. Nothing in
+//! between looks at these tables. A server that was stopped keeps them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use forebay_aio::{AlignedBuf, Backend as Io, FileKind, Namespace, OpenOptions};
+use forebay_format::Fork;
+use forebay_storage::{Backend, WriteScope, database_dirs};
+
+use super::Startup;
+use crate::error::EngineError;
+
+impl Startup<'_> {
+    /// Empties the unlogged tables of all databases, in all tablespaces.
+    pub(super) fn empty_unlogged(&self, be: &mut Backend) -> Result<(), EngineError> {
+        let names = self.aio.namespace();
+        let mut tables = 0;
+        for dir in database_dirs(names.as_ref(), self.dir)? {
+            let files = relation_files(names.as_ref(), &dir)?;
+            let unlogged: BTreeSet<u32> =
+                files.iter().filter(|file| file.fork == Fork::Init).map(|file| file.relation).collect();
+            if unlogged.is_empty() {
+                continue;
+            }
+            if tables == 0 {
+                // The files are copied, and pages of theirs may be in memory only.
+                self.pool.write_dirty(be, WriteScope::All)?;
+            }
+            tables += unlogged.len();
+            for file in files.iter().filter(|file| unlogged.contains(&file.relation)) {
+                if file.fork != Fork::Init {
+                    names.unlink(&dir.join(&file.name))?;
+                }
+            }
+            for file in files.iter().filter(|file| file.fork == Fork::Init) {
+                copy(&mut be.io, &dir, file)?;
+            }
+            if !self.aio.has_bug("recovery: directories of emptied tables are not synced") {
+                names.sync_dir(&dir)?;
+            }
+        }
+        if tables > 0 {
+            tracing::info!("emptied {tables} unlogged relations");
+        }
+        Ok(())
+    }
+}
+
+/// A file that holds a segment of a relation's fork.
+#[derive(Debug, PartialEq, Eq)]
+struct RelationFile {
+    name: String,
+    relation: u32,
+    fork: Fork,
+    /// `.3` of the fourth segment, nothing of the first.
+    segment: String,
+}
+
+impl RelationFile {
+    /// None if it is no relation's, or a temporary one's.
+    fn parse(name: &str) -> Option<RelationFile> {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (stem, segment) = name.find('.').map_or((name, ""), |at| name.split_at(at));
+        let (number, fork) = match stem.split_once('_') {
+            Some((number, fork)) => (number, Fork::from_name(fork).filter(|fork| *fork != Fork::Main)?),
+            None => (stem, Fork::Main),
+        };
+        if !is_number(number) || !(segment.is_empty() || is_number(segment.strip_prefix('.')?)) {
+            return None;
+        }
+        let (name, segment) = (name.to_owned(), segment.to_owned());
+        Some(RelationFile { name, relation: number.parse().ok()?, fork, segment })
+    }
+}
+
+fn relation_files(names: &dyn Namespace, dir: &Path) -> Result<Vec<RelationFile>, EngineError> {
+    let files = names.list(dir)?.into_iter().filter(|entry| entry.kind == FileKind::File);
+    Ok(files.filter_map(|entry| RelationFile::parse(entry.name.to_str()?)).collect())
+}
+
+/// Makes a segment of the main fork out of the same one of the init fork. It is not there yet.
+fn copy(io: &mut Io, dir: &Path, init: &RelationFile) -> Result<(), EngineError> {
+    let bytes = io.read_file(&dir.join(&init.name))?;
+    let path = dir.join(format!("{}{}", init.relation, init.segment));
+    let file = io.aio().namespace().open(&path, &OpenOptions::READ_WRITE.create_new())?;
+    if !bytes.is_empty() {
+        io.write_all_at(&file, 0, &AlignedBuf::copy_of(&bytes)?)?;
+    }
+    if io.aio().has_bug("recovery: unlogged tables are emptied without a sync") {
+        return Ok(());
+    }
+    Ok(io.fsync(&file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_relation_files_are_postgresql_s() {
+        for (name, relation, fork, segment) in [
+            ("16384", 16384, Fork::Main, ""),
+            ("16384.12", 16384, Fork::Main, ".12"),
+            ("16384_init", 16384, Fork::Init, ""),
+            ("16384_fsm.1", 16384, Fork::Fsm, ".1"),
+            ("16384_vm", 16384, Fork::Vm, ""),
+        ] {
+            let segment = segment.to_owned();
+            let expected = RelationFile { name: name.to_owned(), relation, fork, segment };
+            assert_eq!(RelationFile::parse(name), Some(expected), "{name}");
+        }
+        for name in
+            ["", "16384.", "16384.x", "16384_main", "16384_", "t3_16384", "x", "+5", "5.1.2", "99999999999"]
+        {
+            assert_eq!(RelationFile::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Recovery from an archive whose target moves back: it comes to a restore point and stops there,
+//! perhaps after crashes on the way, and is begun again with a target before that. What the first
+//! attempts have left on the disk must not show: either the earlier target is refused, or
+//! everything is as it was there.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::{EngineError, Lsn, RecoveryTarget, TargetAction};
+
+use super::Tally;
+use super::pitr::{archive_all, archive_dir, archiving, recovering, restored_dir, told};
+use super::random::{setup, survival};
+use crate::dice::Dice;
+use crate::disk::{Ending, SimDisk};
+use crate::model::Model;
+use crate::workload::{Life, Script, Setup, data_dir};
+
+/// How often the first recovery is cut short, one after the other.
+const DEPTH: u32 = 3;
+/// The later target.
+const LATE: &str = "late";
+/// What PostgreSQL says where a target is too early.
+const REFUSED: &str = "requested recovery stop point is before consistent recovery point";
+
+/// The main fork of an unlogged table of PostgreSQL's, which no backup has, and what it is made from.
+const UNLOGGED: [&str; 2] = ["base/5/90000", "base/5/90000_init"];
+
+type Contents = BTreeMap<String, Vec<i64>>;
+
+/// A cold backup, and what there was at two places of the log behind it.
+struct Past {
+    disk: SimDisk,
+    setup: Setup,
+    /// Between two records.
+    early_at: Lsn,
+    early: Contents,
+    late: Contents,
+}
+
+impl Past {
+    /// Behind the earlier target a table is dropped; in every other past, before that a transaction
+    /// commits that was running there, and a checkpoint is made at which recovery can make a
+    /// restart point.
+    fn new(template: &SimDisk, seed: u64) -> Result<Past, String> {
+        let disk = template.copy(seed);
+        disk.put_directory(&archive_dir(&disk));
+        let (mut dice, mut model, mut script) = (Dice::new(seed), Model::default(), Script::new(seed));
+        let setup = setup(&mut dice, false);
+        let (data, restored) = (data_dir(&disk), restored_dir(&disk));
+        let begin = || Life::begin_in(&disk, setup, &data, archiving(&disk)).map_err(told);
+        let mut life = begin()?;
+        life.work(&disk, &mut model, &mut script, 8);
+        // The log that is replayed must not make the dropped table again.
+        for name in ["t_gone", "t_kept"] {
+            life.make(&mut model, name.to_owned());
+            life.put(&mut model, name, script.ids(), true);
+        }
+        life.end().map_err(told)?;
+        disk.copy_tree(&data, &restored, |path| !path.starts_with("pg_wal/archive_status"));
+        disk.put(&restored.join("recovery.signal"), b"");
+        disk.put(&restored.join(UNLOGGED[1]), &[1; 8192]);
+        let mut life = begin()?;
+        life.begin_long(&mut model, "t_kept", script.ids()).map_err(told)?;
+        // A later id is in use, so that the running transaction's is not among those that are
+        // cleared as never used.
+        life.put(&mut model, "t_kept", script.ids(), true);
+        let early_at = life.session().wal_insert_lsn();
+        let early = life.contents()?;
+        if dice.chance(500) {
+            life.commit_long(&mut model);
+            for _ in 0..3 {
+                life.put(&mut model, "t_kept", script.ids(), true);
+                life.session().switch_wal().map_err(told)?;
+            }
+            life.session().checkpoint().map_err(told)?;
+        }
+        life.put(&mut model, "t_kept", script.ids(), true);
+        life.remove(&mut model, "t_gone");
+        life.session().create_restore_point(LATE).map_err(told)?;
+        let late = life.contents()?;
+        life.put(&mut model, "t_kept", script.ids(), true);
+        archive_all(&disk, &data, &mut life)?;
+        life.end().map_err(told)?;
+        Ok(Past { disk: disk.copy(seed), setup, early_at, early, late })
+    }
+
+    /// Recovers up to the later target or the earlier one.
+    fn begin(
+        &self,
+        disk: &SimDisk,
+        late: bool,
+        action: TargetAction,
+        order: u64,
+    ) -> Result<Life, EngineError> {
+        let target =
+            if late { RecoveryTarget::Name(LATE.to_owned()) } else { RecoveryTarget::Lsn(self.early_at) };
+        let change = recovering(disk, Some(target));
+        Life::begin_in(disk, Setup { order, ..self.setup }, &restored_dir(disk), |config| {
+            change(config);
+            (config.restore.action, config.restore.inclusive) = (action, late);
+        })
+    }
+
+    /// Recovers up to the later target and stops there. False: the disk has failed before.
+    fn stop_late(&self, disk: &SimDisk, order: u64) -> Result<bool, String> {
+        match self.begin(disk, true, TargetAction::Shutdown, order) {
+            Err(EngineError::StoppedAtTarget { .. }) => Ok(true),
+            Err(_) if disk.is_off() => Ok(false),
+            Err(error) => Err(told(error)),
+            Ok(_) => Err("it did not stop at its target".to_owned()),
+        }
+    }
+
+    /// Begins again with the earlier target; whether that was still to be had. Where it was not,
+    /// the later one must be.
+    fn move_back(&self, disk: &SimDisk, dice: &mut Dice) -> Result<bool, String> {
+        let (mut life, expected, is_early) = match self.begin(disk, false, TargetAction::Promote, dice.any())
+        {
+            Ok(life) => (life, &self.early, true),
+            Err(error) if error.to_string() == REFUSED => {
+                let life = self.begin(disk, true, TargetAction::Promote, dice.any());
+                (life.map_err(|error| format!("the later target: {error}"))?, &self.late, false)
+            }
+            Err(error) => return Err(format!("the earlier target: {error}")),
+        };
+        let [main, init] = UNLOGGED.map(|name| disk.bytes(&restored_dir(disk).join(name)));
+        if main.is_none() || main != init {
+            return Err("an unlogged table was not emptied".to_owned());
+        }
+        let name = if is_early { "earlier" } else { "later" };
+        let found = life.contents().map_err(|error| format!("at the {name} target: {error}"))?;
+        match found == *expected {
+            true => Ok(is_early),
+            false => {
+                Err(format!("it is not what there was at the {name} target: {found:?}, not {expected:?}"))
+            }
+        }
+    }
+}
+
+/// Recovery to a target at which it stops, crashed in the midst of each call (of `stride`) and of
+/// the next attempts' somewhere, and begun again with an earlier target.
+///
+/// # Errors
+/// What contradicts what there was at the target, or a refusal that is none, with the calls of the
+/// crashes.
+pub fn recovery_moved_back(
+    template: &SimDisk,
+    seed: u64,
+    stride: usize,
+    bug: Option<&'static str>,
+) -> Result<Tally, String> {
+    let past = Past::new(template, seed)?;
+    let mut tally = Tally::one();
+    for call in (seed % stride as u64..).step_by(stride) {
+        let mut dice = Dice::new(seed ^ call << 20);
+        let mut left = past.disk.copy(seed);
+        bug.into_iter().for_each(|bug| left.plant(bug));
+        let mut at = Vec::new();
+        for depth in 0..DEPTH {
+            let call = if depth == 0 { call } else { dice.below(call + 20) };
+            let ending = if dice.chance(250) { Ending::Kill } else { Ending::Crash };
+            left.end_after(call, ending);
+            let stopped = past.stop_late(&left, dice.any());
+            let stopped = stopped.map_err(|reason| format!("after crashes at {at:?}: {reason}"))?;
+            if stopped && !left.is_off() {
+                left.go_on();
+                break;
+            }
+            at.push(call);
+            tally.add_fired(&left);
+            left = left.reborn(survival(&mut dice), seed);
+        }
+        let moved = past.move_back(&left, &mut dice);
+        tally.moved_back +=
+            u64::from(moved.map_err(|reason| format!("after crashes at calls {at:?}: {reason}"))?);
+        tally.compared += 1;
+        if at.is_empty() {
+            break;
+        }
+    }
+    Ok(tally)
+}
