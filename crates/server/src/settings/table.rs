@@ -214,6 +214,7 @@ pub static TABLE: &[Setting] = &[
     setting("archive_mode", Postmaster, Enum(&["always", "on", "off"]), "off", ARCHIVING, "Allows archiving of WAL files using \"archive_command\" or \"archive_library\"."),
     setting("archive_timeout", Sighup, int(0, INT_MAX / 2, Unit::Seconds), "0", ARCHIVING, "Sets the amount of time to wait before forcing a switch to the next WAL file."),
     setting("archive_transfers", Sighup, int(0, 64, Unit::None), "0", ARCHIVING, "Sets the number of WAL files that \"archive_library\" archives at a time. 0: as many as suit the module."),
+    setting("authentication_timeout", Sighup, int(1, 600, Unit::Seconds), "1min", CONNECT, "Sets the maximum allowed time to complete client authentication."),
     setting("autovacuum_worker_slots", Postmaster, int(1, 262_143, Unit::None), "16", "Vacuuming", UNUSED),
     setting("basic_archive.archive_directory", Sighup, Text, "", ARCHIVING, "Archive file destination directory.").checked(checks::absolute_path),
     setting("bgwriter_delay", Sighup, int(10, 10_000, Unit::Ms), "200ms", BGWRITER, "Background writer sleep time between rounds."),

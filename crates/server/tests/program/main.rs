@@ -10,6 +10,7 @@
 //! - [`backup`]:    base backups of a running server
 //! - [`bench`]:     measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver and of the log
 //! - [`cancel`]:    cancel requests and timeouts
+//! - [`connections`]: slow start-ups, descriptors that run out, timers
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`damage`]:    damaged pages, and the settings that take them
 //! - [`demo`]:      the demonstration, small
@@ -31,6 +32,7 @@ mod bench_archive;
 mod bench_wal;
 mod cancel;
 mod checksums;
+mod connections;
 mod copy;
 mod damage;
 mod demo;
