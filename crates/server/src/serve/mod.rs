@@ -17,6 +17,7 @@ pub mod registry;
 pub mod shared;
 pub mod sockets;
 
+use crate::hba::Hba;
 use crate::log;
 use crate::session;
 use crate::settings::{
@@ -90,6 +91,10 @@ pub fn serve(options: &ServeOptions) -> u8 {
             return fatal(last);
         }
     };
+    let hba = match Hba::read(Path::new(settings.text("hba_file"))) {
+        Ok(hba) => hba,
+        Err(message) => return fatal(&message),
+    };
     let events = match Events::new() {
         Ok(events) => events,
         Err(e) => return fatal(&format!("could not install signal handlers: {e}")),
@@ -110,7 +115,7 @@ pub fn serve(options: &ServeOptions) -> u8 {
     let mut server = Server {
         options: options.clone(),
         data_dir,
-        shared: Arc::new(Shared::new(settings)),
+        shared: Arc::new(Shared::new(settings, hba)),
         stop: None,
         recovery_stop: RecoveryStop::default(),
         acceptor: Acceptor::default(),
@@ -400,6 +405,13 @@ impl Server {
                 let (changed, refused) = settings.reload(new);
                 if let State::Running(engine) = self.shared.state() {
                     change_running(&engine, &settings);
+                }
+                match Hba::read(Path::new(settings.text("hba_file"))) {
+                    Ok(hba) => self.shared.set_hba(hba),
+                    Err(message) => {
+                        log::log(message);
+                        log::log("pg_hba.conf was not reloaded");
+                    }
                 }
                 self.shared.set_settings(settings.clone());
                 for name in refused {

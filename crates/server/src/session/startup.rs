@@ -2,6 +2,7 @@
 
 use super::output::Output;
 use super::{End, Hot, Session, leaving, log_error};
+use crate::hba::ONLY_NAME;
 use crate::log;
 use crate::serve::registry::Place;
 use crate::serve::shared::{Shared, State};
@@ -19,9 +20,9 @@ use std::sync::Arc;
 /// How long a client that is being dismissed may keep its thread waiting.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The one role there is.
-const ROLE: &str = "postgres";
+const ROLE: &str = ONLY_NAME;
 /// The one database there is.
-const DATABASE: &str = "postgres";
+const DATABASE: &str = ONLY_NAME;
 
 fn fatal(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
     SqlError::report(Severity::Fatal, sqlstate, message)
@@ -162,6 +163,8 @@ fn open(
         backend::negotiate_protocol_version(out.buffer(), version, &unknown);
     }
     check_identity(startup)?;
+    let peer = reader.source().peer_ip().map_err(|_| End::Gone)?;
+    shared.hba().admit(peer).map_err(|message| fatal("28000", message))?;
     let engine = match shared.state() {
         State::Running(engine) => engine,
         State::Starting => return Err(fatal("57P03", "the database system is starting up").into()),

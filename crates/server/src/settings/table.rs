@@ -254,6 +254,7 @@ pub static TABLE: &[Setting] = &[
     setting("forebay_archive.prefetch_memory", Sighup, int(0, INT_MAX, Unit::Mb), "128MB", ARCHIVE_RECOVERY, "Maximum memory for WAL segments that recovery has fetched and not used yet."),
     setting("fsync", Sighup, Bool, "on", WAL, "Forces synchronization of updates to disk. Always on.").checked(checks::fsync),
     setting("full_page_writes", Postmaster, Bool, "on", WAL, "Writes full pages to WAL when first modified after a checkpoint."),
+    setting("hba_file", Postmaster, Text, "", FILES, "Sets the server's \"hba\" configuration file."),
     setting("huge_pages", Postmaster, Enum(&["off", "on", "try"]), "try", MEMORY, "Use of huge pages on Linux."),
     setting("huge_pages_status", Internal, Enum(&["off", "on", "unknown"]), "unknown", PRESET, "Indicates the status of huge pages."),
     setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT, "Sets the maximum allowed idle time between queries, when in a transaction.").checked(checks::disabled),
