@@ -12,7 +12,7 @@ use forebay_wal::{SegmentStats, SyncMethod, Wal, WalConfig};
 
 use crate::archiver::Archiving;
 use crate::background::{self, Threads};
-use crate::catalog::Catalogs;
+use crate::catalog::{Catalogs, database};
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
 use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
@@ -345,6 +345,7 @@ fn start(
         came_from: started.came_from,
     }));
     core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
+    database::check(&core, be)?;
     if started.recovered {
         run::checkpoint(&core, be, Causes::RECOVERY)?;
         if started.ended.is_some() {

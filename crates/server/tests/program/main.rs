@@ -16,6 +16,7 @@
 //! - [`demo`]:      the demonstration, small
 //! - [`disk`]:      a disk with other bytes than were written, a full disk
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
+//! - [`foreign`]: directories that PostgreSQL made, and what of them is refused
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`library`]:   an archive with manifests as archive_library and restore_library; stops that don't wait
 //! - [`lifecycle`]: start, stop, kill, restart, reload
@@ -39,6 +40,7 @@ mod demo;
 mod disk;
 mod door;
 mod extended;
+mod foreign;
 mod harness;
 mod hostile;
 mod library;
@@ -46,6 +48,9 @@ mod lifecycle;
 mod log;
 mod objects;
 mod outstanding;
+#[allow(dead_code, reason = "the batteries use more of it")]
+#[path = "../battery/peer.rs"]
+mod peer;
 mod pitr;
 #[path = "../support/ports.rs"]
 mod ports;
