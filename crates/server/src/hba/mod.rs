@@ -3,10 +3,11 @@
 //! - `tokens`:  the file's lines as fields
 //! - `address`: addresses with masks
 //!
-//! There is no authentication yet, so two methods can be honoured: trust and reject. A file in which
-//! another method may apply to a connection that this server takes is refused as a whole, with the
-//! line. So is what is not understood: files included, regular expressions, host names, roles'
-//! members. The records decide as in PostgreSQL: the first that matches, and without one nobody gets in.
+//! There is no authentication yet, so two methods can be honoured: trust and reject. A file in
+//! which another method may apply to a connection that this server takes is refused as a whole,
+//! with the line. So is what is not understood: files included, regular expressions, host names,
+//! roles' members. The records decide as in PostgreSQL: the first that matches counts, and without
+//! one nobody gets in.
 
 mod address;
 mod tokens;

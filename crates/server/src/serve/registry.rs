@@ -1,4 +1,5 @@
-//! The connections of a server: counted, found by number for a cancel, told to leave at a stop, ended at their deadlines.
+//! The connections of a server: counted, found by number for a cancel, told to leave at a stop,
+//! ended at their deadlines.
 
 use crate::wire::stream::Stream;
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -208,8 +208,8 @@ impl Target<'_> {
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
         let filled = self.targets.get(..row.len()).unwrap_or(self.targets);
-        let left_out = self.columns.iter().enumerate().filter(|(index, _)| !filled.contains(index));
-        left_out.map(|(_, column)| check_left_out(self.table, column)).collect::<Result<()>>()?;
+        let mut left_out = self.columns.iter().enumerate().filter(|(index, _)| !filled.contains(index));
+        left_out.try_for_each(|(_, column)| check_left_out(self.table, column))?;
         let mut exprs = vec![Expr::Const(Datum::Null); self.columns.len()];
         for (value, target) in row.into_iter().zip(self.targets) {
             let (Some(column), Some(slot)) = (self.columns.get(*target), exprs.get_mut(*target)) else {
