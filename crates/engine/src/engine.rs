@@ -12,12 +12,13 @@ use forebay_wal::{SegmentStats, SyncMethod, Wal, WalConfig};
 
 use crate::archiver::Archiving;
 use crate::background::{self, Threads};
-use crate::catalog::Catalogs;
+use crate::catalog::{Catalogs, database};
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
 use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
 use crate::control::Control;
 use crate::core::{Core, Parts, Phase};
+use crate::directory;
 use crate::disk::Disk;
 use crate::door::{self, IoSettings};
 use crate::error::EngineError;
@@ -83,7 +84,7 @@ impl Engine {
             EngineError::statement("58P01", format!("could not find directory \"{}\": {e}", dir.display()))
         })?;
         let mut be = Backend::new(aio.backend(BackendType::Startup)?);
-        check_directory(&mut Disk::new(&mut be.io), &dir)?;
+        directory::check(&mut Disk::new(&mut be.io), &dir)?;
         let told = Told {
             port: config.port,
             socket_dir: config.socket_dir.clone(),
@@ -273,34 +274,6 @@ impl Drop for Engine {
     }
 }
 
-/// Refuses what is not PostgreSQL 18's.
-fn check_directory(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
-    if !disk.namespace().exists(dir)? {
-        return Err(EngineError::statement(
-            "58P01",
-            format!("data directory \"{}\" does not exist", dir.display()),
-        ));
-    }
-    let path = dir.join("PG_VERSION");
-    let Some(version) = disk.read(&path)? else {
-        let error =
-            EngineError::statement("F0001", format!("\"{}\" is not a valid data directory", dir.display()));
-        return Err(error.with_detail(format!("File \"{}\" is missing.", path.display())));
-    };
-    let version = String::from_utf8_lossy(&version).trim().to_owned();
-    if version != init::VERSION {
-        return Err(EngineError::statement("F0001", "database files are incompatible with server").with_detail(
-            format!(
-                "The data directory was initialized by PostgreSQL version {version} (file \"{}\"), which is not \
-                 compatible with this version {}.",
-                path.display(),
-                init::VERSION
-            ),
-        ));
-    }
-    Ok(())
-}
-
 /// Everything between the lock and the first session.
 fn start(
     dir: &Path,
@@ -372,6 +345,7 @@ fn start(
         came_from: started.came_from,
     }));
     core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
+    database::check(&core, be)?;
     if started.recovered {
         run::checkpoint(&core, be, Causes::RECOVERY)?;
         if started.ended.is_some() {

@@ -15,6 +15,7 @@
 //! - `activity`: calls under way; `counters`: what pg_stat_database counts.
 //! - `background`: the engine's threads.
 //! - `backup`: base backups: of a cluster at rest or a running one, and back.
+//! - `directory`: what a data directory must be before it is opened.
 //! - `disk`: small files, read and written whole; `door`: the I/O method an engine is opened with.
 //! - `readback`: whether such files are on the disk as they were written.
 //! - `lockfile`: postmaster.pid.
@@ -41,6 +42,7 @@ pub mod config;
 mod control;
 mod core;
 mod counters;
+mod directory;
 mod disk;
 mod door;
 pub mod engine;

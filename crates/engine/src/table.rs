@@ -1,7 +1,10 @@
 //! What the catalog knows of a table.
 
+use std::sync::Arc;
+
 use forebay_format::{AttrLayout, RelFileLocator};
 
+use crate::error::EngineError;
 use crate::types::Oid;
 use crate::types::codec::Repr;
 
@@ -20,6 +23,12 @@ pub struct Column {
     pub attnum: i16,
     /// A dropped column stays in the rows but is not visible.
     pub dropped: bool,
+    /// Whether rows that give no value for it get another one than NULL: a default or an identity.
+    pub has_default: bool,
+    /// Of an identity column, whether it is GENERATED ALWAYS.
+    pub always_identity: bool,
+    /// Its value in rows that are older than the column, as stored; None: NULL.
+    pub(crate) missing: Option<Arc<[u8]>>,
     /// How its values lie in a row.
     pub(crate) layout: AttrLayout,
     /// What its values are.
@@ -63,17 +72,44 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Of a temporary table: the number of the session slot it belongs to.
     pub(crate) temp: Option<u32>,
-    /// Whether it has indexes, which nothing here can keep up to date yet.
-    pub(crate) indexed: bool,
-    /// Whether its changes stay out of the log, so that recovery empties it.
-    pub(crate) unlogged: bool,
+    /// What PostgreSQL would do that can't be done here yet.
+    pub(crate) limits: Limits,
     /// Its file.
     pub(crate) locator: RelFileLocator,
     /// The columns' layouts, as forming and deforming rows wants them.
     pub(crate) layouts: Vec<AttrLayout>,
 }
 
+/// Why a table can't be worked on, if so: what it has that is not understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Rows, or their values, would be wrong.
+    pub read: Option<String>,
+    /// New rows would lack something, or break a rule.
+    pub insert: Option<&'static str>,
+}
+
 impl Table {
+    /// Fails (0A000) if its rows can't be read as PostgreSQL would.
+    pub fn check_readable(&self) -> Result<(), EngineError> {
+        match &self.limits.read {
+            None => Ok(()),
+            Some(why) => Err(self.refusal("read", why)),
+        }
+    }
+
+    /// Fails (0A000) if rows can't be inserted as PostgreSQL would. Columns with defaults are the caller's to check.
+    pub fn check_insertable(&self) -> Result<(), EngineError> {
+        match self.limits.insert {
+            None => Ok(()),
+            Some(why) => Err(self.refusal("insert into", why)),
+        }
+    }
+
+    fn refusal(&self, verb: &str, why: &str) -> EngineError {
+        EngineError::statement("0A000", format!("cannot {verb} relation \"{}\": {why}", self.name))
+    }
+
     /// The column with this name, with its index in `columns`.
     pub fn column(&self, name: &str) -> Option<(usize, &Column)> {
         self.columns.iter().enumerate().find(|(_, c)| !c.dropped && c.name == name)
@@ -107,8 +143,7 @@ impl Table {
             kind: b'r',
             temp: None,
             columns: Vec::new(),
-            indexed: false,
-            unlogged: false,
+            limits: Limits::default(),
             locator: RelFileLocator::in_default(5, oid),
             layouts: Vec::new(),
         }

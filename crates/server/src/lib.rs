@@ -3,6 +3,7 @@
 //! - `cli`: the command line
 //! - `client`: a small client of the protocol
 //! - `demo`: the demonstration
+//! - `hba`: who may connect from where
 //! - `serve`: the server as a whole: sockets, signals, start and stop
 //! - `session`: one client
 //! - `settings`: names, units, contexts; files, command line, SET
@@ -14,6 +15,7 @@
 pub mod cli;
 pub mod client;
 mod demo;
+mod hba;
 pub mod log;
 pub mod serve;
 mod session;

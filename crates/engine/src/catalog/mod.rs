@@ -5,6 +5,8 @@
 //! - `cache`: tables found, remembered for all sessions
 //! - `bootstrap`: the rows a new database has
 //! - `reader`: finding tables by scanning the catalogs
+//! - `database`: whether the database is one that is understood
+//! - `limits`: what of a table made by PostgreSQL is not understood
 //! - `ddl`: creating and dropping tables
 //!
 //! The catalogs are the truth, read with a snapshot like any table. pg_class, pg_attribute, pg_type and pg_database
@@ -12,7 +14,9 @@
 
 pub(crate) mod bootstrap;
 pub(crate) mod cache;
+pub(crate) mod database;
 pub(crate) mod ddl;
+pub(crate) mod limits;
 pub(crate) mod reader;
 pub(crate) mod rows;
 pub(crate) mod schema;
@@ -24,7 +28,7 @@ use forebay_format::relmap::RelMap;
 
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::table::{Column, Table};
+use crate::table::{Column, Limits, Table};
 use crate::types::codec::Repr;
 use crate::types::{Oid, layout_of};
 use bootstrap::{PG_CATALOG, POSTGRES_DB};
@@ -50,8 +54,8 @@ impl Catalogs {
     pub(crate) fn open(disk: &mut Disk<'_>, dir: &Path) -> Result<Catalogs, EngineError> {
         let shared = read_map(disk, &dir.join("global").join(MAP_FILE))?;
         let local = read_map(disk, &dir.join("base").join(POSTGRES_DB.to_string()).join(MAP_FILE))?;
-        let class = catalog_table(&PG_CLASS, &local)?;
-        let attribute = catalog_table(&PG_ATTRIBUTE, &local)?;
+        let mapped = |catalog: &CatalogTable| catalog_table(catalog, mapped_file(catalog, &local)?);
+        let (class, attribute) = (mapped(&PG_CLASS)?, mapped(&PG_ATTRIBUTE)?);
         Ok(Catalogs { cache: CatalogCache::default(), shared, local, class, attribute })
     }
 
@@ -85,11 +89,16 @@ fn read_map(disk: &mut Disk<'_>, path: &Path) -> Result<RelMap, EngineError> {
     })
 }
 
-/// A catalog as its fixed layout has it, for finding the others.
-fn catalog_table(catalog: &CatalogTable, map: &RelMap) -> Result<Table, EngineError> {
+/// Where a map says that a catalog of the database is.
+fn mapped_file(catalog: &CatalogTable, map: &RelMap) -> Result<RelFileLocator, EngineError> {
     let filenode = map.get(catalog.oid).ok_or_else(|| {
         EngineError::corrupt(format!("could not find relation mapping for relation \"{}\"", catalog.name))
     })?;
+    Ok(RelFileLocator::in_default(POSTGRES_DB, filenode))
+}
+
+/// A catalog as its fixed layout has it, for finding the others.
+fn catalog_table(catalog: &CatalogTable, locator: RelFileLocator) -> Result<Table, EngineError> {
     let mut columns = Vec::with_capacity(catalog.columns.len());
     for (attnum, column) in (1..).zip(catalog.columns) {
         columns.push(Column {
@@ -99,6 +108,9 @@ fn catalog_table(catalog: &CatalogTable, map: &RelMap) -> Result<Table, EngineEr
             not_null: column.not_null,
             attnum,
             dropped: false,
+            has_default: false,
+            always_identity: false,
+            missing: None,
             layout: layout_of(column.type_oid)?,
             repr: Repr::of(column.type_oid),
         });
@@ -112,8 +124,7 @@ fn catalog_table(catalog: &CatalogTable, map: &RelMap) -> Result<Table, EngineEr
         temp: None,
         layouts: columns.iter().map(|c| c.layout).collect(),
         columns,
-        indexed: false,
-        unlogged: false,
-        locator: RelFileLocator::in_default(POSTGRES_DB, filenode),
+        limits: Limits::default(),
+        locator,
     })
 }

@@ -6,23 +6,26 @@
 
 use std::collections::HashMap;
 
-use forebay_format::tuple::deform;
+use forebay_format::tuple::{Deform, deform};
 use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
 
+use super::limits::{self, Attribute, ClassTraits};
 use super::schema::PG_NAMESPACE;
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::heap::ReadAhead;
-use crate::table::{Column, Table};
+use crate::table::{Column, Limits, Table};
 use crate::types::codec::Repr;
 use crate::types::{Datum, Oid, oids};
 use crate::xact::Snapshot;
 
-/// Columns of pg_class up to relkind.
-const CLASS_COLUMNS: usize = 18;
-/// Columns of pg_attribute up to attisdropped.
-const ATTRIBUTE_COLUMNS: usize = 17;
+/// Columns of pg_class up to relispartition.
+const CLASS_COLUMNS: usize = 28;
+/// Columns of pg_attribute up to attcollation.
+const ATTRIBUTE_COLUMNS: usize = 20;
+/// Where pg_attribute has attmissingval.
+const MISSING_VALUE: usize = 24;
 /// Columns of pg_namespace up to nspname.
 const NAMESPACE_COLUMNS: usize = 2;
 
@@ -39,6 +42,7 @@ pub(crate) struct Class {
     shared: bool,
     persistence: u8,
     pub kind: u8,
+    traits: ClassTraits,
 }
 
 impl Class {
@@ -54,7 +58,7 @@ impl Class {
 }
 
 /// Is shown a row with its place, and says whether to go on.
-type RowSink<'a> = dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, EngineError> + 'a;
+pub(super) type RowSink<'a> = dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, EngineError> + 'a;
 
 /// Reads the catalogs with one snapshot.
 pub(crate) struct Reader<'a> {
@@ -70,7 +74,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Decodes the first `columns` of every visible row; `row` says whether to go on.
-    fn scan(&mut self, table: &Table, columns: usize, row: &mut RowSink<'_>) -> Result<(), EngineError> {
+    pub(super) fn scan(
+        &mut self,
+        table: &Table,
+        columns: usize,
+        row: &mut RowSink<'_>,
+    ) -> Result<(), EngineError> {
         let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
         let reprs: Vec<Repr> = table.columns.iter().take(columns).map(|c| c.repr).collect();
         let mut scan = self.core.heap(table).scan(self.snapshot.clone(), ReadAhead::default())?;
@@ -117,6 +126,16 @@ impl<'a> Reader<'a> {
                     shared: class.bool(15)?,
                     persistence: class.char(16)?,
                     kind: class.char(17)?,
+                    traits: ClassTraits {
+                        access_method: class.oid(6)?,
+                        unlogged: class.char(16)? == b'u',
+                        checks: class.int2(19)? > 0,
+                        rules: class.bool(20)?,
+                        triggers: class.bool(21)?,
+                        children: class.bool(22)?,
+                        populated: class.bool(25)?,
+                        partition: class.bool(27)?,
+                    },
                 });
             }
             Ok(!one || found.is_empty())
@@ -146,13 +165,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn tables(&mut self) -> Result<Vec<Table>, EngineError> {
         let mut classes = self.classes_where(false, &|_, _, _| true)?;
         classes.retain(Class::is_table);
-        let mut columns: HashMap<Oid, Vec<Column>> = classes.iter().map(|c| (c.oid, Vec::new())).collect();
+        let mut columns: HashMap<Oid, Vec<Attribute>> = classes.iter().map(|c| (c.oid, Vec::new())).collect();
         let core = self.core;
         self.scan(&core.catalogs.attribute, ATTRIBUTE_COLUMNS, &mut |_, row| {
             let row = Row(row, "pg_attribute");
             if let Some(columns) = columns.get_mut(&row.oid(0)?).filter(|_| row.int2(4).is_ok_and(|n| n > 0))
             {
-                columns.push(column(&row)?);
+                columns.push(Attribute::read(&row)?);
             }
             Ok(true)
         })?;
@@ -160,18 +179,20 @@ impl<'a> Reader<'a> {
         self.scan_namespaces(&mut |oid, name| {
             schemas.insert(oid, name.to_owned());
         })?;
-        let build = |class: &Class| {
+        let mut tables = Vec::with_capacity(classes.len());
+        for class in &classes {
             let columns = in_order(class.oid, columns.remove(&class.oid).unwrap_or_default())?;
-            self.assemble(class, columns, schemas.get(&class.namespace).cloned().unwrap_or_default())
-        };
-        classes.iter().map(build).collect()
+            let schema = schemas.get(&class.namespace).cloned().unwrap_or_default();
+            tables.push(self.assemble(class, columns, schema)?);
+        }
+        Ok(tables)
     }
 
     /// The columns of relations, by relation, and the places of their rows (those of system columns included).
     pub(crate) fn attributes(
         &mut self,
         relation: Oid,
-    ) -> Result<(Vec<Column>, Vec<ItemPointer>), EngineError> {
+    ) -> Result<(Vec<Attribute>, Vec<ItemPointer>), EngineError> {
         let (mut columns, mut places) = (Vec::new(), Vec::new());
         let core = self.core;
         self.scan(&core.catalogs.attribute, ATTRIBUTE_COLUMNS, &mut |tid, row| {
@@ -179,7 +200,7 @@ impl<'a> Reader<'a> {
             if row.oid(0)? == relation {
                 places.push(tid);
                 if row.int2(4)? > 0 {
-                    columns.push(column(&row)?);
+                    columns.push(Attribute::read(&row)?);
                 }
             }
             Ok(true)
@@ -238,7 +259,18 @@ impl<'a> Reader<'a> {
         self.assemble(class, columns, schema)
     }
 
-    fn assemble(&self, class: &Class, columns: Vec<Column>, schema: String) -> Result<Table, EngineError> {
+    fn assemble(
+        &mut self,
+        class: &Class,
+        attributes: Vec<Attribute>,
+        schema: String,
+    ) -> Result<Table, EngineError> {
+        let mut limits = limits::of(class.kind, class.indexed, &class.traits, &attributes);
+        let missing = attributes.iter().any(|a| a.has_missing && !a.column.dropped);
+        let mut columns: Vec<Column> = attributes.into_iter().map(|a| a.column).collect();
+        if missing {
+            self.read_missing(class.oid, &mut columns, &mut limits)?;
+        }
         // A temporary table outside of such a schema is nobody's.
         let temp = class.is_temporary().then(|| temp_slot(&schema).unwrap_or(u32::MAX));
         Ok(Table {
@@ -250,10 +282,48 @@ impl<'a> Reader<'a> {
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
-            indexed: class.indexed,
-            unlogged: class.persistence == b'u',
+            limits,
             locator: self.locator(class)?,
         })
+    }
+
+    /// Reads the values that a relation's columns have in rows older than the columns.
+    fn read_missing(
+        &mut self,
+        relation: Oid,
+        columns: &mut [Column],
+        limits: &mut Limits,
+    ) -> Result<(), EngineError> {
+        let core = self.core;
+        let table = &core.catalogs.attribute;
+        let mut scan = core.heap(table).scan(self.snapshot.clone(), ReadAhead::default())?;
+        while let Some(rows) = scan.next_page(self.be)? {
+            for index in 0..rows {
+                let tuple = HeapTuple::new(scan.tuple(index))?;
+                let mut first = [None; 5];
+                deform(tuple, &table.layouts, &mut first)?;
+                let oid = |n: usize| first.get(n).copied().flatten();
+                if oid(0) != Some(&relation.to_le_bytes()) {
+                    continue;
+                }
+                let column = columns.iter_mut().find(|c| oid(4) == Some(&c.attnum.to_le_bytes()));
+                let Some(column) = column.filter(|c| !c.dropped) else { continue };
+                let mut walk = Deform::new(tuple)?;
+                let mut value = None;
+                for layout in table.layouts.iter().take(MISSING_VALUE + 1) {
+                    value = walk.next(*layout)?;
+                }
+                if let Some(array) = value {
+                    column.missing = limits::missing_value(column, array)?;
+                    if column.missing.is_none() {
+                        let what =
+                            format!("the value of column \"{}\" in older rows is compressed", column.name);
+                        limits.read.get_or_insert(what);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// PostgreSQL's own catalogs have indexes, through which it finds their rows: rows added behind its back would
@@ -287,14 +357,25 @@ fn temp_slot(namespace: &str) -> Option<u32> {
 }
 
 /// A relation's columns by number; all must be there.
-fn in_order(relation: Oid, mut columns: Vec<Column>) -> Result<Vec<Column>, EngineError> {
-    columns.sort_by_key(|c| c.attnum);
-    if !columns.iter().zip(1..).all(|(c, n)| c.attnum == n) {
+fn in_order(relation: Oid, mut columns: Vec<Attribute>) -> Result<Vec<Attribute>, EngineError> {
+    columns.sort_by_key(|a| a.column.attnum);
+    if !columns.iter().zip(1..).all(|(a, n)| a.column.attnum == n) {
         return Err(EngineError::corrupt(format!(
             "pg_attribute does not have all columns of relation {relation}"
         )));
     }
     Ok(columns)
+}
+
+impl Attribute {
+    fn read(row: &Row<'_, '_>) -> Result<Attribute, EngineError> {
+        Ok(Attribute {
+            column: column(row)?,
+            has_missing: row.bool(13)?,
+            generated: row.char(15)?,
+            collation: row.oid(19)?,
+        })
+    }
 }
 
 fn column(row: &Row<'_, '_>) -> Result<Column, EngineError> {
@@ -316,17 +397,20 @@ fn column(row: &Row<'_, '_>) -> Result<Column, EngineError> {
         not_null: row.bool(11)?,
         attnum: row.int2(4)?,
         dropped: row.bool(16)?,
+        has_default: row.bool(12)? || row.char(14)? != 0,
+        always_identity: row.char(14)? == b'a',
+        missing: None,
         layout,
         repr: if type_oid == oids::UNKNOWN { Repr::Raw } else { repr },
     })
 }
 
 /// A catalog row, whose columns are what the layout says or the catalog is damaged.
-struct Row<'a, 'b>(&'a [Datum<'b>], &'static str);
+pub(super) struct Row<'a, 'b>(pub(super) &'a [Datum<'b>], pub(super) &'static str);
 
 macro_rules! getter {
     ($name:ident, $variant:ident, $type:ty) => {
-        fn $name(&self, index: usize) -> Result<$type, EngineError> {
+        pub(super) fn $name(&self, index: usize) -> Result<$type, EngineError> {
             match self.0.get(index) {
                 Some(Datum::$variant(value)) => Ok(*value),
                 _ => Err(EngineError::corrupt(format!("a row of {} has no column {}", self.1, index + 1))),
@@ -342,4 +426,13 @@ impl<'b> Row<'_, 'b> {
     getter!(char, Char, u8);
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
+
+    /// A text, where there is one.
+    pub(super) fn text(&self, index: usize) -> Result<Option<&'b str>, EngineError> {
+        match self.0.get(index) {
+            Some(Datum::Text(text)) => Ok(Some(text)),
+            Some(Datum::Null) => Ok(None),
+            _ => Err(EngineError::corrupt(format!("a row of {} has no column {}", self.1, index + 1))),
+        }
+    }
 }

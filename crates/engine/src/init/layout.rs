@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use forebay_aio::{FileKind, Namespace};
 
+use crate::directory;
 use crate::disk::Disk;
 use crate::error::EngineError;
 
@@ -58,7 +59,10 @@ impl Made {
         };
         match made.namespace.stat(root)? {
             None => made.make_with_parents(root)?,
-            Some(stat) if stat.kind == FileKind::Directory => made.take_over_empty(stat.mode)?,
+            Some(stat) if stat.kind == FileKind::Directory => {
+                directory::check_kind_and_owner(root, &stat)?;
+                made.take_over_empty(stat.mode)?;
+            }
             Some(_) => {
                 return Err(EngineError::statement(
                     "58P02",

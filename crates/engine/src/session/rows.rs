@@ -115,14 +115,7 @@ impl Session {
             let message = format!("permission denied: \"{}\" is a system catalog", table.name);
             return Err(EngineError::statement("42501", message));
         }
-        if table.indexed {
-            let message = format!("cannot insert into relation \"{}\": it has indexes", table.name);
-            return Err(EngineError::statement("0A000", message));
-        }
-        if table.unlogged {
-            let message = format!("cannot insert into relation \"{}\": it is unlogged", table.name);
-            return Err(EngineError::statement("0A000", message));
-        }
+        table.check_insertable()?;
         if rows.is_empty() {
             return Ok(0);
         }

@@ -28,6 +28,7 @@ impl Session {
     /// Starts a scan of what the statement's snapshot sees.
     pub fn scan(&mut self, table: &Arc<Table>) -> Result<HeapScan, EngineError> {
         self.check_cancel()?;
+        table.check_readable()?;
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
         let ahead = self.read_ahead();
@@ -97,12 +98,17 @@ impl<'a> RowView<'a> {
         let upto = upto.min(self.table.columns.len());
         let layouts = self.table.layouts.get(..upto).unwrap_or_default();
         let mut fields: SmallVec<[Option<&'a [u8]>; 16]> = SmallVec::from_elem(None, upto);
-        HeapTuple::new(self.tuple)
-            .and_then(|tuple| deform(tuple, layouts, &mut fields))
+        let stored = HeapTuple::new(self.tuple)
+            .and_then(|tuple| {
+                deform(tuple, layouts, &mut fields)?;
+                Ok(tuple.attribute_count())
+            })
             .map_err(|error| self.unreadable(error))?;
-        for (field, column) in fields.iter().zip(&self.table.columns) {
-            out.push(match field {
-                Some(bytes) if !column.dropped => column.repr.decode(bytes)?,
+        for (index, (field, column)) in fields.iter().zip(&self.table.columns).enumerate() {
+            out.push(match (field, &column.missing) {
+                (Some(bytes), _) if !column.dropped => column.repr.decode(bytes)?,
+                // The row is older than the column.
+                (None, Some(bytes)) if index >= stored => column.repr.decode(bytes)?,
                 _ => Datum::Null,
             });
         }

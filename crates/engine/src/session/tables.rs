@@ -8,6 +8,7 @@ use super::Session;
 use super::temp::PG_TEMP;
 use crate::catalog::bootstrap::{PG_CATALOG, POSTGRES_DB, PUBLIC};
 use crate::catalog::ddl::{self, Persistence};
+use crate::catalog::limits::not_a_table;
 use crate::catalog::reader::Reader;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -85,12 +86,15 @@ impl Session {
         }
         let snapshot = core.xacts.snapshot(&open.tx);
         let mut reader = Reader::new(core, &mut self.be, snapshot);
-        let Some(class) = reader.class_named(namespace, name)?.filter(|class| class.is_table()) else {
+        let Some(class) = reader.class_named(namespace, name)? else {
             if shared {
                 core.catalogs.cache.put_absent(version, namespace, name);
             }
             return Ok(None);
         };
+        if let Some(refusal) = not_a_table(class.kind, name) {
+            return Err(refusal);
+        }
         let table = Arc::new(reader.table(&class)?);
         if shared {
             core.catalogs.cache.put(version, &table);

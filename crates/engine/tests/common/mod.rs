@@ -5,6 +5,7 @@ pub mod log;
 pub mod peer;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,6 +48,11 @@ pub fn little_wal() -> WritingSettings {
 pub fn scratch() -> tempfile::TempDir {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
     tempfile::Builder::new().prefix("engine-").tempdir_in(base).expect("scratch directory")
+}
+
+/// Makes a directory that a data directory can be copied into: its owner's alone.
+pub fn private_dir(path: &Path) {
+    std::fs::DirBuilder::new().mode(0o700).create(path).expect("directory");
 }
 
 /// A new data directory.

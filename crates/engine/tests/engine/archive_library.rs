@@ -111,7 +111,7 @@ impl Bed {
 }
 
 fn copy_tree(from: &Path, to: &Path) {
-    std::fs::create_dir(to).expect("directory");
+    private_dir(to);
     for entry in std::fs::read_dir(from).expect("directory") {
         let path = entry.expect("entry").path();
         let target = to.join(path.file_name().expect("a name"));
@@ -137,6 +137,7 @@ fn sealed() -> ArchiveStore {
         compression: Compression::Zstd(1),
         layout: Some(LayoutKind::Hashed),
         key_file: Some("key".into()),
+        ..ArchiveStore::default()
     }
 }
 

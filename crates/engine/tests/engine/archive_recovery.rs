@@ -117,7 +117,7 @@ impl Bed {
 }
 
 fn copy_tree(from: &Path, to: &Path) {
-    std::fs::create_dir(to).expect("directory");
+    private_dir(to);
     for entry in std::fs::read_dir(from).expect("directory") {
         let path = entry.expect("entry").path();
         let target = to.join(path.file_name().expect("a name"));

@@ -205,7 +205,7 @@ fn what_was_changed_in_the_archive_is_not_restored() {
     assert!(error.to_string().contains("manifest"), "{error}");
     flip(&data.join("backup_manifest"), 200);
 
-    std::fs::create_dir(&place.restored).expect("a directory");
+    private_dir(&place.restored);
     std::fs::write(place.restored.join("mine"), "x").expect("a file");
     restore(&place, &alone(false)).expect_err("the directory is not empty");
     assert_eq!(std::fs::read(place.restored.join("mine")).expect("still there"), b"x");

@@ -87,7 +87,10 @@ const LOAD: &str = "create table t as select g as id, 'row number ' || g as note
 #[test]
 fn images_compressed_by_postgresql_are_read() {
     let Some(mut peer) = Peer::find("images_compressed_by_postgresql_are_read") else { return };
-    peer.prints("initdb", &["-k", "--no-sync", "--wal-segsize=1", "-D", &peer.path("data")]);
+    peer.prints(
+        "initdb",
+        &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
+    );
     let scratch = scratch();
     for method in ["off", "lz4", "zstd", "pglz"] {
         peer.start("data", &format!("-c autovacuum=off -c wal_keep_size=1GB -c wal_compression={method}"));
@@ -175,7 +178,10 @@ fn postgresql_recovers_images_compressed_here() {
 #[test]
 fn a_directory_on_a_later_timeline_goes_on_there() {
     let Some(mut peer) = Peer::find("a_directory_on_a_later_timeline_goes_on_there") else { return };
-    peer.prints("initdb", &["-k", "--no-sync", "--wal-segsize=1", "-D", &peer.path("data")]);
+    peer.prints(
+        "initdb",
+        &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
+    );
     peer.start("data", "-c autovacuum=off");
     // Made here, so that it has no type or index of its own that this engine can't write.
     peer.sql("create table t as select g::int8 as id from generate_series(0, 999) g");

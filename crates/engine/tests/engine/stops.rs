@@ -1,5 +1,6 @@
 //! Checkpoints, crashes, refusals and limits.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -161,12 +162,50 @@ fn one_engine_for_one_directory() {
 }
 
 #[test]
+fn a_directory_that_others_own_or_can_get_at_is_refused() {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    init(&dir);
+    let mode = |bits| std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("mode");
+    for bits in [0o755, 0o701, 0o770, 0o720, 0o777] {
+        mode(bits);
+        let error = refusal(&dir);
+        assert_eq!(error.sqlstate(), "55000");
+        let message = format!("data directory \"{}\" has invalid permissions", dir.display());
+        assert_eq!(error.to_string(), message, "{bits:o}");
+        let detail = "Permissions should be u=rwx (0700) or u=rwx,g=rx (0750).";
+        assert_eq!(error.detail().as_deref(), Some(detail));
+        assert!(!dir.join("postmaster.pid").exists(), "nothing has changed");
+    }
+    for bits in [0o750, 0o700] {
+        mode(bits);
+        open(&dir, &config(IoMethod::Sync, false)).shutdown(ShutdownMode::Fast).expect("shutdown");
+    }
+    // Only root can give files away.
+    if std::os::unix::fs::chown(&dir, Some(65_534), None).is_err() {
+        return;
+    }
+    let error = refusal(&dir);
+    assert_eq!(error.sqlstate(), "55000");
+    let message = format!("data directory \"{}\" has wrong ownership", dir.display());
+    assert_eq!(error.to_string(), message);
+    let hint = "The server must be started by the user that owns the data directory.";
+    assert_eq!(error.hint().as_deref(), Some(hint));
+
+    let empty = scratch.path().join("empty");
+    private_dir(&empty);
+    std::os::unix::fs::chown(&empty, Some(65_534), None).expect("by root");
+    let error = Engine::init(&empty, &InitOptions::default()).expect_err("another's");
+    assert!(error.to_string().ends_with("has wrong ownership"), "{error}");
+}
+
+#[test]
 fn directories_of_others_are_refused_with_the_file_named() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
     let nowhere = refusal(&dir);
     assert_eq!(nowhere.sqlstate(), "58P01");
-    std::fs::create_dir(&dir).expect("mkdir");
+    private_dir(&dir);
     assert!(refusal(&dir).detail().is_some_and(|d| d.contains("PG_VERSION")));
     std::fs::remove_dir(&dir).expect("rmdir");
     init(&dir);

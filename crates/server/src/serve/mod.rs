@@ -1,6 +1,7 @@
 //! `forebay serve`: from an empty or existing directory to a server, and back.
 //!
 //! - `sockets`:  listening
+//! - `accept`:   taking connections, also when descriptors run out
 //! - `registry`: the connections; cancel, statement timeouts, dismissal
 //! - `shared`:   what the sessions share
 //! - `descriptors`: how many there are, and who gets them
@@ -9,12 +10,14 @@
 //! The main thread waits for connections and events. Each connection gets a thread. The engine is opened on a thread of its
 //! own, so that who connects during a recovery is told so, and a signal stops even that.
 
+mod accept;
 mod descriptors;
 mod events;
 pub mod registry;
 pub mod shared;
 pub mod sockets;
 
+use crate::hba::Hba;
 use crate::log;
 use crate::session;
 use crate::settings::{
@@ -22,11 +25,12 @@ use crate::settings::{
 };
 use crate::wire::backend;
 use crate::wire::stream::Stream;
+use accept::Acceptor;
 use events::{Event, Events, NotOpen};
-use forebay_aio::sync::Duration;
+use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_engine::{Engine, EngineError, InitOptions, RecoveryStop, ShutdownMode};
 use forebay_sql::{Severity, SqlError};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shared::{Shared, State};
 use sockets::Listener;
 use std::io::{self, Write};
@@ -87,6 +91,10 @@ pub fn serve(options: &ServeOptions) -> u8 {
             return fatal(last);
         }
     };
+    let hba = match Hba::read(Path::new(settings.text("hba_file"))) {
+        Ok(hba) => hba,
+        Err(message) => return fatal(&message),
+    };
     let events = match Events::new() {
         Ok(events) => events,
         Err(e) => return fatal(&format!("could not install signal handlers: {e}")),
@@ -107,9 +115,10 @@ pub fn serve(options: &ServeOptions) -> u8 {
     let mut server = Server {
         options: options.clone(),
         data_dir,
-        shared: Arc::new(Shared::new(settings)),
+        shared: Arc::new(Shared::new(settings, hba)),
         stop: None,
         recovery_stop: RecoveryStop::default(),
+        acceptor: Acceptor::default(),
     };
     server.run(&listeners, &events)
 }
@@ -181,6 +190,7 @@ struct Server {
     stop: Option<Stop>,
     /// Ends a recovery that a stop finds under way.
     recovery_stop: RecoveryStop,
+    acceptor: Acceptor,
 }
 
 impl Server {
@@ -193,14 +203,22 @@ impl Server {
         }
         let watch = {
             let registry = Arc::clone(&self.shared.registry);
-            forebay_aio::sync::thread::spawn(move || registry.watch())
+            let timer = thread::Builder::new().name("timer".to_owned());
+            timer.spawn(move || registry.watch())
+        };
+        let watch = match watch {
+            Ok(watch) => watch,
+            Err(e) => {
+                log::line("FATAL", None, &format!("could not start the timer's thread: {e}"));
+                return 1;
+            }
         };
         config.port = u16::try_from(self.shared.settings().int("port")).unwrap_or(0);
         config.socket_dir = self.shared.settings().text("unix_socket_directories").to_owned();
         config.listen_addr = self.shared.settings().text("listen_addresses").to_owned();
         config.recovery_stop = self.recovery_stop.clone();
         let (dir, sender) = (self.data_dir.clone(), events.sender());
-        forebay_aio::sync::thread::spawn(move || {
+        thread::spawn(move || {
             let opened =
                 catch_unwind(AssertUnwindSafe(|| Engine::open(&dir, config).map_err(|e| not_open(&e))));
             let panicked = || NotOpen::Failed("the data directory could not be opened".to_owned());
@@ -296,21 +314,21 @@ impl Server {
     }
 
     /// Waits for a connection or an event.
-    fn wait(&self, listeners: &[Listener], events: &Events) {
+    fn wait(&mut self, listeners: &[Listener], events: &Events) {
+        let rest = self.acceptor.rest(Instant::now());
+        let listeners = if rest.is_some() { &[] } else { listeners };
         let mut fds: Vec<PollFd<'_>> =
             listeners.iter().map(|l| PollFd::from_borrowed_fd(l.fd(), PollFlags::IN)).collect();
         fds.push(PollFd::from_borrowed_fd(events.fd(), PollFlags::IN));
-        match poll(&mut fds, None) {
+        let limit = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        match poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => log::line("WARNING", None, &format!("could not wait for connections: {e}")),
         }
         let ready: Vec<bool> = fds.iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect();
-        for (listener, ready) in listeners.iter().zip(ready) {
-            if ready {
-                match listener.accept() {
-                    Ok(stream) => self.admit(stream, events),
-                    Err(e) => log::line("WARNING", None, &format!("could not accept new connection: {e}")),
-                }
+        for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
+            if let Some(stream) = self.acceptor.take(listener.accept(), Instant::now()) {
+                self.admit(stream, events);
             }
         }
     }
@@ -327,13 +345,10 @@ impl Server {
             return refuse(&stream, "53300", "sorry, too many clients already");
         };
         let (shared, sender) = (Arc::clone(&self.shared), events.sender());
-        let spawned = forebay_aio::sync::thread::Builder::new()
-            .name("session".to_owned())
-            .stack_size(STACK)
-            .spawn(move || {
-                session::startup::serve(shared, place, stream);
-                sender.send(Event::Left);
-            });
+        let spawned = thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(move || {
+            session::startup::serve(shared, place, stream);
+            sender.send(Event::Left);
+        });
         if let Err(e) = spawned {
             log::line("WARNING", None, &format!("could not start a thread for a connection: {e}"));
         }
@@ -357,7 +372,7 @@ impl Server {
             let stopped = stopped.map_err(|_| "the stop did not come to its end".to_owned());
             sender.send(Event::Stopped(stopped.and_then(|result| result.map_err(|e| describe(&e)))));
         };
-        let spawned = forebay_aio::sync::thread::Builder::new().name("stop".to_owned()).spawn(stop);
+        let spawned = thread::Builder::new().name("stop".to_owned()).spawn(stop);
         if let Err(e) = spawned {
             // Then nobody hears of anything until it is through.
             log::line("WARNING", None, &format!("could not start a thread for the stop: {e}"));
@@ -390,6 +405,13 @@ impl Server {
                 let (changed, refused) = settings.reload(new);
                 if let State::Running(engine) = self.shared.state() {
                     change_running(&engine, &settings);
+                }
+                match Hba::read(Path::new(settings.text("hba_file"))) {
+                    Ok(hba) => self.shared.set_hba(hba),
+                    Err(message) => {
+                        log::log(message);
+                        log::log("pg_hba.conf was not reloaded");
+                    }
                 }
                 self.shared.set_settings(settings.clone());
                 for name in refused {

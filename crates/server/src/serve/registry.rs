@@ -1,12 +1,16 @@
-//! The connections of a server: counted, found by number for a cancel, told to leave at a stop.
+//! The connections of a server: counted, found by number for a cancel, told to leave at a stop,
+//! ended at their deadlines.
 
 use crate::wire::stream::Stream;
-use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 use forebay_engine::{Interrupt, InterruptKind};
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::Arc;
+
+/// No deadline.
+const NEVER: u64 = u64::MAX;
 
 /// A connection, as others see it.
 #[derive(Debug)]
@@ -15,8 +19,12 @@ pub struct Connection {
     stream: Stream,
     /// It was told to leave.
     leaving: AtomicBool,
-    /// Its statement ran out of time.
+    /// Its deadline has passed.
     timed_out: AtomicBool,
+    /// It has not reached its first ReadyForQuery.
+    starting: AtomicBool,
+    /// When its start-up or its statement is ended, in nanoseconds of the registry's life.
+    deadline: AtomicU64,
     session: Mutex<Option<Session>>,
 }
 
@@ -33,7 +41,7 @@ impl Connection {
         self.leaving.load(Ordering::SeqCst)
     }
 
-    /// Whether the statement timeout struck; forgets it.
+    /// Whether its deadline has passed; forgets it.
     pub fn take_timed_out(&self) -> bool {
         self.timed_out.swap(false, Ordering::SeqCst)
     }
@@ -51,14 +59,38 @@ impl Connection {
         // Fails when the client has gone.
         let _ = self.stream.shutdown(Shutdown::Read);
     }
+
+    /// Ends what has reached this deadline: the start-up, or the statement.
+    fn expire(&self, deadline: u64) {
+        let claimed = self.deadline.compare_exchange(deadline, NEVER, Ordering::SeqCst, Ordering::SeqCst);
+        if claimed.is_err() {
+            return;
+        }
+        self.timed_out.store(true, Ordering::SeqCst);
+        if self.starting.load(Ordering::SeqCst) {
+            // Reads and writes end. It fails when the client has gone.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        } else {
+            self.interrupt(InterruptKind::Cancel);
+        }
+    }
 }
 
-/// Every connection.
-#[derive(Debug, Default)]
+/// Every connection, and the timer of their deadlines.
+///
+/// A deadline is an atomic of its connection, so a statement that ends in time takes no lock and
+/// wakes nobody. The timer sleeps until the earliest deadline that it has seen, and is woken only
+/// for an earlier one. It stays set for a deadline that is withdrawn, and looks again then.
+#[derive(Debug)]
 pub struct Registry {
     inner: Mutex<Inner>,
     left: Condvar,
-    deadline_changed: Condvar,
+    /// For the timer.
+    earlier: Condvar,
+    /// When the timer wakes by itself; [`NEVER`] while it looks.
+    wakes: AtomicU64,
+    /// What deadlines count from.
+    born: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -66,8 +98,19 @@ struct Inner {
     next: u64,
     connections: HashMap<u64, Arc<Connection>>,
     sessions: usize,
-    deadlines: HashMap<u64, Instant>,
     stopped: bool,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry {
+            inner: Mutex::default(),
+            left: Condvar::default(),
+            earlier: Condvar::default(),
+            wakes: AtomicU64::new(NEVER),
+            born: Instant::now(),
+        }
+    }
 }
 
 /// A place in the registry, given back when dropped.
@@ -87,6 +130,8 @@ impl Registry {
             stream,
             leaving: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
+            starting: AtomicBool::new(true),
+            deadline: AtomicU64::new(NEVER),
             session: Mutex::new(None),
         });
         let mut inner = self.inner.lock();
@@ -148,33 +193,40 @@ impl Registry {
         self.len() == 0
     }
 
-    /// Watches over statement timeouts until `stop`.
+    /// The timer: ends what has reached its deadline, until `stop`.
     pub fn watch(&self) {
         let mut inner = self.inner.lock();
         while !inner.stopped {
-            let now = Instant::now();
-            let due: Vec<u64> =
-                inner.deadlines.iter().filter(|(_, at)| **at <= now).map(|(number, _)| *number).collect();
-            for number in due {
-                inner.deadlines.remove(&number);
-                if let Some(connection) = inner.connections.get(&number) {
-                    connection.timed_out.store(true, Ordering::SeqCst);
-                    connection.interrupt(InterruptKind::Cancel);
+            // From here on who sets a deadline notifies: it may be one that is not seen below.
+            self.wakes.store(NEVER, Ordering::SeqCst);
+            let now = self.nanos(Instant::now());
+            let mut next = NEVER;
+            for connection in inner.connections.values() {
+                let deadline = connection.deadline.load(Ordering::SeqCst);
+                if deadline <= now {
+                    connection.expire(deadline);
+                } else {
+                    next = next.min(deadline);
                 }
             }
-            match inner.deadlines.values().min().copied() {
-                Some(next) => {
-                    self.deadline_changed.wait_until(&mut inner, next);
-                }
-                None => self.deadline_changed.wait(&mut inner),
+            if next == NEVER {
+                self.earlier.wait(&mut inner);
+            } else {
+                self.wakes.store(next, Ordering::SeqCst);
+                self.earlier.wait_until(&mut inner, self.born + Duration::from_nanos(next));
             }
         }
+    }
+
+    /// A moment as deadlines have it.
+    fn nanos(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.born).as_nanos()).unwrap_or(NEVER)
     }
 
     /// Ends `watch`.
     pub fn stop(&self) {
         self.inner.lock().stopped = true;
-        self.deadline_changed.notify_all();
+        self.earlier.notify_all();
     }
 }
 
@@ -198,17 +250,30 @@ impl Place {
         }
     }
 
-    /// Sets the time at which the running statement is cancelled.
-    pub fn set_deadline(&self, at: Option<Instant>) {
-        let mut inner = self.registry.inner.lock();
-        match at {
-            Some(at) => {
-                inner.deadlines.insert(self.number, at);
-                self.registry.deadline_changed.notify_all();
-            }
-            None => {
-                inner.deadlines.remove(&self.number);
-            }
+    /// The start-up is over: deadlines are its statements' from now on. False if its time was up.
+    pub fn started(&self) -> bool {
+        self.clear_deadline();
+        self.connection.starting.store(false, Ordering::SeqCst);
+        !self.connection.timed_out.load(Ordering::SeqCst)
+    }
+
+    /// Sets the time at which the start-up, or else the running statement, is ended.
+    pub fn set_deadline(&self, after: Duration) {
+        let registry = &self.registry;
+        let at = registry.nanos(Instant::now() + after);
+        self.connection.deadline.store(at, Ordering::SeqCst);
+        if at < registry.wakes.load(Ordering::SeqCst) {
+            // The timer holds the lock while it looks: now it sleeps, or has not begun to look.
+            drop(registry.inner.lock());
+            registry.earlier.notify_all();
+        }
+    }
+
+    /// What had the deadline is over. Once this returns, it can't be ended any more.
+    pub fn clear_deadline(&self) {
+        if self.connection.deadline.swap(NEVER, Ordering::SeqCst) == NEVER {
+            // The timer was faster: it holds the lock until it has interrupted.
+            drop(self.registry.inner.lock());
         }
     }
 }
@@ -217,7 +282,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.registry.inner.lock();
         inner.connections.remove(&self.number);
-        inner.deadlines.remove(&self.number);
         inner.sessions -= usize::from(self.is_session);
         self.registry.left.notify_all();
     }
@@ -231,6 +295,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::os::unix::net::UnixStream;
 
     fn stream() -> Stream {
@@ -263,20 +328,70 @@ mod tests {
         assert!(registry.wait_until_empty(Duration::ZERO));
     }
 
+    /// Runs `body` beside the timer.
+    fn with_timer(registry: &Registry, body: impl FnOnce()) {
+        forebay_aio::sync::thread::scope(|scope| {
+            scope.spawn(|| registry.watch());
+            body();
+            registry.stop();
+        });
+    }
+
     #[test]
     fn a_deadline_interrupts() {
         let registry = Arc::new(Registry::default());
         let place = registry.enter(stream(), 2).expect("room");
         let interrupt = Interrupt::new();
         place.publish(1, vec![0], interrupt.clone());
-        place.set_deadline(Some(Instant::now()));
-        forebay_aio::sync::thread::scope(|scope| {
-            scope.spawn(|| registry.watch());
-            while interrupt.pending().is_none() {
+        assert!(place.started());
+        with_timer(&registry, || {
+            // The timer sleeps for a later one, and hears of the earlier one.
+            let other = registry.enter(stream(), 2).expect("room");
+            other.set_deadline(Duration::from_secs(3600));
+            while registry.wakes.load(Ordering::SeqCst) == NEVER {
                 forebay_aio::sync::thread::yield_now();
             }
-            registry.stop();
+            for _ in 0..1000 {
+                place.set_deadline(Duration::ZERO);
+                while interrupt.pending().is_none() {
+                    forebay_aio::sync::thread::yield_now();
+                }
+                place.clear_deadline();
+                assert!(place.connection.take_timed_out() && !place.connection.take_timed_out());
+                interrupt.clear_cancel();
+            }
         });
-        assert!(place.connection.take_timed_out() && !place.connection.take_timed_out());
+    }
+
+    #[test]
+    fn a_deadline_that_is_cleared_ends_nothing() {
+        let registry = Arc::new(Registry::default());
+        let place = registry.enter(stream(), 2).expect("room");
+        let interrupt = Interrupt::new();
+        place.publish(1, vec![0], interrupt.clone());
+        assert!(place.started());
+        with_timer(&registry, || {
+            for round in 0..10_000 {
+                place.set_deadline(Duration::from_nanos(round % 20_000));
+                place.clear_deadline();
+                // It may have struck before it was cleared, but not after.
+                place.connection.take_timed_out();
+                interrupt.clear_cancel();
+                forebay_aio::sync::thread::yield_now();
+                assert!(interrupt.pending().is_none(), "round {round}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_start_up_that_takes_too_long_loses_its_socket() {
+        let registry = Arc::new(Registry::default());
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let place = registry.enter(Stream::Unix(ours), 2).expect("room");
+        place.set_deadline(Duration::ZERO);
+        with_timer(&registry, || {
+            assert_eq!(Stream::Unix(theirs).read(&mut [0]).expect("closed"), 0);
+        });
+        assert!(!place.started());
     }
 }

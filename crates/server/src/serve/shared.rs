@@ -1,6 +1,7 @@
 //! What every session of a server shares.
 
 use super::registry::Registry;
+use crate::hba::Hba;
 use crate::settings::ServerSettings;
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,7 @@ pub struct Shared {
     /// What version() tells.
     pub version: String,
     state: RwLock<State>,
+    hba: RwLock<Arc<Hba>>,
     settings: RwLock<Arc<ServerSettings>>,
     /// Counts reloads, so that a session looks only when there was one.
     version_of_settings: AtomicU64,
@@ -33,7 +35,7 @@ pub struct Shared {
 
 impl Shared {
     /// A server that is starting.
-    pub fn new(settings: ServerSettings) -> Shared {
+    pub fn new(settings: ServerSettings, hba: Hba) -> Shared {
         Shared {
             registry: Arc::default(),
             version: format!(
@@ -44,6 +46,7 @@ impl Shared {
                 usize::BITS
             ),
             state: RwLock::new(State::Starting),
+            hba: RwLock::new(Arc::new(hba)),
             settings: RwLock::new(Arc::new(settings)),
             version_of_settings: AtomicU64::new(0),
         }
@@ -57,6 +60,16 @@ impl Shared {
     /// Moves on.
     pub fn set_state(&self, state: State) {
         *self.state.write() = state;
+    }
+
+    /// Who may connect.
+    pub fn hba(&self) -> Arc<Hba> {
+        Arc::clone(&self.hba.read())
+    }
+
+    /// Lets others connect from now on.
+    pub fn set_hba(&self, hba: Hba) {
+        *self.hba.write() = Arc::new(hba);
     }
 
     /// The server's settings.

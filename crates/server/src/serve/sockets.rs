@@ -38,7 +38,7 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Takes a connection that waits.
+    /// Takes a connection that waits; fails where none does any more.
     pub fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
             Listener::Tcp(l) => Stream::Tcp(l.accept()?.0),
@@ -84,7 +84,7 @@ pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
             },
         };
         for ip in ips {
-            match TcpListener::bind((ip, port)) {
+            match TcpListener::bind((ip, port)).and_then(|l| l.set_nonblocking(true).map(|()| l)) {
                 Ok(l) => listeners.push(Listener::Tcp(l)),
                 // A host without IPv6 is no error.
                 Err(e) if optional && ip.is_ipv6() && e.kind() != io::ErrorKind::AddrInUse => {}
@@ -143,6 +143,7 @@ fn unix_in(directory: &Path, port: u16, data_dir: &Path) -> Result<Listener, Lis
         _ => {}
     }
     let listener = UnixListener::bind(&file.socket).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
     fs::set_permissions(&file.socket, fs::Permissions::from_mode(0o777)).map_err(failed)?;
     Ok(Listener::Unix(listener, file))
 }

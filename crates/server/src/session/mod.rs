@@ -35,6 +35,12 @@ enum End {
     Fatal(SqlError),
 }
 
+impl From<SqlError> for End {
+    fn from(e: SqlError) -> End {
+        End::Fatal(e)
+    }
+}
+
 /// What a step of the session comes to.
 type Flow<T = ()> = Result<T, End>;
 

@@ -4,7 +4,7 @@ use super::{Flow, Raw, Session};
 use crate::log;
 use crate::wire::backend;
 use crate::wire::frontend::{self, Frontend, Target};
-use forebay_aio::sync::{Duration, Instant};
+use forebay_aio::sync::Duration;
 use forebay_sql::{Executed, SqlError, Step};
 
 impl Session {
@@ -135,7 +135,7 @@ impl Session {
         // One that struck when its statement had just ended concerns no other.
         self.place.connection.take_timed_out();
         if self.hot.statement_timeout > 0 {
-            self.place.set_deadline(Some(Instant::now() + Duration::from_millis(self.hot.statement_timeout)));
+            self.place.set_deadline(Duration::from_millis(self.hot.statement_timeout));
             self.clock_runs = true;
         }
     }
@@ -143,7 +143,7 @@ impl Session {
     /// Stops the statement timeout.
     fn stop_clock(&mut self) {
         if self.clock_runs {
-            self.place.set_deadline(None);
+            self.place.clear_deadline();
             self.clock_runs = false;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::output::Output;
 use super::{End, Hot, Session, leaving, log_error};
+use crate::hba::ONLY_NAME;
 use crate::log;
 use crate::serve::registry::Place;
 use crate::serve::shared::{Shared, State};
@@ -16,14 +17,12 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A client has this long to say who it is.
-const STARTUP_LIMIT: Duration = Duration::from_secs(60);
 /// How long a client that is being dismissed may keep its thread waiting.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The one role there is.
-const ROLE: &str = "postgres";
+const ROLE: &str = ONLY_NAME;
 /// The one database there is.
-const DATABASE: &str = "postgres";
+const DATABASE: &str = ONLY_NAME;
 
 fn fatal(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
     SqlError::report(Severity::Fatal, sqlstate, message)
@@ -53,20 +52,24 @@ pub fn serve(shared: Arc<Shared>, place: Place, stream: Stream) {
 /// Runs the whole session and returns its end. The place is given back before the client is told.
 fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
     let (Ok(()), Ok(writer)) = (stream.prepare(), stream.try_clone()) else { return End::Gone };
-    let _ = stream.set_read_timeout(Some(STARTUP_LIMIT));
     let peer = stream.peer();
-    let mut reader = FrameReader::new(stream);
-    let startup = match first_packets(&mut reader, shared) {
-        Ok(Some(startup)) => startup,
-        Ok(None) => return End::Gone,
-        Err(e) => {
-            log::line(e.severity.as_str(), None, &format!("{} (connection from {peer})", e.message));
-            return End::Fatal(e);
+    let connection = match place {
+        Some(place) => {
+            place.set_deadline(authentication_timeout(shared));
+            Arc::clone(&place.connection)
         }
+        None => return End::Gone,
     };
-    let _ = reader.source().set_read_timeout(None);
-    let Some(place) = place.take() else { return End::Gone };
-    match open(shared, place, reader, Output::new(writer), &startup) {
+    let mut reader = FrameReader::new(stream);
+    let opened = match first_packets(&mut reader, shared) {
+        Ok(Some(startup)) => {
+            let Some(place) = place.take() else { return End::Gone };
+            open(shared, place, reader, Output::new(writer), &startup)
+        }
+        Ok(None) => Err(End::Gone),
+        Err(e) => Err(End::Fatal(e)),
+    };
+    match opened {
         Ok(mut session) => {
             let logged = session.settings.text("application_name");
             if session.settings.int("log_connections") == 1 {
@@ -78,11 +81,24 @@ fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
             finish(session, &end, &peer);
             end
         }
-        Err(e) => {
-            log::line(e.severity.as_str(), None, &e.message);
-            End::Fatal(e)
+        // The timer has closed the socket: whatever came of that is no news.
+        Err(_) if connection.take_timed_out() => {
+            log::log(format!("canceling authentication due to timeout (connection from {peer})"));
+            End::Gone
+        }
+        Err(end) => {
+            if let End::Fatal(e) = &end {
+                log::line(e.severity.as_str(), None, &format!("{} (connection from {peer})", e.message));
+            }
+            end
         }
     }
+}
+
+/// How long a start-up may take, from the first byte to the first ReadyForQuery.
+fn authentication_timeout(shared: &Shared) -> Duration {
+    let seconds = shared.settings().int("authentication_timeout");
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(60))
 }
 
 /// Aborts what is open.
@@ -101,13 +117,15 @@ fn finish(mut session: Session, end: &End, peer: &str) {
 
 /// Reads packets until a session begins; None if there will be none.
 fn first_packets(reader: &mut FrameReader<Stream>, shared: &Shared) -> Result<Option<Startup>, SqlError> {
+    let mut asked = Vec::new();
     loop {
         let body = match reader.startup(MAX_STARTUP) {
             Ok(Next::Message { body, .. }) => body,
             Ok(Next::BadLength) => return Err(fatal("08P01", "invalid length of startup packet")),
             _ => return Ok(None),
         };
-        let refuse = match startup::decode(reader.body(body))? {
+        let packet = startup::decode(reader.body(body))?;
+        match packet {
             StartupPacket::Startup(startup) => return Ok(Some(startup)),
             StartupPacket::Cancel { pid, key } => {
                 if !shared.registry.cancel(pid, &key) {
@@ -115,13 +133,17 @@ fn first_packets(reader: &mut FrameReader<Stream>, shared: &Shared) -> Result<Op
                 }
                 return Ok(None);
             }
-            StartupPacket::Ssl | StartupPacket::Gss => b"N",
-        };
+            // Each is asked for once. Later it is a version that nobody speaks, as in PostgreSQL.
+            StartupPacket::Ssl | StartupPacket::Gss if asked.contains(&packet) => {
+                return Err(unsupported_protocol(packet.code()));
+            }
+            StartupPacket::Ssl | StartupPacket::Gss => asked.push(packet),
+        }
         // Bytes that came with the request were not meant to be read in the clear.
         if reader.has_buffered() {
             return Err(fatal("08P01", "received unencrypted data after an encryption request"));
         }
-        if reader.source().write_all(refuse).is_err() {
+        if reader.source().write_all(b"N").is_err() {
             return Ok(None);
         }
     }
@@ -134,28 +156,26 @@ fn open(
     reader: FrameReader<Stream>,
     mut out: Output,
     startup: &Startup,
-) -> Result<Session, SqlError> {
-    let Some(version) = startup.negotiated() else {
-        let (major, minor) = (startup.version >> 16, startup.version & 0xffff);
-        let text = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2");
-        return Err(fatal("0A000", text));
-    };
+) -> Result<Session, End> {
+    let version = startup.negotiated().ok_or_else(|| unsupported_protocol(startup.version))?;
     let unknown = startup.unknown_options();
     if startup.version > PROTOCOL_3_2 || !unknown.is_empty() {
         backend::negotiate_protocol_version(out.buffer(), version, &unknown);
     }
     check_identity(startup)?;
+    let peer = reader.source().peer_ip().map_err(|_| End::Gone)?;
+    shared.hba().admit(peer).map_err(|message| fatal("28000", message))?;
     let engine = match shared.state() {
         State::Running(engine) => engine,
-        State::Starting => return Err(fatal("57P03", "the database system is starting up")),
-        State::Stopping(_) => return Err(fatal("57P03", "the database system is shutting down")),
+        State::Starting => return Err(fatal("57P03", "the database system is starting up").into()),
+        State::Stopping(_) => return Err(fatal("57P03", "the database system is shutting down").into()),
     };
     // The version first: a reload in between is then seen once more, and not missed.
     let server_version = shared.settings_version();
     let server_settings = shared.settings();
     let limit = usize::try_from(server_settings.int("max_connections")).unwrap_or(usize::MAX);
     if !place.become_session(limit) {
-        return Err(fatal("53300", "sorry, too many clients already"));
+        return Err(fatal("53300", "sorry, too many clients already").into());
     }
     let settings = SessionSettings::new(server_settings);
     apply_startup(&settings, startup)?;
@@ -165,7 +185,7 @@ fn open(
     let key = secret_key(if version == PROTOCOL_3_0 { 4 } else { 32 })?;
     place.publish(pid, key.clone(), session.interrupt().clone());
     if place.connection.is_leaving() {
-        return Err(leaving());
+        return Err(leaving().into());
     }
 
     let identity = Identity {
@@ -194,7 +214,13 @@ fn open(
     };
     // A client that has gone already shows at the first read.
     let _ = session.ready();
-    Ok(session)
+    if session.place.started() { Ok(session) } else { Err(End::Gone) }
+}
+
+fn unsupported_protocol(version: u32) -> SqlError {
+    let (major, minor) = (version >> 16, version & 0xffff);
+    let text = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2");
+    fatal("0A000", text)
 }
 
 /// Writes what a client is told before its first ReadyForQuery; returns the settings among it.

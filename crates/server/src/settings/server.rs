@@ -73,6 +73,12 @@ impl ServerSettings {
                 .assign(name, text, Source::CommandLine)
                 .map_err(|e| ConfigError { lines: vec![describe(&e, "")] })?;
         }
+        // Like the other files it stands in the data directory, unless it is said where.
+        let hba = match settings.text("hba_file") {
+            "" => data_dir.join("pg_hba.conf"),
+            given => data_dir.join(given),
+        };
+        settings.tell("hba_file", hba.display().to_string());
         settings.tell("data_directory", data_dir.display().to_string());
         settings.tell("config_file", data_dir.join("postgresql.conf").display().to_string());
         Ok(settings)
@@ -226,6 +232,11 @@ mod tests {
         assert!(e.lines[0].ends_with("line 3"), "{e}");
         assert!(e.lines[1].contains("postgresql.conf\" line 4"), "{e}");
         assert!(e.lines[2].ends_with("contains errors"), "{e}");
+        // Nothing that would make a server of PostgreSQL's safer is passed over.
+        for line in ["ssl = on", "ident_file = 'x'", "password_encryption = 'md5'"] {
+            let e = load(line, &[]).expect_err("refused");
+            assert!(e.lines[0].starts_with("unrecognized configuration parameter"), "{e}");
+        }
         let e = load("", &[("block_size", "4096")]).expect_err("refused");
         assert_eq!(e.lines, ["parameter \"block_size\" cannot be changed"]);
     }

@@ -30,6 +30,18 @@ pub enum StartupPacket {
     Startup(Startup),
 }
 
+impl StartupPacket {
+    /// The number that stands where a startup packet has its protocol version.
+    pub fn code(&self) -> u32 {
+        match self {
+            StartupPacket::Ssl => SSL,
+            StartupPacket::Gss => GSS,
+            StartupPacket::Cancel { .. } => CANCEL,
+            StartupPacket::Startup(startup) => startup.version,
+        }
+    }
+}
+
 /// A session's opening words.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct Startup {

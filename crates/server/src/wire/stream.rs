@@ -2,7 +2,7 @@
 
 use forebay_aio::sync::Duration;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
 /// A connected socket.
@@ -53,6 +53,14 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.set_write_timeout(limit),
             Stream::Unix(s) => s.set_write_timeout(limit),
+        }
+    }
+
+    /// The peer's address; none over a Unix socket.
+    pub fn peer_ip(&self) -> io::Result<Option<IpAddr>> {
+        match self {
+            Stream::Tcp(s) => Ok(Some(s.peer_addr()?.ip())),
+            Stream::Unix(_) => Ok(None),
         }
     }
 

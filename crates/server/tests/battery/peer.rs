@@ -108,7 +108,21 @@ impl Peer {
 
     /// Makes a fresh cluster with checksums.
     pub fn init(&self, name: &str) {
-        self.run("initdb", &["-D", &self.inside(name), "-k", "-U", "postgres", "-A", "trust", "--no-sync"]);
+        self.run(
+            "initdb",
+            &[
+                "-D",
+                &self.inside(name),
+                "-k",
+                "-U",
+                "postgres",
+                "-A",
+                "trust",
+                "--no-sync",
+                "--no-locale",
+                "-EUTF8",
+            ],
+        );
     }
 }
 

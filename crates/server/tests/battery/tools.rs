@@ -101,7 +101,7 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     let all = own.query("SELECT id, note FROM t ORDER BY id");
     own.stop();
     let copied =
-        Command::new("cp").arg("-a").arg(peer.outside("data")).arg(folder.path().join("copy")).status();
+        Command::new("cp").arg("-r").arg(peer.outside("data")).arg(folder.path().join("copy")).status();
     assert!(copied.expect("cp runs").success());
     let copy = Forebay::start(&folder.path().join("copy"), &[]);
     assert_eq!(copy.query(SUMS), expected, "after PostgreSQL's recovery");

@@ -10,11 +10,13 @@
 //! - [`backup`]:    base backups of a running server
 //! - [`bench`]:     measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver and of the log
 //! - [`cancel`]:    cancel requests and timeouts
+//! - [`connections`]: slow start-ups, descriptors that run out, timers
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`damage`]:    damaged pages, and the settings that take them
 //! - [`demo`]:      the demonstration, small
 //! - [`disk`]:      a disk with other bytes than were written, a full disk
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
+//! - [`foreign`]: directories that PostgreSQL made, and what of them is refused
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
 //! - [`library`]:   an archive with manifests as archive_library and restore_library; stops that don't wait
 //! - [`lifecycle`]: start, stop, kill, restart, reload
@@ -33,12 +35,14 @@ mod cancel;
 mod checksums;
 #[path = "../support/child.rs"]
 mod child;
+mod connections;
 mod copy;
 mod damage;
 mod demo;
 mod disk;
 mod door;
 mod extended;
+mod foreign;
 mod harness;
 mod hostile;
 mod library;
@@ -46,6 +50,9 @@ mod lifecycle;
 mod log;
 mod objects;
 mod outstanding;
+#[allow(dead_code, reason = "the batteries use more of it")]
+#[path = "../battery/peer.rs"]
+mod peer;
 mod pitr;
 #[path = "../support/ports.rs"]
 mod ports;

@@ -2,6 +2,7 @@
 
 use super::harness::{Server, refused, value};
 use forebay_server::client::Client;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ pub fn folder() -> Arc<TempDir> {
 }
 
 pub fn copy_tree(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("directory");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(to).expect("directory");
     for entry in std::fs::read_dir(from).expect("directory") {
         let path = entry.expect("entry").path();
         let target = to.join(path.file_name().expect("a name"));

@@ -1,6 +1,7 @@
 //! Who gets in, and what the server tells first.
 
-use super::harness::{Server, value};
+use super::harness::{Server, refused, value};
+use super::ports::free_port;
 use forebay_server::client::Client;
 use forebay_server::wire::{PROTOCOL_3_0, PROTOCOL_3_2};
 use std::io::{Read, Write};
@@ -131,4 +132,57 @@ fn too_many_connections() {
     while let Err(e) = server.connect(&parameters) {
         assert_eq!(e.sqlstate(), "53300", "{e}");
     }
+}
+
+#[test]
+fn pg_hba_conf_is_honoured_or_refused() {
+    let server = Server::new();
+    let hba = server.data_dir().join("pg_hba.conf");
+    assert_eq!(server.value("SHOW hba_file"), hba.canonicalize().expect("is there").display().to_string());
+    let refusal = |e: forebay_server::client::ClientError| (e.sqlstate().to_owned(), e.to_string());
+    let connect = || server.connect(&[("user", "postgres")]);
+
+    std::fs::write(&hba, "local all all trust\nhost all all 127.0.0.1/32 reject\n").expect("written");
+    let mut inside = server.unix_client();
+    assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
+    server.wait_for_log("received SIGHUP");
+    let (state, message) = loop {
+        // The records are in force a moment after that line.
+        if let Err(e) = connect() {
+            break refusal(e);
+        }
+    };
+    assert_eq!(state, "28000");
+    let host = "host \"127.0.0.1\", user \"postgres\", database \"postgres\", no encryption";
+    assert!(message.contains(&format!("pg_hba.conf rejects connection for {host}")), "{message}");
+
+    // What can't be honoured changes nothing.
+    std::fs::write(&hba, "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n").expect("written");
+    assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
+    server.wait_for_log("pg_hba.conf was not reloaded");
+    assert_eq!(refusal(connect().expect_err("as before")).1, message);
+
+    let data = server.data_dir();
+    let folder = server.stop();
+    let path = data.canonicalize().expect("is there").join("pg_hba.conf");
+    let (status, log) = refused(&data, free_port(), &[]);
+    assert!(!status.success());
+    let line = format!(
+        "FATAL:  authentication method \"scram-sha-256\" is not supported (line 2 of configuration file \"{}\")",
+        path.display()
+    );
+    assert!(log.contains(&line) && log.contains("HINT:  There is no authentication yet"), "{log}");
+    std::fs::remove_file(&hba).expect("removed");
+    let (_, log) = refused(&data, free_port(), &[]);
+    assert!(log.contains(&format!("FATAL:  could not open file \"{}\"", path.display())), "{log}");
+
+    let other = folder.path().join("other.conf");
+    std::fs::write(&other, "local all all trust\n").expect("written");
+    let server = Server::on(folder.clone(), &[&format!("hba_file={}", other.display())]);
+    assert_eq!(value(&mut server.unix_client(), "SELECT 1"), "1");
+    let (state, message) = refusal(server.connect(&[("user", "postgres")]).expect_err("no entry"));
+    assert_eq!(
+        (state.as_str(), message.contains(&format!("no pg_hba.conf entry for {host}"))),
+        ("28000", true)
+    );
 }

@@ -7,8 +7,8 @@ use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, live_columns, stored_type, target_columns,
-    writable,
+    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns, stored_type,
+    target_columns, writable,
 };
 use crate::value::SqlType;
 use forebay_engine::{LockMode, Table};
@@ -245,6 +245,11 @@ impl Connection {
         let schema = name.schema.as_deref();
         let table = self.host.session()?.open_table(schema, &table.name, LockMode::RowExclusive)?;
         let targets = self.copy_columns(&table, columns)?;
+        for (slot, column) in live_columns(&table).enumerate() {
+            if !targets.contains(&slot) {
+                check_left_out(&table, column)?;
+            }
+        }
         let mut list = Vec::with_capacity(targets.len());
         for slot in targets {
             let Some(column) = live_columns(&table).nth(slot) else { continue };

@@ -49,8 +49,20 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<
         Relation::Table(table) if table.kind != b'r' => {
             Err(SqlError::new(state::WRONG_OBJECT_TYPE, format!("cannot {verb} relation \"{}\"", table.name)))
         }
-        Relation::Table(table) => Ok(table),
+        Relation::Table(table) => {
+            table.check_insertable()?;
+            Ok(table)
+        }
     }
+}
+
+/// Refuses to leave out a column that would get its default.
+pub fn check_left_out(table: &Table, column: &Column) -> Result<()> {
+    if !column.has_default {
+        return Ok(());
+    }
+    let what = format!("the default of column \"{}\" of relation \"{}\"", column.name, table.name);
+    Err(SqlError::unsupported(what))
 }
 
 /// A table's columns that are not dropped.
@@ -117,9 +129,12 @@ impl Planner<'_> {
         let given = !names.is_empty();
         let columns: Vec<Column> = live_columns(&table).cloned().collect();
         let targets = if given { target_columns(&table, &names)? } else { (0..columns.len()).collect() };
-        let target = Target { columns: &columns, targets: &targets, names: &names, given };
+        let target = Target { table: &table, columns: &columns, targets: &targets, names: &names, given };
         let source = match &insert.source {
-            None => InsertSource::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]]),
+            None => {
+                columns.iter().try_for_each(|column| check_left_out(&table, column))?;
+                InsertSource::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
+            }
             Some(query) => match &*query.body {
                 ast::SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
                     self.insert_values(values, &target)?
@@ -146,6 +161,9 @@ impl Planner<'_> {
                 let default = matches!(e, ast::Expr::Identifier(i)
                     if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"));
                 bound.push(if default {
+                    if let Some(column) = target.column(bound.len()) {
+                        check_left_out(target.table, column)?;
+                    }
                     let position = self.source.position(e.span().start);
                     Typed::new(Expr::Const(Datum::Null), SqlType::Unknown, position)
                 } else {
@@ -165,6 +183,7 @@ impl Planner<'_> {
 
 /// The columns an INSERT fills.
 struct Target<'a> {
+    table: &'a Table,
     columns: &'a [Column],
     targets: &'a [usize],
     names: &'a [(String, u32)],
@@ -172,6 +191,11 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// The column that a row's value of this number is for.
+    fn column(&self, value: usize) -> Option<&Column> {
+        self.columns.get(*self.targets.get(value)?)
+    }
+
     /// Casts a row's values to their columns, and puts NULL into the others.
     fn assign(&self, row: Vec<Typed>, params: &mut ParamTypes) -> Result<Vec<Expr>> {
         if let Some(extra) = row.get(self.targets.len()) {
@@ -183,11 +207,21 @@ impl Target<'_> {
             let message = "INSERT has more target columns than expressions";
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
+        let filled = self.targets.get(..row.len()).unwrap_or(self.targets);
+        let mut left_out = self.columns.iter().enumerate().filter(|(index, _)| !filled.contains(index));
+        left_out.try_for_each(|(_, column)| check_left_out(self.table, column))?;
         let mut exprs = vec![Expr::Const(Datum::Null); self.columns.len()];
         for (value, target) in row.into_iter().zip(self.targets) {
             let (Some(column), Some(slot)) = (self.columns.get(*target), exprs.get_mut(*target)) else {
                 continue;
             };
+            if column.always_identity {
+                let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
+                let detail =
+                    format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name);
+                let hint = "Use OVERRIDING SYSTEM VALUE to override.";
+                return Err(SqlError::new("428C9", message).detail(detail).hint(hint).at(value.position));
+            }
             let to = stored_type(column)?;
             let (from, position) = (value.ty, value.position);
             let cast = coerce::coerce(value, to, Context::Assignment, params)?.ok_or_else(|| {

@@ -36,7 +36,9 @@ pub use aggregate::{AggregateCall, AggregateKind};
 pub use coerce::ParamTypes;
 pub use expr::{Arithmetic, Comparison, Expr, Function};
 pub use from::Relation;
-pub use insert::{InsertPlan, InsertSource, live_columns, stored_type, target_columns, writable};
+pub use insert::{
+    InsertPlan, InsertSource, check_left_out, live_columns, stored_type, target_columns, writable,
+};
 pub use rowsets::RowFunction;
 pub use select::{Grouping, Planner, RowSource, SelectPlan, SortKey};
 pub use views::View;
