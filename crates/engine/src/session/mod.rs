@@ -1,6 +1,8 @@
 //! A connection's context: transaction, statement, rows in and out.
 //!
-//! The order of calls is checked when they run:
+//! Programs that embed the engine use [`Session::transaction`]: its types keep the order, and
+//! nothing outlives the transaction. The lower interface is for callers that rest between calls
+//! (portals of the wire protocol). It is checked when it runs:
 //!
 //! ```text
 //! session.begin()?;                       // explicit or implicit: the caller's business
@@ -11,6 +13,7 @@
 //! session.commit()?;                      // from here on the scan returns an error
 //! ```
 //!
+//! - `transaction`: transactions and statements as types
 //! - `tables`: finding, locking, creating and dropping tables
 //! - `rows`: rows on their way into a table
 //! - `scan`: rows on their way out
@@ -30,6 +33,7 @@ mod scan;
 mod spill;
 mod tables;
 pub(crate) mod temp;
+mod transaction;
 mod wal;
 
 use std::collections::HashMap;
@@ -46,6 +50,7 @@ pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
 pub use temp::OnCommit;
+pub use transaction::{Scan, Statement, Transaction};
 
 use crate::catalog::cache::KnownTables;
 use crate::checkpoint::{self, requests::Causes};
