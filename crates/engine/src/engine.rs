@@ -209,6 +209,11 @@ impl Engine {
         views::database_row(&self.core)
     }
 
+    /// How many sessions wait for a lock.
+    pub fn lock_waits(&self) -> usize {
+        self.core.locks.waits()
+    }
+
     /// Wrong checksums found by reads, by database; None if pages have no checksums.
     pub fn checksum_failures(&self) -> Option<Vec<views::ChecksumFailures>> {
         self.data_checksums().then(|| self.core.pool.checksum_failures())

@@ -5,7 +5,7 @@ use forebay_aio::{AioError, Errno};
 use forebay_storage::StorageError;
 use forebay_wal::{WalError, WalReadError};
 
-use crate::locks::LockError;
+use crate::locks::{LockError, LockMode};
 use crate::redo::RedoError;
 
 /// What went wrong.
@@ -66,6 +66,20 @@ pub enum EngineError {
         /// The end of the record replayed last.
         at: forebay_format::Lsn,
     },
+    /// 24000: a scan or a snapshot is used after the end of its transaction.
+    #[error("{what} cannot be used after its transaction has ended")]
+    TransactionEnded {
+        /// What is used.
+        what: String,
+    },
+    /// 55000: a table is used that the transaction has not locked as this use demands.
+    #[error("relation \"{name}\" is not locked in mode {mode} by the transaction")]
+    NotLocked {
+        /// The table's name.
+        name: String,
+        /// The weakest mode that would do.
+        mode: LockMode,
+    },
     /// 57014
     #[error("canceling statement due to user request")]
     Canceled,
@@ -122,6 +136,8 @@ impl EngineError {
             EngineError::Storage(error) => error.sqlstate(),
             EngineError::Redo(RedoError::Unsupported { .. }) => "0A000",
             EngineError::Redo(_) | EngineError::Tuple(_) => "XX001",
+            EngineError::TransactionEnded { .. } => "24000",
+            EngineError::NotLocked { .. } => "55000",
             EngineError::Canceled => "57014",
             EngineError::ShuttingDown | EngineError::StoppedAtTarget { .. } => "57P01",
         }

@@ -85,6 +85,9 @@ pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempRe
 pub use forebay_wal::SegmentStats;
 pub use locks::{Interrupt, InterruptKind, LockMode};
 pub use recovery::parse_timestamp;
-pub use session::{BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Session};
+pub use session::{
+    BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session, Statement,
+    StatementSnapshot, Transaction,
+};
 pub use table::{Column, ColumnDef, Table};
 pub use types::{Datum, Oid, TypeInfo, Value};

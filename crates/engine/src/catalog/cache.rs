@@ -5,6 +5,9 @@
 //! a store of its own, until it ends. While the end of such a transaction is under way nobody hits or fills the
 //! cache: who gets a table's lock from that transaction has to look again, and finds the new state.
 //!
+//! Each session remembers the tables that it has found by the names it used ([`KnownTables`]): they
+//! are good as long as the version has not moved, which an atomic tells without a lock.
+//!
 //! ```text
 //! reader: version v ── snapshot ── scan ── put(v): refused if the version has moved on
 //! DDL's commit:            Change begins: v+1, empty, closed ── visible ── Change ends: v+2, empty, open
@@ -14,13 +17,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_aio::sync::RwLock;
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use smallvec::SmallVec;
 
 use crate::table::Table;
 use crate::types::Oid;
 
 #[derive(Debug, Default)]
 struct State {
-    version: u64,
     /// Transactions that changed the catalogs and are ending.
     closing: u32,
     /// None: there is no such table.
@@ -37,6 +41,39 @@ const MOST_ABSENT: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct CatalogCache {
     state: RwLock<State>,
+    /// Moves under the lock, at the begin and the end of each change.
+    version: AtomicU64,
+}
+
+/// Most names that a session remembers.
+const MOST_KNOWN: usize = 1024;
+
+/// The tables of one name, by the schema as written; several are rare.
+type Named = SmallVec<[(Option<String>, Arc<Table>); 1]>;
+
+/// Tables by the names a session used, schema and name, as its search path resolved them.
+#[derive(Debug, Default)]
+pub(crate) struct KnownTables {
+    version: u64,
+    tables: HashMap<String, Named>,
+}
+
+impl KnownTables {
+    /// The table of a name, if it was looked up at this version.
+    pub(crate) fn get(&self, version: u64, schema: Option<&str>, name: &str) -> Option<&Arc<Table>> {
+        let named = self.tables.get(name).filter(|_| self.version == version)?;
+        named.iter().find(|(known, _)| known.as_deref() == schema).map(|(_, table)| table)
+    }
+
+    /// Remembers what was looked up at a version.
+    pub(crate) fn put(&mut self, version: u64, schema: Option<&str>, name: &str, table: &Arc<Table>) {
+        if self.version != version || self.tables.len() >= MOST_KNOWN {
+            self.tables.clear();
+            self.version = version;
+        }
+        let named = self.tables.entry(name.to_owned()).or_default();
+        named.push((schema.map(str::to_owned), Arc::clone(table)));
+    }
 }
 
 /// The end of a transaction that changed the catalogs, under way.
@@ -49,7 +86,13 @@ impl CatalogCache {
     /// What to give to [`CatalogCache::put`] later; None: nothing may be remembered now.
     pub(crate) fn version(&self) -> Option<u64> {
         let state = self.state.read();
-        (state.closing == 0).then_some(state.version)
+        (state.closing == 0).then_some(self.moved())
+    }
+
+    /// Tells two moments apart between which the catalogs may have changed. A change that gave back
+    /// its locks has moved it before.
+    pub(crate) fn moved(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// A table by its name; Some(None) if it is known that there is none.
@@ -69,7 +112,7 @@ impl CatalogCache {
     /// Remembers a table that was looked up since the version was asked for.
     pub(crate) fn put(&self, version: Option<u64>, table: &Arc<Table>) {
         let mut state = self.state.write();
-        if state.closing == 0 && version == Some(state.version) {
+        if state.closing == 0 && version == Some(self.moved()) {
             state
                 .tables
                 .entry(table.namespace)
@@ -81,7 +124,7 @@ impl CatalogCache {
     /// Remembers that there is no table of that name, as found since the version was asked for.
     pub(crate) fn put_absent(&self, version: Option<u64>, namespace: Oid, name: &str) {
         let mut state = self.state.write();
-        if state.closing == 0 && version == Some(state.version) && state.absent < MOST_ABSENT {
+        if state.closing == 0 && version == Some(self.moved()) && state.absent < MOST_ABSENT {
             let before = state.tables.entry(namespace).or_default().insert(name.to_owned(), None);
             state.absent += usize::from(before.is_none());
         }
@@ -90,7 +133,7 @@ impl CatalogCache {
     /// Remembers a namespace.
     pub(crate) fn put_namespace(&self, version: Option<u64>, name: &str, oid: Oid) {
         let mut state = self.state.write();
-        if state.closing == 0 && version == Some(state.version) {
+        if state.closing == 0 && version == Some(self.moved()) {
             state.namespaces.insert(name.to_owned(), oid);
         }
     }
@@ -100,17 +143,15 @@ impl CatalogCache {
     pub(crate) fn change(&self) -> Change<'_> {
         let mut state = self.state.write();
         state.closing += 1;
-        state.forget();
+        self.forget(&mut state);
         Change { cache: self }
     }
-}
 
-impl State {
-    fn forget(&mut self) {
-        self.version += 1;
-        self.tables.clear();
-        self.absent = 0;
-        self.namespaces.clear();
+    fn forget(&self, state: &mut State) {
+        self.version.fetch_add(1, Ordering::Release);
+        state.tables.clear();
+        state.absent = 0;
+        state.namespaces.clear();
     }
 }
 
@@ -118,7 +159,7 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         let mut state = self.cache.state.write();
         state.closing -= 1;
-        state.forget();
+        self.cache.forget(&mut state);
     }
 }
 
@@ -154,6 +195,30 @@ mod tests {
         );
         cache.put(cache.version(), &table(3));
         assert_eq!(found(&cache), Some(Some(3)));
+    }
+
+    #[test]
+    fn a_session_knows_tables_until_the_catalogs_change() {
+        let cache = CatalogCache::default();
+        let mut known = KnownTables::default();
+        let oid = |known: &KnownTables, schema, name| known.get(cache.moved(), schema, name).map(|t| t.oid);
+        known.put(cache.moved(), None, "t", &table(1));
+        known.put(cache.moved(), Some("s"), "t", &table(2));
+        assert_eq!((oid(&known, None, "t"), oid(&known, Some("s"), "t")), (Some(1), Some(2)));
+        assert_eq!((oid(&known, Some("r"), "t"), oid(&known, None, "s")), (None, None));
+        let before = cache.moved();
+        let change = cache.change();
+        assert_eq!(oid(&known, None, "t"), None, "from the change's begin on");
+        drop(change);
+        assert_eq!(oid(&known, None, "t"), None);
+        known.put(cache.moved(), None, "t", &table(3));
+        assert_eq!((oid(&known, None, "t"), oid(&known, Some("s"), "t")), (Some(3), None));
+        assert!(known.get(before, None, "t").is_none());
+        // There is an end to names.
+        for n in 0..2 * MOST_KNOWN {
+            known.put(cache.moved(), None, &n.to_string(), &table(4));
+            assert!(known.tables.len() <= MOST_KNOWN);
+        }
     }
 
     #[test]

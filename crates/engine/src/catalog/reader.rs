@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use forebay_format::tuple::{Deform, deform};
 use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer, RelFileLocator};
@@ -14,7 +15,7 @@ use super::limits::{self, Attribute, ClassTraits};
 use super::schema::PG_NAMESPACE;
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::heap::ReadAhead;
+use crate::heap::{HeapScan, ReadAhead, Visibility};
 use crate::table::{Column, Limits, Table};
 use crate::types::codec::Repr;
 use crate::types::{Datum, Oid, oids};
@@ -82,7 +83,9 @@ impl<'a> Reader<'a> {
     ) -> Result<(), EngineError> {
         let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
         let reprs: Vec<Repr> = table.columns.iter().take(columns).map(|c| c.repr).collect();
-        let mut scan = self.core.heap(table).scan(self.snapshot.clone(), ReadAhead::default())?;
+        let visibility = Visibility::new(self.snapshot.clone(), Arc::clone(&self.core.clog));
+        let ahead = ReadAhead::default();
+        let mut scan = HeapScan::begin(&self.core.pool, table.locator, visibility, ahead)?;
         let mut bytes: Vec<Option<&[u8]>> = Vec::new();
         while let Some(rows) = scan.next_page(self.be)? {
             for index in 0..rows {

@@ -5,10 +5,13 @@
 //! that the lock and the pin are held for a moment only, and the scan may rest for as long as its reader likes.
 //! Counting needs no copy.
 
+use std::sync::Arc;
+
 use forebay_format::{
-    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes, tuple::HeapTuple,
+    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes, RelFileLocator,
+    tuple::HeapTuple,
 };
-use forebay_storage::{Backend, ReadStream, Strategy, StreamFlags, StreamSettings};
+use forebay_storage::{Backend, BufferPool, ReadStream, Strategy, StreamFlags, StreamSettings};
 
 use super::{Heap, Visibility};
 use crate::EngineError;
@@ -56,15 +59,28 @@ pub struct HeapScan {
 impl Heap {
     /// Begins a scan of what `snapshot` sees.
     pub fn scan(&self, snapshot: Snapshot, ahead: ReadAhead) -> Result<HeapScan, EngineError> {
-        let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
-        let large = blocks as usize > self.pool.buffers() / 4;
+        let visibility = Visibility::new(snapshot, Arc::clone(&self.clog));
+        HeapScan::begin(&self.pool, self.locator, visibility, ahead)
+    }
+}
+
+impl HeapScan {
+    /// Begins a scan of the visible rows of a table in `pool`. It needs nothing that writing needs.
+    pub fn begin(
+        pool: &Arc<BufferPool>,
+        locator: RelFileLocator,
+        visibility: Visibility,
+        ahead: ReadAhead,
+    ) -> Result<HeapScan, EngineError> {
+        let blocks = pool.nblocks(locator, Fork::Main)?;
+        let large = blocks as usize > pool.buffers() / 4;
         let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
         let flags = if large { StreamFlags::FULL } else { StreamFlags::DEFAULT };
         let mut range = 0..blocks;
         let next_block: NextBlock = Box::new(move || range.next());
         let stream = ReadStream::new(
-            &self.pool,
-            self.locator,
+            pool,
+            locator,
             Fork::Main,
             next_block,
             flags,
@@ -73,7 +89,7 @@ impl Heap {
         );
         Ok(HeapScan {
             stream,
-            visibility: Visibility::new(snapshot, self.clog.clone()),
+            visibility,
             page: Box::new([0; BLOCK_SIZE]),
             block: 0,
             visible: Vec::new(),
@@ -81,9 +97,7 @@ impl Heap {
             blocks,
         })
     }
-}
 
-impl HeapScan {
     /// Moves to the next page with visible tuples; their number, or `None` at the end of the table.
     pub fn next_page(&mut self, be: &mut Backend) -> Result<Option<usize>, EngineError> {
         loop {

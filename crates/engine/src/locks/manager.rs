@@ -1,4 +1,4 @@
-//! The lock table.
+//! The lock table. Weak locks may be elsewhere: see `fast.rs`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,12 +7,14 @@ use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 
 use super::deadlock;
-use super::{Interrupt, LockError, LockMode, LockTag, OwnerId};
+use super::fast::{FastList, StrongCounts};
+use super::{Interrupt, LockError, LockMode, LockOwner, LockTag, OwnerId};
 
 /// All relation locks of an engine.
 #[derive(Debug, Default)]
 pub struct LockManager {
     table: Mutex<Table>,
+    pub(super) strong: StrongCounts,
 }
 
 /// What the mutex protects.
@@ -23,6 +25,8 @@ pub(super) struct Table {
     held: HashMap<OwnerId, Vec<LockTag>>,
     /// What each sleeping owner waits for.
     pub(super) waiting: HashMap<OwnerId, LockTag>,
+    /// The weak locks of backends that are not here.
+    lists: HashMap<OwnerId, Arc<FastList>>,
 }
 
 /// One lockable thing.
@@ -75,6 +79,24 @@ impl Table {
             self.held.entry(owner).or_default().push(tag);
         }
         lock.grant(owner, mode);
+    }
+
+    /// Counts a request in a strong mode, and brings all locks of its relation here. False if it is
+    /// none, or the owner has such a lock already.
+    fn enter_strong(&mut self, strong: &StrongCounts, owner: OwnerId, tag: LockTag, mode: LockMode) -> bool {
+        let held = self.locks.get(&tag).map_or(0, |lock| lock.held_by(owner));
+        if mode.bit() & LockMode::STRONG == 0 || held & LockMode::STRONG != 0 {
+            return false;
+        }
+        strong.enter(tag);
+        let mut found = Vec::new();
+        for (owner, list) in &self.lists {
+            list.take(tag, |mode| found.push((*owner, mode)));
+        }
+        for (owner, mode) in found {
+            self.grant(owner, tag, mode);
+        }
+        true
     }
 
     /// Grants from the front of the queue all that can be granted without overtaking a conflicting request.
@@ -146,7 +168,20 @@ impl LockManager {
         LockManager::default()
     }
 
-    /// Takes a lock, waiting for it if need be. The wait ends early when `interrupt` is pulled.
+    /// Enters a backend, which then uses [`LockManager::lock`].
+    pub fn enter(&self, id: OwnerId) -> LockOwner {
+        let list = Arc::new(FastList::default());
+        self.table.lock().lists.insert(id, Arc::clone(&list));
+        LockOwner::new(id, list)
+    }
+
+    /// A backend that holds nothing goes.
+    pub fn leave(&self, owner: &LockOwner) {
+        self.table.lock().lists.remove(&owner.id());
+    }
+
+    /// Takes a lock in the table, waiting for it if need be. The wait ends early when `interrupt`
+    /// is pulled.
     ///
     /// The caller must have no staged I/O: whoever holds the lock might wait for it.
     pub fn acquire(
@@ -156,8 +191,9 @@ impl LockManager {
         mode: LockMode,
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
-        let granted = {
+        let (granted, counted) = {
             let mut table = self.table.lock();
+            let counted = table.enter_strong(&self.strong, owner, tag, mode);
             let position = match table.try_grant(owner, tag, mode) {
                 Ok(()) => return Ok(()),
                 Err(position) => position,
@@ -176,15 +212,21 @@ impl LockManager {
                     return Ok(());
                 }
                 table.grant_waiters(tag);
+                if counted {
+                    self.strong.leave(tag);
+                }
                 return Err(LockError::Deadlock { detail: circle });
             }
-            granted
+            (granted, counted)
         };
         match interrupt.wait_until(|| granted.load(Ordering::Acquire)) {
             Ok(()) => Ok(()),
             Err(kind) => {
                 let mut table = self.table.lock();
-                table.withdraw(owner, tag);
+                // If it is not in the queue any more it was granted, and is held.
+                if table.withdraw(owner, tag) && counted {
+                    self.strong.leave(tag);
+                }
                 table.grant_waiters(tag);
                 Err(LockError::Interrupted(kind))
             }
@@ -194,7 +236,11 @@ impl LockManager {
     /// Takes a lock if that needs no waiting.
     pub fn try_acquire(&self, owner: OwnerId, tag: LockTag, mode: LockMode) -> Result<(), LockError> {
         let mut table = self.table.lock();
+        let counted = table.enter_strong(&self.strong, owner, tag, mode);
         table.try_grant(owner, tag, mode).map_err(|_| {
+            if counted {
+                self.strong.leave(tag);
+            }
             table.forget_if_unused(tag);
             LockError::NotAvailable { tag }
         })
@@ -206,6 +252,9 @@ impl LockManager {
         let Some(tags) = table.held.remove(&owner) else { return };
         for tag in tags {
             if let Some(lock) = table.locks.get_mut(&tag) {
+                if lock.held_by(owner) & LockMode::STRONG != 0 {
+                    self.strong.leave(tag);
+                }
                 lock.granted.retain(|(o, _)| *o != owner);
             }
             table.grant_waiters(tag);
@@ -216,6 +265,11 @@ impl LockManager {
     pub fn holds(&self, owner: OwnerId, tag: LockTag, mode: LockMode) -> bool {
         let table = self.table.lock();
         table.locks.get(&tag).is_some_and(|lock| lock.held_by(owner) & mode.bit() != 0)
+    }
+
+    /// How many owners wait for a lock.
+    pub fn waits(&self) -> usize {
+        self.table.lock().waiting.len()
     }
 
     /// How many requests wait for `tag`.

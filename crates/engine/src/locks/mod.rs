@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mode.rs` | the eight lock modes and which conflict with which |
 //! | `interrupt.rs` | a backend's wake-up point: grants, cancel and terminate requests end a wait through it |
+//! | `fast.rs` | [`LockOwner`]: a backend's own view of its locks; weak ones that are not in the table |
 //! | `manager.rs` | the lock table: granted modes, queues, granting in order of arrival |
 //! | `deadlock.rs` | the waits-for graph, searched before a backend goes to sleep |
 //!
@@ -12,12 +13,14 @@
 //! deadlock is found when it arises and no timer is needed; the request that closes the circle fails.
 
 mod deadlock;
+mod fast;
 mod interrupt;
 mod manager;
 mod mode;
 #[cfg(test)]
 mod tests;
 
+pub use fast::LockOwner;
 pub use interrupt::{Interrupt, InterruptKind};
 pub use manager::LockManager;
 pub use mode::LockMode;

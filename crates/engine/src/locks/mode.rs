@@ -42,6 +42,17 @@ impl LockMode {
         1 << self as u16
     }
 
+    /// The set of modes that conflict with a weak one.
+    pub(super) const STRONG: u16 = LockMode::Share.bit()
+        | LockMode::ShareRowExclusive.bit()
+        | LockMode::Exclusive.bit()
+        | LockMode::AccessExclusive.bit();
+
+    /// Whether it conflicts with none of the modes up to `RowExclusive`, and is one of them.
+    pub const fn is_weak(self) -> bool {
+        matches!(self, LockMode::AccessShare | LockMode::RowShare | LockMode::RowExclusive)
+    }
+
     /// The set of modes that this one cannot be held beside.
     pub(super) const fn conflicts(self) -> u16 {
         use LockMode as M;

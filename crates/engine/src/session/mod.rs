@@ -1,14 +1,19 @@
 //! A connection's context: transaction, statement, rows in and out.
 //!
+//! Programs that embed the engine use [`Session::transaction`]: its types keep the order, and
+//! nothing outlives the transaction. The lower interface is for callers that rest between calls
+//! (portals of the wire protocol). It is checked when it runs:
+//!
 //! ```text
 //! session.begin()?;                       // explicit or implicit: the caller's business
-//! session.start_command()?;               // each statement: new snapshot, sees the statements before it
+//! session.start_command()?;               // each statement: sees the statements before it
 //! let t = session.open_table(None, "t", LockMode::AccessShare)?;
-//! let mut scan = session.scan(&t)?;
+//! let mut scan = session.scan(&t)?;       // the statement's snapshot is taken here: after its locks
 //! while let Some(row) = scan.next(&mut session)? { ... }
-//! session.commit()?;
+//! session.commit()?;                      // from here on the scan returns an error
 //! ```
 //!
+//! - `transaction`: transactions and statements as types
 //! - `tables`: finding, locking, creating and dropping tables
 //! - `rows`: rows on their way into a table
 //! - `scan`: rows on their way out
@@ -18,8 +23,8 @@
 //! - `backup`: the begin and the end of a base backup
 //! - `wal`: where the log stands, and its switch to another segment
 //!
-//! Every call holds the engine's activity lock, so that a stop can wait for the calls under way. After an error of a
-//! statement the transaction still runs: its owner aborts it.
+//! Every call counts in the engine's activity, so that a stop can wait for the calls under way.
+//! After an error of a statement the transaction still runs: its owner aborts it.
 
 mod backup;
 mod pool;
@@ -28,6 +33,7 @@ mod scan;
 mod spill;
 mod tables;
 pub(crate) mod temp;
+mod transaction;
 mod wal;
 
 use std::collections::HashMap;
@@ -44,30 +50,46 @@ pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};
 pub use temp::OnCommit;
+pub use transaction::{Scan, Statement, Transaction};
 
+use crate::catalog::cache::KnownTables;
 use crate::checkpoint::{self, requests::Causes};
 use crate::config::{Background, SessionSettings};
 use crate::core::{Core, Phase};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::heap::{Heap, ReadAhead};
-use crate::locks::{Interrupt, LockError, OwnerId};
+use crate::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use crate::registry::Entry;
 use crate::table::Table;
 use temp::TempTables;
 
-use crate::xact::{Finished, Snapshot, Transaction, drop_files};
+use crate::xact::{self, Finished, LastRunning, Snapshot, drop_files};
 
 /// A running transaction with what the session adds to it.
 #[derive(Debug)]
 struct Open {
-    tx: Transaction,
-    /// The running statement's.
-    snapshot: Snapshot,
+    tx: xact::Transaction,
+    /// The running statement's, once it has asked for it.
+    snapshot: Option<Snapshot>,
     /// Whether it has changed the catalogs: then it looks past the shared cache.
     changed_catalogs: bool,
     /// What such a transaction has found since its last change or statement.
     own_tables: HashMap<(String, String), Arc<Table>>,
+}
+
+/// Tells transactions apart: whose, and which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TransactionMark {
+    session: u32,
+    number: u64,
+}
+
+/// A statement's snapshot, for [`Session::use_snapshot`].
+#[derive(Clone, Debug)]
+pub struct StatementSnapshot {
+    mark: TransactionMark,
+    snapshot: Snapshot,
 }
 
 /// A connection's context. Dropping it aborts its transaction.
@@ -80,6 +102,11 @@ pub struct Session {
     interrupt: Interrupt,
     settings: SessionSettings,
     open: Option<Open>,
+    /// Transactions begun so far.
+    transactions: u64,
+    locks: LockOwner,
+    known: KnownTables,
+    last_running: LastRunning,
     temp: TempTables,
     temp_space: Arc<TempSpace>,
     /// I/O that was left open and not yet warned of.
@@ -104,6 +131,7 @@ impl Session {
             }
         };
         core.counters.sessions.count();
+        let locks = core.locks.enter(OwnerId(id));
         let settings = core.config.session.clone();
         let (engine, leftovers) = (Arc::clone(engine), Leftovers::default());
         Ok(Session {
@@ -114,6 +142,10 @@ impl Session {
             interrupt,
             settings,
             open: None,
+            transactions: 0,
+            locks,
+            known: KnownTables::default(),
+            last_running: LastRunning::default(),
             leftovers,
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
@@ -169,22 +201,70 @@ impl Session {
         if self.open.is_some() {
             return Err(EngineError::statement("25001", "there is already a transaction in progress"));
         }
-        let tx = Transaction::new();
-        let snapshot = self.core.xacts.snapshot(&tx);
-        self.open = Some(Open { tx, snapshot, changed_catalogs: false, own_tables: HashMap::new() });
+        let tx = xact::Transaction::new();
+        self.transactions += 1;
+        let own_tables = HashMap::new();
+        self.open = Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables });
         Ok(())
     }
 
-    /// Starts a statement of the transaction: what earlier ones wrote becomes visible, and a new snapshot is taken.
+    /// Starts a statement of the transaction: what earlier ones wrote becomes visible. Its snapshot
+    /// is taken when it first reads rows, so that it sees what was committed while it waited for
+    /// its locks.
     pub fn start_command(&mut self) -> Result<(), EngineError> {
         self.check_cancel()?;
         self.be.policy = self.settings.read_policy();
-        let core = Arc::clone(&self.core);
-        let open = self.transaction()?;
+        let open = self.running()?;
         open.tx.next_command()?;
-        open.snapshot = core.xacts.snapshot(&open.tx);
+        open.snapshot = None;
         open.own_tables.clear();
         Ok(())
+    }
+
+    /// The running statement's snapshot, which is taken now if it has none. The statement must have
+    /// its locks.
+    pub fn statement_snapshot(&mut self) -> Result<StatementSnapshot, EngineError> {
+        Ok(StatementSnapshot { snapshot: self.snapshot()?, mark: self.mark() })
+    }
+
+    /// Gives the running statement the snapshot of an earlier one of the transaction, whose locks
+    /// are still held.
+    pub fn use_snapshot(&mut self, earlier: &StatementSnapshot) -> Result<(), EngineError> {
+        self.check_mark(earlier.mark, || "a snapshot".to_owned())?;
+        self.running()?.snapshot = Some(earlier.snapshot.clone());
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        let Session { open: Some(Open { tx, snapshot, .. }), core, last_running, .. } = self else {
+            return Err(no_transaction());
+        };
+        Ok(snapshot.get_or_insert_with(|| core.xacts.snapshot_since(tx, last_running)).clone())
+    }
+
+    /// The running transaction, or the last.
+    fn mark(&self) -> TransactionMark {
+        TransactionMark { session: self.id, number: self.transactions }
+    }
+
+    /// Refuses what is not the running transaction's.
+    fn check_mark(&self, mark: TransactionMark, what: impl FnOnce() -> String) -> Result<(), EngineError> {
+        if self.open.is_some() && self.mark() == mark {
+            return Ok(());
+        }
+        Err(EngineError::TransactionEnded { what: what() })
+    }
+
+    /// A call into the engine: unless something asks to stop, and so that a stop waits for its end.
+    /// An error that demands it stops the engine.
+    fn call<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        self.check_cancel()?;
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        body(self, &core).map_err(|error| core.fatal.check(error))
     }
 
     /// Ends a statement that succeeded: an I/O handle it leaked is given back, what it staged is submitted. I/O of scans that go on
@@ -213,7 +293,7 @@ impl Session {
     /// nobody knows: the engine stops then.
     pub fn commit(&mut self) -> Result<(), EngineError> {
         let core = Arc::clone(&self.core);
-        self.transaction()?;
+        self.running()?;
         let activity = match core.activity.enter().and_then(|call| core.check_running().map(|()| call)) {
             Ok(activity) => activity,
             Err(error) => {
@@ -294,7 +374,7 @@ impl Session {
     }
 
     fn end(&mut self) {
-        self.core.locks.release_all(OwnerId(self.id));
+        self.core.locks.unlock_all(&mut self.locks);
     }
 
     /// Whether a transaction is running.
@@ -325,10 +405,16 @@ impl Session {
         }
     }
 
-    fn transaction(&mut self) -> Result<&mut Open, EngineError> {
-        self.open
-            .as_mut()
-            .ok_or_else(|| EngineError::statement("25P01", "there is no transaction in progress"))
+    fn running(&mut self) -> Result<&mut Open, EngineError> {
+        self.open.as_mut().ok_or_else(no_transaction)
+    }
+
+    /// For a change of the catalogs: the transaction looks past the shared cache from now on.
+    fn changing(&mut self) -> Result<(&mut xact::Transaction, &mut Backend), EngineError> {
+        let Session { open: Some(open), be, .. } = self else { return Err(no_transaction()) };
+        open.changed_catalogs = true;
+        open.own_tables.clear();
+        Ok((&mut open.tx, be))
     }
 
     /// How this session's scans read ahead. What they leave uncombined is not merged on its way to the disk either.
@@ -362,6 +448,10 @@ impl Session {
     }
 }
 
+fn no_transaction() -> EngineError {
+    EngineError::statement("25P01", "there is no transaction in progress")
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         if let Err(error) = self.abort() {
@@ -369,6 +459,7 @@ impl Drop for Session {
         }
         self.leave_temp();
         self.leave_backup();
+        self.core.locks.leave(&self.locks);
         self.core.sessions.leave(self.id);
     }
 }

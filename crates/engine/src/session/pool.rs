@@ -10,7 +10,6 @@ use forebay_storage::{
 
 use super::Session;
 use super::temp::owner_number;
-use crate::core::Core;
 use crate::error::EngineError;
 use crate::locks::LockMode;
 use crate::table::Table;
@@ -51,12 +50,11 @@ impl Session {
 
     /// The blocks of a fork of a table; None if it does not exist.
     pub fn fork_blocks(&mut self, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let own = table.temp.is_none_or(|slot| self.temp.owns(slot));
-        let pool = if own { self.pool_of(&core, table)? } else { Arc::clone(&core.pool) };
-        fork_blocks(pool.smgr(), table, fork)
+        self.call(|session, core| {
+            let own = table.temp.is_none_or(|slot| session.temp.owns(slot));
+            let pool = if own { session.pool_of(core, table)? } else { Arc::clone(&core.pool) };
+            fork_blocks(pool.smgr(), table, fork)
+        })
     }
 
     /// Brings a table's blocks in; the number of blocks.
@@ -73,60 +71,63 @@ impl Session {
         fork: Fork,
         blocks: BlockRange,
     ) -> Result<u64, EngineError> {
-        let core = Arc::clone(&self.core);
-        let pool = self.pool_of(&core, table)?;
-        self.lock_table(table, LockMode::AccessShare)?;
-        let _activity = core.activity.enter()?;
-        let Some(size) = fork_blocks(pool.smgr(), table, fork)? else {
-            let message = format!("fork \"{}\" does not exist for this relation", fork.name());
-            return Err(EngineError::statement("22023", message));
-        };
-        let range = blocks.within(size)?;
-        if range.is_empty() {
-            return Ok(0);
-        }
-        let blocks = forebay_storage::prewarm(&pool, &mut self.be, table.locator, fork, range, mode);
-        blocks.map_err(|error| core.fatal.check(error.into()))
+        self.call(|session, core| {
+            let pool = session.pool_of(core, table)?;
+            session.lock_table(core, table, LockMode::AccessShare)?;
+            let Some(size) = fork_blocks(pool.smgr(), table, fork)? else {
+                let message = format!("fork \"{}\" does not exist for this relation", fork.name());
+                return Err(EngineError::statement("22023", message));
+            };
+            let range = blocks.within(size)?;
+            if range.is_empty() {
+                return Ok(0);
+            }
+            Ok(forebay_storage::prewarm(&pool, &mut session.be, table.locator, fork, range, mode)?)
+        })
     }
 
     /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no such buffer.
     pub fn evict_buffer(&mut self, buffer: u32) -> Result<Option<Evicted>, EngineError> {
-        self.with_pool(|core, session| Ok(core.pool.evict_buffer(&mut session.be, buffer)?))
+        self.call(|session, core| Ok(core.pool.evict_buffer(&mut session.be, buffer)?))
     }
 
     /// Empties the buffers that hold pages of a table, but for those in use.
     pub fn evict_table(&mut self, table: &Table) -> Result<EvictReport, EngineError> {
         shared_only(table, "pg_buffercache_evict_relation")?;
-        self.lock_table(table, LockMode::AccessShare)?;
-        self.with_pool(|core, session| Ok(core.pool.evict_relation(&mut session.be, table.locator)?))
+        self.call(|session, core| {
+            session.lock_table(core, table, LockMode::AccessShare)?;
+            Ok(core.pool.evict_relation(&mut session.be, table.locator)?)
+        })
     }
 
     /// Empties all buffers, but for those in use.
     pub fn evict_all(&mut self) -> Result<EvictReport, EngineError> {
-        self.with_pool(|core, session| Ok(core.pool.evict_unused(&mut session.be)?))
+        self.call(|session, core| Ok(core.pool.evict_unused(&mut session.be)?))
     }
 
     /// Marks the page in a buffer dirty, by the buffer's number from 0, unless it is in use. None if there is no such
     /// buffer.
     pub fn dirty_buffer(&mut self, buffer: u32) -> Result<Option<Dirtied>, EngineError> {
-        self.with_pool(|core, _| Ok(core.pool.dirty_buffer(buffer)))
+        self.call(|_, core| Ok(core.pool.dirty_buffer(buffer)))
     }
 
     /// Marks the pages of a table that are in memory dirty, but for those in use.
     pub fn dirty_table(&mut self, table: &Table) -> Result<DirtyReport, EngineError> {
         shared_only(table, "pg_buffercache_mark_dirty_relation")?;
-        self.lock_table(table, LockMode::AccessShare)?;
-        self.with_pool(|core, _| Ok(core.pool.dirty_pages(Some(table.locator))))
+        self.call(|session, core| {
+            session.lock_table(core, table, LockMode::AccessShare)?;
+            Ok(core.pool.dirty_pages(Some(table.locator)))
+        })
     }
 
     /// Marks all pages in memory dirty, but for those in use.
     pub fn dirty_all(&mut self) -> Result<DirtyReport, EngineError> {
-        self.with_pool(|core, _| Ok(core.pool.dirty_pages(None)))
+        self.call(|_, core| Ok(core.pool.dirty_pages(None)))
     }
 
     /// Computes the checksums of all pages in memory, and compares those of clean ones.
     pub fn verify_memory(&mut self) -> Result<MemoryChecksums, EngineError> {
-        self.with_pool(|core, session| {
+        self.call(|session, core| {
             let found = core.pool.verify_memory(&mut session.be);
             for tag in &found.failed {
                 let relation = tag.rel.path(tag.fork);
@@ -138,18 +139,10 @@ impl Session {
 
     /// What the kernel caches of a table's files.
     pub fn kernel_cache(&mut self, table: &Table) -> Result<Vec<KernelCached>, EngineError> {
-        self.lock_table(table, LockMode::AccessShare)?;
-        self.with_pool(|core, session| Ok(session.pool_of(core, table)?.kernel_cache(table.locator)?))
-    }
-
-    fn with_pool<T>(
-        &mut self,
-        body: impl FnOnce(&Core, &mut Session) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        body(&core, self).map_err(|error| core.fatal.check(error))
+        self.call(|session, core| {
+            session.lock_table(core, table, LockMode::AccessShare)?;
+            Ok(session.pool_of(core, table)?.kernel_cache(table.locator)?)
+        })
     }
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use forebay_storage::Strategy;
 
-use super::Session;
+use super::{Session, no_transaction};
+use crate::core::Core;
 use crate::error::EngineError;
 use crate::heap::{Author, TupleBatch};
+use crate::locks::LockMode;
 use crate::table::Table;
 use crate::types::codec::{fits, form_row};
 use crate::types::{Datum, type_info};
@@ -105,9 +107,9 @@ fn wrong_count(table: &Table) -> EngineError {
 }
 
 impl Session {
-    /// Inserts the rows of a batch and empties it; the number of rows.
+    /// Inserts the rows of a batch and empties it; the number of rows. The table must be locked for
+    /// that.
     pub fn insert_batch(&mut self, table: &Table, rows: &mut RowBatch) -> Result<u64, EngineError> {
-        self.check_cancel()?;
         if rows.table.oid != table.oid || rows.table.locator != table.locator {
             return Err(EngineError::internal("the rows are for another table"));
         }
@@ -119,25 +121,20 @@ impl Session {
         if rows.is_empty() {
             return Ok(0);
         }
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let inserted = self.insert_tuples(&core, table, &rows.tuples);
-        inserted.map_err(|error| core.fatal.check(error))?;
-        core.checkpointer.note_wal(core.wal.bytes_since_redo(), &core);
-        let count = rows.len() as u64;
-        rows.clear();
-        Ok(count)
+        self.call(|session, core| {
+            session.check_locked(table, LockMode::RowExclusive)?;
+            session.insert_tuples(core, table, &rows.tuples)?;
+            core.checkpointer.note_wal(core.wal.bytes_since_redo(), core);
+            let count = rows.len() as u64;
+            rows.clear();
+            Ok(count)
+        })
     }
 
-    fn insert_tuples(
-        &mut self,
-        core: &crate::core::Core,
-        table: &Table,
-        tuples: &TupleBatch,
-    ) -> Result<(), EngineError> {
+    fn insert_tuples(&mut self, core: &Core, table: &Table, tuples: &TupleBatch) -> Result<(), EngineError> {
         let heap = self.heap(core, table)?;
         let Session { open: Some(open), be, .. } = self else {
-            return Err(EngineError::statement("25P01", "there is no transaction in progress"));
+            return Err(no_transaction());
         };
         let xid = core.xacts.assign(&mut be.io, &mut open.tx)?;
         let author = Author { xid, command: open.tx.use_command() };

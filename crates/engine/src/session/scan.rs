@@ -7,16 +7,19 @@ use forebay_format::tuple::deform;
 use forebay_format::{HeapTuple, ItemPointer, TupleError};
 use smallvec::SmallVec;
 
-use super::Session;
+use super::{Session, TransactionMark};
+use crate::core::Core;
 use crate::error::EngineError;
-use crate::heap;
+use crate::heap::{self, Visibility};
+use crate::locks::LockMode;
 use crate::table::Table;
 use crate::types::Datum;
 
 /// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of the transaction
-/// run. Drop it before the transaction ends.
+/// run. After the end of its transaction it returns errors.
 #[derive(Debug)]
 pub struct HeapScan {
+    mark: TransactionMark,
     table: Arc<Table>,
     scan: heap::HeapScan,
     /// Visible rows of the present page.
@@ -25,24 +28,28 @@ pub struct HeapScan {
 }
 
 impl Session {
-    /// Starts a scan of what the statement's snapshot sees.
+    /// Starts a scan of what the statement's snapshot sees, of a table that the transaction has
+    /// locked.
     pub fn scan(&mut self, table: &Arc<Table>) -> Result<HeapScan, EngineError> {
-        self.check_cancel()?;
+        let scan = self.call(|session, core| session.begin_scan(core, table))?;
+        Ok(HeapScan { mark: self.mark(), table: Arc::clone(table), scan, rows: 0, next: 0 })
+    }
+
+    fn begin_scan(&mut self, core: &Core, table: &Table) -> Result<heap::HeapScan, EngineError> {
         table.check_readable()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let ahead = self.read_ahead();
-        let snapshot = self.transaction()?.snapshot.clone();
-        let scan = self.heap(&core, table)?.scan(snapshot, ahead)?;
-        Ok(HeapScan { table: Arc::clone(table), scan, rows: 0, next: 0 })
+        let snapshot = self.snapshot()?;
+        self.check_locked(table, LockMode::AccessShare)?;
+        let (ahead, pool) = (self.read_ahead(), self.pool_of(core, table)?);
+        let visibility = Visibility::new(snapshot, Arc::clone(&core.clog));
+        heap::HeapScan::begin(&pool, table.locator, visibility, ahead)
     }
 
     /// The number of rows a scan would return, without looking into them.
-    pub fn count_rows(&mut self, table: &Arc<Table>) -> Result<u64, EngineError> {
-        let mut scan = self.scan(table)?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        scan.scan.count(&mut self.be, &self.interrupt).map_err(|error| core.fatal.check(error))
+    pub fn count_rows(&mut self, table: &Table) -> Result<u64, EngineError> {
+        self.call(|session, core| {
+            let mut scan = session.begin_scan(core, table)?;
+            scan.count(&mut session.be, &session.interrupt)
+        })
     }
 }
 
@@ -54,12 +61,10 @@ impl HeapScan {
 
     /// Moves to the next page that has visible rows: their number, or None at the end.
     pub fn next_page(&mut self, session: &mut Session) -> Result<Option<usize>, EngineError> {
-        session.check_cancel()?;
-        let core = Arc::clone(&session.core);
-        let _activity = core.activity.enter()?;
-        let rows = self.scan.next_page(&mut session.be).map_err(|error| core.fatal.check(error))?;
+        (self.rows, self.next) = (0, 0);
+        session.check_mark(self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
+        let rows = session.call(|session, _| self.scan.next_page(&mut session.be))?;
         self.rows = rows.unwrap_or(0);
-        self.next = 0;
         Ok(rows)
     }
 

@@ -12,7 +12,7 @@ use crate::catalog::limits::not_a_table;
 use crate::catalog::reader::Reader;
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::locks::{LockError, LockMode, LockTag, OwnerId};
+use crate::locks::{LockError, LockMode, LockTag};
 use crate::table::{ColumnDef, Table};
 use crate::types::Oid;
 
@@ -23,15 +23,35 @@ fn lock_tag(table: &Table) -> LockTag {
 }
 
 impl Session {
-    /// Finds a table; without a schema among the session's temporary ones, then in pg_catalog, then public. No lock is taken.
+    /// Finds a table; without a schema among the session's temporary ones, then in pg_catalog, then
+    /// public. No lock is taken: what is found may be gone in the next moment.
     pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        self.find(&core, schema, name).map_err(|error| core.fatal.check(error))
+        self.call(|session, core| session.find(core, schema, name))
     }
 
     fn find(
+        &mut self,
+        core: &Core,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<Table>>, EngineError> {
+        let cache = &core.catalogs.cache;
+        if self.running()?.changed_catalogs {
+            return self.resolve(core, schema, name);
+        }
+        if let Some(table) = self.known.get(cache.moved(), schema, name) {
+            return Ok(Some(Arc::clone(table)));
+        }
+        let version = cache.version();
+        let found = self.resolve(core, schema, name)?;
+        if let (Some(version), Some(table)) = (version, &found) {
+            self.known.put(version, schema, name, table);
+        }
+        Ok(found)
+    }
+
+    /// Follows the search path.
+    fn resolve(
         &mut self,
         core: &Core,
         schema: Option<&str>,
@@ -74,7 +94,7 @@ impl Session {
         schema: &str,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
-        let open = self.transaction()?;
+        let open = self.running()?;
         let shared = !open.changed_catalogs;
         let version = core.catalogs.cache.version();
         if shared {
@@ -100,17 +120,14 @@ impl Session {
             core.catalogs.cache.put(version, &table);
         } else {
             let key = (schema.to_owned(), name.to_owned());
-            self.transaction()?.own_tables.insert(key, Arc::clone(&table));
+            self.running()?.own_tables.insert(key, Arc::clone(&table));
         }
         Ok(Some(table))
     }
 
     /// Whether there is a schema of that name.
     pub fn schema_exists(&mut self, name: &str) -> Result<bool, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        Ok(self.namespace(&core, name)?.is_some())
+        self.call(|session, core| Ok(session.namespace(core, name)?.is_some()))
     }
 
     pub(super) fn namespace(&mut self, core: &Core, name: &str) -> Result<Option<Oid>, EngineError> {
@@ -118,9 +135,8 @@ impl Session {
             return Ok(Some(oid));
         }
         let version = core.catalogs.cache.version();
-        let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
-        let found = Reader::new(core, &mut self.be, snapshot).namespace(name);
-        let found = found.map_err(|error| core.fatal.check(error))?;
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let found = Reader::new(core, &mut self.be, snapshot).namespace(name)?;
         if let Some(oid) = found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs)) {
             core.catalogs.cache.put_namespace(version, name, oid);
         }
@@ -134,52 +150,74 @@ impl Session {
         name: &str,
         mode: LockMode,
     ) -> Result<Arc<Table>, EngineError> {
-        let undefined = || EngineError::UndefinedTable {
+        self.open_table_if_exists(schema, name, mode)?.ok_or_else(|| EngineError::UndefinedTable {
             name: schema.map_or_else(|| name.to_owned(), |schema| format!("{schema}.{name}")),
-        };
-        loop {
-            let version = self.core.catalogs.cache.version();
-            let table = self.table(schema, name)?.ok_or_else(undefined)?;
-            self.lock_table(&table, mode)?;
-            if version.is_some() && self.core.catalogs.cache.version() == version {
-                return Ok(table);
+        })
+    }
+
+    /// The same; None if there is no such table.
+    pub fn open_table_if_exists(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        mode: LockMode,
+    ) -> Result<Option<Arc<Table>>, EngineError> {
+        self.call(|session, core| {
+            let mut locked = None;
+            loop {
+                let before = core.catalogs.cache.moved();
+                let Some(table) = session.find(core, schema, name)? else { return Ok(None) };
+                if locked == Some(table.oid) {
+                    return Ok(Some(table));
+                }
+                session.lock_table(core, &table, mode)?;
+                if core.catalogs.cache.moved() == before {
+                    return Ok(Some(table));
+                }
+                // The catalogs have changed: the name may mean another table now, or this one have
+                // other columns. With its lock held, what is found now stays.
+                session.running()?.own_tables.clear();
+                locked = Some(table.oid);
             }
-            // The catalogs changed meanwhile: with the lock held, what is found now stays.
-            let again = self.table(schema, name)?.ok_or_else(undefined)?;
-            if again.oid == table.oid {
-                return Ok(again);
-            }
-        }
+        })
     }
 
     /// The tables of the database as the transaction sees them now, catalogs included.
     pub fn tables(&mut self) -> Result<Vec<Arc<Table>>, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
-        let mut reader = Reader::new(&core, &mut self.be, snapshot);
-        let tables = reader.tables().map_err(|error| core.fatal.check(error))?;
-        Ok(tables.into_iter().map(Arc::new).collect())
+        self.call(|session, core| {
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let tables = Reader::new(core, &mut session.be, snapshot).tables()?;
+            Ok(tables.into_iter().map(Arc::new).collect())
+        })
     }
 
     /// Locks a table until the transaction ends.
-    pub fn lock_table(&mut self, table: &Table, mode: LockMode) -> Result<(), EngineError> {
-        self.lock(lock_tag(table), mode)
+    pub(super) fn lock_table(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        mode: LockMode,
+    ) -> Result<(), EngineError> {
+        self.lock(core, lock_tag(table), mode)
     }
 
-    fn lock(&mut self, tag: LockTag, mode: LockMode) -> Result<(), EngineError> {
-        self.check_cancel()?;
-        self.transaction()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
+    fn lock(&mut self, core: &Core, tag: LockTag, mode: LockMode) -> Result<(), EngineError> {
+        self.running()?;
         self.be.io.submit();
-        core.locks.acquire(OwnerId(self.id), tag, mode, &self.interrupt).map_err(|error| {
+        core.locks.lock(&mut self.locks, tag, mode, &self.interrupt).map_err(|error| {
             if matches!(error, LockError::Deadlock { .. }) {
                 core.counters.deadlocks.count();
             }
             error.into()
         })
+    }
+
+    /// Refuses a table that the transaction has not locked in this mode or a stronger one.
+    pub(super) fn check_locked(&self, table: &Table, mode: LockMode) -> Result<(), EngineError> {
+        if self.locks.holds_at_least(lock_tag(table), mode) {
+            return Ok(());
+        }
+        Err(EngineError::NotLocked { name: table.name.clone(), mode })
     }
 
     /// Creates a table (schema None: public). 42P07 if the name is taken.
@@ -189,16 +227,15 @@ impl Session {
         name: &str,
         columns: &[ColumnDef],
     ) -> Result<Oid, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let namespace = match schema {
-            None => PUBLIC,
-            Some(schema) => self.namespace(&core, schema)?.ok_or_else(|| {
-                EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
-            })?,
-        };
-        Ok(self.create_in(&core, namespace, name, columns, Persistence::Permanent)?.rel)
+        self.call(|session, core| {
+            let namespace = match schema {
+                None => PUBLIC,
+                Some(schema) => session.namespace(core, schema)?.ok_or_else(|| {
+                    EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
+                })?,
+            };
+            Ok(session.create_in(core, namespace, name, columns, Persistence::Permanent)?.rel)
+        })
     }
 
     /// Creates a table in a namespace.
@@ -211,41 +248,31 @@ impl Session {
         persistence: Persistence<'_>,
     ) -> Result<RelFileLocator, EngineError> {
         ddl::check_definition(namespace, name, columns)?;
-        self.lock(ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
-        let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
+        self.lock(core, ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(core, &mut self.be, snapshot);
-        let taken = reader.refuse_indexed_catalogs().and_then(|()| reader.class_named(namespace, name));
-        if taken.map_err(|error| core.fatal.check(error))?.is_some() {
+        reader.refuse_indexed_catalogs()?;
+        if reader.class_named(namespace, name)?.is_some() {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
         }
-        let Session { open: Some(open), be, .. } = self else {
-            return Err(EngineError::internal("the transaction is gone"));
-        };
-        open.changed_catalogs = true;
-        open.own_tables.clear();
-        let created = ddl::create_table(core, be, &mut open.tx, namespace, name, columns, persistence);
-        let locator = created.map_err(|error| core.fatal.check(error))?;
+        let (tx, be) = self.changing()?;
+        let locator = ddl::create_table(core, be, tx, namespace, name, columns, persistence)?;
         let tag = LockTag { database: POSTGRES_DB, relation: locator.rel };
-        self.lock(tag, LockMode::AccessExclusive)?;
+        self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
     }
 
     /// Drops a table: its file goes when the transaction has committed.
     pub fn drop_table(&mut self, table: &Table) -> Result<(), EngineError> {
         self.check_own(table)?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        self.lock_table(table, LockMode::AccessExclusive)?;
-        let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
-        let refused = Reader::new(&core, &mut self.be, snapshot).refuse_indexed_catalogs();
-        refused.map_err(|error| core.fatal.check(error))?;
-        let Session { open: Some(open), be, .. } = self else {
-            return Err(EngineError::internal("the transaction is gone"));
-        };
-        open.changed_catalogs = true;
-        open.own_tables.clear();
-        ddl::drop_table(&core, be, &mut open.tx, table).map_err(|error| core.fatal.check(error))?;
-        self.temp.note_dropped(table.oid);
-        Ok(())
+        self.call(|session, core| {
+            session.lock_table(core, table, LockMode::AccessExclusive)?;
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            Reader::new(core, &mut session.be, snapshot).refuse_indexed_catalogs()?;
+            let (tx, be) = session.changing()?;
+            ddl::drop_table(core, be, tx, table)?;
+            session.temp.note_dropped(table.oid);
+            Ok(())
+        })
     }
 }

@@ -109,18 +109,18 @@ impl Session {
         columns: &[ColumnDef],
         on_commit: OnCommit,
     ) -> Result<Oid, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let namespace = self.own_namespace(&core)?;
-        // Out of the session while it is lent: whatever happens, it comes back.
-        let pool = self.take_temp_pool(&core)?;
-        let made = self.create_in(&core, namespace, name, columns, Persistence::Temporary(&pool));
-        self.temp.pool = Some(pool);
-        let locator = made?;
-        let (name, oid) = (name.to_owned(), locator.rel);
-        self.temp.tables.push(TempTable { oid, name, locator, on_commit, made: true, dropped: false });
-        Ok(oid)
+        self.call(|session, core| {
+            let namespace = session.own_namespace(core)?;
+            // Out of the session while it is lent: whatever happens, it comes back.
+            let pool = session.take_temp_pool(core)?;
+            let made = session.create_in(core, namespace, name, columns, Persistence::Temporary(&pool));
+            session.temp.pool = Some(pool);
+            let locator = made?;
+            let (name, oid) = (name.to_owned(), locator.rel);
+            let table = TempTable { oid, name, locator, on_commit, made: true, dropped: false };
+            session.temp.tables.push(table);
+            Ok(oid)
+        })
     }
 
     /// The namespace of the session's temporary tables, which is made if there is none.
@@ -129,14 +129,10 @@ impl Session {
         if let Some(oid) = self.namespace(core, &name)? {
             return Ok(oid);
         }
-        let snapshot = core.xacts.snapshot(&self.transaction()?.tx);
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
         Reader::new(core, &mut self.be, snapshot).refuse_indexed_catalogs()?;
-        let Session { open: Some(open), be, .. } = self else {
-            return Err(EngineError::internal("the transaction is gone"));
-        };
-        open.changed_catalogs = true;
-        open.own_tables.clear();
-        ddl::create_namespace(core, be, &mut open.tx, &name).map_err(|error| core.fatal.check(error))
+        let (tx, be) = self.changing()?;
+        ddl::create_namespace(core, be, tx, &name)
     }
 
     /// Does what ON COMMIT says, at the end of a transaction that is about to commit.
@@ -160,10 +156,8 @@ impl Session {
     /// Drops temporary tables within the running transaction.
     fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
-            let Session { open: Some(open), be, .. } = self else { return Ok(()) };
-            open.changed_catalogs = true;
-            open.own_tables.clear();
-            ddl::drop_rows(core, be, &mut open.tx, oid, &name).map_err(|error| core.fatal.check(error))?;
+            let (tx, be) = self.changing()?;
+            ddl::drop_rows(core, be, tx, oid, &name)?;
             self.temp.note_dropped(oid);
         }
         Ok(())
@@ -171,10 +165,10 @@ impl Session {
 
     /// Drops all temporary tables of the session within the running transaction: DISCARD TEMP.
     pub fn discard_temp(&mut self) -> Result<(), EngineError> {
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let doomed = self.temp.tables.iter().filter(|t| !t.dropped).cloned().collect();
-        self.drop_temp(&core, doomed)
+        self.call(|session, core| {
+            let doomed = session.temp.tables.iter().filter(|t| !t.dropped).cloned().collect();
+            session.drop_temp(core, doomed)
+        })
     }
 
     /// The session's pool for temporary tables, which is made if there is none.

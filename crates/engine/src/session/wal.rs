@@ -1,7 +1,5 @@
 //! The log through a session's eyes: where it stands, and the switch to its next segment.
 
-use std::sync::Arc;
-
 use forebay_format::Lsn;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
@@ -16,24 +14,16 @@ impl Session {
     /// Leaves the rest of the log's segment unused. The end of the record that says so; where nothing was logged in the
     /// segment so far nothing happens, and it is the segment's begin.
     pub fn switch_wal(&mut self) -> Result<Lsn, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
-        let io = &mut self.be.io;
-        core.wal.switch_segment(io).map_err(|error| core.fatal.check(error.into()))
+        self.call(|session, core| Ok(core.wal.switch_segment(&mut session.be.io)?))
     }
 
     /// Puts a named point into the log, at which recovery from an archive may stop. The end of its record, which is durable with the
     /// next commit.
     pub fn create_restore_point(&mut self, name: &str) -> Result<Lsn, EngineError> {
-        self.check_cancel()?;
-        let core = Arc::clone(&self.core);
-        let _activity = core.activity.enter()?;
         let main = RestorePoint { time: recovery::now(), name: name.into() }.encode();
         let record =
             Record { rmgr: Rmgr::XLOG, info: RESTORE_POINT, xid: INVALID_XID, main: &main, blocks: &[] };
-        let inserted = core.wal.insert(&mut self.be.io, &record);
-        let inserted = inserted.map_err(|error| core.fatal.check(error.into()))?;
+        let inserted = self.call(|session, core| Ok(core.wal.insert(&mut session.be.io, &record)?))?;
         tracing::info!("restore point \"{name}\" created at {}", inserted.end);
         Ok(inserted.end)
     }

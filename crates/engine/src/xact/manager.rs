@@ -10,7 +10,7 @@ use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
 use forebay_format::{FullXid, Lsn, RelFileLocator, Xid, ids::xid_precedes};
 use forebay_wal::{Inserted, Record, Wal};
 
-use super::{Clog, CommitGate, Outcome, ProcArray, Snapshot, Transaction};
+use super::{Clog, CommitGate, LastRunning, Outcome, ProcArray, Snapshot, Transaction};
 use crate::EngineError;
 
 /// Ids kept back below the point where the oldest and the newest would be confused.
@@ -103,6 +103,11 @@ impl XactManager {
     /// What the running command of a transaction sees from now on.
     pub fn snapshot(&self, tx: &Transaction) -> Snapshot {
         Snapshot::new(self.procs.running(), tx.xid(), tx.command(), tx.combos().clone())
+    }
+
+    /// The same for a session that remembers its last look.
+    pub fn snapshot_since(&self, tx: &Transaction, last: &mut LastRunning) -> Snapshot {
+        Snapshot::new(self.procs.running_since(last), tx.xid(), tx.command(), tx.combos().clone())
     }
 
     /// The id of a transaction that is about to write; handed out at the first call.

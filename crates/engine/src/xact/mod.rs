@@ -29,6 +29,6 @@ pub use combo::ComboCommands;
 pub use files::drop_files;
 pub use gate::{CommitGate, CommitPass};
 pub use manager::{CommitWay, Finished, XactManager};
-pub use procarray::{ProcArray, Running};
+pub use procarray::{LastRunning, ProcArray, Running};
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;

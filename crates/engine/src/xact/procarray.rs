@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_format::{FullXid, Xid, ids::xid_precedes};
 
 /// Who was running at one moment.
@@ -37,10 +38,16 @@ impl Running {
     }
 }
 
+/// Who ran when a session last asked: still true as long as no transaction has ended.
+#[derive(Debug, Default)]
+pub struct LastRunning(Option<(u64, Arc<Running>)>);
+
 /// The set of running transactions.
 #[derive(Debug)]
 pub struct ProcArray {
     state: Mutex<State>,
+    /// Transactions that are over. It grows under the mutex.
+    ended: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -62,6 +69,7 @@ impl ProcArray {
                 latest_completed: FullXid(next.0.saturating_sub(1)),
                 current: None,
             }),
+            ended: AtomicU64::new(0),
         }
     }
 
@@ -84,20 +92,26 @@ impl ProcArray {
         }
         state.latest_completed = state.latest_completed.max(xid);
         state.current = None;
+        // Whoever heard of the end, by a lock or from its client, finds it counted.
+        self.ended.fetch_add(1, Ordering::Release);
+    }
+
+    /// Who runs now: without a lock if that is what it was.
+    pub fn running_since(&self, last: &mut LastRunning) -> Arc<Running> {
+        if let Some((ended, running)) = &last.0
+            && *ended == self.ended.load(Ordering::Acquire)
+        {
+            return Arc::clone(running);
+        }
+        let mut state = self.state.lock();
+        let running = state.running_now();
+        last.0 = Some((self.ended.load(Ordering::Relaxed), Arc::clone(&running)));
+        running
     }
 
     /// Who runs now.
     pub fn running(&self) -> Arc<Running> {
-        let mut state = self.state.lock();
-        if let Some(current) = &state.current {
-            return current.clone();
-        }
-        let xmax = state.latest_completed.next();
-        let xids: Box<[Xid]> = state.running.iter().filter(|x| **x < xmax).map(|x| x.xid()).collect();
-        let xmin = xids.first().copied().unwrap_or(xmax.xid());
-        let current = Arc::new(Running { xmin, xmax: xmax.xid(), xids });
-        state.current = Some(current.clone());
-        current
+        self.state.lock().running_now()
     }
 
     /// The oldest transaction that runs.
@@ -118,5 +132,19 @@ impl ProcArray {
     /// Whether a transaction runs.
     pub fn is_running(&self, xid: Xid) -> bool {
         self.state.lock().running.iter().any(|x| x.xid() == xid)
+    }
+}
+
+impl State {
+    fn running_now(&mut self) -> Arc<Running> {
+        if let Some(current) = &self.current {
+            return current.clone();
+        }
+        let xmax = self.latest_completed.next();
+        let xids: Box<[Xid]> = self.running.iter().filter(|x| **x < xmax).map(|x| x.xid()).collect();
+        let xmin = xids.first().copied().unwrap_or(xmax.xid());
+        let current = Arc::new(Running { xmin, xmax: xmax.xid(), xids });
+        self.current = Some(current.clone());
+        current
     }
 }

@@ -23,6 +23,8 @@
 //! - [`spill`]: Temporary files of an engine's sessions: limits and counts, their end with the session, the engine or a crash
 //! - [`stops`]: Checkpoints, crashes, refusals and limits
 //! - [`tables`]: Creating and dropping tables, alone and beside others
+//! - [`transactions`]: Transactions as types, and what the interface below them refuses when it
+//!   runs
 //! - [`views`]: Rows of the statistics views
 
 #[path = "../common/mod.rs"]
@@ -46,4 +48,5 @@ mod space;
 mod spill;
 mod stops;
 mod tables;
+mod transactions;
 mod views;

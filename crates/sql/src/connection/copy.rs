@@ -109,10 +109,7 @@ impl Connection {
         let options = CopyOptions::new(&copy.options, !copy.to)?;
         match &copy.source {
             CopySource::Query(query) => {
-                let mut plan = self.plan_query(query, source)?;
-                while !self.lock_select(&plan)? {
-                    plan = self.plan_query(query, source)?;
-                }
+                let plan = self.plan_query(query, source)?;
                 self.copy_out(plan, options, sink)
             }
             CopySource::Table { name, columns } if copy.to => {
@@ -126,11 +123,11 @@ impl Connection {
         }
     }
 
-    fn relation(&mut self, name: &QualifiedName, source: &Source) -> Result<Relation> {
+    fn relation(&mut self, name: &QualifiedName, mode: LockMode, source: &Source) -> Result<Relation> {
         // COPY's errors point at no place in the query.
         let name = QualifiedName { position: 0, ..name.clone() };
         let mut params = ParamTypes::default();
-        Planner { source, host: &mut self.host, params: &mut params }.relation(&name)
+        Planner { source, host: &mut self.host, params: &mut params }.relation(&name, mode)
     }
 
     /// A table's columns of a COPY, as places among its live columns.
@@ -151,7 +148,7 @@ impl Connection {
         columns: Option<&[(String, u32)]>,
         source: &Source,
     ) -> Result<SelectPlan> {
-        let table = match self.relation(name, source)? {
+        let table = match self.relation(name, LockMode::AccessShare, source)? {
             Relation::View(_) => {
                 let message = format!("cannot copy from view \"{}\"", name.name);
                 let hint = "Try the COPY (SELECT ...) TO variant.";
@@ -159,8 +156,6 @@ impl Connection {
             }
             Relation::Table(table) => table,
         };
-        let schema = name.schema.as_deref();
-        let table = self.host.session()?.open_table(schema, &table.name, LockMode::AccessShare)?;
         let targets = self.copy_columns(&table, columns)?;
         let live: Vec<usize> =
             table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| i).collect();
@@ -233,7 +228,7 @@ impl Connection {
         source: &Source,
         last: bool,
     ) -> Result<CopyIn> {
-        let table = match self.relation(name, source)? {
+        let table = match self.relation(name, LockMode::RowExclusive, source)? {
             Relation::View(_) => {
                 let message = format!("cannot copy to view \"{}\"", name.name);
                 let hint = "To enable copying to a view, provide an INSTEAD OF INSERT trigger.";
@@ -242,8 +237,6 @@ impl Connection {
             relation => writable(relation, name, "copy to")?,
         };
         self.check_writable("COPY FROM")?;
-        let schema = name.schema.as_deref();
-        let table = self.host.session()?.open_table(schema, &table.name, LockMode::RowExclusive)?;
         let targets = self.copy_columns(&table, columns)?;
         for (slot, column) in live_columns(&table).enumerate() {
             if !targets.contains(&slot) {

@@ -8,11 +8,13 @@ use crate::exec::Cursor;
 use crate::parse::{Kind, parse_script};
 use crate::plan::RowSource;
 use crate::value::{BinaryDefect, Datum, SqlType, binary_in, checked_utf8, text_in};
+use forebay_engine::StatementSnapshot;
 use std::sync::Arc;
 
 /// How far a portal is.
 enum Progress {
-    Fresh,
+    /// Its tables are locked. A query's snapshot is from then.
+    Fresh(Option<StatementSnapshot>),
     Running(Box<Cursor>),
     Done,
 }
@@ -20,6 +22,7 @@ enum Progress {
 /// A statement bound to parameters.
 pub(super) struct Portal {
     prepared: Arc<Prepared>,
+    plan: Plan,
     params: Arc<[Datum<'static>]>,
     formats: Vec<Format>,
     progress: Progress,
@@ -28,7 +31,7 @@ pub(super) struct Portal {
 impl Portal {
     /// Does it read this table? Until it is closed, also after its last row.
     pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
-        let Plan::Select(plan) = &self.prepared.plan else { return false };
+        let Plan::Select(plan) = &self.plan else { return false };
         matches!(&plan.source, RowSource::Table { table, .. } if table.oid == oid)
     }
 }
@@ -107,8 +110,8 @@ impl Connection {
         })
     }
 
-    /// Bind message. `param_formats` and `result_formats` are as in the protocol: none (all text), one (for
-    /// all) or one each.
+    /// Bind message: locks the statement's tables. `param_formats` and `result_formats` are as in
+    /// the protocol: none (all text), one (for all) or one each.
     pub fn bind(
         &mut self,
         portal: &str,
@@ -117,6 +120,7 @@ impl Connection {
         params: &[Option<&[u8]>],
         result_formats: &[i16],
     ) -> Result<()> {
+        self.clear_cancel();
         self.guard(|conn| {
             let prepared = conn.statement(statement)?;
             if param_formats.len() > 1 && param_formats.len() != params.len() {
@@ -135,7 +139,7 @@ impl Connection {
             }
             if !ends_transaction(&prepared) {
                 conn.check_not_failed()?;
-                conn.ensure_transaction()?;
+                conn.start_statement()?;
             }
             if !portal.is_empty() && conn.portals.contains_key(portal) {
                 let message = format!("portal \"{portal}\" already exists");
@@ -146,11 +150,23 @@ impl Connection {
                 let format = Format::from_code(pick(param_formats, i))?;
                 values.push(parameter(*bytes, *ty, format, i, portal)?);
             }
+            let plan = conn.lock_plan(&prepared)?;
+            let snapshot = conn.portal_snapshot(&plan)?;
             let formats = result_codes(result_formats, prepared.columns.as_deref())?;
-            let portal_state = Portal { prepared, params: values.into(), formats, progress: Progress::Fresh };
+            let progress = Progress::Fresh(snapshot);
+            let portal_state = Portal { prepared, plan, params: values.into(), formats, progress };
             conn.portals.insert(portal.to_owned(), portal_state);
             Ok(())
         })
+    }
+
+    /// As in PostgreSQL, a query sees what was there when it was bound; other statements, when they
+    /// are executed.
+    fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
+        match (plan, self.host.session_if_any()) {
+            (Plan::Select(_), Some(session)) => Ok(Some(session.statement_snapshot()?)),
+            _ => Ok(None),
+        }
     }
 
     /// Describe (portal): columns with the formats the portal was bound with, or none (NoData).
@@ -191,18 +207,22 @@ impl Connection {
             self.check_not_failed()?;
         }
         let columns = prepared.columns.as_deref().unwrap_or_default();
-        if let Progress::Fresh = portal.progress {
+        if let Progress::Fresh(snapshot) = &mut portal.progress {
+            let snapshot = snapshot.take();
             portal.progress = Progress::Done;
             if !matches!(&*statement.kind, Kind::Transaction(_)) {
                 self.start_statement()?;
             }
-            match self.lock_plan(&prepared)? {
+            match &portal.plan {
                 Plan::Select(plan) => {
-                    portal.progress =
-                        Progress::Running(Box::new(Cursor::new(plan, Arc::clone(&portal.params))));
+                    if let (Some(snapshot), Some(session)) = (snapshot, self.host.session_if_any()) {
+                        session.use_snapshot(&snapshot)?;
+                    }
+                    let cursor = Cursor::new(Arc::clone(plan), Arc::clone(&portal.params));
+                    portal.progress = Progress::Running(Box::new(cursor));
                 }
                 Plan::Insert(plan) => {
-                    let rows = self.run_insert(&plan, &portal.params)?;
+                    let rows = self.run_insert(plan, &portal.params)?;
                     return Ok(Executed::Completed(CommandTag(format!("INSERT 0 {rows}"))));
                 }
                 Plan::Utility => return self.run_utility(&prepared, &portal.formats, false, sink),
@@ -218,7 +238,7 @@ impl Connection {
                 portal.progress = Progress::Done;
                 Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
             }
-            _ if matches!(prepared.plan, Plan::Select(_)) => {
+            _ if matches!(portal.plan, Plan::Select(_)) => {
                 Ok(Executed::Completed(CommandTag("SELECT 0".into())))
             }
             _ => {

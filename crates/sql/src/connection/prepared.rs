@@ -33,7 +33,8 @@ pub struct Prepared {
 }
 
 impl Connection {
-    /// Plans a statement. `types`: the parameters' types as far as known, or None where there can be none.
+    /// Plans a statement, with its tables locked. `types`: the parameters' types as far as known,
+    /// or None where there can be none.
     pub(super) fn prepare(&mut self, statement: Statement, types: Option<&[u32]>) -> Result<Prepared> {
         let mut params = match types {
             Some(types) => ParamTypes::new(types)?,
@@ -64,25 +65,22 @@ impl Connection {
         Ok(Arc::new(planner.query(query)?))
     }
 
-    /// Locks the tables of a plan, and plans again if one of them is not what it was.
+    /// Locks the tables of a prepared statement's plan, and plans again if one of them is not what
+    /// it was. The plan that is then good until the transaction ends.
     pub(super) fn lock_plan(&mut self, prepared: &Prepared) -> Result<Plan> {
-        const ATTEMPTS: usize = 10;
         let Some(statement) = &prepared.statement else { return Ok(Plan::Utility) };
-        let mut plan = prepared.plan.clone();
-        for _ in 0..ATTEMPTS {
-            if self.lock_tables(&plan)? {
-                return Ok(plan);
-            }
-            let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();
-            plan = self.plan(statement, &mut ParamTypes::new(&oids)?)?;
-            if let (Plan::Select(new), Some(old)) = (&plan, &prepared.columns)
-                && new.columns.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
-            {
-                let message = "cached plan must not change result type";
-                return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
-            }
+        if self.lock_tables(&prepared.plan)? {
+            return Ok(prepared.plan.clone());
         }
-        Err(SqlError::new("40001", "tables kept changing while the statement was planned"))
+        let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();
+        let plan = self.plan(statement, &mut ParamTypes::new(&oids)?)?;
+        if let (Plan::Select(new), Some(old)) = (&plan, &prepared.columns)
+            && new.columns.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
+        {
+            let message = "cached plan must not change result type";
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
+        }
+        Ok(plan)
     }
 
     /// Locks the tables of a plan; false if one is no longer the one that was planned for.
@@ -103,7 +101,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn lock_select(&mut self, plan: &SelectPlan) -> Result<bool> {
+    fn lock_select(&mut self, plan: &SelectPlan) -> Result<bool> {
         match &plan.source {
             RowSource::Table { table, schema, .. } => {
                 self.lock_one(schema.as_deref(), table, LockMode::AccessShare)
@@ -113,10 +111,12 @@ impl Connection {
         }
     }
 
-    /// Locks a table by name; false if the name means another now, or it has other columns.
-    pub(super) fn lock_one(&mut self, schema: Option<&str>, table: &Table, mode: LockMode) -> Result<bool> {
-        let now = self.host.session()?.open_table(schema, &table.name, mode)?;
-        Ok(std::ptr::eq(&*now, table) || now.oid == table.oid && now.columns == table.columns)
+    /// Locks a table by name; false if the name means another now or none, or it has other columns.
+    fn lock_one(&mut self, schema: Option<&str>, table: &Table, mode: LockMode) -> Result<bool> {
+        let now = self.host.open_table(schema, &table.name, mode)?;
+        Ok(now.is_some_and(|now| {
+            std::ptr::eq(&*now, table) || now.oid == table.oid && now.columns == table.columns
+        }))
     }
 
     /// The columns of a utility statement that returns rows.

@@ -104,18 +104,16 @@ impl Connection {
         self.check_not_failed()?;
         self.start_statement()?;
         let prepared = self.prepare(statement.clone(), None)?;
-        let plan = self.lock_plan(&prepared)?;
-        match plan {
+        match &prepared.plan {
             Plan::Select(plan) => {
                 let formats = vec![Format::Text; plan.columns.len()];
                 sink.columns(&plan.columns, &formats)?;
-                let columns = plan.columns.clone();
-                let mut cursor = Cursor::new(plan, Arc::from([]));
-                let (rows, _) = run_cursor(&mut cursor, &mut self.host, &columns, &formats, 0, sink)?;
+                let mut cursor = Cursor::new(Arc::clone(plan), Arc::from([]));
+                let (rows, _) = run_cursor(&mut cursor, &mut self.host, &plan.columns, &formats, 0, sink)?;
                 Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
             }
             Plan::Insert(plan) => self
-                .run_insert(&plan, &Arc::from([]))
+                .run_insert(plan, &Arc::from([]))
                 .map(|n| Executed::Completed(CommandTag(format!("INSERT 0 {n}")))),
             Plan::Utility => {
                 if let Some(columns) = &prepared.columns {

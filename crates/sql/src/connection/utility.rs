@@ -143,7 +143,15 @@ impl Connection {
         for name in &drop.names {
             let schema = name.schema.as_deref();
             let found = self.host.session()?.table(schema, &name.name)?;
-            let Some(found) = found else {
+            if let Some(catalog) = found.as_ref().filter(|table| table.is_catalog()) {
+                let message = format!("permission denied: \"{}\" is a system catalog", catalog.name);
+                return Err(SqlError::new("42501", message));
+            }
+            let locked = match found {
+                Some(_) => self.host.open_table(schema, &name.name, LockMode::AccessExclusive)?,
+                None => None,
+            };
+            let Some(table) = locked else {
                 let system = schema.is_none_or(|s| s == "pg_catalog");
                 if system && View::by_name(&name.name).is_some() {
                     let message = format!("\"{}\" is not a table", name.name);
@@ -157,15 +165,10 @@ impl Connection {
                 sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, format!("{message}, skipping")))?;
                 continue;
             };
-            if found.is_catalog() {
-                let message = format!("permission denied: \"{}\" is a system catalog", found.name);
-                return Err(SqlError::new("42501", message));
-            }
-            let table = self.host.session()?.open_table(schema, &name.name, LockMode::AccessExclusive)?;
             if self.portals.values().any(|portal| portal.reads(table.oid)) {
                 let message = format!(
                     "cannot DROP TABLE \"{}\" because it is being used by active queries in this session",
-                    found.name
+                    table.name
                 );
                 return Err(SqlError::new(state::OBJECT_IN_USE, message));
             }

@@ -4,7 +4,7 @@ use crate::connection::Identity;
 use crate::error::{Result, Severity, SqlError, state};
 use crate::settings::{SetScope, Settings};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{EngineError, Interrupt, Session, Table};
+use forebay_engine::{EngineError, Interrupt, LockMode, Session, Table};
 use std::sync::Arc;
 
 /// The surroundings of a statement. Without a session there are no tables and no transactions: enough for
@@ -75,10 +75,23 @@ impl Host {
         Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).detail(detail))
     }
 
-    /// The table of that name.
+    /// The table of that name, without a lock.
     pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
         match &mut self.session {
             Some(session) => Ok(session.table(schema, name)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The table of that name, locked: while its lock is held the name keeps its meaning.
+    pub fn open_table(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        mode: LockMode,
+    ) -> Result<Option<Arc<Table>>> {
+        match &mut self.session {
+            Some(session) => Ok(session.open_table_if_exists(schema, name, mode)?),
             None => Ok(None),
         }
     }

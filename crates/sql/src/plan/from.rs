@@ -14,7 +14,7 @@ use crate::parse::QualifiedName;
 use crate::parse::Source;
 use crate::parse::cursor::is_reserved;
 use crate::value::{Datum, SqlType};
-use forebay_engine::Table;
+use forebay_engine::{LockMode, Table};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -122,8 +122,9 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
 }
 
 impl Planner<'_> {
-    /// The relation of that name, or PostgreSQL's error.
-    pub fn relation(&mut self, name: &QualifiedName) -> Result<Relation> {
+    /// The relation of that name, or PostgreSQL's error. A table is locked, so that what is planned
+    /// is what will be there.
+    pub fn relation(&mut self, name: &QualifiedName, mode: LockMode) -> Result<Relation> {
         if let Some(view) = View::by_name(&name.name)
             && match name.schema.as_deref() {
                 Some(schema) => schema == view.schema(),
@@ -133,7 +134,10 @@ impl Planner<'_> {
         {
             return Ok(Relation::View(view));
         }
-        let found = self.host.table(name.schema.as_deref(), &name.name).map_err(|e| e.at(name.position))?;
+        let found = self.host.open_table(name.schema.as_deref(), &name.name, mode);
+        // As in PostgreSQL, a deadlock points at the name, and a cancel does not.
+        let canceled = |e: &SqlError| e.sqlstate == state::QUERY_CANCELED;
+        let found = found.map_err(|e| if canceled(&e) { e } else { e.at(name.position) })?;
         found.map(Relation::Table).ok_or_else(|| {
             let message = format!("relation \"{}\" does not exist", name.display());
             SqlError::new(state::UNDEFINED_TABLE, message).at(name.position)
@@ -160,7 +164,7 @@ fn relation(
     alias: Option<&ast::TableAlias>,
 ) -> Result<FromItem> {
     let name = qualified_name(name, planner.source)?;
-    let (source, mut scope) = match planner.relation(&name)? {
+    let (source, mut scope) = match planner.relation(&name, LockMode::AccessShare)? {
         Relation::Table(table) => {
             let scope = table_scope(&table)?;
             (RowSource::Table { table, schema: name.schema.clone(), decode: 0 }, scope)

@@ -8,7 +8,7 @@ use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use crate::plan::bind::ident_name;
 use crate::value::{Datum, SqlType};
-use forebay_engine::{Column, Table};
+use forebay_engine::{Column, LockMode, Table};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -117,7 +117,8 @@ impl Planner<'_> {
             return Err(SqlError::unsupported("INSERT INTO a function"));
         };
         let name = qualified_name(name, self.source)?;
-        let table = writable(self.relation(&name)?, &name, "insert into")?;
+        let table = self.relation(&name, LockMode::RowExclusive)?;
+        let table = writable(table, &name, "insert into")?;
         let mut names = Vec::new();
         for column in &insert.columns {
             let position = self.source.position(column.span().start);

@@ -6,6 +6,7 @@
 //!   PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL 18; portals; formats; errors
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement works
+//! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE 0A000
 //! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within temp_file_limit, and no file afterwards
 //! - [`statistics`]: The statistics views, against answers recorded from PostgreSQL 18
@@ -21,6 +22,7 @@ mod buffers;
 mod expressions;
 mod extended;
 mod garbage;
+mod locked;
 mod refused;
 mod spill;
 mod statistics;

@@ -1,3 +1,5 @@
+mod fast;
+
 use forebay_aio::sync::thread;
 use std::sync::Arc;
 use std::sync::mpsc;
