@@ -150,11 +150,12 @@ impl DirectRefusal {
     }
 }
 
-/// The probe's file, where a file must have a name. A crash may leave it: PostgreSQL's tools skip names
-/// that begin so, and the next probe removes it.
+/// The probe's file, where a file must have a name. A crash may leave it: PostgreSQL's tools skip
+/// names that begin so, and the next probe removes it.
 pub const PROBE: &str = "pgsql_tmp.direct-io-probe";
 
-/// Learns the alignment of direct I/O in `dir`, by way of a temporary file: unnamed, where that is possible.
+/// Learns the alignment of direct I/O in `dir`, by way of a temporary file: unnamed, where that is
+/// possible.
 #[cfg(target_os = "linux")]
 pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
     use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};

@@ -1,7 +1,8 @@
-//! Development only: a file system that loses what was not synced when its power is cut, under real servers.
+//! Development only: a file system, under real servers, that loses what was not synced when its
+//! power is cut.
 //!
-//! The kernel mounts it through FUSE, so a server with its own threads, rings and workers runs on it
-//! unchanged. Its contents are in memory, in the images of the simulated disk (crate `sim`).
+//! The kernel mounts it through FUSE, so a server runs on it unchanged: with its own threads, rings
+//! and workers. Its contents are in memory, in the images of the simulated disk (crate `sim`).
 //!
 //! ```text
 //!   server ──> kernel ──> FUSE ──> door ──> Disk: names and files, live, unsynced, durable
@@ -15,8 +16,8 @@
 //! - `mount`: mounting and unmounting
 //! - `save`: a disk's contents as ordinary files, to look at
 //!
-//! Nothing hides in the kernel across a cut: there is no write-back cache, and an unmount drops the rest.
-//! What is modelled and what is not is in docs/reliability.md.
+//! Nothing hides in the kernel across a cut: there is no write-back cache, and an unmount drops the
+//! rest. What is modelled and what is not is in docs/reliability.md.
 
 #![forbid(unsafe_code)]
 

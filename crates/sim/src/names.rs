@@ -228,7 +228,8 @@ impl Names {
         self.next_change
     }
 
-    /// The changes in a directory, or in all of them, before a mark are on the medium. Whether there were any.
+    /// The changes in a directory, or in all of them, before a mark are on the medium. Whether there
+    /// were any.
     pub fn sync_until(&mut self, dir: Option<u64>, mark: u64) -> bool {
         let (synced, rest): (Vec<_>, Vec<_>) = self
             .unsynced
@@ -260,7 +261,8 @@ impl Names {
         self.left(by_directory.values(), survival)
     }
 
-    /// As [`Names::after_crash`], on a file system with one log for all directories: of all changes the first ones.
+    /// As [`Names::after_crash`], on a file system with one log for all directories: of all changes
+    /// the first ones.
     pub fn after_crash_in_order(&self, survival: &mut Survival) -> Names {
         self.left([&self.unsynced.iter().map(|(_, change)| change).collect()].into_iter(), survival)
     }

@@ -1,9 +1,10 @@
-//! Power cuts under load: eight clients, the real server, a file system that loses what was not synced.
+//! Power cuts under load: eight clients, the real server, and a file system that loses what was not
+//! synced.
 //!
-//! A round starts the server on what the last cut left, compares what it finds with what was acknowledged,
-//! loads until a moment that the seed chooses, and cuts the power. Some cuts come during recovery.
-//! The same rounds run on PostgreSQL 18, which must lose nothing either, and on file systems that lie and
-//! with fsync off, where losses must be seen.
+//! A round starts the server on what the last cut left, compares what it finds with what was
+//! acknowledged, loads until a moment that the seed chooses, and cuts the power. Some cuts come during
+//! recovery. The same rounds run on PostgreSQL 18, which must lose nothing either, and on file systems
+//! that lie and with fsync off, where losses must be seen.
 //!
 //! - [`rounds`]: rounds on one directory, cut by cut
 //! - [`load`]: the clients, and what they know afterwards
@@ -96,7 +97,7 @@ fn losses_of_postgresql_without_fsync_are_seen() {
     assert_losses("postgresql with fsync off", |seed| run(&postgres, trial, seed, 1));
 }
 
-/// Losses that count are of what was acknowledged: a server that finds its files damaged is not enough.
+/// Losses that count are of what was acknowledged: a server that finds damaged files is not enough.
 fn assert_losses(what: &str, run: impl Fn(u64) -> Result<Totals, String>) {
     let first = seed();
     let outcomes = (0..LYING_ROUNDS).map(|n| run(first.wrapping_add(u64::from(n))));

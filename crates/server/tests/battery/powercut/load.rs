@@ -77,8 +77,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Loads until `enough` commits were acknowledged and a moment has passed, then calls `cut`, which returns when no
-    /// client gets an answer any more.
+    /// Loads until `enough` commits were acknowledged and a moment has passed, then calls `cut`, which
+    /// returns when no client gets an answer any more.
     pub fn load<T>(
         &mut self,
         port: u16,

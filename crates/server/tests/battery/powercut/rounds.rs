@@ -35,10 +35,8 @@ pub struct Totals {
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Totals { rounds, cuts, in_recovery, acknowledged, lost } = self;
-        write!(
-            f,
-            "{rounds} rounds, {cuts} cuts ({in_recovery} in recovery), {acknowledged} commits acknowledged, 0 lost"
-        )?;
+        write!(f, "{rounds} rounds, {cuts} cuts ({in_recovery} in recovery), ")?;
+        write!(f, "{acknowledged} commits acknowledged, 0 lost")?;
         lost.iter().try_for_each(|(class, n)| write!(f, "; {class} {n}"))
     }
 }
