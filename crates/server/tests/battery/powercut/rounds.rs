@@ -118,7 +118,7 @@ impl Run<'_> {
             }
             server = self.started(dice)?;
         }
-        if self.totals.rounds % ROUNDS_OF_A_TABLE == 0 {
+        if self.totals.rounds.is_multiple_of(ROUNDS_OF_A_TABLE) {
             self.ledger.new_table(server.port)?;
         }
         let (port, enough) = (server.port, 20 + dice.below(600));
