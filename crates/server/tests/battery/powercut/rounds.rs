@@ -22,6 +22,13 @@ pub struct Trial {
     pub fsync: bool,
 }
 
+impl Trial {
+    /// Whether what is acknowledged must be durable.
+    fn is_honest(self) -> bool {
+        self.fsync && !self.lies
+    }
+}
+
 /// What a run came to.
 #[derive(Default)]
 pub struct Totals {
@@ -121,8 +128,13 @@ impl Run<'_> {
         if self.totals.rounds.is_multiple_of(ROUNDS_OF_A_TABLE) {
             self.ledger.new_table(server.port)?;
         }
+        if !self.trial.is_honest() {
+            // So that the directory is whole after the cut, and what is lost was acknowledged since.
+            self.disk.settle();
+        }
         let (port, enough) = (server.port, 20 + dice.below(600));
-        let (mut survival, rules) = (survival(dice), rules(self.trial, dice));
+        let survives = if self.trial.is_honest() { survival(dice) } else { Survival::none() };
+        let (mut survival, rules) = (survives, rules(self.trial, dice));
         let disk = Arc::clone(&self.disk);
         let cut = || {
             let found = disk.cut(&mut survival, rules);
@@ -167,7 +179,7 @@ impl Run<'_> {
 
     /// Saves the disk as it was found before the round that failed. Where it is.
     fn save(&self, seed: u64, round: u32) -> String {
-        if self.trial.lies || !self.trial.fsync {
+        if !self.trial.is_honest() {
             return "as was to be expected".into();
         }
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("powercut-{seed}-{round}"));
