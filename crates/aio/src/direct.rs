@@ -150,19 +150,25 @@ impl DirectRefusal {
     }
 }
 
-/// Learns the alignment of direct I/O in `dir`, by way of an unnamed temporary file.
+/// The probe's file, where a file must have a name. A crash may leave it: PostgreSQL's tools skip
+/// names that begin so, and the next probe removes it.
+pub const PROBE: &str = "pgsql_tmp.direct-io-probe";
+
+/// Learns the alignment of direct I/O in `dir`, by way of a temporary file: unnamed, where that is
+/// possible.
 #[cfg(target_os = "linux")]
 pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
     use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
     let refuse = |reason: String| DirectRefusal::new(dir, reason);
     let mode = Mode::RUSR | Mode::WUSR;
     let base = OFlags::RDWR | OFlags::CLOEXEC;
-    let name = dir.join(format!(".direct-io-probe.{}", std::process::id()));
+    let name = dir.join(PROBE);
     let mut named = false;
     let fd = match open(dir, base | OFlags::TMPFILE | OFlags::DIRECT, mode) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT) => {
             named = true;
-            open(&name, base | OFlags::CREATE | OFlags::TRUNC | OFlags::DIRECT, mode)
+            // Not truncated: another process may be at its trial in the same file.
+            open(&name, base | OFlags::CREATE | OFlags::DIRECT, mode)
         }
         other => other,
     };

@@ -59,7 +59,7 @@ pub use completion::{
     Completed, Completion, IoReport, IoResult, LocalCompletion, Outcome, SharedCompletion, Status,
 };
 pub use counters::{BackendStatsRow, LATENCY_CLASSES};
-pub use direct::{BadIoDirect, DirectAlignment, DirectRefusal, IoDirect, probe_direct};
+pub use direct::{BadIoDirect, DirectAlignment, DirectRefusal, IoDirect, PROBE, probe_direct};
 pub use error::{AioError, Errno};
 pub use file::{File, FileFlags, OpenOptions};
 pub use files::{FileCache, VirtualFile};

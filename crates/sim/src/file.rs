@@ -13,7 +13,7 @@ use crate::image::Image;
 use crate::survival::Survival;
 
 /// The unit that a medium writes whole or not at all.
-pub(crate) const SECTOR: usize = 512;
+pub const SECTOR: usize = 512;
 
 /// What may be lost.
 #[derive(Clone, Debug)]
@@ -26,23 +26,30 @@ enum Change {
 
 /// A write that was in flight when the power failed.
 #[derive(Clone, Debug)]
-pub(crate) struct InFlight {
+pub struct InFlight {
+    /// The file's number.
     pub file: u64,
+    /// Where it begins.
     pub offset: u64,
+    /// What it writes.
     pub bytes: Vec<u8>,
 }
 
 /// A file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SimFile {
+pub struct SimFile {
     live: Image,
     durable: Image,
-    unsynced: Vec<Change>,
+    /// Each with its number, in order.
+    unsynced: Vec<(u64, Change)>,
+    /// The next change's number.
+    next: u64,
     /// Whether `live` differs from what the medium and the unsynced changes come to.
     lies: bool,
 }
 
 impl SimFile {
+    /// What everybody reads.
     pub fn live(&self) -> &Image {
         &self.live
     }
@@ -59,20 +66,31 @@ impl SimFile {
 
     /// The writes that a crash might undo, in order.
     pub fn writes(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.unsynced.iter().filter_map(|change| match change {
+        self.unsynced.iter().filter_map(|(_, change)| match change {
             Change::Data { offset, bytes } => Some((*offset, &bytes[..])),
             Change::Len(_) => None,
         })
     }
 
+    /// Whether a crash might undo a change of its length.
+    pub fn has_unsynced_length(&self) -> bool {
+        self.unsynced.iter().any(|(_, change)| matches!(change, Change::Len(_)))
+    }
+
+    /// A write that a crash may undo.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let grows = end > self.live.len();
         self.live.write(offset, bytes);
-        self.unsynced.push(Change::Data { offset, bytes: bytes.to_vec() });
+        self.change(Change::Data { offset, bytes: bytes.to_vec() });
         if grows {
-            self.unsynced.push(Change::Len(end));
+            self.change(Change::Len(end));
         }
+    }
+
+    fn change(&mut self, change: Change) {
+        self.unsynced.push((self.next, change));
+        self.next += 1;
     }
 
     /// A write that is durable when it returns; nothing else becomes so.
@@ -103,41 +121,52 @@ impl SimFile {
     fn overtake(&mut self, offset: u64, len: usize) {
         let end = offset + len as u64;
         let mut kept = Vec::with_capacity(self.unsynced.len());
-        for change in self.unsynced.drain(..) {
+        for (number, change) in self.unsynced.drain(..) {
             match change {
                 Change::Data { offset: at, bytes } if at < end && at + bytes.len() as u64 > offset => {
                     let (before, after) =
                         (offset.saturating_sub(at) as usize, end.saturating_sub(at) as usize);
                     if before > 0 {
-                        kept.push(Change::Data { offset: at, bytes: bytes[..before].to_vec() });
+                        kept.push((number, Change::Data { offset: at, bytes: bytes[..before].to_vec() }));
                     }
                     if after < bytes.len() {
-                        kept.push(Change::Data { offset: end, bytes: bytes[after..].to_vec() });
+                        kept.push((number, Change::Data { offset: end, bytes: bytes[after..].to_vec() }));
                     }
                 }
-                other => kept.push(other),
+                other => kept.push((number, other)),
             }
         }
         self.unsynced = kept;
     }
 
+    /// Cuts the file, or extends it with zeros.
     pub fn set_len(&mut self, len: u64) {
         if len != self.live.len() {
             self.live.set_len(len);
-            self.unsynced.push(Change::Len(len));
+            self.change(Change::Len(len));
         }
     }
 
     /// All that is unsynced goes to the medium; what a failed sync made the system forget does not. Whether there was anything.
     pub fn sync(&mut self) -> bool {
-        let any = !self.unsynced.is_empty();
-        for change in self.unsynced.drain(..) {
+        self.sync_until(self.mark())
+    }
+
+    /// What tells the changes up to now from later ones.
+    pub fn mark(&self) -> u64 {
+        self.next
+    }
+
+    /// As [`SimFile::sync`], for the changes before a mark.
+    pub fn sync_until(&mut self, mark: u64) -> bool {
+        let n = self.unsynced.partition_point(|(number, _)| *number < mark);
+        for (_, change) in self.unsynced.drain(..n) {
             match change {
                 Change::Data { offset, bytes } => self.durable.write(offset, &bytes),
                 Change::Len(len) => self.durable.set_len(len),
             }
         }
-        any
+        n > 0
     }
 
     /// A sync that failed: the system calls the changes clean, and forgets that they never reached the medium. They can be read
@@ -163,7 +192,7 @@ impl SimFile {
     /// What is on the medium once the system has written what it still means to.
     fn medium(&self) -> Image {
         let mut image = self.durable.clone();
-        for change in &self.unsynced {
+        for (_, change) in &self.unsynced {
             match change {
                 Change::Data { offset, bytes } => image.write(*offset, bytes),
                 Change::Len(len) => image.set_len(*len),
@@ -180,7 +209,7 @@ impl SimFile {
     ) -> SimFile {
         let mut image = self.durable.clone();
         let mut len = image.len();
-        for change in &self.unsynced {
+        for (_, change) in &self.unsynced {
             match change {
                 // A length that is lost takes back neither what was cut before nor what was written.
                 Change::Len(new) => {
@@ -204,7 +233,7 @@ impl SimFile {
         }
         // Sectors beyond the length that is known are lost with it.
         image.set_len(len);
-        SimFile { live: image.clone(), durable: image, unsynced: Vec::new(), lies: false }
+        SimFile { live: image.clone(), durable: image, ..SimFile::default() }
     }
 }
 
@@ -259,6 +288,20 @@ mod tests {
             seen[usize::from(sectors[1] == 2) * 2 + usize::from(sectors[2] == 2)] += 1;
         }
         assert!(seen.iter().all(|&n| n > 10), "both, either and none: {seen:?}");
+    }
+
+    #[test]
+    fn a_sync_covers_what_was_written_before_its_mark() {
+        let mut file = SimFile::default();
+        file.write(0, &[1; 2 * SECTOR]);
+        let mark = file.mark();
+        file.write(0, &[2; SECTOR]);
+        assert!(file.sync_until(mark));
+        let [none, all] = [Survival::none(), Survival::all()].map(|mut s| crashed(&file, &mut s)[0]);
+        assert_eq!((none, all), (1, 2), "the later write is in doubt");
+        assert!(!file.sync_until(mark), "nothing is left before the mark");
+        assert!(file.sync());
+        assert_eq!(crashed(&file, &mut Survival::none())[0], 2);
     }
 
     #[test]

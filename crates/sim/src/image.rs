@@ -8,12 +8,14 @@ const BLOCK: usize = 4096;
 
 /// A file's bytes and length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Image {
+pub struct Image {
     blocks: BTreeMap<u64, Arc<[u8; BLOCK]>>,
     len: u64,
 }
 
 impl Image {
+    /// The file's length.
+    #[expect(clippy::len_without_is_empty, reason = "a file's length, not a collection's")]
     pub fn len(&self) -> u64 {
         self.len
     }

@@ -40,5 +40,8 @@ pub mod workload;
 pub use dice::Dice;
 pub use disk::{Ending, Forgotten, SimDisk};
 pub use faults::{CallKind, Failure, FaultClass, FaultRates, Fired};
+pub use file::{InFlight, SECTOR, SimFile};
+pub use image::Image;
 pub use model::{Contradiction, Fate, Model};
+pub use names::{Names, Node};
 pub use survival::Survival;

@@ -10,7 +10,7 @@ use crate::survival::Survival;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Node {
+pub enum Node {
     /// A directory, by its number.
     Directory(u64),
     /// A file, by its number.
@@ -18,13 +18,14 @@ pub(crate) enum Node {
 }
 
 impl Node {
+    /// Whether it is a directory.
     pub fn is_directory(self) -> bool {
         matches!(self, Node::Directory(_))
     }
 }
 
 /// The directory that is always there.
-const ROOT: u64 = 0;
+pub(crate) const ROOT: u64 = 0;
 
 /// A name in a directory.
 type Place = (u64, OsString);
@@ -91,11 +92,13 @@ impl Tree {
 
 /// All names.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub struct Names {
     root: PathBuf,
     live: Tree,
     durable: Tree,
-    unsynced: Vec<Change>,
+    /// Each with its number, in order.
+    unsynced: Vec<(u64, Change)>,
+    next_change: u64,
     next: u64,
 }
 
@@ -103,16 +106,51 @@ impl Names {
     /// Only the directory `root`, which is durable.
     pub fn new(root: &Path) -> Names {
         let (live, durable) = (Tree::default(), Tree::default());
-        Names { root: root.to_owned(), live, durable, unsynced: Vec::new(), next: ROOT + 1 }
+        let root = root.to_owned();
+        Names { root, live, durable, unsynced: Vec::new(), next_change: 0, next: ROOT + 1 }
     }
 
+    /// What a path leads to.
     pub fn get(&self, path: &Path) -> Option<Node> {
         let mut node = Node::Directory(ROOT);
         for name in path.strip_prefix(&self.root).ok()?.iter() {
             let Node::Directory(dir) = node else { return None };
-            node = self.live.get(dir, name)?;
+            node = self.look_up(dir, name)?;
         }
         Some(node)
+    }
+
+    /// What has this name in a directory.
+    pub fn look_up(&self, dir: u64, name: &OsStr) -> Option<Node> {
+        self.live.get(dir, name)
+    }
+
+    /// Gives a file a name in a directory.
+    pub fn add(&mut self, dir: u64, name: &OsStr, node: Node) {
+        self.change(Change::Add((dir, name.to_owned()), node));
+    }
+
+    /// Makes a directory in another one. Its number.
+    pub fn make_directory(&mut self, dir: u64, name: &OsStr) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.add(dir, name, Node::Directory(number));
+        number
+    }
+
+    /// Removes a name from a directory.
+    pub fn remove_from(&mut self, dir: u64, name: &OsStr) {
+        self.change(Change::Remove((dir, name.to_owned())));
+    }
+
+    /// As [`Names::rename`], from directory to directory.
+    pub fn move_to(&mut self, (from, old): (u64, &OsStr), (to, new): (u64, &OsStr)) {
+        self.change(Change::Rename((from, old.to_owned()), (to, new.to_owned())));
+    }
+
+    /// The names in a directory, by its number.
+    pub fn entries(&self, dir: u64) -> impl Iterator<Item = (&OsString, Node)> {
+        self.live.0.get(&dir).into_iter().flatten().map(|(name, node)| (name, *node))
     }
 
     /// The directory that a name is in, if there is one.
@@ -128,23 +166,24 @@ impl Names {
         self.place(path).is_some()
     }
 
+    /// Gives a file a name.
     pub fn add_file(&mut self, path: &Path, file: u64) {
-        if let Some(place) = self.place(path) {
-            self.change(Change::Add(place, Node::File(file)));
+        if let Some((dir, name)) = self.place(path) {
+            self.add(dir, &name, Node::File(file));
         }
     }
 
+    /// Makes a directory.
     pub fn add_directory(&mut self, path: &Path) {
-        if let Some(place) = self.place(path) {
-            let number = self.next;
-            self.next += 1;
-            self.change(Change::Add(place, Node::Directory(number)));
+        if let Some((dir, name)) = self.place(path) {
+            self.make_directory(dir, &name);
         }
     }
 
+    /// Removes a name.
     pub fn remove(&mut self, path: &Path) {
-        if let Some(place) = self.place(path) {
-            self.change(Change::Remove(place));
+        if let Some((dir, name)) = self.place(path) {
+            self.remove_from(dir, &name);
         }
     }
 
@@ -158,8 +197,7 @@ impl Names {
     /// The names in a directory.
     pub fn children(&self, dir: &Path) -> Vec<(OsString, Node)> {
         let Some(Node::Directory(dir)) = self.get(dir) else { return Vec::new() };
-        let inside = self.live.0.get(&dir).into_iter().flatten();
-        inside.map(|(name, node)| (name.clone(), *node)).collect()
+        self.entries(dir).map(|(name, node)| (name.clone(), node)).collect()
     }
 
     /// All names, in order.
@@ -182,21 +220,31 @@ impl Names {
             return Some(false);
         }
         let Some(Node::Directory(dir)) = self.get(dir) else { return None };
-        let (synced, rest): (Vec<Change>, Vec<Change>) =
-            self.unsynced.drain(..).partition(|change| change.directory() == dir);
-        let any = !synced.is_empty();
-        for change in synced {
+        Some(self.sync_until(Some(dir), self.mark()))
+    }
+
+    /// What tells the changes up to now from later ones.
+    pub fn mark(&self) -> u64 {
+        self.next_change
+    }
+
+    /// The changes in a directory, or in all of them, before a mark are on the medium. Whether there
+    /// were any.
+    pub fn sync_until(&mut self, dir: Option<u64>, mark: u64) -> bool {
+        let (synced, rest): (Vec<_>, Vec<_>) = self
+            .unsynced
+            .drain(..)
+            .partition(|(number, change)| *number < mark && dir.is_none_or(|dir| change.directory() == dir));
+        self.unsynced = rest;
+        for (_, change) in &synced {
             change.apply(&mut self.durable);
         }
-        self.unsynced = rest;
-        Some(any)
+        !synced.is_empty()
     }
 
     /// All changes are on the medium.
     pub fn sync_all(&mut self) {
-        for change in self.unsynced.drain(..) {
-            change.apply(&mut self.durable);
-        }
+        self.sync_until(None, self.mark());
     }
 
     /// Changes that a crash might undo.
@@ -207,11 +255,22 @@ impl Names {
     /// The names as a crash leaves them: of each directory's changes the first ones.
     pub fn after_crash(&self, survival: &mut Survival) -> Names {
         let mut by_directory: BTreeMap<u64, Vec<&Change>> = BTreeMap::new();
-        for change in &self.unsynced {
+        for (_, change) in &self.unsynced {
             by_directory.entry(change.directory()).or_default().push(change);
         }
+        self.left(by_directory.values(), survival)
+    }
+
+    /// As [`Names::after_crash`], on a file system with one log for all directories: of all changes
+    /// the first ones.
+    pub fn after_crash_in_order(&self, survival: &mut Survival) -> Names {
+        self.left([&self.unsynced.iter().map(|(_, change)| change).collect()].into_iter(), survival)
+    }
+
+    /// The names with the first changes of each group.
+    fn left<'c>(&self, groups: impl Iterator<Item = &'c Vec<&'c Change>>, survival: &mut Survival) -> Names {
         let mut tree = self.durable.clone();
-        for changes in by_directory.values() {
+        for changes in groups {
             for change in &changes[..survival.names(changes.len())] {
                 change.apply(&mut tree);
             }
@@ -226,12 +285,13 @@ impl Names {
             .collect();
         tree.0.retain(|dir, _| reached.contains(dir));
         let (root, live, durable) = (self.root.clone(), tree.clone(), tree);
-        Names { root, live, durable, unsynced: Vec::new(), next: self.next }
+        Names { root, live, durable, unsynced: Vec::new(), next_change: self.next_change, next: self.next }
     }
 
     fn change(&mut self, change: Change) {
         change.apply(&mut self.live);
-        self.unsynced.push(change);
+        self.unsynced.push((self.next_change, change));
+        self.next_change += 1;
     }
 }
 
@@ -261,6 +321,27 @@ mod tests {
             (0..50).map(|seed| shown(&names.after_crash(&mut Survival::random(seed))).len()).collect();
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [2, 3], "never two names, and a name moves at once");
         assert_eq!(names.sync(Path::new("/d/none")), None);
+    }
+
+    #[test]
+    fn a_sync_covers_names_before_its_mark_and_a_log_of_all_keeps_their_order() {
+        let mut names = Names::new(Path::new("/d"));
+        let sub = names.make_directory(ROOT, OsStr::new("sub"));
+        names.add(sub, OsStr::new("a"), Node::File(1));
+        let mark = names.mark();
+        names.move_to((sub, OsStr::new("a")), (ROOT, OsStr::new("b")));
+        let orders: BTreeSet<Vec<String>> =
+            (0..50).map(|seed| shown(&names.after_crash_in_order(&mut Survival::random(seed)))).collect();
+        let possible = [
+            vec!["/d"],
+            vec!["/d", "/d/b", "/d/sub"],
+            vec!["/d", "/d/sub"],
+            vec!["/d", "/d/sub", "/d/sub/a"],
+        ];
+        assert_eq!(orders.into_iter().collect::<Vec<_>>(), possible);
+        assert!(names.sync_until(Some(ROOT), mark) && names.sync_until(None, mark));
+        assert!(!names.sync_until(None, mark), "nothing is left before the mark");
+        assert_eq!(shown(&names.after_crash(&mut Survival::none())), ["/d", "/d/sub", "/d/sub/a"]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Survival {
     }
 
     /// What was lost, torn and kept.
-    pub(crate) fn done(&self) -> &Fired {
+    pub fn done(&self) -> &Fired {
         &self.done
     }
 

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test | watch | tidy | peers | moto | measure`.
+//! Development tasks: `cargo xtask test | watch | tidy | peers | moto | measure | powercut`.
 //!
 //! - [`test`]: everything that must hold before a change is merged
 //! - [`battery`]: the engine on a simulated disk, with faults, crashes and planted bugs
@@ -7,6 +7,7 @@
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
 //! - [`watched`]: any program of tests, watched as [`test`] does it
+//! - [`powercut`]: power cuts under both servers, as many as one likes
 //! - [`moto`]: an S3 server to test and measure against
 //! - [`packages`]: Debian packages and cargo tools the tasks need
 //! - [`run`]: running commands and saying what is run; [`watch`]: with bounds, so that what hangs is named and ended
@@ -27,6 +28,7 @@ mod measure;
 mod moto;
 mod packages;
 mod peers;
+mod powercut;
 mod run;
 mod test;
 mod tidy;
@@ -54,6 +56,8 @@ enum Task {
     Moto,
     /// Measure Forebay beside PostgreSQL 18 and fio
     Measure(measure::Options),
+    /// Cut the power of Forebay and PostgreSQL 18 under load
+    Powercut(powercut::Options),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +80,7 @@ fn perform(task: Task) -> Result<(), String> {
         Task::Test(options) => test::run(&workspace_root(), &options),
         Task::Measure(options) => measure::run(&workspace_root(), &options),
         Task::Watch(options) => watched::run(&options),
+        Task::Powercut(options) => powercut::run(&workspace_root(), &options),
         Task::Tidy => tidy::run(&workspace_root()),
         Task::Peers => peers::prepare(&workspace_root()).map(|peer| {
             println!(

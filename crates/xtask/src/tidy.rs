@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The product's crates from the bottom up. A crate may use those before it, unless [`FORBIDDEN`] says no.
-const LAYERS: [&str; 10] =
-    ["format", "aio", "wal", "storage", "archive", "engine", "sql", "server", "sim", "xtask"];
+const LAYERS: [&str; 11] =
+    ["format", "aio", "wal", "storage", "archive", "engine", "sql", "server", "sim", "powercut", "xtask"];
 
 /// Arrows that would point down and are still wrong.
 const FORBIDDEN: [(&str, &str, &str); 4] = [
@@ -38,7 +38,7 @@ const BANS: [Ban; 13] = [
     },
     Ban {
         text: "std::fs::",
-        allowed: &["crates/aio/src/", "crates/server/src/", "crates/xtask/"],
+        allowed: &["crates/aio/src/", "crates/server/src/", "crates/powercut/src/save.rs", "crates/xtask/"],
         instead: "go through aio's namespace and files: the data directory has one door",
     },
     Ban {

@@ -118,7 +118,8 @@ pub fn scratch(name: &str) -> tempfile::TempDir {
         .expect("a scratch folder")
 }
 
-fn signal(which: &str, pid: &str) {
+/// Sends a signal by its name.
+pub fn signal(which: &str, pid: &str) {
     // Fails when the process has ended meanwhile.
     let _ = Command::new("kill").args([which, pid]).status();
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`exchange`]: millions of rows in and out, byte for byte what PostgreSQL gives
 //! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent
+//! - [`powercut`]: power cuts under load, by a file system that loses what was not synced
 //! - [`tools`]: PostgreSQL's own programs read the directory, and PostgreSQL recovers a crashed copy
 //! - [`archive`]: PostgreSQL 15 and 18 archive and recover by archive-push and archive-get
 //! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
@@ -30,5 +31,6 @@ mod kill;
 mod peer;
 #[path = "../support/ports.rs"]
 mod ports;
+mod powercut;
 mod scan;
 mod tools;

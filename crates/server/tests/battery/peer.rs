@@ -60,7 +60,8 @@ impl Peer {
         self.run_as("root", &["chown", "-R", "postgres:postgres", &self.inside("")]);
     }
 
-    fn run_as(&self, user: &str, words: &[&str]) -> Output {
+    /// Runs a program of the tree, which must succeed.
+    pub fn run_as(&self, user: &str, words: &[&str]) -> Output {
         let output = self.command_as(user, words).output().expect("the runner runs");
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         output

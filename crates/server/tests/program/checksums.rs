@@ -17,6 +17,15 @@ fn run(data: &Path, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
+fn a_probe_for_direct_io_that_a_crash_has_left_is_passed_over() {
+    let folder = Server::new().stop();
+    let data = folder.path().join("data");
+    std::fs::write(data.join("base").join(forebay_aio::PROBE), b"left").expect("writable");
+    let (code, said, errors) = run(&data, &["--check"]);
+    assert!(code == 0 && said.contains("Bad checksums:  0\n"), "{said}{errors}");
+}
+
+#[test]
 fn damage_is_named_and_checksums_come_and_go() {
     let server = Server::new();
     let data = server.data_dir();

@@ -1,0 +1,41 @@
+//! `cargo xtask powercut`: the power cuts of the test command, as many as one likes.
+
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::peers;
+use crate::run::run as command;
+
+/// How long a run.
+#[derive(Args)]
+pub struct Options {
+    /// Power cuts on each server
+    #[arg(long, default_value_t = 200)]
+    rounds: u32,
+    /// Repeat the choices of another run
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only the tests with this in their name
+    #[arg(long, default_value = "powercut")]
+    only: String,
+}
+
+/// Runs Forebay and PostgreSQL 18 on a file system that loses what was not synced.
+///
+/// # Errors
+/// When PostgreSQL can't be had, or a test fails.
+pub fn run(root: &Path, options: &Options) -> Result<(), String> {
+    let peer = peers::prepare(root)?;
+    let mut tests = Command::new("cargo");
+    tests.current_dir(root);
+    tests.args(["test", "--profile", "battery", "-p", "forebay-server", "--test", "battery", &options.only]);
+    tests.args(["--", "--include-ignored", "--nocapture", "--test-threads=1"]);
+    tests.env("FOREBAY_PG18_RUN", &peer.runner).env("FOREBAY_PG18_ROOT", &peer.tree);
+    tests.env("FOREBAY_POWERCUT_ROUNDS", options.rounds.to_string());
+    if let Some(seed) = options.seed {
+        tests.env("FOREBAY_POWERCUT_SEED", seed.to_string());
+    }
+    command(&mut tests)
+}
