@@ -50,10 +50,11 @@ pub fn run(root: &Path, seeds: u64, first: u64, counts: &mut Counts) -> Result<(
     ];
     set.extend(PARTS.map(|(name, per)| (name, OsString::from((seeds / per).max(1).to_string()))));
     let sim = ["test", "--profile", "battery", "-p", "forebay-sim"];
+    let bounds = TESTS.times(seeds.div_ceil(SEEDS));
     // Each test has threads of its own.
     let alone = ["--", "--test-threads=1"];
     let battery = ["--test", "battery", "--no-fail-fast"];
-    cargo_test(root, &set, &[&sim[..], &battery, &alone].concat(), &TESTS, counts)?;
+    cargo_test(root, &set, &[&sim[..], &battery, &alone].concat(), &bounds, counts)?;
     let planted = ["--features", "planted-bugs", "--test", "planted"];
-    cargo_test(root, &set[2..], &[&sim[..], &planted, &alone].concat(), &TESTS, counts)
+    cargo_test(root, &set[2..], &[&sim[..], &planted, &alone].concat(), &bounds, counts)
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 use clap::Args;
 
 use crate::peers;
-use crate::run::run as command;
+use crate::run::run_within;
+use crate::test::TESTS;
 
 /// How long a run.
 #[derive(Args)]
@@ -37,5 +38,5 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     if let Some(seed) = options.seed {
         tests.env("FOREBAY_POWERCUT_SEED", seed.to_string());
     }
-    command(&mut tests)
+    run_within(&mut tests, &TESTS.times(u64::from(options.rounds).div_ceil(50)))
 }

@@ -45,6 +45,13 @@ impl Bounds {
         let silent = Duration::from_secs(60 * 20);
         Bounds { total: Duration::from_secs(60 * total), silent, idle: Duration::from_secs(60 * 15) }
     }
+
+    /// For so many times the usual work.
+    pub fn times(self, times: u64) -> Bounds {
+        let times = u32::try_from(times.max(1)).unwrap_or(u32::MAX);
+        let (total, silent) = (self.total.saturating_mul(times), self.silent.saturating_mul(times));
+        Bounds { total, silent, ..self }
+    }
 }
 
 /// For programs of which nothing else is known.
