@@ -94,6 +94,7 @@ impl Session {
             b'X' => Err(End::Gone),
             b'S' => {
                 self.skipping = false;
+                self.stop_clock();
                 let ended = self.conn.sync().and_then(|()| self.conn.send_warnings(&mut self.out));
                 if let Err(e) = ended {
                     self.statement_failed(&e, None)?;
