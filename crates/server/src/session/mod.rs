@@ -7,7 +7,7 @@
 //!
 //! Messages are taken one by one, in order. After an error in an extended query everything up to the next Sync is thrown away
 //! unread. What is written goes out when the client has to see it: at ReadyForQuery, at Flush, when a COPY waits for
-//! data, after an error in an extended query, and when the buffer is full.
+//! data, after an error in an extended query, and after any message that finds the buffer full.
 
 mod copy;
 mod output;

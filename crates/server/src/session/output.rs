@@ -62,7 +62,8 @@ impl Output {
         sent
     }
 
-    /// Sends what is buffered if it is enough. To be called after each message that a client can have repeated.
+    /// Sends what is buffered if it is enough. It is called after each message that a client can
+    /// have repeated.
     pub fn flush_if_full(&mut self) -> Result<(), SqlError> {
         if self.buffer.len() >= FULL {
             self.flush().map_err(|_| SqlError::new("08006", "connection to client lost"))?;

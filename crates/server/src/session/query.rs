@@ -42,7 +42,8 @@ impl Session {
 
     /// A message of the extended protocol. An error is reported, and then everything is skipped to the next Sync.
     pub(super) fn extended(&mut self, raw: &Raw) -> Flow {
-        // As in PostgreSQL, the statement timeout runs from the first message to the end of Execute, or to Sync.
+        // As in PostgreSQL, the statement timeout runs from the first message to the end of
+        // Execute, or to Sync.
         if !self.clock_runs && raw.kind != b'C' {
             self.start_clock();
         }

@@ -123,7 +123,8 @@ impl<R: Read> FrameReader<R> {
         Ok(true)
     }
 
-    /// Makes room for a read. There may be no memory for a long message: that ends this session, and no other.
+    /// Makes room for a read. If there is no memory for a long message, this session ends, and no
+    /// other.
     fn make_room(&mut self) -> io::Result<()> {
         if self.done == self.filled {
             (self.done, self.filled) = (0, 0);

@@ -77,7 +77,7 @@ fn output_does_not_pile_up_until_the_client_says_sync() {
         assert_eq!(client.receive().expect("comes without Sync").0, b'T');
     }
     assert_eq!(sync(&mut client).0, "tTZ");
-    // The same of a string of many statements: they are answered while the last one sleeps for ever.
+    // The same of a string of many statements: they are answered while the last one sleeps.
     let many = format!("SELECT {columns};").repeat(30);
     client.send_query(&format!("{many} SELECT pg_sleep(1000)")).expect("sends");
     for _ in 0..29 {

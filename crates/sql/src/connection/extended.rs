@@ -88,8 +88,8 @@ impl Connection {
                 let message = format!("prepared statement \"{name}\" already exists");
                 return Err(SqlError::new(state::DUPLICATE_PREPARED_STATEMENT, message));
             }
-            conn.prepared.insert(name, Arc::new(prepared), weight)?;
-            conn.host.check_cancel()
+            conn.host.check_cancel()?;
+            conn.prepared.insert(name, Arc::new(prepared), weight)
         })
     }
 
@@ -153,8 +153,8 @@ impl Connection {
             let weight = bytes + params.len() * size_of::<Datum<'static>>();
             let formats = result_codes(result_formats, prepared.columns.as_deref())?;
             let portal_state = Portal { prepared, params: values.into(), formats, progress: Progress::Fresh };
-            conn.portals.insert(portal, portal_state, weight)?;
-            conn.host.check_cancel()
+            conn.host.check_cancel()?;
+            conn.portals.insert(portal, portal_state, weight)
         })
     }
 

@@ -4,7 +4,7 @@ use crate::error::{Result, SqlError, state};
 use std::collections::HashMap;
 
 /// Bytes that a session's statements, or its portals, may weigh together.
-pub(super) const MOST: usize = 1 << 30;
+pub(super) const MOST: usize = 2 << 30;
 /// What anything weighs that is kept.
 const ENTRY: usize = 1024;
 

@@ -210,7 +210,7 @@ fn within_a_hundred(options: CopyOptions, data: &[u8], piece: usize) -> Result<u
 fn a_line_without_end_is_refused() {
     for (options, before) in [(options(&[]), "1\t"), (options(&[("format", "csv")]), "1,\"")] {
         for piece in [1, 7, 99] {
-            let data = format!("{before}{}", "x\n".repeat(2).repeat(2).replace('\n', "y").repeat(50));
+            let data = format!("{before}{}", "x".repeat(200));
             let e = within_a_hundred(options.clone(), data.as_bytes(), piece).unwrap_err();
             assert_eq!(e.sqlstate, "54000", "{piece}: {e}");
             assert_eq!(e.message, "string buffer exceeds maximum allowed length (100 bytes)");

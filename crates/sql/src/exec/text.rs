@@ -1,4 +1,5 @@
-//! Texts made of others, within PostgreSQL's limit. Their length is known before memory is asked for.
+//! Texts made of others, within PostgreSQL's limit. Their length is known before memory is asked
+//! for.
 
 use crate::error::{Result, SqlError, state};
 use crate::value::{Datum, HEADER, MAX_ALLOC, check_enlarge, out_of_memory, text_of};

@@ -1,9 +1,10 @@
 //! How deep a statement's tree may become, told by its tokens before there is a tree.
 //!
-//! The parser builds chains of operators in loops, so that no limit of its own holds for them, and a tree is
-//! dropped recursively. Each node on the way from the tree's root to a leaf costs at least one token that is
-//! no operand: an operator or a keyword. Commas separate trees that stand side by side, and parentheses hold
-//! what is below one node. So the depth is at most that of the deepest path through such tokens.
+//! The parser builds chains of operators in loops, where its own limit of recursion does not hold,
+//! and a tree is dropped recursively. Each node on the way from the tree's root to a leaf costs at
+//! least one token that is no operand: an operator or a keyword. Commas separate trees that stand
+//! side by side; parentheses, and CASE with END, hold what is below one node. So the depth is at
+//! most that of the deepest path through such tokens.
 
 use super::too_complex;
 use crate::error::Result;

@@ -1,7 +1,7 @@
-//! PostgreSQL's dialect, watched over: the parser asks it before each operand, so that it can be made to stop.
+//! PostgreSQL's dialect, which can make the parser stop: the parser asks it before each operand.
 //!
-//! It stops for a cancel; and when it has read the same tokens too often, because it tries one thing and then
-//! another at each of many levels (`position(position(...`).
+//! It stops the parser for a cancel, and when the parser has read the same tokens too often: it
+//! tries one thing and then another at each level of `position(position(...`, say.
 
 use forebay_engine::Interrupt;
 use sqlparser::ast::Expr;
@@ -39,7 +39,7 @@ impl Watched {
     }
 }
 
-/// The dialect that is watched over.
+/// The dialect that answers the parser's questions.
 const POSTGRESQL: PostgreSqlDialect = PostgreSqlDialect {};
 
 /// Hands on what PostgreSQL's dialect answers otherwise than the trait does.

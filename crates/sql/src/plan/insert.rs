@@ -161,7 +161,7 @@ impl Planner<'_> {
                 return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
             }
             rows.push(target.assign(bound, self.params)?);
-            // A row has an expression for each column of the table, however few the statement gives it.
+            // A row has an expression for each column of the table, however few were given.
             let bytes = rows.len() * target.columns.len() * size_of::<Expr>();
             if bytes > MAX_ROWS_BYTES {
                 return Err(out_of_memory(bytes));

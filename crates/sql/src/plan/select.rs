@@ -568,7 +568,8 @@ fn sortable(ty: SqlType, position: u32) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a target list that is longer than PostgreSQL's may be: the protocol counts columns in 16 bits.
+/// Refuses a target list that is longer than PostgreSQL's may be; the protocol counts columns in
+/// 16 bits.
 fn check_entries(entries: usize) -> Result<()> {
     const MOST: usize = 1664;
     if entries <= MOST {

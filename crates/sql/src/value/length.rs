@@ -2,9 +2,9 @@
 
 use crate::error::{Result, SqlError, state};
 
-/// The longest piece of memory that PostgreSQL gives out at once; its strings have 4 bytes for their length.
+/// The longest piece of memory that PostgreSQL gives out at once.
 pub const MAX_ALLOC: usize = 0x3fff_ffff;
-/// What the length of a value takes there.
+/// What a value's length takes of it.
 pub const HEADER: usize = 4;
 
 /// May a buffer of so many bytes get `by` more? `most`: [`MAX_ALLOC`], but in tests.

@@ -1,4 +1,5 @@
-//! Runs the entry points of the fuzz targets over generated statements: always the same ones, so that a failure repeats.
+//! Runs the entry points of the fuzz targets over generated statements: always the same ones, so
+//! that a failure repeats.
 
 #[path = "../../../../fuzz/src/statements.rs"]
 mod statements;
