@@ -211,7 +211,11 @@ pub mod state {
     pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
     pub const INVALID_TABLE_DEFINITION: &str = "42P16";
     pub const INDETERMINATE_DATATYPE: &str = "42P18";
+    pub const OUT_OF_MEMORY: &str = "53200";
+    pub const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
     pub const STATEMENT_TOO_COMPLEX: &str = "54001";
+    pub const TOO_MANY_COLUMNS: &str = "54011";
+    pub const TOO_MANY_ARGUMENTS: &str = "54023";
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: &str = "55000";
     pub const OBJECT_IN_USE: &str = "55006";
     pub const QUERY_CANCELED: &str = "57014";

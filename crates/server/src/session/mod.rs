@@ -7,7 +7,7 @@
 //!
 //! Messages are taken one by one, in order. After an error in an extended query everything up to the next Sync is thrown away
 //! unread. What is written goes out when the client has to see it: at ReadyForQuery, at Flush, when a COPY waits for
-//! data, after an error in an extended query, and when the buffer is full.
+//! data, after an error in an extended query, and after any message that finds the buffer full.
 
 mod copy;
 mod output;
@@ -100,6 +100,7 @@ impl Session {
             b'X' => Err(End::Gone),
             b'S' => {
                 self.skipping = false;
+                self.stop_clock();
                 let ended = self.conn.sync().and_then(|()| self.conn.send_warnings(&mut self.out));
                 if let Err(e) = ended {
                     self.statement_failed(&e, None)?;

@@ -62,8 +62,9 @@ impl Output {
         sent
     }
 
-    /// Sends what is buffered if it is enough.
-    fn flush_if_full(&mut self) -> Result<(), SqlError> {
+    /// Sends what is buffered if it is enough. It is called after each message that a client can
+    /// have repeated.
+    pub fn flush_if_full(&mut self) -> Result<(), SqlError> {
         if self.buffer.len() >= FULL {
             self.flush().map_err(|_| SqlError::new("08006", "connection to client lost"))?;
         }
@@ -75,7 +76,7 @@ impl Output {
 impl RowSink for Output {
     fn columns(&mut self, columns: &[ColumnDesc], formats: &[Format]) -> Result<(), SqlError> {
         backend::row_description(&mut self.buffer, columns, formats);
-        Ok(())
+        self.flush_if_full()
     }
 
     fn row(&mut self, row: &RowRef<'_>) -> Result<(), SqlError> {

@@ -27,6 +27,7 @@ impl Session {
     fn run_script(&mut self, sql: &str) -> Result<Flow, SqlError> {
         let mut script = self.conn.start_script(sql)?;
         loop {
+            self.out.flush_if_full()?;
             match self.conn.step(&mut script, &mut self.out)? {
                 Step::Completed(tag) => backend::command_complete(self.out.buffer(), &tag.0),
                 Step::EmptyQuery => backend::empty_query(self.out.buffer()),
@@ -41,12 +42,13 @@ impl Session {
 
     /// A message of the extended protocol. An error is reported, and then everything is skipped to the next Sync.
     pub(super) fn extended(&mut self, raw: &Raw) -> Flow {
-        let executes = raw.kind == b'E';
-        if executes {
+        // As in PostgreSQL, the statement timeout runs from the first message to the end of
+        // Execute, or to Sync.
+        if !self.clock_runs && raw.kind != b'C' {
             self.start_clock();
         }
-        let result = self.extended_step(raw);
-        if executes {
+        let result = self.extended_step(raw).and_then(|flow| self.out.flush_if_full().map(|()| flow));
+        if raw.kind == b'E' || result.is_err() {
             self.stop_clock();
         }
         match result {
@@ -141,7 +143,7 @@ impl Session {
     }
 
     /// Stops the statement timeout.
-    fn stop_clock(&mut self) {
+    pub(super) fn stop_clock(&mut self) {
         if self.clock_runs {
             self.place.clear_deadline();
             self.clock_runs = false;

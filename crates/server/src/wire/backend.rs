@@ -2,9 +2,6 @@
 
 use forebay_sql::{ColumnDesc, Format, RowRef, Severity, SqlError, TransactionStatus};
 
-/// Longest row that clients take.
-const MAX_ROW: usize = 0x3fff_ffff;
-
 /// Appends a message: type byte, length, and the body that `fill` writes.
 pub fn message(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
@@ -158,9 +155,7 @@ pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &[For
 pub fn data_row(out: &mut Vec<u8>, row: &RowRef<'_>) -> Result<(), SqlError> {
     let start = out.len();
     out.extend_from_slice(&[b'D', 0, 0, 0, 0]);
-    let encoded = row.encode_data_row(out);
-    let too_long = || SqlError::new("54000", format!("a row is longer than {MAX_ROW} bytes"));
-    match encoded.and_then(|()| if out.len() - start > MAX_ROW { Err(too_long()) } else { Ok(()) }) {
+    match row.encode_data_row(out) {
         Ok(()) => {
             patch_length(out, start + 1);
             Ok(())

@@ -111,7 +111,7 @@ impl<R: Read> FrameReader<R> {
     /// Reads until `want` bytes stand after `done`; false at end of file.
     fn fill(&mut self, want: usize) -> io::Result<bool> {
         while self.filled - self.done < want {
-            self.make_room();
+            self.make_room()?;
             let room = self.buf.get_mut(self.filled..).unwrap_or_default();
             match self.source.read(room) {
                 Ok(0) => return Ok(false),
@@ -123,7 +123,9 @@ impl<R: Read> FrameReader<R> {
         Ok(true)
     }
 
-    fn make_room(&mut self) {
+    /// Makes room for a read. If there is no memory for a long message, this session ends, and no
+    /// other.
+    fn make_room(&mut self) -> io::Result<()> {
         if self.done == self.filled {
             (self.done, self.filled) = (0, 0);
             if self.buf.len() > KEEP {
@@ -136,8 +138,10 @@ impl<R: Read> FrameReader<R> {
         }
         if self.buf.len() - self.filled < CHUNK / 4 {
             let len = (self.filled * 2).max(CHUNK);
+            self.buf.try_reserve_exact(len - self.buf.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
             self.buf.resize(len, 0);
         }
+        Ok(())
     }
 }
 

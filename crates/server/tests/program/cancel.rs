@@ -1,7 +1,8 @@
 //! Cancel requests and timeouts.
 
+use super::extended::{parse, sync};
 use super::harness::{Server, failure, value};
-use forebay_server::client::{ClientError, cancel};
+use forebay_server::client::{ClientError, Fields, cancel};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs for minutes if nobody stops it.
@@ -61,4 +62,18 @@ fn statement_timeout() {
     assert_eq!((state.as_str(), message.as_str()), ("57014", "canceling statement due to statement timeout"));
     assert_eq!(value(&mut client, "SELECT 1"), "1");
     client.query("SET statement_timeout = 0").expect("sets");
+}
+
+#[test]
+fn statement_timeout_of_a_statement_that_is_long_to_plan() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.query("SET statement_timeout = '1ms'").expect("sets");
+    let long = format!("SELECT 1 IN ({}1)", "1, ".repeat(300_000));
+    parse(&mut client, "", &long, &[]);
+    let (kinds, messages) = sync(&mut client);
+    let error = messages.iter().find(|m| m.0 == b'E').unwrap_or_else(|| panic!("no error: {kinds}"));
+    assert!(Fields::read(&error.1).get(b'M').contains("statement timeout"));
+    client.query("SET statement_timeout = 0").expect("sets");
+    assert_eq!(value(&mut client, &long), "t");
 }

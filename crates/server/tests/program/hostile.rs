@@ -1,11 +1,13 @@
 //! Garbage, absurd lengths, and another session that goes on working all the while.
 
-use super::harness::{Server, value};
+use super::extended::{parse, sync};
+use super::harness::{Server, failure, value};
 use forebay_server::client::{Client, Fields};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::io::Read;
 use std::net::Shutdown;
+use std::time::Duration;
 
 /// The error with which the server ends a session that sends these bytes.
 fn last_words(server: &Server, bytes: &[u8]) -> Fields {
@@ -56,6 +58,57 @@ fn a_startup_packet_of_absurd_length_is_not_waited_for() {
         assert!(rest.first().is_none_or(|kind| *kind == b'E'), "{rest:?}");
     }
     assert_eq!(server.value("SELECT 1"), "1");
+}
+
+#[test]
+fn output_does_not_pile_up_until_the_client_says_sync() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.stream().set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
+    let columns = vec!["1"; 1600].join(",");
+    parse(&mut client, "wide", &format!("SELECT {columns}"), &[]);
+    // A megabyte of descriptions, and neither Sync nor Flush.
+    for _ in 0..30 {
+        client.send(b'D', b"Swide\0").expect("sends");
+    }
+    assert_eq!(client.receive().expect("comes without Sync").0, b'1');
+    for _ in 0..29 {
+        assert_eq!(client.receive().expect("comes without Sync").0, b't');
+        assert_eq!(client.receive().expect("comes without Sync").0, b'T');
+    }
+    assert_eq!(sync(&mut client).0, "tTZ");
+    // The same of a string of many statements: they are answered while the last one sleeps.
+    let many = format!("SELECT {columns};").repeat(30);
+    client.send_query(&format!("{many} SELECT pg_sleep(1000)")).expect("sends");
+    for _ in 0..29 {
+        for kind in *b"TDC" {
+            assert_eq!(client.receive().expect("comes before the end").0, kind);
+        }
+    }
+}
+
+#[test]
+fn too_many_columns_are_an_error() {
+    let server = Server::new();
+    let mut client = server.client();
+    let wide = format!("SELECT {}", vec!["1"; 70_000].join(","));
+    let (state, message) = failure(&mut client, &wide);
+    assert_eq!((&*state, &*message), ("54011", "target lists can have at most 1664 entries"));
+    assert_eq!(value(&mut client, "SELECT 1"), "1");
+}
+
+#[test]
+fn no_statement_is_too_deep_for_a_sessions_stack() {
+    let server = Server::new();
+    let mut client = server.client();
+    for (head, link) in [("SELECT 1", " NOTNULL"), ("SELECT 1", "+1"), ("SELECT true", " OR true")] {
+        for n in [900, 7000, 12_000, 100_000] {
+            if let Err(e) = client.query(&format!("{head}{}", link.repeat(n))) {
+                assert!(e.to_string().contains("stack depth limit exceeded"), "{link} {n}: {e}");
+            }
+        }
+    }
+    assert_eq!(value(&mut client, "SELECT 1"), "1");
 }
 
 #[test]

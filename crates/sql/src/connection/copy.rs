@@ -10,7 +10,7 @@ use crate::plan::{
     Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns, stored_type,
     target_columns, writable,
 };
-use crate::value::SqlType;
+use crate::value::{MAX_ALLOC, SqlType};
 use forebay_engine::{LockMode, Table};
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ impl CopyIn {
         conn.guard(|conn| {
             for chunk in data.chunks(CHUNK) {
                 self.parse(|parser, take| parser.push(chunk, take))?;
+                conn.host.check_cancel()?;
                 if self.loader.is_full() {
-                    conn.host.check_cancel()?;
                     self.loader.flush(&mut conn.host)?;
                 }
             }
@@ -250,8 +250,12 @@ impl Connection {
         }
         let format = if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
         let count = list.len();
-        let shape =
-            CopyShape { table: table.name.clone(), columns: list, width: live_columns(&table).count() };
+        let shape = CopyShape {
+            table: table.name.clone(),
+            columns: list,
+            width: live_columns(&table).count(),
+            longest: MAX_ALLOC,
+        };
         Ok(CopyIn {
             parser: CopyParser::new(options, shape),
             loader: Loader::new(&table),

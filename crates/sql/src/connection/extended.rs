@@ -5,7 +5,7 @@ use super::run::run_cursor;
 use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
-use crate::parse::{Kind, parse_script};
+use crate::parse::{Kind, estimated_memory, parse_script};
 use crate::plan::RowSource;
 use crate::value::{BinaryDefect, Datum, SqlType, binary_in, checked_utf8, text_in};
 use forebay_engine::StatementSnapshot;
@@ -68,12 +68,13 @@ impl Connection {
     pub fn parse(&mut self, name: &str, sql: &str, types: &[u32]) -> Result<()> {
         self.clear_cancel();
         self.guard(|conn| {
-            let mut statements = parse_script(sql)?;
+            let mut statements = parse_script(sql, conn.host.interrupt())?;
             if statements.len() > 1 {
                 let message = "cannot insert multiple commands into a prepared statement";
                 return Err(SqlError::new(state::SYNTAX_ERROR, message));
             }
             let statement = statements.pop();
+            let weight = estimated_memory(sql);
             let ending = statement.as_ref().is_none_or(|s| matches!(&*s.kind, Kind::Transaction(_)));
             if !ending {
                 conn.check_not_failed()?;
@@ -90,8 +91,8 @@ impl Connection {
                 let message = format!("prepared statement \"{name}\" already exists");
                 return Err(SqlError::new(state::DUPLICATE_PREPARED_STATEMENT, message));
             }
-            conn.prepared.insert(name.to_owned(), Arc::new(prepared));
-            Ok(())
+            conn.host.check_cancel()?;
+            conn.prepared.insert(name, Arc::new(prepared), weight)
         })
     }
 
@@ -149,14 +150,17 @@ impl Connection {
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
                 let format = Format::from_code(pick(param_formats, i))?;
                 values.push(parameter(*bytes, *ty, format, i, portal)?);
+                conn.host.plan_step()?;
             }
+            let bytes: usize = params.iter().flatten().map(|bytes| bytes.len()).sum();
+            let weight = bytes + params.len() * size_of::<Datum<'static>>();
             let plan = conn.lock_plan(&prepared)?;
             let snapshot = conn.portal_snapshot(&plan)?;
             let formats = result_codes(result_formats, prepared.columns.as_deref())?;
             let progress = Progress::Fresh(snapshot);
             let portal_state = Portal { prepared, plan, params: values.into(), formats, progress };
-            conn.portals.insert(portal.to_owned(), portal_state);
-            Ok(())
+            conn.host.check_cancel()?;
+            conn.portals.insert(portal, portal_state, weight)
         })
     }
 
@@ -182,11 +186,11 @@ impl Connection {
         self.clear_cancel();
         self.guard_told(sink, |conn, sink| {
             // The portal is out of the map while it runs: it may end the transaction, and all portals with it.
-            let mut running = conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
+            let (mut running, weight) = conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
             let ends = ends_transaction(&running.prepared);
             let result = conn.execute_portal(&mut running, portal, max_rows, sink);
             if result.is_ok() && !ends {
-                conn.portals.insert(portal.to_owned(), running);
+                conn.portals.insert(portal, running, weight)?;
             }
             let executed = result?;
             conn.end_statement(sink)?;

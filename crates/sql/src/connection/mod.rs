@@ -2,6 +2,7 @@
 //!
 //! - `mod.rs`: Connection: its state, scripts of the simple protocol
 //! - `extended.rs`: prepared statements and portals
+//! - `held.rs`: both by name, within a session's memory
 //! - `transaction.rs`: transaction blocks and implicit transactions
 //! - `prepared.rs`: statements planned, and kept up to date
 //! - `run.rs`: running them
@@ -16,6 +17,7 @@
 
 mod copy;
 mod extended;
+mod held;
 mod prepared;
 mod run;
 mod sink;
@@ -32,8 +34,8 @@ use crate::parse::{Statement, parse_script};
 use crate::settings::Settings;
 use extended::Portal;
 use forebay_engine::Session;
+use held::Held;
 use prepared::Prepared;
-use std::collections::HashMap;
 use std::sync::Arc;
 use transaction::Transaction;
 
@@ -88,8 +90,8 @@ pub enum Executed {
 /// A session of SQL over the engine.
 pub struct Connection {
     // Portals hold scans, which go before the session does.
-    portals: HashMap<String, Portal>,
-    prepared: HashMap<String, Arc<Prepared>>,
+    portals: Held<Portal>,
+    prepared: Held<Arc<Prepared>>,
     transaction: Transaction,
     /// The settings' change count when the engine's session was last told of them.
     settings_told: Option<u64>,
@@ -109,8 +111,8 @@ impl Connection {
 
     fn with_host(host: Host) -> Connection {
         Connection {
-            portals: HashMap::new(),
-            prepared: HashMap::new(),
+            portals: Held::new(held::MOST),
+            prepared: Held::new(held::MOST),
             transaction: Transaction::default(),
             settings_told: None,
             host,
@@ -137,8 +139,8 @@ impl Connection {
         self.clear_cancel();
         self.prepared.remove("");
         self.portals.remove("");
-        self.guard(|_| {
-            let statements = parse_script(sql)?;
+        self.guard(|conn| {
+            let statements = parse_script(sql, conn.host.interrupt())?;
             Ok(Script { empty: statements.is_empty(), statements: statements.into_iter() })
         })
     }

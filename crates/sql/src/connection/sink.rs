@@ -2,7 +2,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::value::Datum;
-use crate::value::SqlType;
+use crate::value::{MAX_ALLOC, SqlType, check_enlarge, enlarge};
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,12 +79,14 @@ impl<'r> RowRef<'r> {
     /// Appends the body of a DataRow message (a 16-bit field count, then length and bytes of each field) in
     /// the formats the portal was bound with. No allocation but the buffer's own growth.
     pub fn encode_data_row(&self, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
         out.extend_from_slice(&(self.values.len() as i16).to_be_bytes());
         for (i, (value, column)) in self.values.iter().zip(self.columns).enumerate() {
             if value.is_null() {
                 out.extend_from_slice(&(-1i32).to_be_bytes());
                 continue;
             }
+            enlarge(out, start, value.text_size() + 4, MAX_ALLOC)?;
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
             match self.formats.get(i).copied().unwrap_or_default() {
@@ -96,7 +98,7 @@ impl<'r> RowRef<'r> {
                 field.copy_from_slice(&len.to_be_bytes());
             }
         }
-        Ok(())
+        check_enlarge(out.len() - start, 0, MAX_ALLOC)
     }
 }
 

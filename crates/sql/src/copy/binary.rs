@@ -9,7 +9,7 @@
 use super::parser::{CopyShape, TakeRow};
 use super::values::Place;
 use crate::error::{Result, SqlError, state};
-use crate::value::{BinaryDefect, Datum, SqlType, binary_in};
+use crate::value::{BinaryDefect, Datum, SqlType, binary_in, check_enlarge, out_of_memory};
 use forebay_engine::Datum as Stored;
 
 /// The first bytes.
@@ -68,6 +68,7 @@ impl BinaryParser {
     /// Takes in a chunk.
     pub fn push(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.try_reserve(data.len()).map_err(|_| out_of_memory(data.len()))?;
         buffer.extend_from_slice(data);
         if buffer.len() >= self.need {
             let used = self.advance(&buffer, take)?;
@@ -200,7 +201,12 @@ impl BinaryParser {
                 length if length < 0 => {
                     return Err(bad("invalid field size").context(place.column_only(&column.name)));
                 }
-                length => at += length as usize,
+                length => {
+                    let length = length as usize;
+                    check_enlarge(at, length, self.shape.longest)
+                        .map_err(|e| e.context(place.column_only(&column.name)))?;
+                    at += length;
+                }
             }
         }
         Ok(if data.len() < at { Extent::Needs(at) } else { Extent::Complete(at) })

@@ -6,7 +6,7 @@ use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
 use super::values::{Place, read_text};
 use crate::error::{Result, SqlError, state};
-use crate::value::{SqlType, checked_utf8};
+use crate::value::{SqlType, checked_utf8, enlarge};
 use forebay_engine::Datum as Stored;
 
 /// A column that data arrives for.
@@ -29,6 +29,8 @@ pub struct CopyShape {
     pub columns: Vec<CopyColumn>,
     /// Values in a row handed out; those no column fills are NULL.
     pub width: usize,
+    /// Bytes of a line, or of a binary row: PostgreSQL's limit, but in tests.
+    pub longest: usize,
 }
 
 /// What takes the rows.
@@ -72,16 +74,24 @@ impl LineParser {
         while !buffer.is_empty() && !data.is_empty() && !self.ended {
             let end = data.iter().position(|b| *b == b'\n').map_or(data.len(), |at| at + 1);
             let (head, tail) = data.split_at(end);
-            buffer.extend_from_slice(head);
+            self.keep(&mut buffer, head)?;
             data = tail;
             let used = self.lines(&buffer, false, take)?;
             buffer.drain(..used);
         }
         if !data.is_empty() && !self.ended {
             let used = self.chunk(data, take)?;
-            buffer.extend_from_slice(data.get(used..).unwrap_or_default());
+            self.keep(&mut buffer, data.get(used..).unwrap_or_default())?;
         }
         self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Keeps more of a line whose end has not arrived.
+    fn keep(&self, buffer: &mut Vec<u8>, data: &[u8]) -> Result<()> {
+        enlarge(buffer, 0, data.len(), self.shape.longest)
+            .map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?;
+        buffer.extend_from_slice(data);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use super::{CopyColumn, CopyOptions, CopyParser, CopyShape, CopyWriter};
 use crate::connection::ColumnDesc;
 use crate::error::SqlError;
 use crate::parse::{CopyOption, OptionValue};
-use crate::value::{Datum, SqlType};
+use crate::value::{Datum, MAX_ALLOC, SqlType};
 use forebay_engine::Value;
 use proptest::prelude::*;
 
@@ -37,6 +37,7 @@ fn shape() -> CopyShape {
         table: "t".into(),
         columns: TYPES.iter().enumerate().map(column).collect(),
         width: TYPES.len(),
+        longest: MAX_ALLOC,
     }
 }
 
@@ -189,5 +190,46 @@ proptest! {
             let binary = [super::binary::SIGNATURE.as_slice(), &[0; 8], &data].concat();
             let _ = parse(&options, &binary, &cuts);
         }
+    }
+}
+
+/// What comes of data in pieces of some bytes, if lines may have 100.
+fn within_a_hundred(options: CopyOptions, data: &[u8], piece: usize) -> Result<usize, SqlError> {
+    let mut rows = 0;
+    let mut parser = CopyParser::new(options, CopyShape { longest: 100, ..shape() });
+    let mut take = |_: &[forebay_engine::Datum<'_>]| {
+        rows += 1;
+        Ok(())
+    };
+    data.chunks(piece).try_for_each(|piece| parser.push(piece, &mut take))?;
+    parser.finish(&mut take)?;
+    Ok(rows)
+}
+
+#[test]
+fn a_line_without_end_is_refused() {
+    for (options, before) in [(options(&[]), "1\t"), (options(&[("format", "csv")]), "1,\"")] {
+        for piece in [1, 7, 99] {
+            let data = format!("{before}{}", "x".repeat(200));
+            let e = within_a_hundred(options.clone(), data.as_bytes(), piece).unwrap_err();
+            assert_eq!(e.sqlstate, "54000", "{piece}: {e}");
+            assert_eq!(e.message, "string buffer exceeds maximum allowed length (100 bytes)");
+            assert_eq!(e.context.as_deref(), Some("COPY t, line 1"));
+        }
+    }
+    let lines = "1\tabc\t0\tt\n".repeat(100);
+    assert_eq!(within_a_hundred(options(&[]), lines.as_bytes(), 99).unwrap(), 100);
+}
+
+#[test]
+fn a_binary_field_that_claims_too_much_is_refused_at_once() {
+    let mut data = b"PGCOPY\n\xff\r\n\0".to_vec();
+    data.extend([0; 8]);
+    data.extend(4i16.to_be_bytes());
+    for claimed in [101i32, i32::MAX] {
+        let data = [&data[..], &claimed.to_be_bytes()].concat();
+        let e = within_a_hundred(options(&[("format", "binary")]), &data, 1).unwrap_err();
+        assert_eq!(e.sqlstate, "54000", "{e}");
+        assert_eq!(e.context.as_deref(), Some("COPY t, line 1, column c0"));
     }
 }

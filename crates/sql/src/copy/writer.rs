@@ -4,7 +4,7 @@ use super::binary::SIGNATURE;
 use super::options::{CopyFormat, CopyOptions, Header};
 use crate::connection::ColumnDesc;
 use crate::error::Result;
-use crate::value::{Datum, binary_out, text_out};
+use crate::value::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
 
 /// Forms rows; each is one CopyData message.
 pub struct CopyWriter {
@@ -58,6 +58,7 @@ impl CopyWriter {
                 out.extend_from_slice(self.options.null.as_bytes());
                 continue;
             }
+            enlarge(out, 0, value.text_size(), MAX_ALLOC)?;
             self.scratch.clear();
             let text: &[u8] = match value {
                 Datum::Text(text) => text.as_bytes(),
@@ -85,7 +86,8 @@ impl CopyWriter {
             }
         }
         out.push(b'\n');
-        Ok(())
+        // Escapes have made it longer.
+        check_enlarge(out.len(), 0, MAX_ALLOC)
     }
 
     /// Appends what ends the data.
@@ -112,6 +114,7 @@ fn binary_row(values: &[Datum<'_>], columns: &[ColumnDesc], out: &mut Vec<u8>) -
             out.extend_from_slice(&(-1i32).to_be_bytes());
             continue;
         }
+        enlarge(out, 0, value.text_size() + 4, MAX_ALLOC)?;
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
         binary_out(value, column.ty, out)?;

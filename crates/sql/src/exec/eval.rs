@@ -122,11 +122,7 @@ fn eval_rare<'a>(
         Expr::Concat(pair) => {
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
             match (a, b) {
-                (Datum::Text(a), Datum::Text(b)) => {
-                    let mut joined = a.into_owned();
-                    joined.push_str(&b);
-                    Ok(Datum::string(joined))
-                }
+                (Datum::Text(a), Datum::Text(b)) => super::text::join(a, &b),
                 _ => Ok(Datum::Null),
             }
         }

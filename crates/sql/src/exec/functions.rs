@@ -40,8 +40,8 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::Lower => Datum::string(text(args, 0).to_ascii_lowercase()),
         Function::Upper => Datum::string(text(args, 0).to_ascii_uppercase()),
         Function::Trim => Datum::string(text(args, 0).trim_matches(' ').to_owned()),
-        Function::Replace if text(args, 1).is_empty() => Datum::string(text(args, 0).to_owned()),
-        Function::Replace => Datum::string(text(args, 0).replace(text(args, 1), text(args, 2))),
+        Function::Concat => super::text::concat(args)?,
+        Function::Replace => super::text::replace(text(args, 0), text(args, 1), text(args, 2))?,
         Function::StartsWith => Datum::Bool(text(args, 0).starts_with(text(args, 1))),
         Function::Strpos => {
             let (whole, part) = (text(args, 0), text(args, 1));
@@ -50,7 +50,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::Left => left(text(args, 0), int(args, 1)),
         Function::Right => right(text(args, 0), int(args, 1)),
         Function::Substr => substr(text(args, 0), int(args, 1), args.get(2).map(|_| int(args, 2)))?,
-        Function::Repeat => repeat(text(args, 0), int(args, 1))?,
+        Function::Repeat => super::text::repeat(text(args, 0), int(args, 1))?,
         Function::Abs => abs(args)?,
         Function::Ceil | Function::Floor | Function::Round | Function::RoundTo | Function::Sqrt => {
             rounding(function, args)?
@@ -122,15 +122,6 @@ fn substr<'a>(whole: &str, start: i32, length: Option<i32>) -> Result<Datum<'a>>
     Ok(Datum::string(whole.chars().skip(skip as usize).take(take as usize).collect()))
 }
 
-fn repeat<'a>(piece: &str, n: i32) -> Result<Datum<'a>> {
-    const MOST: usize = 1 << 30;
-    let n = n.max(0) as usize;
-    if piece.len().saturating_mul(n) >= MOST {
-        return Err(SqlError::new("54000", "requested length too large"));
-    }
-    Ok(Datum::string(piece.repeat(n)))
-}
-
 fn abs<'a>(args: &[Datum<'a>]) -> Result<Datum<'a>> {
     match args.first() {
         Some(Datum::Int2(v)) => v.checked_abs().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2)),
@@ -153,22 +144,7 @@ fn rounding<'a>(function: Function, args: &[Datum<'a>]) -> Result<Datum<'a>> {
         }
         (Function::Sqrt, Some(Datum::Float8(v))) => Datum::Float8(v.sqrt()),
         (Function::Round, Some(Datum::Numeric(v))) => Datum::numeric(v.round(0)),
-        (Function::RoundTo, Some(Datum::Numeric(v))) => {
-            let digits = int(args, 1);
-            match u32::try_from(digits) {
-                Ok(digits) => Datum::numeric(v.round(digits.min(16_383))),
-                Err(_) => {
-                    // Rounding before the point: scale down, round, scale up.
-                    let shift =
-                        Numeric::from_int(crate::value::numeric::pow10(digits.unsigned_abs().min(1000)));
-                    let Numeric::Finite { digits: whole, .. } = v.round(0) else {
-                        return Ok(Datum::Numeric(v.clone()));
-                    };
-                    let exact = Numeric::Finite { digits: whole, scale: digits.unsigned_abs().min(1000) };
-                    Datum::numeric(exact.round(0).mul(&shift)?)
-                }
-            }
-        }
+        (Function::RoundTo, Some(Datum::Numeric(v))) => Datum::numeric(v.round_to(int(args, 1))?),
         (Function::Ceil | Function::Floor, Some(Datum::Numeric(v))) => {
             let Numeric::Finite { .. } = **v else { return Ok(Datum::Numeric(v.clone())) };
             let nearest = v.round(0);

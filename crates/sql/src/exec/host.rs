@@ -4,7 +4,8 @@ use crate::connection::Identity;
 use crate::error::{Result, Severity, SqlError, state};
 use crate::settings::{SetScope, Settings};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{EngineError, Interrupt, LockMode, Session, Table};
+use forebay_engine::{EngineError, Interrupt, InterruptKind, LockMode, Session, Table};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The surroundings of a statement. Without a session there are no tables and no transactions: enough for
@@ -16,7 +17,12 @@ pub struct Host {
     /// Who is connected.
     pub identity: Identity,
     random: u64,
+    /// Steps of planning since the last look at the interrupt.
+    steps: Cell<u32>,
 }
+
+/// Steps of planning between two looks at the interrupt.
+const STEPS: u32 = 256;
 
 impl From<EngineError> for SqlError {
     fn from(e: EngineError) -> SqlError {
@@ -33,6 +39,16 @@ impl From<EngineError> for SqlError {
     }
 }
 
+impl From<InterruptKind> for SqlError {
+    fn from(kind: InterruptKind) -> SqlError {
+        let severity = match kind {
+            InterruptKind::Cancel => Severity::Error,
+            InterruptKind::Terminate => Severity::Fatal,
+        };
+        SqlError::report(severity, kind.sqlstate(), kind.message())
+    }
+}
+
 impl Host {
     /// A host over an engine session.
     pub fn new(session: Option<Session>, settings: Box<dyn Settings>, identity: Identity) -> Host {
@@ -40,7 +56,7 @@ impl Host {
             .duration_since(forebay_aio::sync::UNIX_EPOCH)
             .unwrap_or_default();
         let random = (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
-        Host { session, settings, identity, random }
+        Host { session, settings, identity, random, steps: Cell::new(0) }
     }
 
     /// The session.
@@ -128,6 +144,22 @@ impl Host {
             let shown = schema.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
             SqlError::new(state::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
         })
+    }
+
+    /// A step of planning: now and then it looks whether a cancel was asked for.
+    pub fn plan_step(&self) -> Result<()> {
+        let steps = self.steps.get() + 1;
+        if steps < STEPS {
+            self.steps.set(steps);
+            return Ok(());
+        }
+        self.steps.set(0);
+        self.check_cancel()
+    }
+
+    /// What interrupts the session's work.
+    pub fn interrupt(&self) -> Option<&Interrupt> {
+        self.session.as_ref().map(Session::interrupt)
     }
 
     /// Fails if a cancel was asked for.

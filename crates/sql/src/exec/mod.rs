@@ -4,7 +4,7 @@
 //! - `sort/`: ORDER BY, in memory and beyond; `spill/`: rows in temporary files
 //! - `input.rs`: sources of rows: scans, series, VALUES, views
 //! - `eval.rs`: expressions over a row
-//! - `cast.rs`, `like.rs`, `functions.rs`: parts of that
+//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`: parts of that
 //! - `aggregate.rs`: accumulators; `groups/`: GROUP BY, in memory and beyond
 //! - `log.rs`: functions of the write-ahead log
 //! - `views.rs`, `statistics.rs`: rows of the computed views
@@ -25,6 +25,7 @@ mod rowsets;
 mod sort;
 mod spill;
 mod statistics;
+mod text;
 mod views;
 
 pub use cursor::Cursor;

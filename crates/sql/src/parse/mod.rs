@@ -2,6 +2,9 @@
 //!
 //! - `source.rs`: the text and positions in it
 //! - `cursor.rs`: tokens of one statement
+//! - `depth.rs`: how deep its tree may become
+//! - `size.rs`: how much memory its tokens and tree may take
+//! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `utility.rs`: transactions, SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
@@ -11,12 +14,16 @@
 
 mod copy;
 pub mod cursor;
+mod depth;
+mod size;
 pub mod source;
 mod table;
 mod utility;
+mod watched;
 
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
+pub use size::estimated_memory;
 pub use source::Source;
 pub use table::{CreateTable, DropTable};
 pub use utility::{Modes, ShowTarget, TransactionStatement};
@@ -24,11 +31,12 @@ pub use utility::{Modes, ShowTarget, TransactionStatement};
 use crate::error::{Result, SqlError, state};
 use crate::settings::SetScope;
 use cursor::Cursor;
+use forebay_engine::Interrupt;
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use std::sync::Arc;
+use watched::Watched;
 
 /// A parsed statement.
 #[derive(Debug)]
@@ -82,20 +90,19 @@ pub struct Statement {
     pub source: Arc<Source>,
 }
 
-/// Operators one expression may have: nested deeper, planning and dropping it would need too much stack.
-const MAX_OPERATORS: usize = 1000;
 /// Nesting sqlparser goes into.
-const MAX_NESTING: usize = 128;
+const MAX_RECURSION: usize = 512;
 
-/// Parses a query string of any number of statements.
-pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
+/// Parses a query string of any number of statements; an interrupt ends it.
+pub fn parse_script(text: &str, interrupt: Option<&Interrupt>) -> Result<Vec<Statement>> {
     if text.contains('\0') {
         return Err(SqlError::new(
             state::CHARACTER_NOT_IN_REPERTOIRE,
             "invalid byte sequence for encoding \"UTF8\": 0x00",
         ));
     }
-    let source = Arc::new(Source::new(text));
+    size::check(text, size::MOST)?;
+    let source = Arc::new(Source::new(text, interrupt.cloned()));
     let tokens = source.tokenize()?;
     let mut statements = Vec::new();
     let mut rest = tokens.as_slice();
@@ -106,7 +113,8 @@ pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
             None => (rest, None),
         };
         if !statement.is_empty() {
-            check_size(statement)?;
+            depth::check(statement)?;
+            source.check_interrupt()?;
             let kind = Arc::new(parse_statement(statement, end, &source)?);
             statements.push(Statement { kind, source: Arc::clone(&source) });
         }
@@ -115,34 +123,8 @@ pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
     Ok(statements)
 }
 
-/// Refuses what would nest too deeply.
-fn check_size(tokens: &[TokenWithSpan]) -> Result<()> {
-    let (mut operators, mut depth) = (0usize, 0usize);
-    for t in tokens {
-        match &t.token {
-            Token::Comma if depth <= 1 => operators = 0,
-            Token::Comma | Token::Period | Token::Number(..) | Token::SingleQuotedString(_) => {}
-            Token::LParen | Token::LBracket => depth += 1,
-            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
-            Token::Word(w) => {
-                let word = w.value.as_str();
-                if ["and", "or", "not", "is", "in", "like", "between", "union", "case", "collate", "at"]
-                    .iter()
-                    .any(|k| word.eq_ignore_ascii_case(k))
-                {
-                    operators += 1;
-                }
-            }
-            _ => operators += 1,
-        }
-        if operators > MAX_OPERATORS || depth > MAX_NESTING {
-            return Err(too_complex());
-        }
-    }
-    Ok(())
-}
-
-fn too_complex() -> SqlError {
+/// What is nested deeper than the stack allows.
+pub(crate) fn too_complex() -> SqlError {
     SqlError::new(state::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
         .hint("The statement's expressions are nested too deeply.")
 }
@@ -172,10 +154,10 @@ fn parse_query_or_insert(
     match with_parser(tokens, end, source, |p| p.parse_statement())? {
         ast::Statement::Query(query) => Ok(Kind::Query(query)),
         ast::Statement::Insert(insert) => Ok(Kind::Insert(Box::new(insert))),
-        other => {
-            let text = other.to_string();
-            let word = text.split_whitespace().next().unwrap_or("the statement").to_owned();
-            Err(SqlError::unsupported(word))
+        // It is not printed: it may be deep.
+        _ => {
+            let first = Cursor::new(tokens, end, source).peek_word().unwrap_or_default();
+            Err(SqlError::unsupported(first.to_uppercase()))
         }
     }
 }
@@ -187,10 +169,9 @@ fn with_parser<T>(
     source: &Source,
     parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
 ) -> Result<T> {
-    let dialect = PostgreSqlDialect {};
-    let mut parser = Parser::new(&dialect)
-        .with_recursion_limit(MAX_NESTING * 4)
-        .with_tokens_with_locations(tokens.to_vec());
+    let dialect = Watched::new(source.interrupt(), tokens.len());
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens.to_vec());
     let parsed = parse(&mut parser).map_err(|e| parser_error(&e, tokens, end, source))?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
@@ -206,7 +187,7 @@ fn parser_error(
     source: &Source,
 ) -> SqlError {
     match error {
-        ParserError::RecursionLimitExceeded => too_complex(),
+        ParserError::RecursionLimitExceeded => source.check_interrupt().err().unwrap_or_else(too_complex),
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
             let at = error_location(message).unwrap_or(Location { line: 0, column: 0 });
             syntax_error_at(at, tokens, end, source)

@@ -1,6 +1,7 @@
 //! The text of a query string, and places in it.
 
 use crate::error::{SqlError, state};
+use forebay_engine::Interrupt;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerError};
 use std::sync::Arc;
@@ -22,17 +23,30 @@ pub struct Source {
     text: Arc<str>,
     /// Characters before each line.
     line_starts: Vec<u32>,
+    /// Ends the parsing.
+    interrupt: Option<Interrupt>,
 }
 
 impl Source {
     /// Takes in a query string.
-    pub fn new(text: &str) -> Source {
+    pub fn new(text: &str, interrupt: Option<Interrupt>) -> Source {
         let mut line_starts = vec![0];
         if text.contains('\n') {
             let newlines = text.chars().enumerate().filter(|(_, c)| *c == '\n');
             line_starts.extend(newlines.map(|(i, _)| i as u32 + 1));
         }
-        Source { text: text.into(), line_starts }
+        Source { text: text.into(), line_starts, interrupt }
+    }
+
+    /// What ends the parsing.
+    pub fn interrupt(&self) -> Option<&Interrupt> {
+        self.interrupt.as_ref()
+    }
+
+    /// Fails if the parsing is to end.
+    pub fn check_interrupt(&self) -> Result<(), SqlError> {
+        let asked = self.interrupt.as_ref().and_then(Interrupt::pending);
+        asked.map_or(Ok(()), |kind| Err(kind.into()))
     }
 
     /// The 1-based character position of a place; 0 if the parser does not know it.

@@ -44,6 +44,9 @@ pub struct DropTable {
     pub if_exists: bool,
 }
 
+/// Columns of a table, as in PostgreSQL.
+const MAX_COLUMNS: usize = 1600;
+
 /// Types a table's column may have, by all their names.
 const TYPES: &[(&[&str], SqlType)] = &[
     (&["bool"], SqlType::Bool),
@@ -145,6 +148,10 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
                 return Err(SqlError::new(state::DUPLICATE_COLUMN, message));
             }
             columns.push(column);
+            if columns.len() > MAX_COLUMNS {
+                let message = format!("tables can have at most {MAX_COLUMNS} columns");
+                return Err(SqlError::new(state::TOO_MANY_COLUMNS, message));
+            }
             if c.accept_token(&Token::RParen) {
                 break;
             }

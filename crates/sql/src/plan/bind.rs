@@ -4,14 +4,16 @@ use super::aggregate::Aggregates;
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Arithmetic, Comparison, Expr, Typed};
 use super::literal::{number, signed_number};
+use super::place;
 use super::resolve::{self, Choice, OperatorKind, category};
 use super::scope::Scope;
 use super::types::type_of_ast;
 use crate::error::{Result, SqlError, state};
-use crate::parse::Source;
+use crate::exec::Host;
 use crate::parse::cursor::fold;
+use crate::parse::{Source, too_complex};
 use crate::value::{Datum, SqlType};
-use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator, Value};
+use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 /// What binding an expression needs.
 pub struct Binder<'a> {
@@ -25,7 +27,14 @@ pub struct Binder<'a> {
     pub aggregates: Option<&'a mut Aggregates>,
     /// The clause, for the message when an aggregate is not allowed.
     pub clause: &'static str,
+    /// Whether a cancel was asked for.
+    pub host: &'a Host,
+    /// Expressions around the one that is bound.
+    pub depth: usize,
 }
+
+/// Expressions in each other: more would need too much stack to bind, evaluate and drop.
+const MAX_DEPTH: usize = 1000;
 
 /// An identifier as a name.
 pub fn ident_name(ident: &ast::Ident) -> String {
@@ -48,11 +57,22 @@ const VALUE_FUNCTIONS: &[&str] =
 impl Binder<'_> {
     /// The position where an expression starts.
     pub fn position(&self, e: &ast::Expr) -> u32 {
-        self.source.position(e.span().start)
+        self.source.position(place::start(e))
     }
 
     /// Binds an expression.
     pub fn bind(&mut self, e: &ast::Expr) -> Result<Typed> {
+        self.host.plan_step()?;
+        if self.depth >= MAX_DEPTH {
+            return Err(too_complex());
+        }
+        self.depth += 1;
+        let bound = self.bind_one(e);
+        self.depth -= 1;
+        bound
+    }
+
+    fn bind_one(&mut self, e: &ast::Expr) -> Result<Typed> {
         let position = self.position(e);
         match e {
             ast::Expr::Identifier(ident) => {
@@ -69,6 +89,9 @@ impl Binder<'_> {
             }
             ast::Expr::Value(v) => self.literal(&v.value, position),
             ast::Expr::Nested(inner) => self.bind(inner),
+            ast::Expr::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } => {
+                self.logic(e, op, position)
+            }
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right, position),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr, position),
             ast::Expr::IsNull(x) => self.null_test(x, position, Expr::IsNull),
@@ -159,7 +182,7 @@ impl Binder<'_> {
         let value = self.settle(value)?;
         if category(value.ty).0 != b'S' {
             let message = format!("collations are not supported by type {}", value.ty.sql_name());
-            let at = self.source.operator_after(e.span().end);
+            let at = self.source.operator_after(place::end(e));
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(at));
         }
         let name = collation.0.last().and_then(|p| p.as_ident()).map(ident_name).unwrap_or_default();
@@ -227,7 +250,7 @@ impl Binder<'_> {
                 let operand = self.bind(e)?;
                 let sign = if minus { '-' } else { '+' };
                 let refuse = |sqlstate, message: String, hint: &str| {
-                    let at = self.source.sign_before(e.span().start);
+                    let at = self.source.sign_before(place::start(e));
                     Err(SqlError::new(sqlstate, message).hint(hint).at(at))
                 };
                 match operand.ty {
@@ -256,7 +279,6 @@ impl Binder<'_> {
         position: u32,
     ) -> Result<Typed> {
         let kind = match op {
-            BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right, position),
             BinaryOperator::StringConcat => return self.concat(left, right, position),
             BinaryOperator::Plus => OperatorKind::Arith(Arithmetic::Add),
             BinaryOperator::Minus => OperatorKind::Arith(Arithmetic::Sub),
@@ -270,14 +292,14 @@ impl Binder<'_> {
             BinaryOperator::Gt => OperatorKind::Compare(Comparison::Gt),
             BinaryOperator::GtEq => OperatorKind::Compare(Comparison::Ge),
             BinaryOperator::Custom(_) | BinaryOperator::PGCustomBinaryOperator(_) => {
-                let at = self.source.operator_after(left.span().end);
                 let (a, b) = (self.bind(left)?, self.bind(right)?);
+                let at = self.source.operator_after(place::end(left));
                 let message =
                     format!("operator does not exist: {} {op} {}", a.ty.sql_name(), b.ty.sql_name());
                 return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
             }
             other => {
-                let at = self.source.operator_after(left.span().end);
+                let at = self.source.operator_after(place::end(left));
                 return Err(SqlError::unsupported(format!("operator {other}")).at(at));
             }
         };
@@ -287,28 +309,31 @@ impl Binder<'_> {
         if let Err(e) = &mut typed
             && matches!(e.sqlstate, state::UNDEFINED_FUNCTION | state::AMBIGUOUS_FUNCTION)
         {
-            e.set_position(self.source.operator_between(&name, left.span().end, right.span().start));
+            e.set_position(self.source.operator_between(&name, place::end(left), place::start(right)));
         }
         typed
     }
 
-    fn logic(
-        &mut self,
-        left: &ast::Expr,
-        op: &BinaryOperator,
-        right: &ast::Expr,
-        position: u32,
-    ) -> Result<Typed> {
-        let and = *op == BinaryOperator::And;
+    /// A chain of AND or of OR: a list, however long, and not one level for each operator.
+    fn logic(&mut self, e: &ast::Expr, chain: &BinaryOperator, position: u32) -> Result<Typed> {
+        let and = *chain == BinaryOperator::And;
         let what = if and { "AND" } else { "OR" };
-        let first = self.condition(left, what)?;
-        let second = self.condition(right, what)?;
-        let mut list = match first {
+        let mut operands = Vec::new();
+        let mut rest = e;
+        while let ast::Expr::BinaryOp { left, op, right } = rest
+            && op == chain
+        {
+            operands.push(&**right);
+            rest = left;
+        }
+        let mut list = match self.condition(rest, what)? {
             Expr::And(list) if and => list,
             Expr::Or(list) if !and => list,
             other => vec![other],
         };
-        list.push(second);
+        for operand in operands.into_iter().rev() {
+            list.push(self.condition(operand, what)?);
+        }
         Ok(Typed::new(if and { Expr::And(list) } else { Expr::Or(list) }, SqlType::Bool, position))
     }
 
@@ -326,12 +351,12 @@ impl Binder<'_> {
         let found = match resolve::operator(kind, a.ty, b.ty) {
             Choice::One(found) => found,
             Choice::None => {
-                let at = self.source.operator_after(left.span().end);
+                let at = self.source.operator_after(place::end(left));
                 let message = format!("operator does not exist: {}", shown());
                 return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
             }
             Choice::Ambiguous => {
-                let at = self.source.operator_after(left.span().end);
+                let at = self.source.operator_after(place::end(left));
                 let message = format!("operator is not unique: {}", shown());
                 return Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(NOT_UNIQUE).at(at));
             }
@@ -361,7 +386,7 @@ impl Binder<'_> {
         let (a, b) = (self.bind(left)?, self.bind(right)?);
         let string = |t: &Typed| t.ty == SqlType::Unknown || category(t.ty).0 == b'S';
         if !string(&a) && !string(&b) {
-            let at = self.source.operator_after(left.span().end);
+            let at = self.source.operator_after(place::end(left));
             let message = format!("operator does not exist: {} || {}", a.ty.sql_name(), b.ty.sql_name());
             return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
         }
@@ -499,8 +524,9 @@ impl Binder<'_> {
     fn cast(&mut self, e: &ast::Expr, to: &ast::DataType, position: u32, infix: bool) -> Result<Typed> {
         let value = self.bind(e)?;
         let to_type = type_of_ast(to, position)?;
-        let at = if infix { self.source.operator_after(e.span().end) } else { position };
-        self.explicit(value, to_type, at)
+        // Where `::` stands takes long to find, and is for errors only.
+        self.explicit(value, to_type, if infix { 0 } else { position })
+            .map_err(|error| if infix { error.at(self.source.operator_after(place::end(e))) } else { error })
     }
 
     fn explicit(&mut self, value: Typed, to: SqlType, at: u32) -> Result<Typed> {

@@ -17,6 +17,9 @@ pub(super) const NOT_UNIQUE: &str =
 pub(super) const NO_FUNCTION: &str =
     "No function matches the given name and argument types. You might need to add explicit type casts.";
 
+/// Arguments of a call, as in PostgreSQL.
+const MAX_ARGUMENTS: usize = 100;
+
 /// The clause of a function that is an item of FROM.
 pub(super) const IN_FROM: &str = "functions in FROM";
 
@@ -67,6 +70,12 @@ impl Binder<'_> {
     pub(super) fn function(&mut self, f: &ast::Function, position: u32) -> Result<Typed> {
         let call = FunctionCall::new(f, position)?;
         let name = call.name.as_str();
+        // These are no functions to PostgreSQL, but expressions of their own.
+        let expression = matches!(name, "coalesce" | "greatest" | "least" | "nullif");
+        if call.args.len() > MAX_ARGUMENTS && !expression {
+            let message = format!("cannot pass more than {MAX_ARGUMENTS} arguments to a function");
+            return Err(SqlError::new(state::TOO_MANY_ARGUMENTS, message).at(position));
+        }
         if is_aggregate(name) {
             return self.aggregate(&call, position);
         }
@@ -125,11 +134,9 @@ impl Binder<'_> {
                         },
                         _ => self.operand(arg, SqlType::Text)?,
                     };
-                    parts.push(Expr::Coalesce(vec![text, Expr::Const(Datum::text(""))]));
+                    parts.push(text);
                 }
-                let all = parts.into_iter().reduce(|a, b| Expr::Concat(Box::new((a, b))));
-                let all = all.unwrap_or(Expr::Const(Datum::text("")));
-                Ok(Typed::new(all, SqlType::Text, position))
+                Ok(Typed::new(Expr::Call(Function::Concat, parts), SqlType::Text, position))
             }
             _ if args.is_empty() => self.call_bound(name, args, position),
             _ => {

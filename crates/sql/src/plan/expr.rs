@@ -35,6 +35,8 @@ pub enum Function {
     Abs,
     Ceil,
     CharLength,
+    /// concat() of texts, NULLs left out.
+    Concat,
     CurrentDatabase,
     CurrentSchema,
     CurrentSetting,
@@ -85,7 +87,7 @@ pub enum Function {
 impl Function {
     /// Is it called with NULL?
     pub fn takes_null(self) -> bool {
-        matches!(self, Function::PgPrewarm | Function::PgStatResetShared)
+        matches!(self, Function::Concat | Function::PgPrewarm | Function::PgStatResetShared)
     }
 }
 

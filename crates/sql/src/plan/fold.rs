@@ -15,6 +15,7 @@ fn immutable(function: Function) -> bool {
         F::Abs
             | F::Ceil
             | F::CharLength
+            | F::Concat
             | F::Floor
             | F::Left
             | F::Lower
@@ -45,6 +46,7 @@ fn varies(e: &Expr) -> bool {
 
 /// Computes what is constant in an expression.
 pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
+    host.plan_step()?;
     match e {
         e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => Ok(e),
         e if !e.any(&varies) => {

@@ -218,14 +218,7 @@ fn function(
         series(planner, &call, position)?
     } else {
         let scope = Scope::default();
-        let mut binder = super::bind::Binder {
-            source: planner.source,
-            scope: &scope,
-            params: planner.params,
-            aggregates: None,
-            clause: IN_FROM,
-        };
-        let typed = binder.call_by_name(&call, position)?;
+        let typed = planner.binder(&scope, IN_FROM).call_by_name(&call, position)?;
         match typed.expr {
             Expr::Call(Function::Rows(function), args) => {
                 return rows(function, args, call.name, alias);

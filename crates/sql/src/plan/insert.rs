@@ -7,10 +7,13 @@ use super::select::{Planner, SelectPlan};
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use crate::plan::bind::ident_name;
-use crate::value::{Datum, SqlType};
+use crate::value::{Datum, SqlType, out_of_memory};
 use forebay_engine::{Column, LockMode, Table};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
+
+/// Memory that the rows of one INSERT may take.
+const MAX_ROWS_BYTES: usize = 4 << 30;
 
 /// Rows to insert.
 #[derive(Clone, Debug)]
@@ -165,7 +168,7 @@ impl Planner<'_> {
                     if let Some(column) = target.column(bound.len()) {
                         check_left_out(target.table, column)?;
                     }
-                    let position = self.source.position(e.span().start);
+                    let position = self.source.position(super::place::start(e));
                     Typed::new(Expr::Const(Datum::Null), SqlType::Unknown, position)
                 } else {
                     self.bind_constant(e, "VALUES")?
@@ -177,6 +180,11 @@ impl Planner<'_> {
                 return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
             }
             rows.push(target.assign(bound, self.params)?);
+            // A row has an expression for each column of the table, however few were given.
+            let bytes = rows.len() * target.columns.len() * size_of::<Expr>();
+            if bytes > MAX_ROWS_BYTES {
+                return Err(out_of_memory(bytes));
+            }
         }
         Ok(InsertSource::Values(rows))
     }

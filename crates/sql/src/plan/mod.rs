@@ -5,6 +5,7 @@
 //! - `names.rs`: names of output columns
 //! - `insert.rs`: INSERT
 //! - `bind.rs`, `calls.rs`, `literal.rs`: expressions
+//! - `place.rs`: where an expression begins and ends
 //! - `expr.rs`: typed expressions
 //! - `fold.rs`: constant expressions
 //! - `coerce.rs`: casts, types of literals and parameters
@@ -25,6 +26,7 @@ mod function;
 mod insert;
 mod literal;
 mod names;
+mod place;
 mod resolve;
 mod rowsets;
 mod scope;

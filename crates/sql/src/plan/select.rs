@@ -6,6 +6,7 @@ use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Expr, Function, Typed};
 use super::from::{FromItem, bind_from};
 use super::names::column_name;
+use super::place;
 use super::scope::Scope;
 use crate::connection::ColumnDesc;
 use crate::error::{Result, SqlError, state};
@@ -119,8 +120,9 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn binder<'b>(&'b mut self, scope: &'b Scope, clause: &'static str) -> Binder<'b> {
-        Binder { source: self.source, scope, params: self.params, aggregates: None, clause }
+    pub(super) fn binder<'b>(&'b mut self, scope: &'b Scope, clause: &'static str) -> Binder<'b> {
+        let Planner { source, host, params } = self;
+        Binder { source, scope, params, aggregates: None, clause, host, depth: 0 }
     }
 
     /// Binds an expression that sees no columns.
@@ -223,6 +225,9 @@ impl Planner<'_> {
             None => None,
         };
         let sort = self.sort_keys(order, &scope, &mut aggregates, &mut items)?;
+        // PostgreSQL counts what is only grouped by, too.
+        let unseen = keys.iter().filter(|k| items.iter().all(|i| i.expr != **k)).count();
+        check_entries(items.len() + unseen)?;
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
         let (visible, output): (Vec<_>, Vec<_>) = items.into_iter().map(|i| (i.column, i.expr)).unzip();
         let (grouping, output) = if grouped {
@@ -260,6 +265,7 @@ impl Planner<'_> {
                         return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
                     }
                     list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
+                    check_entries(list.len())?;
                     continue;
                 }
                 ast::SelectItem::QualifiedWildcard(kind, options) => {
@@ -271,6 +277,7 @@ impl Planner<'_> {
                     let last = name.0.last().and_then(|p| p.as_ident()).map(ident_name).unwrap_or_default();
                     scope.check_table(&last, position)?;
                     list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
+                    check_entries(list.len())?;
                     continue;
                 }
                 ast::SelectItem::ExprWithAliases { .. } => {
@@ -284,6 +291,7 @@ impl Planner<'_> {
                 typed.expr = Expr::Call(Function::RegclassName, vec![typed.expr]);
             }
             list.push(OutputItem::expression(typed, alias.unwrap_or_else(|| column_name(expr)), scope));
+            check_entries(list.len())?;
         }
         // What is of unknown type when all is known becomes text.
         for item in list.iter_mut().filter(|i| i.ty == SqlType::Unknown) {
@@ -311,7 +319,7 @@ impl Planner<'_> {
         }
         let mut keys = Vec::new();
         for e in exprs {
-            let position = self.source.position(e.span().start);
+            let position = self.source.position(place::start(e));
             let by_name = match e {
                 ast::Expr::Identifier(i) if scope.find(&ident_name(i)).is_none() => {
                     items.iter().find(|item| item.name() == ident_name(i))
@@ -332,6 +340,7 @@ impl Planner<'_> {
             }
             if !keys.contains(&key) {
                 keys.push(key);
+                check_entries(keys.len())?;
             }
         }
         Ok(keys)
@@ -370,7 +379,7 @@ impl Planner<'_> {
                 Some(ast::OrderBySort::Desc) => true,
                 Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
             };
-            let position = self.source.position(e.span().start);
+            let position = self.source.position(place::start(e));
             let named = match e {
                 ast::Expr::Identifier(i) => self.output_named(items, &ident_name(i), position)?,
                 _ => None,
@@ -390,6 +399,7 @@ impl Planner<'_> {
                         Some(index) => index,
                         None => {
                             items.push(OutputItem { expr: typed.expr, ty: typed.ty, position, column: None });
+                            check_entries(items.len())?;
                             items.len() - 1
                         }
                     }
@@ -424,6 +434,7 @@ impl Planner<'_> {
     fn values(&mut self, values: &ast::Values, order: &[ast::OrderByExpr]) -> Result<SelectPlan> {
         let rows = self.value_rows(values)?;
         let width = rows.first().map_or(0, Vec::len);
+        check_entries(width)?;
         let mut columns: Vec<Vec<Typed>> = (0..width).map(|_| Vec::new()).collect();
         for row in rows {
             for (column, value) in columns.iter_mut().zip(row) {
@@ -555,6 +566,17 @@ fn sortable(ty: SqlType, position: u32) -> Result<()> {
         return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position));
     }
     Ok(())
+}
+
+/// Refuses a target list that is longer than PostgreSQL's may be; the protocol counts columns in
+/// 16 bits.
+fn check_entries(entries: usize) -> Result<()> {
+    const MOST: usize = 1664;
+    if entries <= MOST {
+        return Ok(());
+    }
+    let message = format!("target lists can have at most {MOST} entries");
+    Err(SqlError::new(state::TOO_MANY_COLUMNS, message))
 }
 
 fn integer_literal(e: &ast::Expr) -> Option<i64> {

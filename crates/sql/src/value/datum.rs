@@ -33,6 +33,15 @@ pub enum Datum<'a> {
 }
 
 impl<'a> Datum<'a> {
+    /// The bytes of its text, where they are the client's to choose.
+    pub fn text_size(&self) -> usize {
+        match self {
+            Datum::Text(text) => text.len(),
+            Datum::Bytes(bytes) => bytes.len() * 2 + 2,
+            _ => 0,
+        }
+    }
+
     /// Is it NULL?
     pub fn is_null(&self) -> bool {
         matches!(self, Datum::Null)

@@ -106,6 +106,21 @@ impl Numeric {
         }
     }
 
+    /// Rounded to so many digits behind the point, or before it where there is a minus.
+    pub fn round_to(&self, places: i32) -> Result<Numeric> {
+        if let Ok(scale) = u32::try_from(places) {
+            return Ok(self.round(scale.min(MAX_SCALE)));
+        }
+        let Finite { digits, scale } = self else { return Ok(self.clone()) };
+        // Of anything shorter than that nothing is left.
+        let before = places.unsigned_abs().min(MAX_INTEGER_DIGITS as u32 + 1);
+        let whole = div_round(digits, &pow10(before + scale));
+        if whole.sign() == Sign::NoSign {
+            return Ok(Numeric::from_int(0));
+        }
+        Numeric::checked(whole * pow10(before), 0)
+    }
+
     /// Sum.
     pub fn add(&self, other: &Numeric) -> Result<Numeric> {
         match (self, other) {

@@ -5,7 +5,9 @@
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against answers recorded from
 //!   PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL 18; portals; formats; errors
+//! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement works
+//! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE 0A000
 //! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within temp_file_limit, and no file afterwards
@@ -21,7 +23,9 @@ mod support;
 mod buffers;
 mod expressions;
 mod extended;
+mod fuzz;
 mod garbage;
+mod limits;
 mod locked;
 mod refused;
 mod spill;

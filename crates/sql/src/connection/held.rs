@@ -1,0 +1,93 @@
+//! What a client has a session keep: prepared statements and portals by name, with what they weigh.
+
+use crate::error::{Result, SqlError, state};
+use std::collections::HashMap;
+
+/// Bytes that a session's statements, or its portals, may weigh together.
+pub(super) const MOST: usize = 2 << 30;
+/// What anything weighs that is kept.
+const ENTRY: usize = 1024;
+
+/// Things by name.
+pub(super) struct Held<T> {
+    entries: HashMap<String, (T, usize)>,
+    weight: usize,
+    most: usize,
+}
+
+impl<T> Held<T> {
+    /// Nothing; at most so many bytes of it.
+    pub fn new(most: usize) -> Held<T> {
+        Held { entries: HashMap::new(), weight: 0, most }
+    }
+
+    /// Keeps a thing of so many bytes in place of what has its name.
+    pub fn insert(&mut self, name: &str, thing: T, bytes: usize) -> Result<()> {
+        self.remove(name);
+        let bytes = bytes.saturating_add(name.len()).saturating_add(ENTRY);
+        let weight = self.weight.saturating_add(bytes);
+        if weight > self.most {
+            let detail = format!(
+                "The session keeps {} bytes of statements or portals, and cannot keep {bytes} more.",
+                self.weight
+            );
+            return Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail));
+        }
+        self.weight = weight;
+        self.entries.insert(name.to_owned(), (thing, bytes));
+        Ok(())
+    }
+
+    /// Takes a thing out, with what it weighs.
+    pub fn remove(&mut self, name: &str) -> Option<(T, usize)> {
+        let (thing, bytes) = self.entries.remove(name)?;
+        self.weight -= bytes;
+        Some((thing, bytes - name.len() - ENTRY))
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.weight = 0;
+    }
+
+    /// The thing of that name.
+    pub fn get(&self, name: &str) -> Option<&T> {
+        self.entries.get(name).map(|(thing, _)| thing)
+    }
+
+    /// Is there one of that name?
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
+    /// All of them.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.values().map(|(thing, _)| thing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_given_back() {
+        let mut held = Held::new(10 * ENTRY);
+        held.insert("a", 1, 4 * ENTRY).expect("fits");
+        let e = held.insert("b", 2, 5 * ENTRY).expect_err("too much");
+        assert_eq!((e.sqlstate, &*e.message), ("53200", "out of memory"));
+        assert!(held.get("b").is_none() && held.get("a") == Some(&1));
+        // The new one of a name takes the place of the old.
+        held.insert("a", 3, 5 * ENTRY).expect("fits");
+        assert_eq!(held.remove("a"), Some((3, 5 * ENTRY)));
+        assert_eq!((held.remove("a"), held.weight), (None, 0));
+        for i in 0..9 {
+            held.insert(&i.to_string(), i, 0).expect("fits");
+        }
+        held.insert("9", 9, 0).expect_err("the names weigh, too");
+        held.clear();
+        held.insert("b", 2, 8 * ENTRY).expect("fits");
+        assert!(held.insert("c", 2, usize::MAX).is_err());
+    }
+}
