@@ -233,8 +233,14 @@ impl IoResult {
         }
     }
 
-    /// Raises the error of an own I/O; `Finished` counts as success with 0 bytes.
+    /// The report of the waiter's own I/O. That there is none is an error: nobody knows how the I/O
+    /// ended.
+    pub fn own(self) -> Result<IoReport, AioError> {
+        self.report().ok_or_else(AioError::lost_report)
+    }
+
+    /// Raises the error of an own I/O, also if its report is gone; its bytes transferred.
     pub fn check(self) -> Result<usize, AioError> {
-        self.report().map_or(Ok(0), IoReport::check)
+        self.own()?.check()
     }
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use crate::backend::Backend;
-use crate::completion::IoResult;
-use crate::error::{AioError, Errno};
+use crate::error::AioError;
 use crate::file::File;
 use crate::handle::WaitRef;
 use crate::memory::{AlignedBuf, IoMemory};
@@ -57,13 +56,7 @@ impl Backend {
     /// Waits for a transfer of this backend; gives the buffer back, and the bytes transferred or the error. A report that went
     /// with [`Backend::drain`] is an error as well.
     pub fn finish_owned(&mut self, io: OwnedIo) -> (AlignedBuf, Result<usize, AioError>) {
-        let result = match self.wait(io.r) {
-            IoResult::Own(report) => report.check(),
-            IoResult::Finished => Err(AioError::Resource {
-                action: "learn how an I/O ended".to_owned(),
-                errno: Errno::CANCELED,
-            }),
-        };
+        let result = self.wait(io.r).check();
         (io.buf, result)
     }
 }
