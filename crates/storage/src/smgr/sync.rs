@@ -11,7 +11,7 @@
 use super::Smgr;
 use crate::error::StorageError;
 use forebay_aio::sync::{Duration, Instant, Mutex};
-use forebay_aio::{self as aio, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef};
+use forebay_aio::{self as aio, AioError, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef};
 use forebay_format::{Fork, PageTag, RelFileLocator};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -194,7 +194,7 @@ pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncRep
     }
     if failure.is_none() {
         for dir in &directories {
-            match smgr.aio().namespace().sync_dir(dir) {
+            match sync_directory(smgr, dir) {
                 Ok(()) => report.directories += 1,
                 // Its files are gone with it.
                 Err(e) if e.is_not_found() => {}
@@ -216,6 +216,19 @@ pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncRep
             queue.put_back(directories, &error);
             Err(error)
         }
+    }
+}
+
+/// Makes a directory's names durable. Where there is no descriptor left for that, the files that are
+/// kept open make room.
+fn sync_directory(smgr: &Smgr, dir: &Path) -> Result<(), AioError> {
+    let namespace = smgr.aio().namespace();
+    match namespace.sync_dir(dir) {
+        Err(e) if matches!(e.errno(), Some(Errno::MFILE | Errno::NFILE)) && !e.is_failed_sync() => {
+            smgr.close_files();
+            namespace.sync_dir(dir)
+        }
+        synced => synced,
     }
 }
 
