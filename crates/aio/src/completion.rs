@@ -233,15 +233,14 @@ impl IoResult {
         }
     }
 
-    /// Raises the error of an own I/O. `Finished` is an error too (ECANCELED): it does not say
-    /// how the I/O ended, so it must not pass for success.
+    /// The report of the waiter's own I/O. That there is none is an error: nobody knows how the I/O
+    /// ended.
+    pub fn own(self) -> Result<IoReport, AioError> {
+        self.report().ok_or_else(AioError::lost_report)
+    }
+
+    /// Raises the error of an own I/O, also if its report is gone; its bytes transferred.
     pub fn check(self) -> Result<usize, AioError> {
-        match self {
-            IoResult::Own(report) => report.check(),
-            IoResult::Finished => Err(AioError::Resource {
-                action: "learn how an I/O ended".to_owned(),
-                errno: Errno::CANCELED,
-            }),
-        }
+        self.own()?.check()
     }
 }

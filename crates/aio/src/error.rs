@@ -34,6 +34,14 @@ impl Errno {
     pub const BADF: Errno = Errno(libc::EBADF);
     /// No space left on device.
     pub const NOSPC: Errno = Errno(libc::ENOSPC);
+    /// Too many open files, in the whole system.
+    pub const NFILE: Errno = Errno(libc::ENFILE);
+    /// Too many open files.
+    pub const MFILE: Errno = Errno(libc::EMFILE);
+    /// Out of memory.
+    pub const NOMEM: Errno = Errno(libc::ENOMEM);
+    /// Function not implemented.
+    pub const NOSYS: Errno = Errno(libc::ENOSYS);
     /// Operation not supported.
     pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
 
@@ -150,6 +158,27 @@ pub enum AioError {
 }
 
 impl AioError {
+    /// What a namespace attempts when it syncs a file that is open.
+    pub const SYNC_FILE: &'static str = "fsync file";
+    /// What a namespace attempts when it syncs a directory that it could open.
+    pub const SYNC_DIRECTORY: &'static str = "fsync directory";
+
+    /// The report of an I/O is gone: whoever asks will never know how it ended.
+    pub(crate) fn lost_report() -> AioError {
+        AioError::Resource { action: "learn how an I/O ended".to_owned(), errno: Errno::CANCELED }
+    }
+
+    /// A sync failed: what it was to make durable may be lost, and a second one would not tell. A
+    /// file or directory that could not be opened for its sync is not meant: nothing was asked of
+    /// the disk, and it can be tried again.
+    pub fn is_failed_sync(&self) -> bool {
+        match self {
+            AioError::Os { action, .. } => [AioError::SYNC_FILE, AioError::SYNC_DIRECTORY].contains(action),
+            AioError::Io { op, .. } => matches!(op, OpKind::Fsync | OpKind::Fdatasync),
+            _ => false,
+        }
+    }
+
     /// A failed call on a path.
     pub fn os(action: &'static str, path: &Path, errno: impl Into<Errno>) -> AioError {
         AioError::Os { action, path: path.to_path_buf(), errno: errno.into() }

@@ -145,7 +145,8 @@ pub enum ArchiveError {
         /// The file.
         file: PathBuf,
     },
-    /// What was archived could not be made known durably: a sync of `archive_status` failed. It is not tried again, and
+    /// What was archived could not be made known durably. If a sync of `archive_status` failed it
+    /// is not tried again, and
     /// nothing more is acknowledged: the process must stop, and archives again what is not known to be archived.
     #[error("could not make the archive status in \"{}\" durable: {source}", .dir.display())]
     Status {
@@ -167,7 +168,7 @@ impl ArchiveError {
 
     /// The process must not go on: durability is unknown.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, ArchiveError::Status { .. })
+        matches!(self, ArchiveError::Status { source, .. } if source.is_failed_sync())
     }
 
     /// The archiver takes a rest and begins anew, as PostgreSQL's process would end and be started again: a command was

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::{Aio, AioError, OpenOptions};
 
 use crate::error::{ArchiveError, Result};
@@ -48,6 +49,8 @@ pub struct Status {
     aio: Arc<Aio>,
     wal_dir: PathBuf,
     dir: PathBuf,
+    /// Marks were renamed, and the directory could not be opened for its sync.
+    unsettled: AtomicBool,
 }
 
 impl std::fmt::Debug for Status {
@@ -59,7 +62,12 @@ impl std::fmt::Debug for Status {
 impl Status {
     /// The marks of the log in `wal_dir`.
     pub fn new(aio: &Arc<Aio>, wal_dir: &Path) -> Status {
-        Status { aio: Arc::clone(aio), wal_dir: wal_dir.to_path_buf(), dir: wal_dir.join(DIR) }
+        Status {
+            aio: Arc::clone(aio),
+            wal_dir: wal_dir.to_path_buf(),
+            dir: wal_dir.join(DIR),
+            unsettled: AtomicBool::new(false),
+        }
     }
 
     /// Where files of the log are.
@@ -131,11 +139,12 @@ impl Status {
         }
     }
 
-    /// Marks files as archived, in this order, up to the first that fails; durably, all at once. An error means that it is
-    /// unknown what of that is durable: see [`ArchiveError::is_fatal`].
+    /// Marks files as archived, in this order, up to the first that fails; durably, all at once. An
+    /// error means that what of that is durable is unknown ([`ArchiveError::is_fatal`]), or can be
+    /// found out by another call.
     pub fn acknowledge(&self, names: &[WalName]) -> Result<Acknowledged> {
         let mut acknowledged = Acknowledged::default();
-        let mut renamed = false;
+        let mut renamed = self.unsettled.swap(false, Ordering::SeqCst);
         for name in names {
             match self.finish(name) {
                 Ok(changed) => renamed |= changed,
@@ -148,7 +157,10 @@ impl Status {
         }
         if renamed {
             let synced = self.aio.namespace().sync_dir(&self.dir);
-            synced.map_err(|source| ArchiveError::Status { dir: self.dir.clone(), source })?;
+            synced.map_err(|source| {
+                self.unsettled.store(!source.is_failed_sync(), Ordering::SeqCst);
+                ArchiveError::Status { dir: self.dir.clone(), source }
+            })?;
         }
         Ok(acknowledged)
     }
@@ -158,6 +170,8 @@ impl Status {
         let (ready, done) = (self.dir.join(name.ready()), self.dir.join(name.done()));
         match self.aio.namespace().rename(&ready, &done) {
             Ok(()) => Ok(true),
+            // By an attempt before, which could not be made durable.
+            Err(e) if e.is_not_found() && matches!(self.aio.namespace().exists(&done), Ok(true)) => Ok(true),
             Err(e) if AioError::is_not_found(&e) => {
                 tracing::warn!(
                     "archive status file \"{}\" has gone while \"{name}\" was archived",

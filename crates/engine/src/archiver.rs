@@ -26,6 +26,7 @@ use forebay_wal::Wal;
 use crate::config::{ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, EngineConfig};
 use crate::core::Core;
 use crate::error::EngineError;
+use crate::fatal::Fatal;
 
 /// Threads where nobody says how many files are to be in flight at a time.
 const TRANSFERS: usize = 4;
@@ -132,11 +133,18 @@ impl Archiving {
             let ended = core.fatal.watch("archiver", || archiver.run(&mut be.io));
             if let Err(error) = ended {
                 // Whether what it has taken note of is durable is unknown.
-                core.fatal.stop(&error.to_string());
+                core.fatal.check(error.into());
             }
         };
         let started = thread::Builder::new().name(name.clone()).spawn(run);
         started.map_err(|error| EngineError::statement("53000", format!("could not start {name}: {error}")))
+    }
+
+    /// Ends with the engine, should that have to stop.
+    pub(crate) fn end_with(&self, fatal: &Fatal) {
+        if let Some(archiver) = self.archiver.clone() {
+            fatal.at_stop(move |_| archiver.halt());
+        }
     }
 
     /// For engines without threads: archives what can be archived now.

@@ -33,8 +33,9 @@ impl Ticker {
         !*stopped
     }
 
-    fn is_stopped(&self) -> bool {
-        *self.stopped.lock()
+    /// Whether it is time to end: the engine stops, or has had to.
+    fn is_over(&self, core: &Core) -> bool {
+        *self.stopped.lock() || core.fatal.has_stopped()
     }
 
     fn stop(&self) {
@@ -79,7 +80,7 @@ impl WalWriterCall {
 fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
     let mut age = SegmentAge::new(core);
     let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
-    while !ticker.is_stopped() {
+    while !ticker.is_over(core) {
         let writing = core.writing();
         (pace.delay, pace.flush_after) = (writing.wal_writer_delay, writing.wal_writer_flush_after);
         if let Err(error) = age.check(core, be) {
@@ -99,10 +100,12 @@ fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
 /// One round of everything, for engines without threads: prepares the log, cleans buffers, makes a checkpoint if one is wanted, and
 /// archives.
 pub(crate) fn step(core: &Core, be: &mut Backend, cleaner: &mut Cleaner) -> Result<(), EngineError> {
+    core.fatal.check_alive()?;
     core.wal.step(&mut be.io)?;
     cleaner.step(&core.pool, be, &core.writing().cleaner)?;
     if core.checkpointer.requests.is_waiting() {
         checkpoint::step(core, be);
+        core.fatal.check_alive()?;
     }
     core.archiving.step(be)
 }
@@ -112,22 +115,47 @@ pub(crate) fn step(core: &Core, be: &mut Backend, cleaner: &mut Cleaner) -> Resu
 fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
     /// Nobody forgets to call it.
     const LONG: Duration = Duration::from_secs(60);
-    let mut failing = false;
-    while !ticker.is_stopped() {
+    let mut backoff = Backoff::default();
+    while !ticker.is_over(core) {
         match core.wal.prepare_segments(&mut be.io) {
             Ok(_) => {
-                failing = false;
+                backoff = Backoff::default();
                 core.wal.rest_until_segments_are_wanted(LONG);
             }
             Err(error) => {
                 let error = core.fatal.check(error.into());
                 // Once: those who need a segment say it too, each time.
-                if !std::mem::replace(&mut failing, true) {
+                if backoff == Backoff::default() {
                     tracing::warn!("could not prepare a WAL segment: {error}");
                 }
-                ticker.rest(AFTER_ERROR);
+                let relieved = core.wal.sit_out_failure(backoff.next());
+                if relieved {
+                    backoff.relieve();
+                }
             }
         }
+    }
+}
+
+/// How long segments are not prepared after failures in a row: each time twice as long, up to a
+/// bound.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Backoff {
+    last: Duration,
+}
+
+impl Backoff {
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    /// The time after one more failure.
+    fn next(&mut self) -> Duration {
+        self.last = (self.last * 2).clamp(AFTER_ERROR, Backoff::LONGEST);
+        self.last
+    }
+
+    /// Something has changed: the next failure is taken for a first one, but is not told again.
+    fn relieve(&mut self) {
+        self.last = self.last.min(AFTER_ERROR / 2);
     }
 }
 
@@ -166,7 +194,7 @@ impl Threads {
         self.spawn(core, "walpreparer", BackendType::WalWriter, prepare_segments)?;
         self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
             let mut cleaner = Cleaner::default();
-            while !ticker.is_stopped() {
+            while !ticker.is_over(core) {
                 let options = core.writing().cleaner;
                 match cleaner.step(&core.pool, be, &options) {
                     Ok(report) => cleaner.rest(&core.pool, &options, report),
@@ -210,5 +238,20 @@ impl Threads {
                 core.fatal.stop("a background thread panicked");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_are_sat_out_longer_and_longer() {
+        let mut backoff = Backoff::default();
+        let seconds: Vec<u64> = (0..8).map(|_| backoff.next().as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+        backoff.relieve();
+        assert_ne!(backoff, Backoff::default());
+        assert_eq!((backoff.next().as_secs(), backoff.next().as_secs()), (1, 2));
     }
 }

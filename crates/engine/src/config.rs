@@ -1,5 +1,6 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use forebay_aio::sync::Duration;
@@ -253,7 +254,10 @@ pub struct EngineConfig {
     pub resource_managers: ResourceManagers,
     /// Who does the work of the background.
     pub background: Background,
-    /// Called when the engine must stop at once (a failed sync, damaged WAL). None: print PANIC and abort.
+    /// Called when the engine must stop at once (a failed sync, damaged WAL). None: the engine is
+    /// poisoned, every later call fails with
+    /// [`EngineError::Poisoned`](crate::EngineError::Poisoned), and the program goes on. A server
+    /// aborts.
     pub on_fatal: Option<FatalAction>,
     /// Ends a recovery from outside: it goes on with the next start.
     pub recovery_stop: RecoveryStop,
@@ -353,6 +357,19 @@ impl Default for WritingSettings {
 /// What happens on a failure after which nothing durable may be acknowledged: called with the reason.
 #[derive(Clone)]
 pub struct FatalAction(pub std::sync::Arc<dyn Fn(&str) + Send + Sync>);
+
+impl FatalAction {
+    /// Prints PANIC with the reason, and aborts the process: what a server does, whose next start
+    /// recovers.
+    pub fn abort() -> FatalAction {
+        FatalAction(std::sync::Arc::new(|reason| {
+            tracing::error!("PANIC: {reason}");
+            // The log may go elsewhere, and this must not get lost.
+            let _ = writeln!(std::io::stderr(), "PANIC:  {reason}");
+            std::process::abort();
+        }))
+    }
+}
 
 impl std::fmt::Debug for FatalAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -15,7 +15,7 @@ use crate::checkpoint::run::unix_seconds;
 use crate::config::EngineConfig;
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::fatal::Fatal;
+use crate::fatal::{Failure, Fatal};
 use crate::readback::ReadBack;
 
 /// The open control file and what it says.
@@ -164,9 +164,11 @@ impl Control {
         })
     }
 
-    /// Changes the file. A failure leaves its contents unknown, and so stops the engine.
+    /// Changes the file, unless the engine has stopped. A failure leaves its contents unknown, and
+    /// so stops the engine.
     fn update(&self, io: &mut Backend, change: impl FnOnce(&mut ControlFile)) -> Result<(), EngineError> {
         let mut current = self.current.lock();
+        self.fatal.check_alive()?;
         let mut next = current.clone();
         change(&mut next);
         next.time = unix_seconds();
@@ -178,7 +180,8 @@ impl Control {
                 Ok(())
             }
             Err(error) => {
-                self.fatal.stop(&format!("could not update file \"{}\": {error}", self.path.display()));
+                let message = format!("could not update file \"{}\": {error}", self.path.display());
+                self.fatal.stop(Failure::on_file(message, "update", &self.path));
                 Err(error)
             }
         }

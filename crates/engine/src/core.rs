@@ -144,12 +144,10 @@ impl Core {
         }
     }
 
-    /// Fails once the engine stops, or has had to stop.
+    /// Fails once the engine stops, or has had to.
     pub(crate) fn check_running(&self) -> Result<(), EngineError> {
-        if self.phase() != Phase::Running || self.fatal.has_stopped() {
-            return Err(EngineError::ShuttingDown);
-        }
-        Ok(())
+        self.fatal.check_alive()?;
+        if self.phase() == Phase::Running { Ok(()) } else { Err(EngineError::ShuttingDown) }
     }
 
     /// When and how fast to write, now.

@@ -122,19 +122,20 @@ impl Engine {
         u32::try_from(id).is_ok_and(|id| self.core.sessions.interrupt(id, kind))
     }
 
-    /// Stops the engine. Later calls on its sessions fail with 57P01.
+    /// Stops the engine. Later calls on its sessions fail with 57P01. One that had to stop before
+    /// writes nothing any more; then a fast stop fails with [`EngineError::Poisoned`].
     pub fn shutdown(&self, mode: ShutdownMode) -> Result<(), EngineError> {
         let mut running = self.running.lock();
         let Some(Running { mut threads, lock, mut be, .. }) = running.take() else { return Ok(()) };
         let core = &self.core;
         let result = match mode {
-            ShutdownMode::Fast => stop_fast(core, &lock, &mut threads, &mut be),
+            ShutdownMode::Fast if !core.fatal.has_stopped() => stop_fast(core, &lock, &mut threads, &mut be),
+            ShutdownMode::Fast => {
+                stop_at_once(core, &mut threads, &mut be);
+                core.fatal.check_alive()
+            }
             ShutdownMode::Immediate => {
-                core.enter(Phase::Stopped);
-                core.sessions.terminate_all();
-                core.activity.close();
-                threads.stop(core);
-                core.archiving.stop(core, &mut be, false);
+                stop_at_once(core, &mut threads, &mut be);
                 Ok(())
             }
         };
@@ -288,7 +289,7 @@ fn start(
 ) -> Result<(Arc<Core>, Threads), EngineError> {
     door::check_direct(aio, dir, &config)?;
     be.policy = config.session.read_policy();
-    let fatal = Arc::new(Fatal::new(config.on_fatal.clone()));
+    let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control = Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
     let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
     let smgr_config = SmgrConfig {
@@ -320,7 +321,10 @@ fn start(
     let wal = Arc::new(Wal::start(Arc::clone(aio), &mut be.io, wal_config, started.resume)?);
     wal.set_compression(config.writing.wal_compression);
     wal.set_segment_policy(config.writing.segment_policy());
+    let log = Arc::clone(&wal);
+    fatal.at_stop(move |failure| log.stop(&failure.message));
     let archiving = Archiving::new(aio, dir, &config, &wal)?;
+    archiving.end_with(&fatal);
     for name in started.ended.iter().flat_map(|ended| &ended.announce) {
         wal.announce(name);
     }
@@ -398,9 +402,6 @@ fn wal_config(dir: &Path, config: &EngineConfig, control: &Control, sync_method:
 
 /// The shutdown checkpoint. The files of tables whose transactions were aborted.
 fn shut_down(core: &Arc<Core>, be: &mut Backend) -> Result<Vec<RelFileLocator>, EngineError> {
-    if core.fatal.has_stopped() {
-        return Err(EngineError::internal("the engine had to stop: no shutdown checkpoint was made"));
-    }
     let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error))?;
     if core.archiving.is_on() {
         // So that the archive gets all but the checkpoint itself.
@@ -408,6 +409,15 @@ fn shut_down(core: &Arc<Core>, be: &mut Backend) -> Result<Vec<RelFileLocator>, 
     }
     run::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
     Ok(left)
+}
+
+/// Nothing more is written.
+fn stop_at_once(core: &Core, threads: &mut Threads, be: &mut Backend) {
+    core.enter(Phase::Stopped);
+    core.sessions.terminate_all();
+    core.activity.close();
+    threads.stop(core);
+    core.archiving.stop(core, be, false);
 }
 
 fn stop_fast(

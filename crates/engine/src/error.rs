@@ -1,10 +1,14 @@
 //! The engine's error: one variant for each thing a caller may want to tell apart, with PostgreSQL's SQLSTATE,
 //! message, detail and hint.
 
-use forebay_aio::{AioError, Errno};
-use forebay_storage::StorageError;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_aio::AioError;
+use forebay_storage::{StorageError, sqlstate_of};
 use forebay_wal::{WalError, WalReadError};
 
+use crate::fatal::Failure;
 use crate::locks::{LockError, LockMode};
 use crate::redo::RedoError;
 
@@ -86,6 +90,20 @@ pub enum EngineError {
     /// 57P01
     #[error("terminating connection due to administrator command")]
     ShuttingDown,
+    /// 57P02: something has failed after which nothing may become durable; opened again, the
+    /// directory is recovered.
+    #[error("the database system has stopped: {}", .0.message)]
+    Poisoned(Arc<Failure>),
+    /// What was written and synced to a file other than a relation's is not there (XX001).
+    #[error("lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something else", .file.display())]
+    LostWrite {
+        /// The file.
+        file: PathBuf,
+        /// The write's first byte.
+        offset: u64,
+        /// Its bytes.
+        len: usize,
+    },
 }
 
 impl EngineError {
@@ -128,18 +146,19 @@ impl EngineError {
             EngineError::Statement { sqlstate, .. } => sqlstate,
             EngineError::Lock(error) => error.sqlstate(),
             EngineError::Disk(error) => disk_sqlstate(error),
-            EngineError::Wal(WalError::NoSpace { .. }) => "53100",
+            EngineError::Wal(error) => error.errno().map_or("58030", sqlstate_of),
             EngineError::WalRead(error) if error.is_damage() => "XX001",
-            EngineError::Wal(_) | EngineError::WalRead(_) => "58030",
+            EngineError::WalRead(_) => "58030",
             EngineError::Archive(error) if error.is_full() => "53100",
             EngineError::Archive(_) => "58030",
             EngineError::Storage(error) => error.sqlstate(),
             EngineError::Redo(RedoError::Unsupported { .. }) => "0A000",
-            EngineError::Redo(_) | EngineError::Tuple(_) => "XX001",
+            EngineError::Redo(_) | EngineError::Tuple(_) | EngineError::LostWrite { .. } => "XX001",
             EngineError::TransactionEnded { .. } => "24000",
             EngineError::NotLocked { .. } => "55000",
             EngineError::Canceled => "57014",
             EngineError::ShuttingDown | EngineError::StoppedAtTarget { .. } => "57P01",
+            EngineError::Poisoned(_) => "57P02",
         }
     }
 
@@ -149,6 +168,8 @@ impl EngineError {
             EngineError::Wal(error) => error.is_fatal(),
             EngineError::Storage(error) => error.is_fatal(),
             EngineError::Archive(error) => error.is_fatal(),
+            EngineError::Disk(error) => error.is_failed_sync(),
+            EngineError::LostWrite { .. } => true,
             _ => false,
         }
     }
@@ -169,6 +190,9 @@ impl EngineError {
             EngineError::Statement { hint, .. } => hint.clone(),
             EngineError::Storage(error) => error.hint(),
             EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
+            EngineError::Poisoned(_) => {
+                Some("Open the data directory again: recovery begins from the write-ahead log.".to_owned())
+            }
             _ => None,
         }
     }
@@ -177,10 +201,7 @@ impl EngineError {
 /// PostgreSQL's code for a failed file operation.
 fn disk_sqlstate(error: &AioError) -> &'static str {
     match error.errno() {
-        Some(Errno::NOSPC) => "53100",
-        Some(Errno::NOENT) => "58P01",
-        Some(Errno::EXIST) => "58P02",
-        Some(_) => "58030",
+        Some(errno) => sqlstate_of(errno),
         None => match error {
             AioError::Short { .. } | AioError::Rejected { .. } => "XX001",
             AioError::TooManyBackends { .. } => "53300",

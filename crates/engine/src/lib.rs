@@ -77,6 +77,7 @@ pub use config::{
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
+pub use fatal::Failure;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_format::lsn::ParseLsnError;

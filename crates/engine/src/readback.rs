@@ -34,11 +34,7 @@ impl ReadBack {
         if got == written.len() && found[..] == *written {
             return Ok(());
         }
-        Err(EngineError::corrupt(format!(
-            "lost write of {} bytes at offset {offset} in file \"{}\": on disk is something else",
-            written.len(),
-            file.path().display()
-        )))
+        Err(EngineError::LostWrite { file: file.path().to_path_buf(), offset, len: written.len() })
     }
 }
 

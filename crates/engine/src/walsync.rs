@@ -32,32 +32,35 @@ pub(crate) fn method(
         WalSyncMethod::Fsync => Ok(SyncMethod::Fsync),
         WalSyncMethod::OpenDatasync => Ok(SyncMethod::OpenDatasync),
         WalSyncMethod::OpenSync => Ok(SyncMethod::OpenSync),
-        WalSyncMethod::Auto => Ok(automatic(aio, be, &dir.join("pg_wal"), config.io_direct.wal)),
+        WalSyncMethod::Auto => automatic(aio, be, &dir.join("pg_wal"), config.io_direct.wal),
     }
 }
 
 /// The method chosen earlier, or now. Where nothing can be measured it is the default, and the next start tries again.
-fn automatic(aio: &Arc<Aio>, be: &mut Backend, wal: &Path, direct: bool) -> SyncMethod {
+fn automatic(aio: &Arc<Aio>, be: &mut Backend, wal: &Path, direct: bool) -> Result<SyncMethod, EngineError> {
     let now = Conditions { direct, io_method: aio.method_name().to_owned() };
     if let Some(choice) = recorded(be, wal)
         && choice.conditions == now
     {
         tracing::info!("wal_sync_method is {}, as chosen at an earlier start", choice.method.name());
-        return choice.method;
+        return Ok(choice.method);
     }
     let choice = match probe(aio, &mut be.io, wal, direct) {
         Ok(choice) => choice,
         Err(error) => {
             let method = SyncMethod::Fdatasync;
             tracing::warn!("wal_sync_method is {}: nothing could be measured: {error}", method.name());
-            return method;
+            return Ok(method);
         }
     };
     tracing::info!("wal_sync_method: {}", choice.reason());
-    if let Err(error) = record(be, wal, &choice) {
-        tracing::warn!("could not record the choice of wal_sync_method: {error}");
+    match record(be, wal, &choice) {
+        // Of the log's own directory: it is not asked again whether its names are durable.
+        Err(error) if error.is_fatal() => return Err(error),
+        Err(error) => tracing::warn!("could not record the choice of wal_sync_method: {error}"),
+        Ok(()) => {}
     }
-    choice.method
+    Ok(choice.method)
 }
 
 fn recorded(be: &mut Backend, wal: &Path) -> Option<Choice> {

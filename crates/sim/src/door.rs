@@ -217,11 +217,13 @@ impl Namespace for SimDisk {
     }
 
     fn sync_file(&self, file: &File) -> Result<(), AioError> {
-        self.named("sync file", file.path(), |state| state.sync(self.opened(file)?.file()?, file.path()))
+        self.named(AioError::SYNC_FILE, file.path(), |state| {
+            state.sync(self.opened(file)?.file()?, file.path())
+        })
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
-        self.named("sync directory", path, |state| {
+        self.named(AioError::SYNC_DIRECTORY, path, |state| {
             let change = state.change(CallKind::SyncNames, path, false)?;
             if change.is_whole() && state.heeds_names(path) {
                 let changed = state.names.sync(path).ok_or(Errno::NOENT)?;

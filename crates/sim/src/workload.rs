@@ -208,6 +208,13 @@ impl Life {
         }
     }
 
+    /// Asks an engine that had to stop for all that would make something durable: nothing of it may
+    /// count.
+    pub fn linger(&mut self) {
+        drop(self.engine.step());
+        drop(self.session.checkpoint());
+    }
+
     fn step(&mut self, model: &mut Model, script: &mut Script) {
         let present = model.present();
         let some = |dice: &mut Dice| present[dice.below(present.len() as u64) as usize].clone();

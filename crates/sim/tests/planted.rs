@@ -85,6 +85,7 @@ const BUGS: &[(&str, By)] = &[
     ("files: a sync that was asked for is forgotten", By::Lives),
     ("files: a failed sync goes unheard", By::Failing(Failure::Error)),
     ("files: directories are not synced", By::Lives),
+    ("stop: all goes on after a failed sync", By::Failing(Failure::Error)),
     ("archive: a stored file is not synced", By::Archive),
     ("archive: an identical file is not synced", By::Archive),
     ("archive: an existing file is replaced", By::Archive),

@@ -197,6 +197,7 @@ impl StorageError {
             StorageError::Sync { .. } | StorageError::LostWrite { .. } => true,
             // A page with an impossible LSN, or a full disk, is no reason to stop everyone.
             StorageError::Wal(failure) => failure.downcast_ref().is_none_or(WalError::is_fatal),
+            StorageError::Aio(error) => error.is_failed_sync(),
             _ => false,
         }
     }
@@ -251,19 +252,21 @@ impl StorageError {
             StorageError::Wal(failure) => match failure.downcast_ref() {
                 Some(WalError::NoSpace { .. }) => "53100",
                 Some(WalError::BeyondEnd { .. }) => "XX001",
-                _ => "58030",
+                Some(error) => error.errno().map_or("58030", sqlstate_of),
+                None => "58030",
             },
         }
     }
 }
 
-fn sqlstate_of(errno: Errno) -> &'static str {
-    const EMFILE: Errno = Errno(24);
-    const ENFILE: Errno = Errno(23);
+/// PostgreSQL's code for a file operation that failed so.
+pub fn sqlstate_of(errno: Errno) -> &'static str {
     match errno {
         Errno::NOENT => "58P01",
+        Errno::EXIST => "58P02",
         Errno::NOSPC => "53100",
-        EMFILE | ENFILE => "53000",
+        Errno::MFILE | Errno::NFILE => "53000",
+        Errno::NOMEM => "53200",
         _ => "58030",
     }
 }

@@ -43,7 +43,7 @@ pub mod tempfile;
 pub mod write_stream;
 
 pub use backend::Backend;
-pub use error::{StorageError, WalFailure};
+pub use error::{StorageError, WalFailure, sqlstate_of};
 pub use local::LocalPool;
 pub use pace::{FullSpeed, Pace};
 pub use pool::{

@@ -36,23 +36,30 @@ pub struct OldSegments {
 impl Wal {
     /// Begins a checkpoint: moves the redo pointer, and returns it. Records inserted after it see the new one.
     pub fn begin_checkpoint(&self, io: &mut Backend, kind: CheckpointKind) -> Result<Lsn, WalError> {
-        let mut alone = self.slots.close();
-        self.check()?;
-        let redo = match kind {
+        match kind {
             CheckpointKind::Online { wal_level } => {
                 let level = wal_level.to_le_bytes();
                 let record =
                     Record { rmgr: Rmgr::XLOG, info: CHECKPOINT_REDO, xid: 0, main: &level, blocks: &[] };
                 let mut assembled = assemble(&record, self.image_policy())?;
-                self.insert_alone(io, &mut alone, &mut assembled)?.start
+                let inserted = self.insert_alone(io, &mut assembled, |start| self.move_redo(start))?;
+                Ok(inserted.start)
             }
-            CheckpointKind::Shutdown => self.insert_lsn(),
-        };
-        if !io.aio().has_bug("wal: images go by an old redo pointer") {
+            CheckpointKind::Shutdown => {
+                let _alone = self.slots.close();
+                self.check()?;
+                let redo = self.insert_lsn();
+                self.move_redo(redo);
+                Ok(redo)
+            }
+        }
+    }
+
+    /// Moves the redo pointer; the caller has closed the slots.
+    fn move_redo(&self, redo: Lsn) {
+        if !self.segments.has_bug("wal: images go by an old redo pointer") {
             self.redo.store(redo.0, Ordering::Release);
         }
-        drop(alone);
-        Ok(redo)
     }
 
     /// Bytes inserted since the redo pointer: what a checkpoint by size goes by.

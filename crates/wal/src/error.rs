@@ -29,6 +29,10 @@ pub enum WalError {
     /// disk, and nothing is acknowledged any more: the process must stop and recover.
     #[error("{0}")]
     Fatal(Arc<FatalError>),
+    /// Whoever the log belongs to has stopped it: something else has failed after which nothing may
+    /// become durable.
+    #[error("the write-ahead log was stopped: {0}")]
+    Stopped(Arc<str>),
     /// There is no room for another segment. Nothing was inserted; the log goes on once there is room.
     #[error("could not create WAL segment \"{}\": no space left on device", .file.display())]
     NoSpace {
@@ -90,7 +94,17 @@ pub enum WalError {
 impl WalError {
     /// True if the log is lost to this process, which must stop.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, WalError::Fatal(_))
+        matches!(self, WalError::Fatal(_) | WalError::Stopped(_))
+    }
+
+    /// The system's error number, where there is one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            WalError::Fatal(fatal) => fatal.source.errno(),
+            WalError::NoSpace { .. } => Some(Errno::NOSPC),
+            WalError::Segment { source, .. } | WalError::Resources(source) => source.errno(),
+            _ => None,
+        }
     }
 
     /// An error while making or moving segment files: room is told from the rest.

@@ -32,7 +32,7 @@ use crate::{
     record::{Assembled, ImagePolicy, Inserted, Record, assemble},
     reserve::Head,
     ring::Place,
-    slots::{Closed, Occupied},
+    slots::Occupied,
     stats::WalCounters,
     wal::Wal,
 };
@@ -53,6 +53,14 @@ enum Attempt {
     Reserved(Reserved),
     /// The segment is not there yet.
     NoSegment(u64),
+}
+
+/// What came of a switch to the next segment.
+pub(crate) enum Switched {
+    /// Nothing was inserted in the segment that begins here.
+    Nothing(Lsn),
+    /// The log goes on at this segment's begin, behind this record and zeros.
+    Upto(Lsn, Inserted),
 }
 
 /// Dropped while a record is in the ring in part only: by an error, which has ended the log already, or by a panic.
@@ -134,41 +142,54 @@ impl Wal {
         }
     }
 
-    /// Inserts an assembled record while the slots are closed.
+    /// Inserts an assembled record; `moved` is called with its start while the slots are closed.
+    /// They are closed for no more than that and the reservation: segments are made, and the record
+    /// is copied, while others insert.
     pub(crate) fn insert_alone(
         &self,
         io: &mut Backend,
-        alone: &mut Closed<'_>,
         assembled: &mut Assembled<'_>,
+        moved: impl Fn(Lsn),
     ) -> Result<Inserted, WalError> {
-        loop {
+        let (slot, place) = loop {
+            let mut alone = self.slots.close();
+            self.check()?;
             let slot = alone.enter(self.reservations.head().pos);
             match self.reserve(assembled.encoded.total_len() as u64) {
-                Attempt::Reserved(place) => return self.fill(io, &slot, place, assembled),
+                Attempt::Reserved(place) => {
+                    moved(place.start);
+                    break (slot, place);
+                }
                 Attempt::NoSegment(number) => {
-                    drop(slot);
+                    drop((slot, alone));
                     self.ensure_segment(io, number)?;
                 }
             }
-        }
+        };
+        self.fill(io, &slot, place, assembled)
     }
 
-    /// Inserts the record of a switch while the slots are closed, and zeros to the end of the segment that it ends in, page
-    /// headers too. Where the record is, and that end.
+    /// Inserts the record of a switch, and zeros to the end of the segment that it ends in, page
+    /// headers too. The slots are closed for the reservation alone.
     pub(crate) fn insert_switch(
         &self,
         io: &mut Backend,
-        alone: &mut Closed<'_>,
         assembled: &mut Assembled<'_>,
-    ) -> Result<(Inserted, Lsn), WalError> {
+    ) -> Result<Switched, WalError> {
         let size = self.config.segment_size;
-        loop {
+        let (slot, place, end) = loop {
+            let mut alone = self.slots.close();
+            self.check()?;
+            let here = self.end_lsn();
+            if size.offset(here) == 0 {
+                return Ok(Switched::Nothing(here));
+            }
             let head = self.reservations.head();
             let slot = alone.enter(head.pos);
             let place = self.place_at(head, assembled.encoded.total_len() as u64);
             let segment = size.number_before(place.end);
             if segment >= self.segments.ready() {
-                drop(slot);
+                drop((slot, alone));
                 self.ensure_segment(io, segment)?;
                 continue;
             }
@@ -177,10 +198,11 @@ impl Wal {
             // Alone: nobody is faster.
             let taken = self.reservations.take(head, end_pos - head.pos);
             debug_assert!(taken, "somebody reserved while the slots were closed");
-            let inserted = self.fill(io, &slot, place, assembled)?;
-            self.fill_with_zeros(io, &slot, place.end, end)?;
-            return Ok((inserted, end));
-        }
+            break (slot, place, end);
+        };
+        let inserted = self.fill(io, &slot, place, assembled)?;
+        self.fill_with_zeros(io, &slot, place.end, end)?;
+        Ok(Switched::Upto(end, inserted))
     }
 
     /// Zeros from `from` to `upto`, reserved together with the record before them.

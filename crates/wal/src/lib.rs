@@ -2,6 +2,7 @@
 //!
 //! - `config`: what a log is started with, and where it goes on
 //! - `error`: the typed errors
+//! - `poison`: what ended a log
 //! - `position`: arithmetic between LSNs and positions without page headers
 //! - `record`: a record as its author describes it; its assembly, with full-page images
 //! - `reserve`: the place of a record and its predecessor, by one compare-and-swap
@@ -33,6 +34,7 @@ mod error;
 mod flight;
 mod flush;
 mod insert;
+mod poison;
 pub mod position;
 pub mod probe;
 mod reader;

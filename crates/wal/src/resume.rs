@@ -19,7 +19,7 @@
 //! missing; that page's header is flagged, and its first record, XLOG_OVERWRITE_CONTRECORD, names the lost one,
 //! so that a reader that comes from its beginning knows to go on there.
 
-use forebay_aio::sync::{OnceLock, SystemTime, UNIX_EPOCH};
+use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 
 use forebay_aio::{
     Aio, AioError, AlignedBuf, Backend, File,
@@ -37,6 +37,7 @@ use crate::{
     config::{AbortedRecord, Resume, WalConfig},
     error::WalError,
     flight::{Flight, FlightRules, Progress},
+    poison::Poison,
     position::{Positions, WAL_BLOCK},
     record::Record,
     reserve::Reservations,
@@ -74,7 +75,8 @@ pub(crate) fn start(
         return Err(wrong("it is not the page on which the incomplete record was to go on"));
     }
     let first = config.segment_size.number(at);
-    let segments = Segments::new(Arc::clone(&aio), &config, first)?;
+    let poison = Arc::new(Poison::default());
+    let segments = Segments::new(Arc::clone(&aio), &config, first, Arc::clone(&poison))?;
     let existed = segments.open_existing(first)?.is_some();
     if !existed && at.page_offset() != 0 {
         return Err(wrong("its segment does not exist"));
@@ -99,7 +101,7 @@ pub(crate) fn start(
         redo: AtomicU64::new(resume.redo.0),
         full_page_writes: AtomicBool::new(config.full_page_writes),
         compression: AtomicU8::new(0),
-        poison: OnceLock::new(),
+        poison,
         counters: WalCounters::default(),
         ring,
         segments,

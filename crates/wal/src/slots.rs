@@ -206,9 +206,9 @@ pub(crate) struct Closed<'a> {
     _alone: forebay_aio::sync::MutexGuard<'a, ()>,
 }
 
-impl Closed<'_> {
-    /// A slot for who has closed them. One at a time.
-    pub fn enter(&mut self, floor: u64) -> Occupied<'_> {
+impl<'a> Closed<'a> {
+    /// A slot for whoever has closed them, which may outlast that.
+    pub fn enter(&mut self, floor: u64) -> Occupied<'a> {
         loop {
             // Others take one for as long as it takes to see that they are closed.
             if let Some(slot) = self.slots.occupy(0, floor) {

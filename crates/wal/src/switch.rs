@@ -19,6 +19,7 @@ use forebay_format::{
 
 use crate::{
     error::WalError,
+    insert::Switched,
     record::{Record, assemble},
     wal::Wal,
 };
@@ -27,17 +28,14 @@ impl Wal {
     /// Leaves the rest of the segment unused, and makes all of it durable. The end of the record that says so; where
     /// nothing was inserted in the segment so far nothing happens, and it is the segment's begin.
     pub fn switch_segment(&self, io: &mut Backend) -> Result<Lsn, WalError> {
-        let mut alone = self.slots.close();
-        self.check()?;
-        let here = self.end_lsn();
-        if self.config.segment_size.offset(here) == 0 {
-            return Ok(here);
-        }
         let record = Record { rmgr: Rmgr::XLOG, info: SWITCH, xid: 0, main: &[], blocks: &[] };
         let mut assembled = assemble(&record, self.image_policy())?;
-        let (inserted, end) = self.insert_switch(io, &mut alone, &mut assembled)?;
-        drop(alone);
-        self.flush(io, end)?;
-        Ok(inserted.end)
+        match self.insert_switch(io, &mut assembled)? {
+            Switched::Nothing(here) => Ok(here),
+            Switched::Upto(end, inserted) => {
+                self.flush(io, end)?;
+                Ok(inserted.end)
+            }
+        }
     }
 }

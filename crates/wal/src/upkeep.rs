@@ -24,9 +24,17 @@ impl Wal {
         self.segments.demand().rest(time);
     }
 
-    /// Wakes who sleeps until segments are wanted.
+    /// Sits out `time` after [`Wal::prepare_segments`] has failed; true if there is a reason to try
+    /// again before: somebody could make a segment, an old one has gone, or [`Wal::wake_preparer`]
+    /// was called.
+    pub fn sit_out_failure(&self, time: Duration) -> bool {
+        self.segments.demand().sit_out(time)
+    }
+
+    /// Wakes whoever sleeps until segments are wanted, also after a failure.
     pub fn wake_preparer(&self) {
         self.segments.demand().ring();
+        self.segments.demand().relieve();
     }
 
     /// Changes how segments are made and what becomes of old ones.
@@ -64,6 +72,8 @@ impl Wal {
 
     /// Removes what `archive_status` says of a file that is gone.
     pub fn forget_archived(&self, name: &str) {
-        self.segments.forget_archived(name);
+        if self.poison.get().is_none() {
+            self.segments.forget_archived(name);
+        }
     }
 }

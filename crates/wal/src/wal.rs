@@ -3,7 +3,7 @@
 use forebay_aio::{
     Aio, Backend,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
@@ -13,6 +13,7 @@ use crate::{
     config::{Resume, WalConfig},
     error::{FatalError, WalError},
     flight::{Flight, Progress},
+    poison::Poison,
     position::Positions,
     reserve::Reservations,
     ring::Ring,
@@ -45,7 +46,7 @@ pub struct Wal {
     pub(crate) unawaited: AtomicU64,
     /// A place in [`ImageCompression::NAMES`] and one; 0 for none.
     pub(crate) compression: AtomicU8,
-    pub(crate) poison: OnceLock<Arc<FatalError>>,
+    pub(crate) poison: Arc<Poison>,
     pub(crate) counters: WalCounters,
 }
 
@@ -119,7 +120,13 @@ impl Wal {
 
     /// The error that ended this log, if one has.
     pub fn poisoned(&self) -> Option<WalError> {
-        self.poison.get().map(|fatal| WalError::Fatal(Arc::clone(fatal)))
+        self.poison.get()
+    }
+
+    /// Ends the log for a reason that is not its own: nothing is inserted, written, synced, marked
+    /// or removed any more but what is under way, and every later call says why.
+    pub fn stop(&self, reason: &str) {
+        self.end_with(WalError::Stopped(reason.into()));
     }
 
     /// The counters of `pg_stat_wal`.
@@ -134,23 +141,24 @@ impl Wal {
 
     /// Fails once the log is lost.
     pub(crate) fn check(&self) -> Result<(), WalError> {
-        self.poisoned().map_or(Ok(()), Err)
+        self.poison.check()
     }
 
     /// Ends the log with `fatal`, or with what ended it before.
     pub(crate) fn poison_with(&self, fatal: Arc<FatalError>) -> WalError {
-        let fatal = Arc::clone(self.poison.get_or_init(|| fatal));
+        self.end_with(WalError::Fatal(fatal))
+    }
+
+    fn end_with(&self, error: WalError) -> WalError {
+        let first = self.poison.set(error);
         // Behind that: who is woken, or finds nothing to do, sees why.
         self.flight.fail();
-        WalError::Fatal(fatal)
+        first
     }
 
     /// Ends the log if `error` is fatal.
     pub(crate) fn note(&self, error: WalError) -> WalError {
-        match error {
-            WalError::Fatal(fatal) => self.poison_with(fatal),
-            other => other,
-        }
+        if error.is_fatal() { self.end_with(error) } else { error }
     }
 
     /// Makes sure that the segment exists.

@@ -126,7 +126,7 @@ impl Namespace for FaultyNamespace {
     }
 
     fn sync_file(&self, file: &File) -> Result<(), AioError> {
-        self.whole("fsync file", &Call::on(Ops::SYNC_FILE, file, 0, 0))?;
+        self.whole(AioError::SYNC_FILE, &Call::on(Ops::SYNC_FILE, file, 0, 0))?;
         self.inner.sync_file(file)
     }
 
@@ -136,7 +136,8 @@ impl Namespace for FaultyNamespace {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
-        self.whole("fsync directory", &Call::new(Ops::SYNC_DIR, path))?;
+        self.whole("open directory", &Call::new(Ops::OPEN, path))?;
+        self.whole(AioError::SYNC_DIRECTORY, &Call::new(Ops::SYNC_DIR, path))?;
         self.inner.sync_dir(path)
     }
 

@@ -195,7 +195,7 @@ impl Namespace for PosixNamespace {
     }
 
     fn sync_file(&self, file: &File) -> Result<(), AioError> {
-        let fail = |e: Errno| AioError::os("fsync file", file.path(), e);
+        let fail = |e: Errno| AioError::os(AioError::SYNC_FILE, file.path(), e);
         platform::sync(descriptor(file).map_err(fail)?, false).map_err(fail)
     }
 
@@ -210,7 +210,7 @@ impl Namespace for PosixNamespace {
             retry(|| fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
                 .map_err(named("open directory", path))?;
         use std::os::fd::AsFd;
-        platform::sync(fd.as_fd(), false).map_err(|e| AioError::os("fsync directory", path, e))
+        platform::sync(fd.as_fd(), false).map_err(|e| AioError::os(AioError::SYNC_DIRECTORY, path, e))
     }
 
     #[cfg(target_os = "linux")]

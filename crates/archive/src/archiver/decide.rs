@@ -7,6 +7,7 @@ use super::{Archiver, Inner, Next, StopMode};
 use crate::error::Result;
 use crate::module::ArchiveModule;
 use crate::names::WalName;
+use crate::status::Acknowledged;
 
 /// What has been transferred is taken note of after this time at the latest.
 const BATCH_TIME: Duration = Duration::from_millis(50);
@@ -167,7 +168,12 @@ impl Archiver {
     }
 
     fn acknowledge(&self, names: &[WalName], now: Instant) -> Result<()> {
-        let acknowledged = self.status.acknowledge(names).map_err(|e| self.die(e))?;
+        let acknowledged = match self.status.acknowledge(names) {
+            Err(e) if e.is_fatal() => return Err(self.die(e)),
+            // None of it is known to be durable yet.
+            Err(e) => Acknowledged { done: 0, failed: Some(e) },
+            Ok(acknowledged) => acknowledged,
+        };
         let noted = names.get(..acknowledged.done).unwrap_or(names);
         let mut inner = self.inner.lock();
         inner.acknowledging = false;

@@ -219,6 +219,13 @@ impl Archiver {
         }
     }
 
+    /// Ends it for good, because something else has failed after which nothing may be taken note
+    /// of: what is in flight is interrupted, and nothing is marked as archived any more.
+    pub fn halt(&self) {
+        self.inner.lock().dead = true;
+        self.stop(StopMode::Now);
+    }
+
     /// Whether it has ended, by a stop or by a failure that is final.
     pub fn is_ended(&self) -> bool {
         let inner = self.inner.lock();

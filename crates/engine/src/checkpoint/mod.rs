@@ -73,7 +73,8 @@ impl Checkpointer {
     }
 }
 
-/// One round: sleeps until someone wants a checkpoint or one is due, and makes it. False: the thread is to end.
+/// One round: sleeps until someone wants a checkpoint or one is due, and makes it. False: the
+/// thread is to end, as the engine stops or has had to.
 pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
     let checkpointer = &core.checkpointer;
     let due = || checkpointer.progress.lock().began + core.writing().checkpoint_timeout;
@@ -82,6 +83,10 @@ pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
         Work::Checkpoint(number, causes) => (number, causes),
         Work::Deadline => (0, Causes::TIME),
     };
+    if core.fatal.has_stopped() {
+        // Those who wait look at that themselves.
+        return false;
+    }
     let result = run::checkpoint(core, be, causes);
     let failure = result.err().map(|error| {
         let error = core.fatal.check(error);

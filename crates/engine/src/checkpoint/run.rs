@@ -33,6 +33,7 @@ pub(crate) const WAL_LEVEL: i32 = 1;
 /// Makes a checkpoint of the kind its causes ask for.
 pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Result<(), EngineError> {
     let mut progress = core.checkpointer.progress.lock();
+    core.fatal.check_alive()?;
     let quiet = causes.shutdown || causes.recovery;
     if !quiet && !causes.demand && core.wal.end_lsn() == progress.end {
         tracing::debug!("checkpoint skipped because system is idle");
@@ -51,14 +52,14 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     core.archiving.note_housekeeping(if quiet { 1 } else { 3 });
     let mut report = Report::default();
     let (redo, point) = begin(core, be, causes)?;
-    tell(core, CheckpointStep::Begun);
+    tell(core, CheckpointStep::Begun)?;
     write_everything(core, be, causes, redo, &mut report)?;
     let mut point = point;
     if !quiet && core.aio.has_bug("checkpoint: redo begins where it ended") {
         point.redo = core.wal.insert_lsn();
     }
     let inserted = log_checkpoint(core, be, quiet, redo, &point)?;
-    tell(core, CheckpointStep::Logged);
+    tell(core, CheckpointStep::Logged)?;
     let state = if causes.shutdown { DbState::ShutDown } else { DbState::Production };
     core.control.set_checkpoint(&mut be.io, inserted.start, point, state)?;
     // From here on the checkpoint counts, whatever happens to old segments.
@@ -77,11 +78,13 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     Ok(())
 }
 
-/// Who wants to know how far it is, is told.
-fn tell(core: &Core, step: CheckpointStep) {
+/// A step is done: whoever wants to know is told. Should the engine have stopped meanwhile the
+/// checkpoint ends here.
+fn tell(core: &Core, step: CheckpointStep) -> Result<(), EngineError> {
     if let Some(watch) = &core.config.on_checkpoint {
         (watch.0)(step);
     }
+    core.fatal.check_alive()
 }
 
 /// Moves the redo pointer and takes down the counters.
@@ -149,8 +152,11 @@ fn write_everything(
     report: &mut Report,
 ) -> Result<(), EngineError> {
     let started = Instant::now();
-    let flushed = core.clog.flush_behind(&mut be.io, |io| Ok(core.wal.flush_unawaited(io)?));
-    report.slru_pages = flushed.map_err(|error| unknown_durability(core, error))?;
+    // Should it fail, but for a sync, its pages stay to be written by the next checkpoint.
+    report.slru_pages = core.clog.flush_behind(&mut be.io, |io| {
+        core.wal.flush_unawaited(io)?;
+        core.fatal.check_alive()
+    })?;
     let options = WriteOptions {
         flush_after: core.writing().checkpoint_flush_after,
         ..WriteOptions::checkpoint(&core.pool)
@@ -160,7 +166,7 @@ fn write_everything(
         report.written = core.pool.write_paced(be, WriteScope::All, options, &mut schedule)?;
     }
     report.write = started.elapsed();
-    tell(core, CheckpointStep::Written);
+    tell(core, CheckpointStep::Written)?;
     let started = Instant::now();
     if !core.aio.has_bug("checkpoint: files are not synced") {
         report.synced = core.pool.sync_pending(be)?;
@@ -173,14 +179,7 @@ fn write_everything(
         }
     }
     report.sync = started.elapsed().saturating_sub(report.synced.read_back_time);
-    tell(core, CheckpointStep::Synced);
-    Ok(())
-}
-
-/// pg_xact is written and synced in one go: after an error nobody knows what of it is durable.
-fn unknown_durability(core: &Core, error: EngineError) -> EngineError {
-    core.fatal.stop(&error.to_string());
-    error
+    tell(core, CheckpointStep::Synced)
 }
 
 fn log_checkpoint(
@@ -202,7 +201,7 @@ fn log_checkpoint(
             "concurrent write-ahead log activity while database system is shutting down: {redo} became {}",
             inserted.start
         );
-        core.fatal.stop(&message);
+        core.fatal.stop(message.as_str());
         return Err(EngineError::internal(message));
     }
     Ok(inserted)

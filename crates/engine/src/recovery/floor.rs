@@ -65,4 +65,8 @@ impl WalFlush for Floor {
             None => self.control.get().min_recovery_point,
         }
     }
+
+    fn has_ended(&self) -> bool {
+        self.wal.get().is_some_and(|wal| wal.poisoned().is_some())
+    }
 }

@@ -180,7 +180,8 @@ impl Session {
         &self.interrupt
     }
 
-    /// Fails with 57014 if a cancel was asked for, or 57P01 if the engine is stopping.
+    /// Fails with 57014 if a cancel was asked for, 57P01 if the engine is stopping, or 57P02 if it
+    /// had to.
     pub fn check_cancel(&self) -> Result<(), EngineError> {
         self.core.check_running()?;
         match self.interrupt.pending() {
@@ -304,7 +305,7 @@ impl Session {
         };
         if let Err(error) = self.before_commit(&core) {
             drop(activity);
-            self.abort()?;
+            self.abort_after(&error);
             return Err(core.fatal.check(error));
         }
         let Some(mut open) = self.open.take() else { return Ok(()) };
@@ -333,9 +334,17 @@ impl Session {
                 drop(change);
                 self.open = Some(open);
                 drop(activity);
-                self.abort()?;
+                self.abort_after(&error);
                 Err(error)
             }
+        }
+    }
+
+    /// Aborts because of an error, which is what the caller is told; that the abort could not be
+    /// logged changes nothing.
+    fn abort_after(&mut self, error: &EngineError) {
+        if let Err(also) = self.abort() {
+            tracing::warn!("after \"{error}\": {also}");
         }
     }
 

@@ -224,6 +224,7 @@ impl Session {
             core.spaces.forget(rel);
         }
         if core.phase() != Phase::Stopped
+            && !core.fatal.has_stopped()
             && let Err(error) = pool.clear(&mut self.be)
         {
             tracing::warn!("{error}");

@@ -63,8 +63,8 @@ pub struct Clog {
     /// What was written is read back once it is synced.
     verify_writes: bool,
     cache: Mutex<Cache>,
-    /// One flush at a time.
-    flushing: Mutex<()>,
+    /// One flush at a time. True while a file was made whose name may not be durable.
+    flushing: Mutex<bool>,
     /// In recovery a missing page counts as zeros: its file may have been removed later.
     recovering: AtomicBool,
 }
@@ -77,7 +77,7 @@ impl Clog {
             dir: data_dir.join("pg_xact"),
             verify_writes,
             cache: Mutex::new(Cache::default()),
-            flushing: Mutex::new(()),
+            flushing: Mutex::new(false),
             recovering: AtomicBool::new(false),
         }
     }
@@ -102,6 +102,14 @@ impl Clog {
     pub fn set(&self, io: &mut aio::Backend, xid: Xid, outcome: Outcome) -> Result<(), EngineError> {
         self.prepare(io, xid)?.set(outcome);
         Ok(())
+    }
+
+    /// Notes that a transaction has aborted, if its page can be had. If not nothing is lost: one
+    /// that neither runs nor has committed has aborted.
+    pub fn set_aborted(&self, io: &mut aio::Backend, xid: Xid) {
+        if let Err(error) = self.set(io, xid, Outcome::Aborted) {
+            tracing::debug!("transaction {xid} is not noted as aborted: {error}");
+        }
     }
 
     /// Does all of noting an outcome that can fail. A commit does so before its record is inserted: once that is
@@ -160,8 +168,9 @@ impl Clog {
         Ok(())
     }
 
-    /// Writes all changed pages and makes them durable; the number of pages. An error leaves durability unknown:
-    /// the engine must stop.
+    /// Writes all changed pages and makes them durable; the number of pages. After an error they
+    /// stay changed, and the next flush writes them again, unless a sync has failed: then the
+    /// engine must stop ([`EngineError::is_fatal`]).
     pub fn flush(&self, io: &mut aio::Backend) -> Result<u64, EngineError> {
         self.flush_behind(io, |_| Ok(()))
     }
@@ -173,7 +182,7 @@ impl Clog {
         io: &mut aio::Backend,
         before: impl FnOnce(&mut aio::Backend) -> Result<(), EngineError>,
     ) -> Result<u64, EngineError> {
-        let _only = self.flushing.lock();
+        let mut new_names = self.flushing.lock();
         if io.aio().has_bug("pg_xact: changed pages are not written") {
             return Ok(0);
         }
@@ -187,7 +196,7 @@ impl Clog {
             copies.sort_unstable_by_key(|(page, _)| *page);
             copies
         };
-        let result = before(io).and_then(|()| self.write_out(io, &copies));
+        let result = before(io).and_then(|()| self.write_out(io, &copies, &mut new_names));
         let mut cache = self.cache.lock();
         for (page, _) in &copies {
             if let Some(slot) = cache.pages.get_mut(page) {
@@ -199,13 +208,17 @@ impl Clog {
         result.map(|()| copies.len() as u64)
     }
 
-    fn write_out(&self, io: &mut aio::Backend, pages: &[(i64, AlignedBuf)]) -> Result<(), EngineError> {
-        let mut created = false;
+    fn write_out(
+        &self,
+        io: &mut aio::Backend,
+        pages: &[(i64, AlignedBuf)],
+        new_names: &mut bool,
+    ) -> Result<(), EngineError> {
         for of_one_file in pages.chunk_by(|a, b| slru::segment(a.0) == slru::segment(b.0)) {
             let Some((first, _)) = of_one_file.first() else { continue };
             let path = self.segment_path(*first);
             let namespace = self.aio.namespace();
-            created |= !namespace.exists(&path)?;
+            *new_names |= !namespace.exists(&path)?;
             let file = namespace.open(&path, &OpenOptions::READ_WRITE.create())?;
             let read_back = ReadBack::open(self.verify_writes, namespace.as_ref(), &path)?;
             for (page, bytes) in of_one_file {
@@ -218,8 +231,9 @@ impl Clog {
                 read_back.verify(io, slru::segment_offset(*page), bytes)?;
             }
         }
-        if created {
+        if *new_names {
             self.aio.namespace().sync_dir(&self.dir)?;
+            *new_names = false;
         }
         Ok(())
     }

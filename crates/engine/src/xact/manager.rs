@@ -145,7 +145,7 @@ impl XactManager {
         for xid in self.procs.all() {
             let drop = self.created.lock().remove(&xid).unwrap_or_default();
             self.log_end(io, xact::ABORT, xid.xid(), &drop)?;
-            self.clog.set(io, xid.xid(), Outcome::Aborted)?;
+            self.clog.set_aborted(io, xid.xid());
             self.leave(xid);
             files.extend(drop);
         }
@@ -214,11 +214,10 @@ impl XactManager {
         if let Some(xid) = xid {
             let pass = self.gate.enter();
             let logged = self.log_end(io, xact::ABORT, xid.xid(), &drop);
-            let marked = self.clog.set(io, xid.xid(), Outcome::Aborted);
+            self.clog.set_aborted(io, xid.xid());
             std::mem::drop(pass);
             self.leave(xid);
             let logged = logged?;
-            marked?;
             if !drop.is_empty() {
                 self.wal.flush(io, logged.end)?;
             }

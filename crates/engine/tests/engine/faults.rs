@@ -78,8 +78,8 @@ fn a_failed_sync_stops_the_engine_and_is_told_with_its_file() {
         let told = reasons.lock().expect("reasons").clone();
         assert_eq!(told.len(), 1, "{fault}: {told:?}");
         assert!(told[0].contains(part.trim_matches('/')), "{fault}: {told:?}");
-        assert_eq!(count(&mut session, "t").expect_err("stopped").sqlstate(), "57P01", "{fault}");
-        assert_eq!(engine.session().expect_err("stopped").sqlstate(), "57P01");
+        assert_eq!(count(&mut session, "t").expect_err("stopped").sqlstate(), "57P02", "{fault}");
+        assert_eq!(engine.session().expect_err("stopped").sqlstate(), "57P02");
         plan.mend();
         // Even with the disk well again a stop writes nothing more.
         assert!(engine.shutdown(ShutdownMode::Fast).is_err(), "{fault}");

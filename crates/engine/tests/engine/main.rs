@@ -17,8 +17,10 @@
 //! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on directories that PostgreSQL
 //!   recovered or made
 //! - [`peer_wal`]: WAL between PostgreSQL 18 and this engine: compressed images, timelines
+//! - [`poison`]: An engine that had to stop: nothing of it becomes durable any more, and every call names the first failure
 //! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses without changing anything, that it
 //!   can be begun again, and what it reads ahead
+//! - [`shortage`]: Room, descriptors or memory are short at any call of a commit or a checkpoint
 //! - [`space`]: A file system that runs full (needs root)
 //! - [`spill`]: Temporary files of an engine's sessions: limits and counts, their end with the session, the engine or a crash
 //! - [`stops`]: Checkpoints, crashes, refusals and limits
@@ -43,7 +45,9 @@ mod faults;
 mod lifecycle;
 mod peer;
 mod peer_wal;
+mod poison;
 mod recovery;
+mod shortage;
 mod space;
 mod spill;
 mod stops;

@@ -7,9 +7,10 @@ use forebay_aio::sync::Duration;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
-    ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod, HugePages,
-    ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings, RecoveryTarget, RestoreSettings,
-    TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
+    ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
+    HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings, RecoveryTarget,
+    RestoreSettings, TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings,
+    parse_timestamp,
 };
 
 /// What the engine is opened with.
@@ -58,6 +59,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
             io_concurrency: count("maintenance_io_concurrency"),
         },
         restore: restore_settings(s),
+        on_fatal: Some(FatalAction::abort()),
         ..EngineConfig::default()
     }
 }

@@ -84,6 +84,9 @@ fn one_life(
             Err(error) => return Err(error),
         }
     }
+    if life.stopped().is_some() {
+        life.linger();
+    }
     match life.end() {
         Err(error) if disk.struck().is_none() => Err(format!("the stop failed: {error}")),
         _ => Ok(()),

@@ -27,7 +27,7 @@ const STEPS: u32 = 256;
 impl From<EngineError> for SqlError {
     fn from(e: EngineError) -> SqlError {
         let sqlstate = e.sqlstate();
-        let severity = if sqlstate == "57P01" { Severity::Fatal } else { Severity::Error };
+        let severity = if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
         let mut error = SqlError::report(severity, sqlstate, e.to_string());
         if let Some(detail) = e.detail() {
             error = error.detail(detail);

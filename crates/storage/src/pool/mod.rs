@@ -87,6 +87,11 @@ pub trait WalFlush: Send + Sync {
     fn flush(&self, io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure>;
     /// Up to where the log is known to be durable.
     fn flushed(&self) -> Lsn;
+    /// The log has ended: no page is written any more, whatever its LSN, since its last change may
+    /// be without a record.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// How a pool is made.
@@ -171,6 +176,10 @@ impl WalFlush for forebay_wal::Wal {
 
     fn flushed(&self) -> Lsn {
         self.flushed_lsn()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.poisoned().is_some()
     }
 }
 

@@ -3,14 +3,15 @@
 //! A request is made when a write has *ended* (and before its pages turn clean), never when it starts: a checkpoint
 //! that ran in between would take the request, and the write would be without one.
 //!
-//! A failed sync is final. The kernel may have dropped the pages and will not report it twice, so the error is fatal
-//! and the request is not put back. Only a file that could not even be opened keeps its request. The sync of a file that
-//! is removed while it runs may end as it likes.
+//! A failed sync is final. The kernel may have dropped the pages and will not report it twice, so
+//! the error is fatal: every later round returns it, and syncs nothing. A file or directory that
+//! could not even be opened keeps its request. The sync of a file that is removed while it runs may
+//! end as it likes.
 
 use super::Smgr;
 use crate::error::StorageError;
 use forebay_aio::sync::{Duration, Instant, Mutex};
-use forebay_aio::{self as aio, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef};
+use forebay_aio::{self as aio, AioError, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef};
 use forebay_format::{Fork, PageTag, RelFileLocator};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,8 @@ struct State {
     directories: BTreeSet<PathBuf>,
     /// Taken by the present round and not yet done; a dropped relation's are removed.
     taken: BTreeSet<SegmentKey>,
+    /// The sync that failed: the last one.
+    failed: Option<StorageError>,
 }
 
 impl SyncQueue {
@@ -130,9 +133,17 @@ impl SyncQueue {
         self.state.lock().taken.contains(key)
     }
 
-    /// Puts back what a round did not come to.
-    fn put_back(&self, directories: BTreeSet<PathBuf>) {
+    /// The sync that failed, if any has.
+    fn check(&self) -> Result<(), StorageError> {
+        self.state.lock().failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Puts back what a round did not come to, which a sync that failed leaves for good.
+    fn put_back(&self, directories: BTreeSet<PathBuf>, failure: &StorageError) {
         let mut state = self.state.lock();
+        if failure.is_fatal() {
+            state.failed = Some(failure.clone());
+        }
         let taken = std::mem::take(&mut state.taken);
         state.pending.extend(taken);
         state.directories.extend(directories);
@@ -152,6 +163,9 @@ pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncRep
     io.submit();
     let queue = smgr.sync_queue();
     let _turn = queue.turn.lock();
+    if !smgr.aio().has_bug("stop: all goes on after a failed sync") {
+        queue.check()?;
+    }
     let (mut keys, mut directories) = queue.take();
     if smgr.aio().has_bug("files: a sync that was asked for is forgotten") {
         keys.pop();
@@ -180,13 +194,17 @@ pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncRep
     }
     if failure.is_none() {
         for dir in &directories {
-            match smgr.aio().namespace().sync_dir(dir) {
+            match sync_directory(smgr, dir) {
                 Ok(()) => report.directories += 1,
                 // Its files are gone with it.
                 Err(e) if e.is_not_found() => {}
                 Err(e) => {
-                    let errno = e.errno().unwrap_or(Errno::IO);
-                    failure = Some(StorageError::Sync { file: dir.clone(), errno });
+                    let (file, errno) = (dir.clone(), e.errno().unwrap_or(Errno::IO));
+                    failure = Some(if e.is_failed_sync() {
+                        StorageError::Sync { file, errno }
+                    } else {
+                        StorageError::File { operation: "open", file, errno }
+                    });
                     break;
                 }
             }
@@ -195,9 +213,22 @@ pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncRep
     match failure {
         None => Ok(report),
         Some(error) => {
-            queue.put_back(directories);
+            queue.put_back(directories, &error);
             Err(error)
         }
+    }
+}
+
+/// Makes a directory's names durable. Where there is no descriptor left for that, the files that are
+/// kept open make room.
+fn sync_directory(smgr: &Smgr, dir: &Path) -> Result<(), AioError> {
+    let namespace = smgr.aio().namespace();
+    match namespace.sync_dir(dir) {
+        Err(e) if matches!(e.errno(), Some(Errno::MFILE | Errno::NFILE)) && !e.is_failed_sync() => {
+            smgr.close_files();
+            namespace.sync_dir(dir)
+        }
+        synced => synced,
     }
 }
 

@@ -93,9 +93,8 @@ impl Smgr {
     pub fn finish(&self, io: &mut aio::Backend, transfer: Transfer) -> Result<(), StorageError> {
         let mut result = Ok(());
         for part in &transfer.parts {
-            if let Some(report) = io.wait(part.wait).report() {
-                result = result.and(self.judge(&transfer, part, &report));
-            }
+            let report = io.wait(part.wait).own().map_err(StorageError::from);
+            result = result.and(report.and_then(|report| self.judge(&transfer, part, &report)));
         }
         result
     }

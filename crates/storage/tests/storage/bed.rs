@@ -103,7 +103,7 @@ pub fn each_spec(base: Spec, test: impl Fn(Spec)) {
 }
 
 pub struct Bed {
-    dir: TempDir,
+    pub dir: TempDir,
     pub spec: Spec,
     pub aio: Arc<Aio>,
     pub smgr: Arc<Smgr>,

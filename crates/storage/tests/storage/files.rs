@@ -212,9 +212,44 @@ fn a_failed_sync_is_fatal_and_is_not_tried_again() {
         assert!(error.is_fatal());
         let text = error.to_string();
         assert!(text.starts_with("could not fsync file \"") && text.contains("base/5/16384"), "{text}");
-        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().files, 0, "a second sync would lie");
+        // A second sync would lie.
+        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap_err().to_string(), text);
+        assert_eq!(bed.pool.sync_pending(&mut be).unwrap_err().to_string(), text);
         assert_eq!(plan.calls(Ops::SYNCS), 1);
     });
+}
+
+#[test]
+fn a_failed_sync_of_a_directory_is_not_tried_again() {
+    each_faulty(SMALL, |bed, plan| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 4);
+        plan.add(Rule::on(Ops::SYNC_DIR).times(1), Effect::Fail(Errno::IO));
+        let error = bed.pool.sync_pending(&mut be).unwrap_err();
+        assert!(error.is_fatal() && error.to_string().ends_with("base/5\": Input/output error"), "{error}");
+        let (dirs, syncs) = (plan.calls(Ops::SYNC_DIR), plan.calls(Ops::SYNCS));
+        let again = bed.pool.sync_pending(&mut be).unwrap_err();
+        assert_eq!(again.to_string(), error.to_string());
+        assert_eq!((plan.calls(Ops::SYNC_DIR), plan.calls(Ops::SYNCS)), (dirs, syncs));
+    });
+}
+
+/// Descriptors or memory may be short for a moment: nothing was synced, nothing is lost.
+#[test]
+fn what_cannot_be_opened_for_its_sync_is_synced_later() {
+    let bed = Bed::new(SMALL);
+    let mut be = bed.backend();
+    bed.fill(&mut be, 4);
+    let (dir, aside) = (bed.dir.path().join("base/5"), bed.dir.path().join("base/aside"));
+    std::fs::rename(&dir, &aside).unwrap();
+    std::fs::write(&dir, "no directory").unwrap();
+    let error = bed.pool.sync_pending(&mut be).unwrap_err();
+    assert!(!error.is_fatal(), "{error}");
+    assert!(error.to_string().contains("base/5"), "{error}");
+    std::fs::remove_file(&dir).unwrap();
+    std::fs::rename(&aside, &dir).unwrap();
+    assert_eq!(bed.pool.sync_pending(&mut be).unwrap().counts().1, 1);
+    assert!(bed.smgr.nothing_to_sync());
 }
 
 /// Descriptors of files below a directory that this process has open.

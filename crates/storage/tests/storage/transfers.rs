@@ -254,3 +254,19 @@ fn many_segments_need_few_descriptors() {
         assert_eq!(smgr.files().len(), 0);
     });
 }
+
+#[test]
+fn a_transfer_whose_report_is_gone_has_not_succeeded() {
+    each_faulty(SMALL, |bed, plan| {
+        let mut be = bed.backend();
+        bed.fill(&mut be, 8);
+        let pages = Pages::new(4);
+        plan.add(Rule::on(Ops::WRITE).times(1), Effect::Fail(Errno::IO));
+        let memory = pages.all();
+        let transfer = bed.smgr.start_write(&mut be.io, REL, Fork::Main, 0, &memory).unwrap();
+        // The issuer gives up on all that it has in flight: whoever waits later learns nothing.
+        let _ = be.io.drain();
+        let error = bed.smgr.finish(&mut be.io, transfer).expect_err("the write has failed");
+        assert!(error.to_string().contains("could not learn how an I/O ended"), "{error}");
+    });
+}

@@ -3,9 +3,13 @@
 //! Those who insert say up to where they need segments. Who prepares them keeps some more ready than that: one at
 //! first, twice as many each time somebody came too early all the same, one less with each checkpoint. Recycled
 //! segments only have to be opened, so in the steady state this costs nothing but open files.
+//!
+//! After a failure whoever prepares them sits out a longer time with each attempt, whatever is
+//! wanted: an insertion that can't go on without a segment makes it itself. Once one succeeds, or
+//! an old segment goes, the time is over.
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use forebay_aio::sync::{Condvar, Duration, Mutex};
+use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 
 /// Most segments kept ready beyond those that were asked for.
 const MOST_AHEAD: u64 = 8;
@@ -18,6 +22,8 @@ pub(crate) struct Demand {
     ahead: AtomicU64,
     /// The bell has been rung and not been answered.
     rung: AtomicBool,
+    /// There is a reason to try again after a failure, or to end.
+    relieved: AtomicBool,
     sleep: Mutex<()>,
     bell: Condvar,
 }
@@ -28,6 +34,7 @@ impl Demand {
             wanted: AtomicU64::new(first),
             ahead: AtomicU64::new(1),
             rung: AtomicBool::new(false),
+            relieved: AtomicBool::new(false),
             sleep: Mutex::new(()),
             bell: Condvar::new(),
         }
@@ -70,6 +77,25 @@ impl Demand {
         }
     }
 
+    /// Ends the time that is sat out after a failure.
+    pub fn relieve(&self) {
+        self.relieved.store(true, Ordering::SeqCst);
+        let _sleep = self.sleep.lock();
+        self.bell.notify_all();
+    }
+
+    /// Sits out `time` after a failure; true if there was relief before.
+    pub fn sit_out(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut sleep = self.sleep.lock();
+        while !self.relieved.swap(false, Ordering::SeqCst) {
+            if self.bell.wait_until(&mut sleep, until).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Sleeps until the bell rings, or `time` is over.
     pub fn rest(&self, time: Duration) {
         let mut sleep = self.sleep.lock();
@@ -82,6 +108,16 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wishes_do_not_end_what_is_sat_out_and_relief_does() {
+        let demand = Demand::new(5);
+        demand.want(9, 6);
+        assert!(!demand.sit_out(Duration::from_millis(1)), "somebody wants more, but nothing has changed");
+        demand.relieve();
+        assert!(demand.sit_out(Duration::from_secs(86_400)));
+        assert!(!demand.sit_out(Duration::from_millis(1)), "it counts once");
+    }
 
     #[test]
     fn more_is_kept_ready_after_a_wait_and_less_after_a_calm() {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use forebay_aio::sync::{Arc, atomic::Ordering};
 use forebay_aio::{
-    AioError, Backend, File, Io, IoContext, IoMemory, IoObject, IoOp, Op, OpenOptions, Region, Target,
-    WaitRef,
+    AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Namespace, Op, OpenOptions,
+    Region, Target, WaitRef,
 };
 
 use super::{Segments, TEMPORARY, vanished};
@@ -27,6 +27,10 @@ impl Segments {
             // What is left of it would only be in the way; the next start removes it too.
             let _ = namespace.unlink(&temporary);
             return Err(WalError::segment("create", &path, e));
+        }
+        if let Err(lost) = self.poison.check() {
+            let _ = namespace.unlink(&temporary);
+            return Err(lost);
         }
         let mut unsettled = self.names.lock();
         // An old segment may have been given that name meanwhile.
@@ -54,6 +58,7 @@ impl Segments {
         let size = self.size.bytes();
         let zeros = Region::new(FILL)?;
         if self.init_zero.load(Ordering::Relaxed) {
+            reserve(namespace.as_ref(), &file, size)?;
             write_zeros(io, &file, &zeros, 0, size)?;
         } else {
             write_zeros(io, &file, &zeros, size - WAL_BLOCK, size)?;
@@ -69,6 +74,16 @@ impl Segments {
 
 fn target() -> Target {
     Target::Other("new WAL segment".into())
+}
+
+/// Has the file system set aside all the room that a segment takes, so that want of it is found out
+/// at once: an attempt that wrote until nothing was left would take it from everybody else
+/// meanwhile.
+fn reserve(namespace: &dyn Namespace, file: &File, size: u64) -> Result<(), AioError> {
+    match namespace.reserve(file, 0, size) {
+        Err(e) if matches!(e.errno(), Some(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => Ok(()),
+        reserved => reserved,
+    }
 }
 
 /// Writes zeros from `from` to `to`, several writes at a time. None is in flight when it returns, whatever came of them.

@@ -30,6 +30,7 @@ use forebay_format::{Lsn, SegmentSize};
 use crate::{
     config::{SyncMethod, WalConfig},
     error::{FatalError, WalError},
+    poison::Poison,
 };
 
 use demand::Demand;
@@ -99,6 +100,8 @@ pub(crate) struct Segments {
     retiring: Mutex<()>,
     demand: Demand,
     status: ArchiveStatus,
+    /// Once the log is lost no segment gets a name, a mark or an end any more.
+    poison: Arc<Poison>,
     init_zero: AtomicBool,
     recycle: AtomicBool,
     counters: Counters,
@@ -113,7 +116,12 @@ impl std::fmt::Debug for Segments {
 impl Segments {
     /// The segments of `config.dir`; nothing is ready below or at `first` yet. Removes what an interrupted
     /// creation left, and makes all names durable. With direct I/O, the kernel forgets what it has cached of the log.
-    pub fn new(aio: Arc<Aio>, config: &WalConfig, first: u64) -> Result<Segments, WalError> {
+    pub fn new(
+        aio: Arc<Aio>,
+        config: &WalConfig,
+        first: u64,
+        poison: Arc<Poison>,
+    ) -> Result<Segments, WalError> {
         let policy = SegmentPolicy::default();
         let segments = Segments {
             status: ArchiveStatus::new(Arc::clone(&aio), &config.dir, first),
@@ -131,6 +139,7 @@ impl Segments {
             names: Mutex::new(false),
             retiring: Mutex::new(()),
             demand: Demand::new(first),
+            poison,
             init_zero: AtomicBool::new(policy.init_zero),
             recycle: AtomicBool::new(policy.recycle),
             counters: Counters::default(),
@@ -178,6 +187,7 @@ impl Segments {
         if self.take_upto(io, number)? {
             self.counters.waits.fetch_add(1, Ordering::Relaxed);
             self.demand.came_late();
+            self.demand.relieve();
         }
         Ok(())
     }
@@ -211,6 +221,7 @@ impl Segments {
             };
             let next = self.ready();
             if next <= number {
+                self.poison.check()?;
                 let (file, made) = self.take(io, next)?;
                 waited |= made;
                 self.open.lock().insert(next, file);
@@ -270,13 +281,13 @@ impl Segments {
     /// The log is durable up to `flushed`: segments that end there or before are for the archive, if there is one.
     pub fn note_flushed(&self, flushed: Lsn) {
         for number in self.status.completed(self.size.number(flushed)) {
-            self.status.announce(&self.size.file_name(self.timeline, number));
+            self.announce(&self.size.file_name(self.timeline, number));
         }
     }
 
     /// Marks a file for the archive, if there is one.
     pub fn announce(&self, name: &str) {
-        if self.status.is_on() {
+        if self.status.is_on() && self.poison.get().is_none() {
             self.status.announce(name);
         }
     }
@@ -377,7 +388,8 @@ impl Segments {
         forgotten.map_err(|e| WalError::segment("examine", path, e))
     }
 
-    /// Makes new names durable, if there are any.
+    /// Makes new names durable, if there are any. Where the directory could not be opened for that,
+    /// they stay to be settled.
     fn settle_names(&self) -> Result<(), WalError> {
         let mut unsettled = self.names.lock();
         if *unsettled {
@@ -387,8 +399,9 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the names durable. If that fails, it is unknown which names would survive a crash.
+    /// Makes the names durable. If the sync fails, it is unknown which names would survive a crash.
     fn sync_dir(&self) -> Result<(), WalError> {
+        self.poison.check()?;
         if self.aio.has_bug("wal: names of segments are not synced") {
             return Ok(());
         }
@@ -404,6 +417,9 @@ fn list(aio: &Aio, dir: &Path) -> Result<Vec<String>, WalError> {
 
 fn sync_dir(aio: &Aio, dir: &Path) -> Result<(), WalError> {
     aio.namespace().sync_dir(dir).map_err(|e| {
+        if !e.is_failed_sync() {
+            return WalError::segment("open directory", dir, e);
+        }
         let (file, source) = (dir.to_path_buf(), Arc::new(e));
         WalError::Fatal(Arc::new(FatalError { file, operation: "sync", offset: 0, len: 0, source }))
     })

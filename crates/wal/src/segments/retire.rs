@@ -41,6 +41,9 @@ impl Segments {
         let archived = self.keep_unarchived(&mut old)?;
         let mut done = OldSegments::default();
         let result = self.remove_each(&old, before, upto, taken, &mut done);
+        if done.recycled + done.removed > 0 {
+            self.demand.relieve();
+        }
         self.counters.recycled.fetch_add(done.recycled, Ordering::Relaxed);
         self.counters.removed.fetch_add(done.removed, Ordering::Relaxed);
         // Also after an error: a segment that got a new name may be written under it any time from now on.
@@ -64,11 +67,12 @@ impl Segments {
         }
         let known = self.status.list()?;
         for (_, name) in old.iter().filter(|(_, name)| !known.knows(name)) {
-            self.status.announce(name);
+            self.announce(name);
         }
         if !self.has_bug("wal: segments go before the archive has them") {
             old.retain(|(_, name)| known.is_done(name));
         }
+        self.poison.check()?;
         if !old.is_empty() {
             // After a crash nothing may be waiting for the archive that has become another segment.
             self.status.settle()?;
@@ -87,6 +91,7 @@ impl Segments {
     ) -> Result<(), WalError> {
         let mut future = self.ready().max(before);
         for (_, name) in old {
+            self.poison.check()?;
             let path = self.dir.join(name);
             let recycle = self.recycle.load(Ordering::Relaxed) && !name.ends_with(PARTIAL);
             if recycle && self.recycle(&path, &mut future, upto, &mut taken)? {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::*;
-use forebay_aio::fault::Ops;
-use forebay_aio::fault::Rule;
+use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::sync::Duration;
-use forebay_aio::{MethodKind, WorkerLimits};
+use forebay_aio::{Errno, MethodKind, WorkerLimits};
 use forebay_format::Lsn;
-use forebay_wal::{SegmentPolicy, SegmentStats};
+use forebay_wal::{CheckpointKind, SegmentPolicy, SegmentStats, Wal, WalError};
 
 #[test]
 fn who_inserts_finds_segments_that_were_prepared() {
@@ -191,4 +190,74 @@ fn recycling_and_preparing_beside_insertion() {
     let (records, found) = rig.read_all(Lsn(kept.load(Ordering::SeqCst)));
     assert_eq!((found.end, found.last_record), (end, wal.last_record_lsn()));
     assert!(!records.is_empty());
+}
+
+/// On a disk that is nearly full, each attempt to make a segment would else take all that is left, for others too.
+#[test]
+fn want_of_room_is_found_out_before_anything_is_written() {
+    let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
+    let wal = rig.fresh();
+    let full = Effect::Fail(Errno::NOSPC);
+    plan.add(Rule::on(Ops::RESERVE | Ops::ALLOCATE | Ops::FALLOCATE), full);
+    plan.add(Rule::on(Ops::WRITE).path("xlogtemp").bytes(SEGMENT / 2..SEGMENT), full);
+    plan.record();
+    for _ in 0..5 {
+        let error = wal.prepare_segments(&mut rig.io).expect_err("no room");
+        assert!(matches!(error, WalError::NoSpace { .. }), "{error}");
+    }
+    let attempted: u64 = plan.take_calls().iter().filter(|c| c.op == Ops::WRITE).map(|c| c.len).sum();
+    assert_eq!(attempted, 0, "bytes written to a full disk");
+    assert!(rig.names().iter().all(|name| !name.starts_with("xlogtemp")));
+    plan.mend();
+    // Where the file system can't set room aside, the zeros have to find it.
+    plan.add(Rule::on(Ops::RESERVE), Effect::Fail(Errno::OPNOTSUPP));
+    assert!(wal.prepare_segments(&mut rig.io).expect("room again"));
+    assert!(rig.segment_path(2).exists());
+}
+
+/// Runs `work`, which closes insertion for a moment, while the writes of the segment that it needs are
+/// held; others must get in and out meanwhile.
+fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::Backend) + Sync) {
+    let (mut rig, plan) = Rig::faulty(MethodKind::Worker(WorkerLimits::fixed(2)));
+    let wal = rig.fresh();
+    fill_up_to(&wal, &mut rig.io, Lsn(2 * SEGMENT - leave), 1);
+    wal.flush_all(&mut rig.io).expect("flush");
+    let (mut io, mut other_io) = (rig.backend(), rig.backend());
+    let held = plan.hold(Rule::on(Ops::WRITE).path("xlogtemp"));
+    let (wal, work) = (&wal, &work);
+    std::thread::scope(|scope| {
+        scope.spawn(move || work(wal, &mut io));
+        held.await_count(1);
+        let (done, seen) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            // Closes insertion too, and what a record without data needs is there.
+            wal.set_full_page_writes(true);
+            if leave == 24 {
+                wal.insert(&mut other_io, &plain(&[])).expect("a small record");
+            }
+            done.send(()).expect("the test waits");
+        });
+        let result = seen.recv_timeout(std::time::Duration::from_secs(20));
+        held.release();
+        result.expect("insertion was closed while a file was written");
+    });
+}
+
+#[test]
+fn others_insert_while_a_checkpoint_waits_for_its_segment() {
+    // The redo record takes 32 bytes, a record without data 24.
+    others_go_on(24, |wal, io| {
+        let redo = wal.begin_checkpoint(io, CheckpointKind::Online { wal_level: 1 }).expect("begin");
+        assert_eq!(wal.redo_lsn(), redo);
+        assert!(redo >= Lsn(2 * SEGMENT), "the other record came first");
+    });
+}
+
+#[test]
+fn others_go_on_while_a_switch_waits_for_its_segment() {
+    // The record of the switch itself ends in the next segment.
+    others_go_on(16, |wal, io| {
+        let end = wal.switch_segment(io).expect("switch");
+        assert!(end > Lsn(2 * SEGMENT) && wal.flushed_lsn() == Lsn(3 * SEGMENT), "{end}");
+    });
 }

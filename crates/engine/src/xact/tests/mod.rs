@@ -49,6 +49,35 @@ fn the_gate_does_not_wait_for_passes_taken_after() {
     gate.wait_for_earlier();
 }
 
+/// Descriptors or memory may be short when a transaction ends.
+#[test]
+fn an_end_whose_page_of_pg_xact_cannot_be_had() {
+    let bench = Bench::new();
+    let mut be = bench.backend();
+    let file = bench.dir.path().join("pg_xact/0000");
+    let aside = bench.dir.path().join("aside");
+    // Nothing is cached.
+    let clog = Arc::new(Clog::new(bench.aio.clone(), bench.dir.path(), false));
+    let next = FullXid::new(0, FIRST_XID + 100);
+    let xacts = XactManager::new(clog.clone(), bench.wal.clone(), next, FIRST_XID);
+    let (mut aborts, mut commits) = (Transaction::new(), Transaction::new());
+    let aborted = xacts.assign(&mut be.io, &mut aborts).unwrap();
+    let committed = xacts.assign(&mut be.io, &mut commits).unwrap();
+    std::fs::rename(&file, &aside).unwrap();
+    // A commit finds out before its record is in the log, and can be tried again.
+    let end = bench.wal.insert_lsn();
+    xacts.commit(&mut be.io, &mut commits).unwrap_err();
+    assert_eq!(bench.wal.insert_lsn(), end);
+    assert!(commits.xid().is_some());
+    // An abort needs no page: whoever neither runs nor has committed has aborted.
+    xacts.abort(&mut be.io, &mut aborts).unwrap();
+    assert_eq!(xacts.procs().count(), 1);
+    std::fs::rename(&aside, &file).unwrap();
+    xacts.commit(&mut be.io, &mut commits).unwrap();
+    assert_eq!(clog.status(&mut be.io, committed).unwrap(), Outcome::Committed);
+    assert_ne!(clog.status(&mut be.io, aborted).unwrap(), Outcome::Committed);
+}
+
 proptest! {
     #[test]
     fn running_agrees_with_a_plain_search(start: u32, mut steps in prop::collection::vec(0u32..9, 1..60), probe in 0u32..400) {

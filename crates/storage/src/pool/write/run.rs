@@ -152,7 +152,7 @@ impl BufferPool {
         wait: WaitRef,
         run: &Run,
     ) -> Result<(), StorageError> {
-        let Some(error) = io.wait(wait).report().and_then(|report| report.error) else { return Ok(()) };
+        let Err(error) = io.wait(wait).check() else { return Ok(()) };
         Err(StorageError::Write {
             file: self.smgr.file_name(run.first.rel, run.first.fork, run.first.block),
             block: run.first.block,
@@ -168,11 +168,11 @@ impl BufferPool {
 
     /// Makes the log durable up to `lsn`, if there is one and it is not yet: what is asked of it
     /// before a page with that LSN is written, and before files change in a way that a record tells
-    /// of.
+    /// of. Fails, whatever `lsn`, once the log has ended.
     pub fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
         match self.wal.get() {
             Some(_) if self.aio.has_bug("pages: written before their log") => Ok(()),
-            Some(wal) if lsn > wal.flushed() => {
+            Some(wal) if lsn > wal.flushed() || wal.has_ended() => {
                 // The log may stage a batch of its own.
                 let in_batch = io.in_batch();
                 if in_batch {
