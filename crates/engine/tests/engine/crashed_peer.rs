@@ -238,7 +238,10 @@ fn insert_ids(session: &mut Session, name: &str, ids: std::ops::Range<i64>) -> R
 
 /// A PostgreSQL with a vacuumed database.
 fn peer_with(peer: &mut Peer, options: &str, statements: &[&str]) {
-    peer.prints("initdb", &["-k", "--no-sync", "--wal-segsize=1", "-D", &peer.path("data")]);
+    peer.prints(
+        "initdb",
+        &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
+    );
     peer.start("data", &format!("-c autovacuum=off {options}"));
     statements.iter().for_each(|statement| drop(peer.sql(statement)));
     peer.sql("vacuum (freeze)");

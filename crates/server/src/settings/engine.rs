@@ -280,8 +280,10 @@ mod tests {
     }
 
     #[test]
-    fn defaults_agree_with_the_engines() {
-        let ours = format!("{:?}", engine_config(&ServerSettings::default()));
+    fn defaults_agree_with_the_engines_but_a_server_aborts() {
+        let ours = engine_config(&ServerSettings::default());
+        assert!(ours.on_fatal.is_some() && EngineConfig::default().on_fatal.is_none());
+        let ours = format!("{:?}", EngineConfig { on_fatal: None, ..ours });
         assert_eq!(ours, format!("{:?}", EngineConfig::default()));
     }
 }
