@@ -13,6 +13,9 @@
 //!
 //! The list's mutex orders the two: either the strong request finds the entry, or the weak one
 //! finds the count.
+//!
+//! Whoever finds the count at 0 after a strong lock was given back knows all that was done under
+//! it: the decrement releases that, and the look at the count acquires it.
 
 use std::sync::Arc;
 
@@ -46,13 +49,13 @@ impl StrongCounts {
 
     /// It is given back, or was not had.
     pub(super) fn leave(&self, tag: LockTag) {
-        let before = self.partition(tag).fetch_sub(1, Ordering::Relaxed);
+        let before = self.partition(tag).fetch_sub(1, Ordering::Release);
         debug_assert!(before > 0, "a strong lock on {tag} was not counted");
     }
 
     /// Whether there may be one. The caller holds its list's mutex.
     fn any(&self, tag: LockTag) -> bool {
-        self.partition(tag).load(Ordering::Relaxed) != 0
+        self.partition(tag).load(Ordering::Acquire) != 0
     }
 }
 

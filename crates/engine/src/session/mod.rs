@@ -76,6 +76,8 @@ struct Open {
     changed_catalogs: bool,
     /// What such a transaction has found since its last change or statement.
     own_tables: HashMap<(String, String), Arc<Table>>,
+    /// The cache's version when it was found. Another transaction's change moves that.
+    found_at: u64,
 }
 
 /// Tells transactions apart: whose, and which of them.
@@ -205,7 +207,7 @@ impl Session {
         let tx = xact::Transaction::new();
         self.transactions += 1;
         let own_tables = HashMap::new();
-        self.open = Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables });
+        self.open = Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables, found_at: 0 });
         Ok(())
     }
 
@@ -263,6 +265,14 @@ impl Session {
         body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         self.check_cancel()?;
+        self.call_to_the_end(body)
+    }
+
+    /// The same for a call that no cancel and no end of the session is to prevent.
+    fn call_to_the_end<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
         body(self, &core).map_err(|error| core.fatal.check(error))
@@ -389,6 +399,12 @@ impl Session {
     /// Whether a transaction is running.
     pub fn in_transaction(&self) -> bool {
         self.open.is_some()
+    }
+
+    /// Whether the running transaction has changed the catalogs. If it has not, a table that it has
+    /// locked is what it was when it was locked.
+    pub fn has_changed_catalogs(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.changed_catalogs)
     }
 
     /// The transaction's id, if it has written.

@@ -36,7 +36,13 @@ impl Session {
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
         let cache = &core.catalogs.cache;
-        if self.running()?.changed_catalogs {
+        let open = self.running()?;
+        if open.changed_catalogs {
+            let moved = cache.moved();
+            if open.found_at != moved {
+                open.own_tables.clear();
+                open.found_at = moved;
+            }
             return self.resolve(core, schema, name);
         }
         if let Some(table) = self.known.get(cache.moved(), schema, name) {

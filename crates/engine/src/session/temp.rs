@@ -164,8 +164,9 @@ impl Session {
     }
 
     /// Drops all temporary tables of the session within the running transaction: DISCARD TEMP.
+    /// No cancel prevents it: a session that ends does it too, and whatever ended it is pending then.
     pub fn discard_temp(&mut self) -> Result<(), EngineError> {
-        self.call(|session, core| {
+        self.call_to_the_end(|session, core| {
             let doomed = session.temp.tables.iter().filter(|t| !t.dropped).cloned().collect();
             session.drop_temp(core, doomed)
         })

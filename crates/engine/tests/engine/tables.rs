@@ -6,7 +6,7 @@ use std::thread;
 use crate::common::*;
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, Datum, Engine, EngineError, InterruptKind, IoMethod, LockMode, Session, ShutdownMode,
+    ColumnDef, Datum, Engine, EngineError, InterruptKind, IoMethod, LockMode, OnCommit, Session, ShutdownMode,
 };
 
 fn fresh() -> (tempfile::TempDir, Arc<Engine>) {
@@ -276,4 +276,46 @@ fn rows_are_checked_before_they_are_taken() {
         Ok(())
     })
     .expect("transaction");
+}
+
+/// A cancel that came when nothing ran any more, or the order to leave, is pending when a session
+/// is dropped.
+#[test]
+fn temporary_tables_go_with_a_session_that_was_interrupted() {
+    let (_scratch, engine) = fresh();
+    for kind in [InterruptKind::Cancel, InterruptKind::Terminate] {
+        let mut session = engine.session().expect("session");
+        transaction(&mut session, |s| s.create_temp_table("t", &columns(), OnCommit::PreserveRows))
+            .expect("the name is free");
+        session.interrupt().request(kind);
+    }
+    // It has the slot, and so the namespace, of those before it.
+    let mut session = engine.session().expect("session");
+    let tables = transaction(&mut session, Session::tables).expect("tables");
+    assert!(tables.iter().all(|table| table.name != "t"));
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+}
+
+/// A transaction with changes of its own has found a table without locking it; then another drops
+/// the table and makes it anew.
+#[test]
+fn a_table_is_looked_up_again_when_it_is_locked() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    let mut other = engine.session().expect("session");
+    create(&mut other, "t");
+    transaction(&mut session, |s| {
+        s.create_table(None, "own", &columns())?;
+        let before = s.table(None, "t")?.expect("there").oid;
+        transaction(&mut other, |s| {
+            let table = s.open_table(None, "t", LockMode::AccessExclusive)?;
+            s.drop_table(&table)
+        })?;
+        create(&mut other, "t");
+        assert_ne!(s.open_table(None, "t", LockMode::AccessShare)?.oid, before);
+        Ok(())
+    })
+    .expect("commit");
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
 }

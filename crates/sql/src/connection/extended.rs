@@ -32,7 +32,11 @@ impl Portal {
     /// Does it read this table? Until it is closed, also after its last row.
     pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
         let Plan::Select(plan) = &self.plan else { return false };
-        matches!(&plan.source, RowSource::Table { table, .. } if table.oid == oid)
+        let mut source = &plan.source;
+        while let RowSource::Subquery(inner) = source {
+            source = &inner.source;
+        }
+        matches!(source, RowSource::Table { table, .. } if table.oid == oid)
     }
 }
 
@@ -226,6 +230,7 @@ impl Connection {
                     portal.progress = Progress::Running(Box::new(cursor));
                 }
                 Plan::Insert(plan) => {
+                    self.check_still_there(&portal.plan, plan.table.oid)?;
                     let rows = self.run_insert(plan, &portal.params)?;
                     return Ok(Executed::Completed(CommandTag(format!("INSERT 0 {rows}"))));
                 }
@@ -250,6 +255,17 @@ impl Connection {
                 Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
             }
         }
+    }
+
+    /// Refuses to insert into what the transaction itself has dropped since Bind. Others can't have:
+    /// the tables are locked.
+    fn check_still_there(&mut self, plan: &Plan, oid: forebay_engine::Oid) -> Result<()> {
+        let changed = self.host.session_if_any().is_some_and(|session| session.has_changed_catalogs());
+        if !changed || self.lock_tables(plan)? {
+            return Ok(());
+        }
+        let message = format!("could not open relation with OID {oid}");
+        Err(SqlError::new(state::INTERNAL_ERROR, message))
     }
 
     /// Close (statement). Closing what is not there is no error.

@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Locks the tables of a plan; false if one is no longer the one that was planned for.
-    fn lock_tables(&mut self, plan: &Plan) -> Result<bool> {
+    pub(super) fn lock_tables(&mut self, plan: &Plan) -> Result<bool> {
         match plan {
             Plan::Select(select) => self.lock_select(select),
             Plan::Insert(insert) => {

@@ -229,6 +229,56 @@ fn a_bound_query_has_its_snapshot_from_then() {
 }
 
 #[test]
+fn a_bound_insert_does_not_fill_a_table_that_its_transaction_has_dropped() {
+    let bed = bed();
+    let mut conn = bed.connect();
+    for (name, sql) in [
+        ("values", "insert into t values (7)"),
+        ("query", "insert into t select 7"),
+        ("drop", "drop table t"),
+        ("create", "create table t (a int)"),
+    ] {
+        conn.parse(name, sql, &[]).expect("parse");
+    }
+    for insert in ["values", "query"] {
+        conn.bind("p", insert, &[], &[], &[]).expect("bind");
+        for statement in ["drop", "create"] {
+            conn.bind("", statement, &[], &[], &[]).expect("bind");
+            execute(&mut conn, "");
+        }
+        // As PostgreSQL has it.
+        let refused = execute(&mut conn, "p");
+        assert!(refused[0].starts_with("! ERROR XX000 could not open relation with OID "), "{refused:?}");
+        conn.sync().expect("sync");
+    }
+    assert_eq!(rows(&mut conn, "select a from t"), ["1"]);
+    // One bound after the change goes into the new table.
+    for statement in ["drop", "create", "values"] {
+        conn.bind("", statement, &[], &[], &[]).expect("bind");
+        execute(&mut conn, "");
+    }
+    conn.sync().expect("sync");
+    assert_eq!(rows(&mut conn, "select a from t"), ["7"]);
+    conn.close();
+    bed.close();
+}
+
+#[test]
+fn a_table_that_a_bound_query_reads_is_not_dropped() {
+    let bed = bed();
+    let mut conn = bed.connect();
+    conn.parse("", "select a from (select a from (select a from t) r) s", &[]).expect("parse");
+    conn.bind("p", "", &[], &[], &[]).expect("bind");
+    conn.parse("", "drop table t", &[]).expect("parse");
+    conn.bind("", "", &[], &[], &[]).expect("bind");
+    let refused = execute(&mut conn, "");
+    assert!(refused[0].starts_with("! ERROR 55006 cannot DROP TABLE \"t\""), "{refused:?}");
+    conn.sync().expect("sync");
+    conn.close();
+    bed.close();
+}
+
+#[test]
 fn a_canceled_wait_points_at_nothing_and_a_deadlock_at_the_name() {
     let mut bed = bed();
     let mut conn = bed.connect();
