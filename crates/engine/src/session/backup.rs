@@ -140,8 +140,9 @@ impl Session {
         let end: Lsn = end.map_err(|error: EngineError| core.fatal.check(error))?;
         let size = core.wal.config().segment_size;
         let last = size.file_name(core.wal.config().timeline, size.number_before(end));
-        let history = self.write_history(core, label, end, &last)?;
-        Ok((end, [last, history]))
+        // In the log's own directory: it is not asked again whether its names are durable.
+        let history = self.write_history(core, label, end, &last);
+        Ok((end, [last, history.map_err(|error| core.fatal.check(error))?]))
     }
 
     /// The backup history file: in the log's directory, for the archive and for people.
@@ -189,7 +190,7 @@ impl Session {
         while !self.is_archived(core, name)? {
             if core.config.background == Background::Stepped {
                 // Who waits without threads does their work.
-                core.archiving.step(&mut self.be)?;
+                core.archiving.step(&mut self.be).map_err(|error| core.fatal.check(error))?;
                 if self.is_archived(core, name)? {
                     break;
                 }

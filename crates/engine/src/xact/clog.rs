@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{self as aio, Aio, AlignedBuf, OpenOptions, sync::Mutex};
+use forebay_aio::{self as aio, Aio, AioError, AlignedBuf, OpenOptions, sync::Mutex};
 use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID};
 use forebay_format::wal::clog::encode_zero_page;
 use forebay_format::{BLOCK_SIZE, FullXid, PageBytes, Xid, slru, wal::Rmgr};
@@ -188,13 +188,7 @@ impl Clog {
         }
         let copies = {
             let mut cache = self.cache.lock();
-            let mut copies = Vec::new();
-            for (&page, slot) in cache.pages.iter_mut().filter(|(_, slot)| slot.dirty) {
-                copies.push((page, AlignedBuf::copy_of(&slot.bytes[..])?));
-                (slot.dirty, slot.writing) = (false, true);
-            }
-            copies.sort_unstable_by_key(|(page, _)| *page);
-            copies
+            take_changed(&mut cache, |bytes| AlignedBuf::copy_of(bytes))?
         };
         let result = before(io).and_then(|()| self.write_out(io, &copies, &mut new_names));
         let mut cache = self.cache.lock();
@@ -305,6 +299,23 @@ impl Drop for Prepared<'_> {
     }
 }
 
+/// Copies of all changed pages, in order; they count as on their way from then on. Where memory is
+/// short for one of them, none does.
+fn take_changed<T>(
+    cache: &mut Cache,
+    mut copy: impl FnMut(&[u8]) -> Result<T, AioError>,
+) -> Result<Vec<(i64, T)>, AioError> {
+    let mut copies = Vec::new();
+    for (&page, slot) in cache.pages.iter().filter(|(_, slot)| slot.dirty) {
+        copies.push((page, copy(&slot.bytes[..])?));
+    }
+    for slot in cache.pages.values_mut().filter(|slot| slot.dirty) {
+        (slot.dirty, slot.writing) = (false, true);
+    }
+    copies.sort_unstable_by_key(|(page, _)| *page);
+    Ok(copies)
+}
+
 /// Makes room for one more page: pushes out clean ones, those first that were not asked for longest.
 fn make_room(cache: &mut Cache) {
     let excess = (cache.pages.len() + 1).saturating_sub(CACHE_PAGES);
@@ -322,5 +333,34 @@ fn make_room(cache: &mut Cache) {
 impl std::fmt::Debug for Clog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Clog").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_aio::Errno;
+
+    #[test]
+    fn pages_that_could_not_all_be_copied_stay_to_be_written() {
+        let mut cache = Cache::default();
+        for page in 0..3 {
+            let slot = Slot { dirty: true, ..Slot::new(Box::new([0; BLOCK_SIZE])) };
+            cache.pages.insert(page, slot);
+        }
+        for room in 0..3 {
+            let mut copied = 0;
+            let short = take_changed(&mut cache, |_| {
+                copied += 1;
+                let no_room = AioError::os("map memory for", Path::new("pg_xact"), Errno::NOMEM);
+                if copied > room { Err(no_room) } else { Ok(()) }
+            });
+            assert!(short.is_err());
+            assert!(cache.pages.values().all(|slot| slot.dirty && !slot.writing), "room for {room}");
+        }
+        let pages: Vec<i64> =
+            take_changed(&mut cache, |_| Ok(())).unwrap().into_iter().map(|(page, ())| page).collect();
+        assert_eq!(pages, [0, 1, 2]);
+        assert!(cache.pages.values().all(|slot| !slot.dirty && slot.writing));
     }
 }

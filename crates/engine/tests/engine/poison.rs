@@ -169,6 +169,16 @@ fn nothing_becomes_durable_after_a_failed_sync() {
     }
 }
 
+/// So is that of a file or a name that the end of a base backup makes in the log's directory.
+#[test]
+fn a_failed_sync_at_the_end_of_a_backup_is_the_end() {
+    let mut rig = Rig::new();
+    rig.session.start_backup("b", true).expect("begin");
+    rig.plan.add(Rule::on(Ops::SYNCS).path(".backup").times(1), EIO);
+    rig.session.stop_backup(false).expect_err("the history file is not synced");
+    assert_poisoned(&mut rig, ".backup");
+}
+
 /// A checkpoint that is under way when the engine stops comes to no end, and removes nothing.
 #[test]
 fn a_checkpoint_under_way_does_not_end_after_a_stop() {
