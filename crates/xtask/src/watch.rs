@@ -10,7 +10,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -84,9 +84,13 @@ pub fn output(command: &mut Command, bounds: &Bounds) -> Result<Output, String> 
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("{shown}: {e}"))?;
     let errors = child.stderr.take();
-    let errors = thread::spawn(move || read_all(errors));
+    let (done, all_errors) = channel();
+    thread::spawn(move || {
+        // Nobody waits for it if the program hangs.
+        let _ = done.send(read_all(errors));
+    });
     let (status, stdout) = listened(&mut child, &shown, bounds, None, |output| read_all(Some(output)))?;
-    let stderr = errors.join().map_err(|_| format!("{shown}: its errors can't be read"))?;
+    let stderr = whole(&all_errors, &shown, status, bounds)?;
     Ok(Output { status, stdout, stderr })
 }
 
@@ -152,16 +156,20 @@ fn listened<T: Send>(
             let _ = done.send(listen(output));
         });
         let status = attend(child, shown, bounds, heard)?;
-        // A process that it has left behind may hold its output open.
-        match heard_all.recv_timeout(bounds.idle.min(MINUTE)) {
-            Ok(result) => Ok((status, result)),
-            Err(RecvTimeoutError::Timeout) => {
-                let left = processes::kill_adopted().join("\n");
-                Err(format!("{shown}: it has ended ({status}), but its output is held open; killed:\n{left}"))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(format!("{shown}: its output can't be read")),
-        }
+        Ok((status, whole(&heard_all, shown, status, bounds)?))
     })
+}
+
+/// What a program that has ended has printed. A process that it has left behind may hold its output open.
+fn whole<T>(output: &Receiver<T>, shown: &str, status: ExitStatus, bounds: &Bounds) -> Result<T, String> {
+    match output.recv_timeout(bounds.idle.min(MINUTE)) {
+        Ok(result) => Ok(result),
+        Err(RecvTimeoutError::Timeout) => {
+            let left = processes::kill_adopted().join("\n");
+            Err(format!("{shown}: it has ended ({status}), but its output is held open; killed:\n{left}"))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err(format!("{shown}: its output can't be read")),
+    }
 }
 
 /// Waits for a child of this process within bounds.
@@ -226,4 +234,18 @@ fn end(child: &mut Child, shown: &str, why: &str, heard: Option<&dyn Heard>) -> 
         println!("killed too: {left}");
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bounds, Command, Duration, output};
+
+    #[test]
+    fn errors_that_are_held_open_are_not_waited_for() {
+        let bounds = Bounds { idle: Duration::from_secs(1), ..Bounds::minutes(5) };
+        let mut program = Command::new("sh");
+        program.args(["-c", "sleep 30 >&- & echo done"]);
+        let said = output(&mut program, &bounds).expect_err("it takes too long");
+        assert!(said.contains("its output is held open"), "{said}");
+    }
 }

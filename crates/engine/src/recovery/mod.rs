@@ -71,7 +71,7 @@ pub(crate) use clock::{at_time, now};
 pub(crate) use floor::Floor;
 
 use ahead::ReadAhead;
-use request::{Request, refuse_prepared};
+use request::{Request, refuse_under_way};
 use scan::Scan;
 
 /// How far recovery has come.
@@ -141,7 +141,7 @@ impl Startup<'_> {
     fn bring(&self, be: &mut Backend) -> Result<Started, EngineError> {
         // Two of them are a mistake, whatever is recovered.
         self.config.restore.target()?;
-        refuse_prepared(&be.io, self.dir)?;
+        refuse_under_way(&be.io, self.dir)?;
         let control = self.control.get();
         if let Some(request) = Request::find(&mut be.io, self.dir, control.state, control.segment_size)? {
             return self.recover_backup(be, &request);

@@ -7,6 +7,7 @@
 //! | backup_label | begin where the backup began |
 //! | tablespace_map | the backup had tablespaces: refused |
 //! | pg_twophase/... | transactions are prepared, whose end is still to come: refused |
+//! | pg_replslot/... | replication slots hold the log for others: refused |
 //! | recovery.ending | recovery from the archive has come to its end, and the new timeline is this; see `branch` |
 
 use std::path::Path;
@@ -29,21 +30,37 @@ const STANDBY: &str = "standby.signal";
 /// Where tablespaces belong.
 const TABLESPACES: &str = "tablespace_map";
 
-/// Where the states of prepared transactions are.
-const PREPARED: &str = "pg_twophase";
+/// Directories whose files say that PostgreSQL has something under way, whose it is, and how to end it.
+const UNDER_WAY: [(&str, &str, &str); 2] = [
+    (
+        "pg_twophase",
+        "prepared transactions are not supported",
+        "Start PostgreSQL on this directory, commit or roll back what is prepared, and stop it.",
+    ),
+    (
+        "pg_replslot",
+        "replication slots are not supported",
+        "Start PostgreSQL on this directory, drop its replication slots, and stop it.",
+    ),
+];
 
-/// Refuses a directory in which transactions are prepared, also one of a server that was stopped:
-/// their rows would count as aborted, and nobody would hold their locks.
-pub(super) fn refuse_prepared(io: &Backend, dir: &Path) -> Result<(), EngineError> {
-    let path = dir.join(PREPARED);
-    let listed = match io.aio().namespace().list(&path) {
-        Err(error) if error.is_not_found() => return Ok(()),
-        listed => listed?,
-    };
-    let Some(name) = listed.into_iter().map(|entry| entry.name).min() else { return Ok(()) };
-    Err(EngineError::statement("0A000", "prepared transactions are not supported")
-        .with_detail(format!("Found file \"{}\".", path.join(name).display()))
-        .with_hint("Start PostgreSQL on this directory, commit or roll back what is prepared, and stop it."))
+/// Refuses a directory in which transactions are prepared or replication slots exist, also one of a
+/// server that was stopped. The rows of prepared transactions would count as aborted, and nobody would
+/// hold their locks; the log that a slot needs would go.
+pub(super) fn refuse_under_way(io: &Backend, dir: &Path) -> Result<(), EngineError> {
+    for (name, message, hint) in UNDER_WAY {
+        let path = dir.join(name);
+        let listed = match io.aio().namespace().list(&path) {
+            Err(error) if error.is_not_found() => continue,
+            listed => listed?,
+        };
+        if let Some(found) = listed.into_iter().map(|entry| entry.name).min() {
+            return Err(EngineError::statement("0A000", message)
+                .with_detail(format!("Found file \"{}\".", path.join(found).display()))
+                .with_hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// A recovery that is more than that of a crash.

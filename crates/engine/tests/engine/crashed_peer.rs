@@ -93,7 +93,7 @@ fn a_torn_map_is_no_end_of_recovery() {
 
 /// A file that stands for a prepared transaction, of a server that is stopped or has crashed.
 #[test]
-fn prepared_transactions_are_refused_and_nothing_changes() {
+fn prepared_transactions_and_slots_are_refused_and_nothing_changes() {
     let scratch = scratch();
     for crashed in [false, true] {
         let dir = scratch.path().join(format!("data-{crashed}"));
@@ -111,6 +111,10 @@ fn prepared_transactions_are_refused_and_nothing_changes() {
         assert!(error.detail().is_some_and(|detail| detail.contains(file)), "{:?}", error.detail());
         assert_unchanged(&before, &dir, "a prepared transaction");
         std::fs::remove_file(dir.join(file)).expect("remove");
+        std::fs::create_dir(dir.join("pg_replslot/standby")).expect("a slot");
+        let error = Engine::open(&dir, small()).expect_err("a slot");
+        assert_eq!(error.to_string(), "replication slots are not supported");
+        std::fs::remove_dir(dir.join("pg_replslot/standby")).expect("removed");
         let engine = open(&dir, &small());
         assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 100);
     }

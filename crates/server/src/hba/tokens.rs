@@ -16,17 +16,20 @@ pub(super) struct Line {
     pub(super) fields: Vec<Vec<Token>>,
 }
 
-/// The lines of a text, without empty ones and comments. A backslash at the end continues a line.
+/// The lines of a text, without empty ones and comments. A backslash at the end of a line continues it. As in PostgreSQL, an
+/// empty line continues nothing, even after two backslashes.
 pub(super) fn lines(text: &str) -> Vec<Line> {
     let mut found = Vec::new();
-    let mut rest = text.lines().zip(1..);
+    let mut rest = text.split('\n').map(|line| line.trim_end_matches('\r')).zip(1..);
     while let Some((line, number)) = rest.next() {
-        let mut whole = line.to_owned();
-        while whole.ends_with('\\') {
-            whole.pop();
-            match rest.next() {
-                Some((more, _)) => whole.push_str(more),
-                None => break,
+        let mut whole = String::new();
+        let mut part = Some(line);
+        while let Some(line) = part {
+            whole.push_str(line);
+            part = None;
+            if line.ends_with('\\') {
+                whole.pop();
+                part = rest.next().map(|(more, _)| more);
             }
         }
         let fields = fields(&whole);
@@ -96,5 +99,7 @@ mod tests {
         assert_eq!(shown("a,\"b # c\",\"d\"\"e\" f\"g h\""), ["1: a|'b # c|'d\"e ; fg h"]);
         assert_eq!(shown("\na \\\nb\\\nc\nd"), ["2: a ; bc", "5: d"]);
         assert_eq!(shown("a \\"), ["1: a"]);
+        assert_eq!(shown("# a \\\\\n\nb\nc"), ["3: b", "4: c"]);
+        assert_eq!(shown("a \\\r\r\nb\r\r\nc"), ["1: a ; b", "3: c"]);
     }
 }

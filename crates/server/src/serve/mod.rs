@@ -395,6 +395,18 @@ impl Server {
     /// Reads the configuration files again.
     fn reload(&self) {
         log::log("received SIGHUP, reloading configuration files");
+        self.reload_settings();
+        // Whatever became of the settings, as in PostgreSQL: a record that rejects must not wait for them.
+        match Hba::read(Path::new(self.shared.settings().text("hba_file"))) {
+            Ok(hba) => self.shared.set_hba(hba),
+            Err(message) => {
+                log::log(message);
+                log::log("pg_hba.conf was not reloaded");
+            }
+        }
+    }
+
+    fn reload_settings(&self) {
         match ServerSettings::load(&self.data_dir, &self.options.settings) {
             Err(e) => {
                 e.lines.iter().for_each(|line| log::line("LOG", None, line));
@@ -405,13 +417,6 @@ impl Server {
                 let (changed, refused) = settings.reload(new);
                 if let State::Running(engine) = self.shared.state() {
                     change_running(&engine, &settings);
-                }
-                match Hba::read(Path::new(settings.text("hba_file"))) {
-                    Ok(hba) => self.shared.set_hba(hba),
-                    Err(message) => {
-                        log::log(message);
-                        log::log("pg_hba.conf was not reloaded");
-                    }
                 }
                 self.shared.set_settings(settings.clone());
                 for name in refused {

@@ -137,6 +137,8 @@ impl Session {
         // One that struck when its statement had just ended concerns no other.
         self.place.connection.take_timed_out();
         if self.hot.statement_timeout > 0 {
+            // Before the deadline: it may strike at once.
+            self.conn.keep_cancels(true);
             self.place.set_deadline(Duration::from_millis(self.hot.statement_timeout));
             self.clock_runs = true;
         }
@@ -146,6 +148,7 @@ impl Session {
     pub(super) fn stop_clock(&mut self) {
         if self.clock_runs {
             self.place.clear_deadline();
+            self.conn.keep_cancels(false);
             self.clock_runs = false;
         }
     }

@@ -95,7 +95,7 @@ fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
     }
 }
 
-/// How long a start-up may take, from the first byte to the first ReadyForQuery.
+/// How long a start-up may take, from accept to the first ReadyForQuery.
 fn authentication_timeout(shared: &Shared) -> Duration {
     let seconds = shared.settings().int("authentication_timeout");
     Duration::from_secs(u64::try_from(seconds).unwrap_or(60))

@@ -5,6 +5,7 @@ use super::ports::free_port;
 use forebay_server::client::Client;
 use forebay_server::wire::{PROTOCOL_3_0, PROTOCOL_3_2};
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 #[test]
 fn who_is_refused_and_how() {
@@ -185,4 +186,20 @@ fn pg_hba_conf_is_honoured_or_refused() {
         (state.as_str(), message.contains(&format!("no pg_hba.conf entry for {host}"))),
         ("28000", true)
     );
+}
+
+#[test]
+fn pg_hba_conf_is_reloaded_whatever_becomes_of_the_settings() {
+    let server = Server::new();
+    let mut inside = server.unix_client();
+    std::fs::write(server.data_dir().join("postgresql.conf"), "nonsense = 1\n").expect("written");
+    let hba = "local all all trust\nhost all all all reject\n";
+    std::fs::write(server.data_dir().join("pg_hba.conf"), hba).expect("written");
+    assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
+    server.wait_for_log("the configuration is unchanged");
+    // The records are in force a moment after that line.
+    let start = Instant::now();
+    while server.connect(&[("user", "postgres")]).is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(30), "pg_hba.conf is not read");
+    }
 }

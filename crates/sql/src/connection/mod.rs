@@ -95,6 +95,8 @@ pub struct Connection {
     transaction: Transaction,
     /// The settings' change count when the engine's session was last told of them.
     settings_told: Option<u64>,
+    /// Cancels are not forgotten between messages.
+    keeps_cancels: bool,
     host: Host,
 }
 
@@ -115,6 +117,7 @@ impl Connection {
             prepared: Held::new(held::MOST),
             transaction: Transaction::default(),
             settings_told: None,
+            keeps_cancels: false,
             host,
         }
     }
@@ -187,8 +190,19 @@ impl Connection {
         session.take_warnings().try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
     }
 
+    /// Forgets a cancel that came before. With `keep`, none that comes later is forgotten until the next call: a statement
+    /// timeout runs from Parse to Execute, and may end a statement between two messages.
+    pub fn keep_cancels(&mut self, keep: bool) {
+        self.keeps_cancels = false;
+        self.clear_cancel();
+        self.keeps_cancels = keep;
+    }
+
     /// Forgets a cancel that came between statements.
     fn clear_cancel(&mut self) {
+        if self.keeps_cancels {
+            return;
+        }
         if let Some(session) = self.host.session_if_any() {
             session.interrupt().clear_cancel();
         }

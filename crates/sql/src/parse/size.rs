@@ -2,7 +2,9 @@
 //! length.
 //!
 //! The estimate needs no tokens: a token ends only where a byte is no letter, digit or underscore.
-//! Such bytes in strings and comments count as well, so the estimate is rather too high.
+//! Such bytes in strings do not count, as long as it is sure what a string is: from the first
+//! backslash, dollar, minus or slash outside of strings on (escapes, dollar quotes, comments), and from a
+//! string with a backslash on, all count. So the estimate is rather too high.
 
 use crate::error::{Result, SqlError, state};
 
@@ -14,8 +16,45 @@ const TOKEN: usize = 512;
 
 /// The memory that a query string may take, parsed and planned.
 pub fn estimated_memory(text: &str) -> usize {
-    let ends = text.bytes().filter(|b| !(b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80)).count();
-    text.len().saturating_mul(2).saturating_add((ends + 1).saturating_mul(TOKEN))
+    text.len().saturating_mul(2).saturating_add((ends(text.as_bytes()) + 1).saturating_mul(TOKEN))
+}
+
+/// Bytes at which a token may end.
+fn ends(text: &[u8]) -> usize {
+    let is_end = |b: &u8| !(b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80);
+    let (mut ends, mut rest, mut last) = (0, text, 0);
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            // Backslashes or dollars may have quoted what follows.
+            b'\\' | b'$' => return ends + 1 + rest.iter().filter(|b| is_end(b)).count(),
+            b'\'' => {
+                // A quote right behind a string goes on with it.
+                ends += usize::from(last != b'\'');
+                let (inside, behind) = split_after(rest, b'\'');
+                // It may be an escape string: then quotes in it need not end it.
+                if inside.contains(&b'\\') {
+                    return ends + rest.iter().filter(|b| is_end(b)).count();
+                }
+                rest = behind;
+            }
+            b'"' => {
+                ends += 1;
+                rest = split_after(rest, b'"').1;
+            }
+            // What is no comment counts too high.
+            b'-' | b'/' => return ends + 1 + rest.iter().filter(|b| is_end(b)).count(),
+            _ => ends += usize::from(is_end(&byte)),
+        }
+        last = byte;
+    }
+    ends
+}
+
+/// What is before the first such byte, and what is behind it.
+fn split_after(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
+    let mut parts = text.splitn(2, |b| *b == byte);
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
 /// Refuses a query string that may take more than `most`.
@@ -39,7 +78,14 @@ mod tests {
         let numbers = "1,".repeat(10_000);
         assert_eq!(check(&numbers, 1 << 20).expect_err("too many tokens").sqlstate, "53200");
         assert!(check(&numbers, 8 << 20).is_ok());
-        let text = format!("select '{}'", "a".repeat(400_000));
-        assert!(check(&text, 1 << 20).is_ok());
+        for inside in ["a", ",", "{\"a\": [1, 2]} ", "''", "- "] {
+            let text = format!("insert into \"t\" values ('{}')", inside.repeat(10_000));
+            assert!(check(&text, 1 << 20).is_ok(), "{inside}");
+        }
+        // Where a string might end elsewhere than it seems, all counts.
+        for before in ["e'\\'',", "$$'$$,", "--'\n", "/*'*/", "\"'\""] {
+            let text = format!("select {before}{numbers}'");
+            assert!(check(&text, 1 << 20).is_err(), "{before}");
+        }
     }
 }

@@ -72,6 +72,11 @@ impl Binder<'_> {
         bound
     }
 
+    /// A bound expression that is needed once more.
+    pub(super) fn copy(&mut self, bound: &Typed) -> Result<Typed> {
+        Ok(Typed::new(self.params.copy(&bound.expr)?, bound.ty, bound.position))
+    }
+
     fn bind_one(&mut self, e: &ast::Expr) -> Result<Typed> {
         let position = self.position(e);
         match e {
@@ -454,7 +459,8 @@ impl Binder<'_> {
         let mut chain = Vec::new();
         for item in items {
             let kind = OperatorKind::Compare(Comparison::Eq);
-            chain.push(self.operator(kind, "=", operand.clone(), item, e, position)?.expr);
+            let operand = self.copy(&operand)?;
+            chain.push(self.operator(kind, "=", operand, item, e, position)?.expr);
         }
         let any = Expr::Or(chain);
         let expr = if negated { Expr::Not(Box::new(any)) } else { any };
@@ -472,7 +478,8 @@ impl Binder<'_> {
         let (value, low, high) = (self.bind(e)?, self.bind(low)?, self.bind(high)?);
         let ge = OperatorKind::Compare(Comparison::Ge);
         let le = OperatorKind::Compare(Comparison::Le);
-        let above = self.operator(ge, ">=", value.clone(), low, e, position)?.expr;
+        let again = self.copy(&value)?;
+        let above = self.operator(ge, ">=", again, low, e, position)?.expr;
         let below = self.operator(le, "<=", value, high, e, position)?.expr;
         let both = Expr::And(vec![above, below]);
         let expr = if negated { Expr::Not(Box::new(both)) } else { both };
@@ -557,7 +564,8 @@ impl Binder<'_> {
                 (Some(tested), Some(e)) => {
                     let value = self.bind(condition)?;
                     let kind = OperatorKind::Compare(Comparison::Eq);
-                    let tested = self.settle(tested.clone())?;
+                    let tested = self.copy(tested)?;
+                    let tested = self.settle(tested)?;
                     self.operator(kind, "=", tested, value, e, position)?.expr
                 }
                 _ => self.condition(condition, "CASE/WHEN")?,

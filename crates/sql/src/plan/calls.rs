@@ -127,7 +127,7 @@ impl Binder<'_> {
                         // By the output function, not by the cast.
                         SqlType::Bool => Expr::Case {
                             whens: vec![
-                                (arg.expr.clone(), Expr::Const(Datum::text("t"))),
+                                (self.params.copy(&arg.expr)?, Expr::Const(Datum::text("t"))),
                                 (Expr::Not(Box::new(arg.expr)), Expr::Const(Datum::text("f"))),
                             ],
                             otherwise: None,

@@ -3,16 +3,23 @@
 use super::expr::{Expr, Typed};
 use super::resolve::{category, implicit_cast};
 use crate::error::{Result, SqlError, state};
+use crate::parse::too_complex;
 use crate::value::{SqlType, text_in};
 use SqlType::*;
 
-/// Types of a statement's parameters, found as it is planned.
+/// Types of a statement's parameters, found as it is planned; and how much of it was copied.
 #[derive(Clone, Debug, Default)]
 pub struct ParamTypes {
     types: Vec<Option<SqlType>>,
     /// May new ones appear (the extended protocol)?
     pub allowed: bool,
+    /// Parts of expressions that were copied.
+    copied: usize,
 }
+
+/// Parts of expressions that a statement may need twice, as `BETWEEN` needs its operand: some 100 MB. Nested in each
+/// other they would double with each level.
+const MOST_COPIED: usize = 1 << 20;
 
 impl ParamTypes {
     /// With the types the client gave; 0 is to be found.
@@ -22,7 +29,16 @@ impl ParamTypes {
             (_, Some(ty)) => Ok(Some(ty)),
             (oid, None) => Err(SqlError::unsupported(format!("a parameter of the type with OID {oid}"))),
         };
-        Ok(ParamTypes { types: oids.iter().map(one).collect::<Result<_>>()?, allowed: true })
+        Ok(ParamTypes { types: oids.iter().map(one).collect::<Result<_>>()?, allowed: true, copied: 0 })
+    }
+
+    /// Copies an expression that is needed more than once.
+    pub fn copy(&mut self, expr: &Expr) -> Result<Expr> {
+        self.copied = self.copied.saturating_add(expr.size());
+        if self.copied > MOST_COPIED {
+            return Err(too_complex());
+        }
+        Ok(expr.clone())
     }
 
     /// The type of a parameter (from 0); it is one of the statement's from now on.

@@ -268,6 +268,13 @@ impl Expr {
         needed
     }
 
+    /// How many expressions it is made of.
+    pub fn size(&self) -> usize {
+        let mut size = 1;
+        self.for_each_child(&mut |child| size += child.size());
+        size
+    }
+
     /// Does `test` hold for it or anything below it?
     pub fn any(&self, test: &dyn Fn(&Expr) -> bool) -> bool {
         let mut found = test(self);

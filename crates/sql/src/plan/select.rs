@@ -327,8 +327,11 @@ impl Planner<'_> {
                 _ => None,
             };
             let key = match (by_name, integer_literal(e)) {
-                (Some(item), _) => item.expr.clone(),
-                (None, Some(n)) => self.by_position(items, n, "GROUP BY", position)?.expr.clone(),
+                (Some(item), _) => self.params.copy(&item.expr)?,
+                (None, Some(n)) => {
+                    let item = self.by_position(items, n, "GROUP BY", position)?;
+                    self.params.copy(&item.expr)?
+                }
                 (None, None) => {
                     let typed = self.binder(scope, "GROUP BY").bind(e)?;
                     self.binder(scope, "GROUP BY").settle(typed)?.expr

@@ -183,6 +183,24 @@ fn cancelled(mut run: impl FnMut() -> Option<&'static str>) -> bool {
 }
 
 #[test]
+fn operands_that_are_needed_twice_do_not_double_without_end() {
+    let mut conn = support::detached();
+    let mut case = "x".to_owned();
+    let (mut between, mut concat) = (case.clone(), "x > 0".to_owned());
+    for _ in 0..60 {
+        between = format!("({between} between 1 and 2)::int");
+        case = format!("case {case} when 1 then 1 when 2 then 2 else 3 end");
+        concat = format!("concat({concat})::bool");
+    }
+    for e in [between, case, concat] {
+        let got = error(&mut conn, &format!("select {e} from generate_series(1, 1) x"));
+        assert_eq!(got, "! ERROR 54001 stack depth limit exceeded");
+    }
+    let few = "select ((x between 0 and 2)::int between 1 and 1) from generate_series(1, 1) x";
+    assert_eq!(row(&mut conn, few), "t");
+}
+
+#[test]
 fn a_cancel_stops_parsing_planning_and_binding() {
     let mut bed = open("");
     let interrupt = bed.conn.session().expect("a session").interrupt().clone();
