@@ -257,7 +257,7 @@ pub struct EngineConfig {
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: the engine is
     /// poisoned, every later call fails with
     /// [`EngineError::Poisoned`](crate::EngineError::Poisoned), and the program goes on. A server
-    /// aborts.
+    /// aborts. The thread that failed calls it, with locks held: it must not call the engine.
     pub on_fatal: Option<FatalAction>,
     /// Ends a recovery from outside: it goes on with the next start.
     pub recovery_stop: RecoveryStop,

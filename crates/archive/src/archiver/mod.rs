@@ -220,10 +220,15 @@ impl Archiver {
     }
 
     /// Ends it for good, because something else has failed after which nothing may be taken note
-    /// of: what is in flight is interrupted, and nothing is marked as archived any more.
+    /// of: nothing is begun, or marked as archived, any more. It does not wait for the module: what is in
+    /// flight is interrupted by [`Archiver::stop`].
     pub fn halt(&self) {
-        self.inner.lock().dead = true;
-        self.stop(StopMode::Now);
+        let mut inner = self.inner.lock();
+        inner.dead = true;
+        inner.stop = Some(StopMode::Now);
+        drop(inner);
+        self.interrupted.store(true, Ordering::SeqCst);
+        self.bell.notify_all();
     }
 
     /// Whether it has ended, by a stop or by a failure that is final.

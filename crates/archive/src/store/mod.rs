@@ -262,15 +262,20 @@ impl Repository {
         self.options.key.is_some() && !self.options.accept_unencrypted
     }
 
+    /// Refuses a file that is not encrypted, where only those are believed.
+    fn check_sealed(&self, file: &str, key: Option<KeyId>) -> Result<()> {
+        if key.is_none() && self.needs_seal() {
+            let file = self.depot.describe(file);
+            return Err(StoreError::Unsealed { file, lacks: "encrypted" }.into());
+        }
+        Ok(())
+    }
+
     /// The key to read a file with.
     fn key_for(&self, file: &str, needed: Option<KeyId>) -> Result<Option<&Key>> {
+        self.check_sealed(file, needed)?;
         let file = || self.depot.describe(file);
-        let Some(needed) = needed else {
-            if self.needs_seal() {
-                return Err(StoreError::Unsealed { file: file(), lacks: "encrypted" }.into());
-            }
-            return Ok(None);
-        };
+        let Some(needed) = needed else { return Ok(None) };
         match &self.options.key {
             None => Err(StoreError::NoKey { file: file(), key: Some(needed) }.into()),
             Some(key) if key.id() != needed => {

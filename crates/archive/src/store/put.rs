@@ -211,6 +211,7 @@ impl Repository {
         manifest: &Manifest,
     ) -> Result<Archived> {
         let key = format!("{}{}", layout.dir(&manifest.name), manifest.stored);
+        self.check_sealed(&key, manifest.codec.key)?;
         self.compare(source, &key, manifest.size, manifest.sha256)?;
         let size = self.depot.size(be, &key)?;
         let damaged = |reason| StoreError::Damaged { file: self.depot.describe(&key), reason };

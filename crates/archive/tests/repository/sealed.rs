@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use forebay_archive::Archived;
 use forebay_archive::error::ArchiveError;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::seal::Key;
@@ -132,6 +133,18 @@ fn an_archive_from_before_the_key_is_read_if_so_asked() {
     assert!(bed.get(&accepting, &old).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
     assert!(bed.get(&accepting, &new).unwrap() == Some(segment_bytes(1, 4, SYSTEM)));
     assert!(bed.archive().join(format!("{new}.enc")).exists(), "new files are encrypted");
+    // One that was adopted then has a manifest of the key's holder, and is refused again all the same.
+    let plain = bed.segment(1, 5);
+    fs::write(bed.archive().join(&plain), segment_bytes(1, 5, SYSTEM)).unwrap();
+    assert_eq!(bed.push(&accepting, &plain).unwrap(), Archived::Identical);
+    fs::remove_file(bed.archive().join("forebay-archive")).unwrap();
+    bed.push(&bed.repository(sealed()), &new).unwrap();
+    for error in [
+        bed.push(&bed.repository(sealed()), &plain).unwrap_err(),
+        bed.get(&bed.repository(sealed()), &plain).unwrap_err(),
+    ] {
+        assert!(matches!(store_error(&error), StoreError::Unsealed { .. }), "{error}");
+    }
 }
 
 #[test]
