@@ -188,7 +188,7 @@ impl Clog {
         }
         let copies = {
             let mut cache = self.cache.lock();
-            take_changed(&mut cache, |bytes| AlignedBuf::copy_of(bytes))?
+            take_changed(&mut cache, AlignedBuf::copy_of)?
         };
         let result = before(io).and_then(|()| self.write_out(io, &copies, &mut new_names));
         let mut cache = self.cache.lock();
