@@ -14,6 +14,9 @@ use super::super::forebay::{scratch, signal};
 use super::super::peer::Peer;
 use super::super::ports::free_port;
 
+/// A server that says nothing for so long, or does not end, fails its test.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// A server that can run on a mounted file system.
 pub trait Target {
     /// Where its file system is mounted.
@@ -203,7 +206,7 @@ impl Process {
 
     /// Waits until it accepts connections, or returns its log if it ends first.
     pub fn ready(&mut self) -> Result<(), String> {
-        while let Ok(line) = self.log.recv() {
+        while let Ok(line) = self.log.recv_timeout(PATIENCE) {
             let ready = line.contains("ready to accept connections");
             self.said.push(line);
             if ready {
@@ -241,7 +244,13 @@ impl Process {
 
     /// Waits until no process has the log open any more. All that it said.
     fn ended(&mut self) -> String {
-        self.said.extend(self.log.iter());
+        loop {
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) => self.said.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("the server does not end: {}", self.said.join("\n")),
+            }
+        }
         self.child.wait().expect("the server can be waited for");
         self.said.join("\n")
     }
