@@ -152,6 +152,7 @@ fn postgresql_recovers_from_a_backup_of_a_forebay_that_is_written_to() {
     assert!(log.contains("database system is shut down"), "{log}");
     peer.run("pg_checksums", &["--check", "-D", &peer.inside("for-postgres")]);
 
+    peer.take_back();
     // Forebay's own recovery finds the same rows as PostgreSQL's.
     let count = |directory: &Path| {
         let server = Forebay::start(directory, &[]);

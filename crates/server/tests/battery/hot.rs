@@ -146,6 +146,7 @@ fn forebay_under_copy() {
         "{log}"
     );
     peer.run("pg_checksums", &["--check", "-D", &peer.inside("for-postgres")]);
+    peer.take_back();
     let count = |directory: &Path| {
         let server = Forebay::start(directory, &[]);
         let found = server.query("SELECT count(*), sum(id) FROM t");

@@ -60,6 +60,11 @@ impl Peer {
         self.run_as("root", &["chown", "-R", "postgres:postgres", &self.inside("")]);
     }
 
+    /// Takes it back: Forebay serves no directory of another user.
+    pub fn take_back(&self) {
+        self.run_as("root", &["chown", "-R", "root:root", &self.inside("")]);
+    }
+
     /// Runs a program of the tree, which must succeed.
     pub fn run_as(&self, user: &str, words: &[&str]) -> Output {
         let output = self.command_as(user, words).output().expect("the runner runs");
