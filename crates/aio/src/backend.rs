@@ -189,7 +189,7 @@ impl Backend {
     /// the disk. With nothing in flight one direct call is the cheapest.
     fn must_hand_over(&self, op: OpKind) -> bool {
         let method = self.aio.method();
-        // What is cheapest to ask comes first: a commit has nothing in use.
+        // The cheapest question comes first: a commit has nothing in use.
         !self.in_use.is_empty()
             && method.completes_through_issuer()
             && method.executes(op)

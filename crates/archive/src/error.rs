@@ -145,7 +145,7 @@ pub enum ArchiveError {
         /// The file.
         file: PathBuf,
     },
-    /// What was archived could not be made known durably. If a sync of `archive_status` failed it
+    /// The marks of archived files could not be made durable. If a sync of `archive_status` failed it
     /// is not tried again, and
     /// nothing more is acknowledged: the process must stop, and archives again what is not known to be archived.
     #[error("could not make the archive status in \"{}\" durable: {source}", .dir.display())]

@@ -94,7 +94,7 @@ pub enum EngineError {
     /// directory is recovered.
     #[error("the database system has stopped: {}", .0.message)]
     Poisoned(Arc<Failure>),
-    /// What was written and synced to a file other than a relation's is not there (XX001).
+    /// A synced write to a file other than a relation's is missing on the disk (XX001).
     #[error("lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something else", .file.display())]
     LostWrite {
         /// The file.

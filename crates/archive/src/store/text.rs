@@ -117,7 +117,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What is before the last line, if that is its check.
+/// The text before its last line, if that line is its checksum.
 pub(super) fn before_check(text: &str) -> Option<&str> {
     let (before, last) = text.split_at_checked(text.rfind("check: ")?)?;
     let digits = last.strip_prefix("check: ")?.strip_suffix('\n').filter(|digits| digits.len() == 8)?;

@@ -84,7 +84,7 @@ pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
         Work::Deadline => (0, Causes::TIME),
     };
     if core.fatal.has_stopped() {
-        // Those who wait look at that themselves.
+        // The waiters check for that themselves.
         return false;
     }
     let result = run::checkpoint(core, be, causes);

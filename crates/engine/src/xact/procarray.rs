@@ -38,7 +38,7 @@ impl Running {
     }
 }
 
-/// Who ran when a session last asked: still true as long as no transaction has ended.
+/// The transactions that ran when a session last asked; valid until one of them ends.
 #[derive(Debug, Default)]
 pub struct LastRunning(Option<(u64, Arc<Running>)>);
 
@@ -96,7 +96,7 @@ impl ProcArray {
         self.ended.fetch_add(1, Ordering::Release);
     }
 
-    /// Who runs now: without a lock if that is what it was.
+    /// The running transactions; takes no lock if none has ended since the last call.
     pub fn running_since(&self, last: &mut LastRunning) -> Arc<Running> {
         if let Some((ended, running)) = &last.0
             && *ended == self.ended.load(Ordering::Acquire)
