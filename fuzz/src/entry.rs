@@ -1,16 +1,17 @@
-//! Entry points of the fuzz targets: arbitrary bytes go in, and nothing may panic. Where bytes decode, encoding the result and
-//! decoding that again must give the same.
+//! Entry points of the fuzz targets: arbitrary bytes go in, and nothing may panic. Where bytes
+//! decode, encoding the result and decoding that again must give the same.
 
 use forebay_format::{
-    Align, AttrLayout, HeapTuple, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes, PageMut, SegmentSize,
+    Align, AttrLayout, HeapTuple, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes, PageMut,
+    SegmentSize,
     checksum::{set_checksum, verify_header, verify_page},
     control::ControlFile,
     relmap::RelMap,
     timeline::{TimelineHistory, parse_history_file_name},
     tuple::{Deform, deform, form_tuple},
     wal::{
-        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, prune, smgr, standby,
-        verify_crc, xact, xlog,
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, prune, smgr,
+        standby, verify_crc, xact, xlog,
     },
 };
 
@@ -26,7 +27,12 @@ fn page_of(data: &[u8]) -> PageBytes {
 pub fn page(data: &[u8]) {
     let mut bytes = page_of(data);
     let view = Page::new(&bytes);
-    let _ = (verify_page(&bytes, 1), verify_header(&bytes), view.special_bytes(), view.heap_free_space());
+    let _ = (
+        verify_page(&bytes, 1),
+        verify_header(&bytes),
+        view.special_bytes(),
+        view.heap_free_space(),
+    );
     for (n, item) in view.items() {
         assert!(!item.is_empty() || view.item_id(n).is_some_and(|id| id.len == 0));
         if let Ok(tuple) = HeapTuple::new(item) {
@@ -40,7 +46,9 @@ pub fn page(data: &[u8]) {
         assert!(page.page().item_count() >= count);
         assert!(page.page().header_is_sane());
     }
-    let _ = page.item_mut(1).map(|item| HeapTupleMut::new(item).map(|mut tuple| tuple.stamp_insert(7, 0)));
+    let _ = page
+        .item_mut(1)
+        .map(|item| HeapTupleMut::new(item).map(|mut tuple| tuple.stamp_insert(7, 0)));
     set_checksum(&mut bytes, 3);
     assert!(verify_header(&bytes).is_err() || verify_page(&bytes, 3).is_ok());
 }
@@ -133,8 +141,16 @@ fn payloads(record: &DecodedRecord<'_>) {
 }
 
 fn heap_payloads(info: u8, main: &[u8], data: &[u8]) {
-    let _ = (heap::HeapInsert::decode(main), heap::HeapDelete::decode(main), heap::HeapInplace::decode(main));
-    let _ = (heap::HeapUpdate::decode(main), heap::HeapVisible::decode(main), heap::decode_confirm(main));
+    let _ = (
+        heap::HeapInsert::decode(main),
+        heap::HeapDelete::decode(main),
+        heap::HeapInplace::decode(main),
+    );
+    let _ = (
+        heap::HeapUpdate::decode(main),
+        heap::HeapVisible::decode(main),
+        heap::decode_confirm(main),
+    );
     let _ = heap::UpdatedTuple::decode(info, data);
     if let Ok(pruned) = prune::HeapPrune::decode(main, Some(data)) {
         let (mut main, mut data) = (Vec::new(), Vec::new());
@@ -188,6 +204,9 @@ pub fn history(data: &[u8]) {
     let again = TimelineHistory::parse(u32::from(timeline), &history.to_text("because"));
     assert_eq!(again.as_ref(), Ok(&history));
     for stretch in history.stretches() {
-        assert!(history.contains(stretch.timeline) && history.switch_point(stretch.timeline) == stretch.end);
+        assert!(
+            history.contains(stretch.timeline)
+                && history.switch_point(stretch.timeline) == stretch.end
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Entry points of the fuzz targets for SQL: statements made of bytes, that seek depth. Whatever they are, parsing
-//! and planning them gives a result or an error, within the stack of a thread, and the next statement works.
+//! Entry points of the fuzz targets for SQL: statements made of bytes, that seek depth. Whatever
+//! they are, parsing and planning them gives a result or an error, within the stack of a thread,
+//! and the next statement works.
 
 use forebay_sql::{Connection, Identity, SetScope, SettingRow, Settings, Shown, SqlError};
 
@@ -134,7 +135,8 @@ pub fn statement(data: &[u8]) -> String {
     for [piece, number] in pieces.iter().take(8) {
         let room = 400_000usize.saturating_sub(sql.len() + behind.len());
         let side = if piece % 2 == 0 { &mut sql } else { &mut behind };
-        let word = if piece % 2 == 0 { pick(PREFIXES, piece / 2) } else { pick(SUFFIXES, piece / 2) };
+        let word =
+            if piece % 2 == 0 { pick(PREFIXES, piece / 2) } else { pick(SUFFIXES, piece / 2) };
         side.push_str(&word.repeat(times(*number).min(room / word.len().max(1))));
     }
     sql + pick(MIDDLES, middle) + &behind
@@ -170,8 +172,12 @@ impl Settings for NoSettings {
 
 /// A connection without an engine.
 pub fn connection() -> Connection {
-    let identity =
-        Identity { user: "u".into(), database: "d".into(), pid: 1, version: "PostgreSQL 18".into() };
+    let identity = Identity {
+        user: "u".into(),
+        database: "d".into(),
+        pid: 1,
+        version: "PostgreSQL 18".into(),
+    };
     Connection::detached(Box::new(NoSettings), identity)
 }
 

@@ -1,4 +1,5 @@
-//! What the door costs beside the system call: 8 kB writes to /dev/null, executed in place, started one at a time, and in batches.
+//! What the door costs beside the system call: 8 kB writes to /dev/null, executed in place, started
+//! one at a time, and in batches.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,14 +16,20 @@ fn main() {
     for method in methods {
         let aio = Aio::new(Arc::new(PosixNamespace), method, AioConfig::default()).expect("a door");
         let mut be = aio.backend(BackendType::Client).expect("a backend");
-        let file = aio.namespace().open("/dev/null".as_ref(), &OpenOptions::READ_WRITE).expect("/dev/null");
+        let file = aio
+            .namespace()
+            .open("/dev/null".as_ref(), &OpenOptions::READ_WRITE)
+            .expect("/dev/null");
         let begun = Instant::now();
         for _ in 0..rounds {
             let memory = IoMemory::new(region.clone(), 0, 8192);
             be.run(Io::write(file.clone(), 0, memory, Target::File)).expect("a write");
         }
         let each = begun.elapsed().as_nanos() as usize / rounds;
-        println!("{:9} run, with nothing in flight: {each} ns per write to /dev/null", method.name());
+        println!(
+            "{:9} run, with nothing in flight: {each} ns per write to /dev/null",
+            method.name()
+        );
         for depth in [1, 16] {
             let begun = Instant::now();
             for _ in 0..rounds / depth {

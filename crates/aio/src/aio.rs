@@ -49,8 +49,12 @@ impl MethodKind {
         }
     }
 
-    /// For who names no method: io_uring where it can be had for `max_backends` backends, else `fallback`, and why.
-    pub fn choose(max_backends: usize, fallback: MethodKind) -> (MethodKind, Option<IoUringRefusal>) {
+    /// For who names no method: io_uring where it can be had for `max_backends` backends, else
+    /// `fallback`, and why.
+    pub fn choose(
+        max_backends: usize,
+        fallback: MethodKind,
+    ) -> (MethodKind, Option<IoUringRefusal>) {
         match crate::method::probe_io_uring_for(max_backends) {
             Ok(()) => (MethodKind::IoUring, None),
             Err(refusal) => (fallback, Some(refusal)),
@@ -58,7 +62,11 @@ impl MethodKind {
     }
 
     /// Starts the method over a table; for [`Aio::with_method`].
-    pub fn start(self, table: &Arc<HandleTable>, config: &AioConfig) -> Result<Box<dyn Method>, AioError> {
+    pub fn start(
+        self,
+        table: &Arc<HandleTable>,
+        config: &AioConfig,
+    ) -> Result<Box<dyn Method>, AioError> {
         match self {
             MethodKind::Sync => Ok(Box::new(Immediate)),
             MethodKind::Worker(limits) => Ok(Box::new(Workers::new(Arc::clone(table), limits)?)),
@@ -87,7 +95,8 @@ pub struct AioConfig {
     pub track_io_timing: bool,
     /// io_uring may register memory ([`Aio::register_memory`]).
     pub register_memory: bool,
-    /// io_uring may register files that are used often. Off by default: on two processors the gain is lost in the noise.
+    /// io_uring may register files that are used often. Off by default: on two processors the gain
+    /// is lost in the noise.
     pub register_files: bool,
     /// Staged neighbours are merged up to so many bytes.
     pub combine_limit: usize,
@@ -128,17 +137,20 @@ const DEFAULT_COMBINE_LIMIT: usize = 128 * 1024;
 const MAX_HANDLES: usize = 1024;
 
 impl Aio {
-    /// Opens the door with one of this crate's methods. For io_uring the refusal names the true cause.
+    /// Opens the door with one of this crate's methods. For io_uring the refusal names the true
+    /// cause.
     pub fn new(
         namespace: Arc<dyn Namespace>,
         method: MethodKind,
         config: AioConfig,
     ) -> Result<Arc<Aio>, AioError> {
-        Aio::with_method(namespace, Arc::new(PosixExecutor), config, |table| method.start(&table, &config))
+        Aio::with_method(namespace, Arc::new(PosixExecutor), config, |table| {
+            method.start(&table, &config)
+        })
     }
 
-    /// Opens the door with a method from elsewhere (a simulated disk). `executor` executes what is executed in the calling thread:
-    /// synchronous I/O, and the rest of short transfers.
+    /// Opens the door with a method from elsewhere (a simulated disk). `executor` executes what is
+    /// executed in the calling thread: synchronous I/O, and the rest of short transfers.
     pub fn with_method(
         namespace: Arc<dyn Namespace>,
         executor: Arc<dyn Executor>,
@@ -171,14 +183,17 @@ impl Aio {
         }))
     }
 
-    /// Opens the door with workers that execute by other means than the operating system's (a faulty disk, in tests).
+    /// Opens the door with workers that execute by other means than the operating system's (a
+    /// faulty disk, in tests).
     pub fn with_workers(
         namespace: Arc<dyn Namespace>,
         executor: Arc<dyn Executor>,
         config: AioConfig,
         workers: WorkerLimits,
     ) -> Result<Arc<Aio>, AioError> {
-        Aio::with_method(namespace, executor, config, |table| Ok(Box::new(Workers::new(table, workers)?)))
+        Aio::with_method(namespace, executor, config, |table| {
+            Ok(Box::new(Workers::new(table, workers)?))
+        })
     }
 
     /// A backend: the right to start I/O. Its id is chosen.
@@ -187,7 +202,11 @@ impl Aio {
     }
 
     /// A backend under an id of the caller's, shown by pg_aios as pid.
-    pub fn backend_with_id(self: &Arc<Aio>, who: BackendType, id: i32) -> Result<Backend, AioError> {
+    pub fn backend_with_id(
+        self: &Arc<Aio>,
+        who: BackendType,
+        id: i32,
+    ) -> Result<Backend, AioError> {
         let max = self.config.max_backends;
         let slot = self.free_slots.lock().pop().ok_or(AioError::TooManyBackends { max })?;
         if let Err(e) = self.method.attach(slot) {
@@ -209,13 +228,15 @@ impl Aio {
         self.method.name()
     }
 
-    /// Whether a test has planted this bug. Always false, at compile time, without the feature `planted-bugs`.
+    /// Whether a test has planted this bug. Always false, at compile time, without the feature
+    /// `planted-bugs`.
     #[inline(always)]
     pub fn has_bug(&self, bug: &str) -> bool {
         self.planted.has(bug)
     }
 
-    /// Plants a bug, once: the places that ask for it misbehave from now on, and count in `reached` how often they were asked.
+    /// Plants a bug, once: the places that ask for it misbehave from now on, and count in `reached`
+    /// how often they were asked.
     #[cfg(feature = "planted-bugs")]
     pub fn plant(&self, bug: &str, reached: Arc<crate::sync::atomic::AtomicU64>) {
         self.planted.plant(bug, reached);
@@ -251,7 +272,8 @@ impl Aio {
         self.config.handles_per_backend
     }
 
-    /// Switches the measuring of latencies for [`Aio::backend_stats`] (on at first): two readings of the clock for an I/O or a batch.
+    /// Switches the measuring of latencies for [`Aio::backend_stats`] (on at first): two readings
+    /// of the clock for an I/O or a batch.
     pub fn set_measure_latency(&self, on: bool) {
         self.table.counters().set_measure_latency(on);
     }
@@ -261,7 +283,8 @@ impl Aio {
         self.combine_limit.load(Relaxed)
     }
 
-    /// Changes the combine limit: for the batches submitted from now on. With 0, or the size of the I/Os, nothing is merged.
+    /// Changes the combine limit: for the batches submitted from now on. With 0, or the size of the
+    /// I/Os, nothing is merged.
     pub fn set_combine_limit(&self, bytes: usize) {
         self.combine_limit.store(bytes, Relaxed);
     }
@@ -281,18 +304,21 @@ impl Aio {
         self.method.workers()
     }
 
-    /// Changes how many workers there may be, and when they come and go. Without effect under other methods.
+    /// Changes how many workers there may be, and when they come and go. Without effect under other
+    /// methods.
     pub fn set_worker_limits(&self, limits: WorkerLimits) -> Result<(), AioError> {
         self.method.set_worker_limits(limits)
     }
 
-    /// Makes memory known to the kernel, where the method has a use for it: I/O on it then costs less. It stays so until the region
-    /// goes, and occupies all its pages at once. A refusal is logged, once, and harmless.
+    /// Makes memory known to the kernel, where the method has a use for it: I/O on it then costs
+    /// less. It stays so until the region goes, and occupies all its pages at once. A refusal is
+    /// logged, once, and harmless.
     pub fn register_memory(&self, region: &Arc<Region>) -> Registration {
         self.method.register_memory(region)
     }
 
-    /// [`Aio::register_memory`] for an owned buffer, and those that share its region ([`AlignedBuf::several`]).
+    /// [`Aio::register_memory`] for an owned buffer, and those that share its region
+    /// ([`AlignedBuf::several`]).
     pub fn register_buffer(&self, buf: &AlignedBuf) -> Registration {
         self.register_memory(buf.region())
     }
@@ -318,7 +344,8 @@ impl Aio {
         self.table.wait_done(&*self.method, r);
     }
 
-    /// How many threads sleep on this I/O's handle; those that sleep in the kernel for it are not among them.
+    /// How many threads sleep on this I/O's handle; those that sleep in the kernel for it are not
+    /// among them.
     pub fn sleepers(&self, r: WaitRef) -> u32 {
         self.table.sleepers(r.index)
     }

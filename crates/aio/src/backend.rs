@@ -32,7 +32,8 @@ use crate::sync::{Arc, Instant};
 use crate::table::{Body, Ended};
 use local::{Halves, Locals};
 
-/// The right to start I/O. Owned by one thread at a time; dropping it submits what is staged and waits for what is in flight.
+/// The right to start I/O. Owned by one thread at a time; dropping it submits what is staged and
+/// waits for what is in flight.
 pub struct Backend {
     aio: Arc<Aio>,
     slot: u32,
@@ -121,9 +122,10 @@ impl Backend {
         self.idle.len()
     }
 
-    /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged (unless it is to be synchronous, or the method
-    /// can't execute it: then what is staged is submitted, and it is executed here). Where no handle is idle, waits for the oldest
-    /// I/O. That an I/O failed is told by its report, not here.
+    /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged (unless it is
+    /// to be synchronous, or the method can't execute it: then what is staged is submitted, and it
+    /// is executed here). Where no handle is idle, waits for the oldest I/O. That an I/O failed is
+    /// told by its report, not here.
     pub fn start(&mut self, io: Io) -> WaitRef {
         let prepared = self.prepare(io);
         let index = self.take_handle();
@@ -135,8 +137,9 @@ impl Backend {
     /// Everything about an I/O that may be refused by an assertion: no handle is lost by that.
     fn prepare(&self, mut io: Io) -> Prepared {
         let method = self.aio.method();
-        let inline =
-            io.flags.synchronous || method.synchronous() && !self.in_batch || !method.executes(io.op.kind());
+        let inline = io.flags.synchronous
+            || method.synchronous() && !self.in_batch
+            || !method.executes(io.op.kind());
         let account = io.account;
         let locals = match io.completions.is_empty() {
             true => Halves::new(),
@@ -156,7 +159,12 @@ impl Backend {
         self.aio.table().counters().count_operation(self.slot, body.op(), body.length());
         if let Some(a) = account {
             let bytes = body.length();
-            self.counters.add_owned(a.object, a.context, a.op, Counts { count: 1, bytes, time_ns: 0 });
+            self.counters.add_owned(
+                a.object,
+                a.context,
+                a.op,
+                Counts { count: 1, bytes, time_ns: 0 },
+            );
         }
         self.locals.put(index, locals);
         let piece = body.piece(index);
@@ -184,9 +192,9 @@ impl Backend {
         r
     }
 
-    /// Must the method execute an operation that this thread would execute itself? Where completions
-    /// need this thread, and some are due: a direct call may put it to a sleep that nothing ends but
-    /// the disk. With nothing in flight one direct call is the cheapest.
+    /// Must the method execute an operation that this thread would execute itself? Where
+    /// completions need this thread, and some are due: a direct call may put it to a sleep that
+    /// nothing ends but the disk. With nothing in flight one direct call is the cheapest.
     fn must_hand_over(&self, op: OpKind) -> bool {
         let method = self.aio.method();
         // The cheapest question comes first: a commit has nothing in use.
@@ -196,13 +204,14 @@ impl Backend {
             && self.aio.table().counters().in_flight(self.slot) > 0
     }
 
-    /// Merges this backend's neighbours up to so many bytes, where [`Aio::combine_limit`] does not set a smaller limit. What it was
-    /// before.
+    /// Merges this backend's neighbours up to so many bytes, where [`Aio::combine_limit`] does not
+    /// set a smaller limit. What it was before.
     pub fn set_combine_limit(&mut self, bytes: usize) -> usize {
         std::mem::replace(&mut self.combine_limit, bytes)
     }
 
-    /// Begins staging. Batches don't nest. While anything is staged, don't block on another backend without [`Backend::submit`].
+    /// Begins staging. Batches don't nest. While anything is staged, don't block on another backend
+    /// without [`Backend::submit`].
     pub fn begin_batch(&mut self) {
         assert!(!self.in_batch, "batches don't nest");
         self.in_batch = true;
@@ -220,7 +229,8 @@ impl Backend {
         self.in_batch
     }
 
-    /// Submits what is staged, neighbours merged, in one system call where the method has it; the batch goes on.
+    /// Submits what is staged, neighbours merged, in one system call where the method has it; the
+    /// batch goes on.
     pub fn submit(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -258,7 +268,8 @@ impl Backend {
         plan.units().map(|unit| table.link(unit.map(|n| staged[n].index))).collect()
     }
 
-    /// Waits for an I/O, anyone's, after submitting what is staged. For an own one the report comes with it, once.
+    /// Waits for an I/O, anyone's, after submitting what is staged. For an own one the report comes
+    /// with it, once.
     pub fn wait(&mut self, r: WaitRef) -> IoResult {
         if !self.owns(r) {
             self.submit();
@@ -282,10 +293,11 @@ impl Backend {
         result
     }
 
-    /// Submits what is staged, and waits until own I/O in flight has finished, any of it: all that has, the oldest first. Nothing,
-    /// where nothing is in flight. For windows of I/O whose order does not matter: waiting for the oldest leaves the places of
-    /// those that finish before it empty meanwhile. (A method that can't tell, and one of fault plans, waits
-    /// for the oldest all the same; so does io_uring's while another thread waits on the same ring.)
+    /// Submits what is staged, and waits until own I/O in flight has finished, any of it: all that
+    /// has, the oldest first. Nothing, where nothing is in flight. For windows of I/O whose order
+    /// does not matter: waiting for the oldest leaves the places of those that finish before it
+    /// empty meanwhile. (A method that can't tell, and one of fault plans, waits for the oldest all
+    /// the same; so does io_uring's while another thread waits on the same ring.)
     pub fn wait_any(&mut self) -> SmallVec<[WaitRef; 32]> {
         self.submit();
         let table = self.aio.table();
@@ -308,9 +320,11 @@ impl Backend {
         done
     }
 
-    /// Submits what is staged, and waits until this own I/O, or any other in flight, has been executed: for who takes a window of I/O in
-    /// order, and starts new ones while the oldest is on its way. May return early; nothing that arrives is worked on here (see
-    /// [`Backend::arrived`]). A method that can't tell waits for this one, as in [`Backend::wait_any`].
+    /// Submits what is staged, and waits until this own I/O, or any other in flight, has been
+    /// executed: for who takes a window of I/O in order, and starts new ones while the oldest is on
+    /// its way. May return early; nothing that arrives is worked on here (see
+    /// [`Backend::arrived`]). A method that can't tell waits for this one, as in
+    /// [`Backend::wait_any`].
     pub fn wait_for_arrival(&mut self, r: WaitRef) {
         self.submit();
         let table = self.aio.table();
@@ -319,14 +333,16 @@ impl Backend {
         }
     }
 
-    /// Own I/Os that have been executed and wait for someone to finish them (to verify what was read, to tell who waits), as far as the
-    /// method knows: the disk is through with them. Who starts new ones before that keeps it busy meanwhile.
+    /// Own I/Os that have been executed and wait for someone to finish them (to verify what was
+    /// read, to tell who waits), as far as the method knows: the disk is through with them. Who
+    /// starts new ones before that keeps it busy meanwhile.
     pub fn arrived(&self) -> usize {
         self.aio.method().arrived(self.slot)
     }
 
-    /// Before a file is closed or emptied: submits what is staged, if any of it is on this file, and waits for all own I/O in
-    /// flight on it. Reports stay to be asked for, a batch stays open. I/O of other backends holds the file open by itself.
+    /// Before a file is closed or emptied: submits what is staged, if any of it is on this file,
+    /// and waits for all own I/O in flight on it. Reports stay to be asked for, a batch stays open.
+    /// I/O of other backends holds the file open by itself.
     pub fn settle_file(&mut self, file: &File) {
         let table = self.aio.table();
         if self.staged.iter().any(|p| table.is_on(p.index, file)) {
@@ -340,9 +356,10 @@ impl Backend {
         }
     }
 
-    /// Before this thread may sleep for long where nothing wakes it, as in starting a process: submits
-    /// what is staged, and waits for own I/O in flight that others could not finish meanwhile. Reports
-    /// stay to be asked for, a batch stays open. The operations of a backend need no such care.
+    /// Before this thread may sleep for long where nothing wakes it, as in starting a process:
+    /// submits what is staged, and waits for own I/O in flight that others could not finish
+    /// meanwhile. Reports stay to be asked for, a batch stays open. The operations of a backend
+    /// need no such care.
     pub fn quiesce(&mut self) {
         self.submit();
         if self.aio.method().completes_through_issuer() {
@@ -426,7 +443,12 @@ impl Backend {
     fn charge(&self, clock: Option<(Account, Instant)>) {
         if let Some((a, since)) = clock {
             let time_ns = since.elapsed().as_nanos() as u64;
-            self.counters.add_owned(a.object, a.context, a.op, Counts { time_ns, ..Counts::default() });
+            self.counters.add_owned(
+                a.object,
+                a.context,
+                a.op,
+                Counts { time_ns, ..Counts::default() },
+            );
         }
     }
 
@@ -439,7 +461,12 @@ impl Backend {
     }
 
     /// Reads up to `buf.len()` bytes; less only at the end of the file.
-    pub fn read_at(&mut self, file: &File, offset: u64, buf: &mut AlignedBuf) -> Result<usize, AioError> {
+    pub fn read_at(
+        &mut self,
+        file: &File,
+        offset: u64,
+        buf: &mut AlignedBuf,
+    ) -> Result<usize, AioError> {
         match self.read_exact_at(file, offset, buf) {
             Ok(()) => Ok(buf.len()),
             Err(AioError::Short { got, .. }) => Ok(got),
@@ -448,7 +475,12 @@ impl Backend {
     }
 
     /// Reads `buf.len()` bytes.
-    pub fn read_exact_at(&mut self, file: &File, offset: u64, buf: &mut AlignedBuf) -> Result<(), AioError> {
+    pub fn read_exact_at(
+        &mut self,
+        file: &File,
+        offset: u64,
+        buf: &mut AlignedBuf,
+    ) -> Result<(), AioError> {
         if buf.is_empty() {
             return Ok(());
         }
@@ -457,7 +489,12 @@ impl Backend {
     }
 
     /// Writes all of `buf`.
-    pub fn write_all_at(&mut self, file: &File, offset: u64, buf: &AlignedBuf) -> Result<(), AioError> {
+    pub fn write_all_at(
+        &mut self,
+        file: &File,
+        offset: u64,
+        buf: &AlignedBuf,
+    ) -> Result<(), AioError> {
         if buf.is_empty() {
             return Ok(());
         }
@@ -501,7 +538,8 @@ impl Backend {
         self.fsync(&file)
     }
 
-    /// Counts in pg_stat_io under this backend's type. I/Os with an account are counted by themselves.
+    /// Counts in pg_stat_io under this backend's type. I/Os with an account are counted by
+    /// themselves.
     pub fn count(&mut self, object: IoObject, context: IoContext, op: IoOp, n: u64) {
         self.counters.add_owned(object, context, op, Counts { count: n, ..Counts::default() });
     }

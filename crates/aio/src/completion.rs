@@ -7,8 +7,9 @@
 //! | shared | once, in whichever thread finds the I/O finished | set the shared object's state; never block, start I/O, or raise |
 //! | local | once, in the issuer's hands, after the handle was given back | start more I/O, keep books of the issuer's |
 //!
-//! All shared halves run before any local one. Within a half the last registered runs first, since it belongs to the layer nearest
-//! to the bytes; each sees the outcome so far and leaves its own. Who panics leaves an error that stays, whatever the others say.
+//! All shared halves run before any local one. Within a half the last registered runs first, since
+//! it belongs to the layer nearest to the bytes; each sees the outcome so far and leaves its own.
+//! Who panics leaves an error that stays, whatever the others say.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,7 +82,8 @@ impl Outcome {
 
 /// A finished I/O, as its completions see it.
 pub struct Completed<'a> {
-    /// Bytes transferred (short only at the end of the file), or the error. 0 for all but transfers.
+    /// Bytes transferred (short only at the end of the file), or the error. 0 for all but
+    /// transfers.
     pub result: Result<usize, Errno>,
     /// Bytes asked for.
     pub expected: usize,
@@ -97,7 +99,8 @@ pub struct Completed<'a> {
     pub data: &'a [u32],
     /// The backend slot that issued it.
     pub issuer: u32,
-    /// What the completions before this one made of it; before the first, what the transfer itself says.
+    /// What the completions before this one made of it; before the first, what the transfer itself
+    /// says.
     pub outcome: Outcome,
 }
 
@@ -108,10 +111,12 @@ impl Completed<'_> {
     }
 }
 
-/// The shared half: brings the shared object of an I/O (a buffer, a WAL position) to its state after it.
+/// The shared half: brings the shared object of an I/O (a buffer, a WAL position) to its state
+/// after it.
 ///
-/// Runs exactly once, in any thread, so it must not block on another I/O or on a lock that anyone holds while waiting for I/O, and
-/// it must not raise. A panic inside is caught and becomes [`Outcome::PANICKED`].
+/// Runs exactly once, in any thread, so it must not block on another I/O or on a lock that anyone
+/// holds while waiting for I/O, and it must not raise. A panic inside is caught and becomes
+/// [`Outcome::PANICKED`].
 pub trait SharedCompletion: Send + Sync {
     /// Completes; what is returned takes the place of `io.outcome`.
     fn complete(&self, io: &Completed<'_>) -> Outcome;
@@ -123,9 +128,11 @@ impl<F: Fn(&Completed<'_>) -> Outcome + Send + Sync> SharedCompletion for F {
     }
 }
 
-/// The local half: run by the issuer, when it takes the report or gives up on it. The backend comes with it, to start more I/O (a
-/// read-ahead goes on from here), but not when it is being drained: nothing new begins then.
-pub type LocalCompletion = Box<dyn FnOnce(Option<&mut Backend>, &Completed<'_>) -> Outcome + Send + Sync>;
+/// The local half: run by the issuer, when it takes the report or gives up on it. The backend comes
+/// with it, to start more I/O (a read-ahead goes on from here), but not when it is being drained:
+/// nothing new begins then.
+pub type LocalCompletion =
+    Box<dyn FnOnce(Option<&mut Backend>, &Completed<'_>) -> Outcome + Send + Sync>;
 
 /// One layer's completion: a shared half, a local half, or both.
 #[derive(Default)]
@@ -220,7 +227,8 @@ impl IoReport {
 pub enum IoResult {
     /// The waiter's own I/O; its report is handed out once.
     Own(IoReport),
-    /// Somebody else's I/O, or one whose report was handed out before: it is finished, and its shared object tells how.
+    /// Somebody else's I/O, or one whose report was handed out before: it is finished, and its
+    /// shared object tells how.
     Finished,
 }
 

@@ -1,10 +1,12 @@
 //! Counters of each backend's own asynchronous I/O: the rows of pg_stat_aio_backends.
 //!
-//! Each slot of the handle table has a set of counters that only ever grow. Two halves, on cache lines of their own: one that the
-//! backend's thread alone stores to (no locked instruction), one that whoever completes an I/O adds to. A row is the difference to
-//! the values at the backend's begin, or at the last reset, so neither has to stop anyone from counting.
+//! Each slot of the handle table has a set of counters that only ever grow. Two halves, on cache
+//! lines of their own: one that the backend's thread alone stores to (no locked instruction), one
+//! that whoever completes an I/O adds to. A row is the difference to the values at the backend's
+//! begin, or at the last reset, so neither has to stop anyone from counting.
 //!
-//! Latency is measured by one reading of the clock for each batch submitted and one for each kernel-level I/O completed.
+//! Latency is measured by one reading of the clock for each batch submitted and one for each
+//! kernel-level I/O completed.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Instant, Mutex, SystemTime};
@@ -16,11 +18,13 @@ use crate::op::OpKind;
 use crate::platform::thread_token;
 use crate::stats::BackendType;
 
-/// Classes of latency: the n-th holds 2^n up to 2^(n+1) nanoseconds; the first also less, the last (over nine minutes) also more.
+/// Classes of latency: the n-th holds 2^n up to 2^(n+1) nanoseconds; the first also less, the last
+/// (over nine minutes) also more.
 pub const LATENCY_CLASSES: usize = 40;
 
-/// One row of pg_stat_aio_backends: a living backend. Each field is a column of that name, in this order; times are in nanoseconds
-/// here, and of type double precision in milliseconds in the view. All but `in_flight` count since `stats_reset`.
+/// One row of pg_stat_aio_backends: a living backend. Each field is a column of that name, in this
+/// order; times are in nanoseconds here, and of type double precision in milliseconds in the view.
+/// All but `in_flight` count since `stats_reset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendStatsRow {
     /// The backend's id (`pid`).
@@ -35,7 +39,8 @@ pub struct BackendStatsRow {
     pub acquire_waits: u64,
     /// I/Os staged for the method.
     pub staged: u64,
-    /// I/Os that the backend executed itself at once, unstaged: it was told to, or the method is sync and no batch was open.
+    /// I/Os that the backend executed itself at once, unstaged: it was told to, or the method is
+    /// sync and no batch was open.
     pub immediate: u64,
     /// Batches submitted, of one I/O or more.
     pub submissions: u64,
@@ -45,7 +50,8 @@ pub struct BackendStatsRow {
     pub merged: u64,
     /// I/Os completed by the backend's own thread.
     pub completed_self: u64,
-    /// I/Os completed by another thread: a worker, or one that waited for the same I/O or for another of the same ring.
+    /// I/Os completed by another thread: a worker, or one that waited for the same I/O or for
+    /// another of the same ring.
     pub completed_other: u64,
     /// I/Os submitted and not yet completed, now.
     pub in_flight: u64,
@@ -73,13 +79,14 @@ pub struct BackendStatsRow {
     pub latency_sum: u64,
     /// The longest of them.
     pub latency_max: u64,
-    /// How many fell into each class (bigint\[\] in the view): the n-th of [`LATENCY_CLASSES`], from 0 on, holds 2^n up to 2^(n+1)
-    /// nanoseconds.
+    /// How many fell into each class (bigint\[\] in the view): the n-th of [`LATENCY_CLASSES`],
+    /// from 0 on, holds 2^n up to 2^(n+1) nanoseconds.
     pub latency_histogram: [u64; LATENCY_CLASSES],
     /// I/Os whose outcome was an error.
     pub errors: u64,
-    /// Attempts beyond an I/O's first: short transfers continued (the look past the end of a file included), interrupted calls
-    /// repeated, merged I/Os carried out one by one after their union failed.
+    /// Attempts beyond an I/O's first: short transfers continued (the look past the end of a file
+    /// included), interrupted calls repeated, merged I/Os carried out one by one after their union
+    /// failed.
     pub retries: u64,
     /// When counting began: at the backend's begin, or at the last reset.
     pub stats_reset: SystemTime,
@@ -277,8 +284,8 @@ impl Counters {
         }
     }
 
-    /// Before `ios` I/Os of the slot are handed to the method, in its backend's thread. Returns the time, for
-    /// [`Counters::completed`].
+    /// Before `ios` I/Os of the slot are handed to the method, in its backend's thread. Returns the
+    /// time, for [`Counters::completed`].
     pub(crate) fn submitting(&self, slot: u32, ios: u64) -> u64 {
         let s = self.slot(slot);
         s.own.thread.store(thread_token(), Relaxed);
@@ -290,13 +297,14 @@ impl Counters {
         if self.latency.load(Relaxed) { self.now() } else { 0 }
     }
 
-    /// I/Os of the slot that are submitted and not yet complete; only the slot's backend may ask and be sure of none.
+    /// I/Os of the slot that are submitted and not yet complete; only the slot's backend may ask
+    /// and be sure of none.
     pub(crate) fn in_flight(&self, slot: u32) -> u64 {
         self.slot(slot).in_flight()
     }
 
-    /// A kernel-level I/O of the slot, of `ios` I/Os that were submitted at `since`, is complete. In any thread, before it is told
-    /// to anyone.
+    /// A kernel-level I/O of the slot, of `ios` I/Os that were submitted at `since`, is complete.
+    /// In any thread, before it is told to anyone.
     pub(crate) fn completed(&self, slot: u32, ios: u64, since: u64) {
         let s = self.slot(slot);
         s.add(Any::Completed, ios);
@@ -383,7 +391,8 @@ impl Slot {
     }
 
     fn restart(&self, life: &mut Option<Life>, id: i32, who: BackendType) {
-        // Largest values can't be subtracted from. One that is stored at this moment may survive or go: either is right.
+        // Largest values can't be subtracted from. One that is stored at this moment may survive or
+        // go: either is right.
         self.own.in_flight_max.store(self.in_flight(), Relaxed);
         self.any.latency_max.store(0, Relaxed);
         *life = Some(Life { id, who, since: SystemTime::now(), base: self.values() });

@@ -1,5 +1,5 @@
-//! Which files are to bypass the kernel's page cache (io_direct), and whether a directory's files can: at which alignment, and
-//! if not, why.
+//! Which files are to bypass the kernel's page cache (io_direct), and whether a directory's files
+//! can: at which alignment, and if not, why.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,9 @@ impl IoDirect {
     /// Whether this operating system has direct I/O that is used here.
     const SUPPORTED: bool = cfg!(target_os = "linux");
 
-    /// Reads a list of names between commas, by the rules of PostgreSQL's lists of names: blanks around a name don't count, it
-    /// may stand in double quotes, upper and lower case are the same, and a name that is missing is an error.
+    /// Reads a list of names between commas, by the rules of PostgreSQL's lists of names: blanks
+    /// around a name don't count, it may stand in double quotes, upper and lower case are the same,
+    /// and a name that is missing is an error.
     pub fn parse(list: &str) -> Result<IoDirect, BadIoDirect> {
         let direct = split_list(list)?.iter().try_fold(IoDirect::NONE, |mut direct, name| {
             match name.to_ascii_lowercase().as_str() {
@@ -81,7 +82,8 @@ fn split_list(list: &str) -> Result<Vec<String>, BadIoDirect> {
         let (name, after) = match rest.strip_prefix('"') {
             Some(quoted) => quoted_name(quoted)?,
             None => {
-                let end = rest.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(rest.len());
+                let end =
+                    rest.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(rest.len());
                 let (name, after) = rest.split_at(end);
                 (name.to_owned(), after)
             }
@@ -141,7 +143,11 @@ pub struct DirectRefusal {
 
 impl DirectRefusal {
     fn new(dir: &Path, reason: impl Into<String>) -> DirectRefusal {
-        DirectRefusal { dir: dir.to_path_buf(), filesystem: filesystem_name(dir), reason: reason.into() }
+        DirectRefusal {
+            dir: dir.to_path_buf(),
+            filesystem: filesystem_name(dir),
+            reason: reason.into(),
+        }
     }
 
     /// open(2) refused the flag with EINVAL.
@@ -178,15 +184,18 @@ pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
             let _ = rustix::fs::unlink(&name);
             return Err(match e {
                 rustix::io::Errno::INVAL => refuse("the file system does not support it".into()),
-                e => refuse(format!("a file for the probe could not be opened: {}", Errno::from(e))),
+                e => {
+                    refuse(format!("a file for the probe could not be opened: {}", Errno::from(e)))
+                }
             });
         }
     };
     let told = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let trial = trial_io(&fd);
-    // New files have their directory's attributes: without copy-on-write there are no checksums either.
-    let without_checksums =
-        rustix::fs::ioctl_getflags(&fd).is_ok_and(|flags| flags.contains(rustix::fs::IFlags::NOCOW));
+    // New files have their directory's attributes: without copy-on-write there are no checksums
+    // either.
+    let without_checksums = rustix::fs::ioctl_getflags(&fd)
+        .is_ok_and(|flags| flags.contains(rustix::fs::IFlags::NOCOW));
     if named {
         let _ = rustix::fs::unlink(&name);
     }
@@ -234,8 +243,8 @@ fn trial_io(fd: &std::os::fd::OwnedFd) -> Result<(), String> {
 pub fn filesystem_name(path: &Path) -> String {
     #[cfg(target_os = "linux")]
     {
-        let known =
-            rustix::fs::statfs(path).or_else(|_| rustix::fs::statfs(path.parent().unwrap_or(Path::new("."))));
+        let known = rustix::fs::statfs(path)
+            .or_else(|_| rustix::fs::statfs(path.parent().unwrap_or(Path::new("."))));
         let Ok(st) = known else { return "unknown".into() };
         let magic = st.f_type as u32;
         let name = match magic {

@@ -173,7 +173,9 @@ impl AioError {
     /// the disk, and it can be tried again.
     pub fn is_failed_sync(&self) -> bool {
         match self {
-            AioError::Os { action, .. } => [AioError::SYNC_FILE, AioError::SYNC_DIRECTORY].contains(action),
+            AioError::Os { action, .. } => {
+                [AioError::SYNC_FILE, AioError::SYNC_DIRECTORY].contains(action)
+            }
             AioError::Io { op, .. } => matches!(op, OpKind::Fsync | OpKind::Fdatasync),
             _ => false,
         }
@@ -187,9 +189,9 @@ impl AioError {
     /// The system's error number, where there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            AioError::Os { errno, .. } | AioError::Io { errno, .. } | AioError::Resource { errno, .. } => {
-                Some(*errno)
-            }
+            AioError::Os { errno, .. }
+            | AioError::Io { errno, .. }
+            | AioError::Resource { errno, .. } => Some(*errno),
             _ => None,
         }
     }

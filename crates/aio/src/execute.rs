@@ -1,4 +1,5 @@
-//! Execution in the calling thread, and the continuation of short transfers, which all methods share.
+//! Execution in the calling thread, and the continuation of short transfers, which all methods
+//! share.
 
 use std::os::fd::BorrowedFd;
 
@@ -46,7 +47,8 @@ impl Vector {
 /// Most vectors stored without allocation.
 pub(crate) type Vectors = SmallVec<[Vector; 16]>;
 
-/// One attempt at an operation. Only this crate makes them, from a handle whose region is alive and at its disposal.
+/// One attempt at an operation. Only this crate makes them, from a handle whose region is alive and
+/// at its disposal.
 pub struct Request<'a> {
     file: &'a File,
     op: OpKind,
@@ -66,8 +68,8 @@ impl<'a> Request<'a> {
         Request { file, op, offset, length, vectors }
     }
 
-    /// The same attempt on fewer bytes. Asserts that `vectors` lie within those of this request, so that what it describes stays
-    /// as valid as it was.
+    /// The same attempt on fewer bytes. Asserts that `vectors` lie within those of this request, so
+    /// that what it describes stays as valid as it was.
     pub fn with_vectors<'b>(&'b self, vectors: &'b [Vector]) -> Request<'b> {
         for v in vectors {
             let (from, to) = (v.ptr() as usize, v.ptr() as usize + v.len());
@@ -89,7 +91,8 @@ impl<'a> Request<'a> {
     pub fn offset(&self) -> u64 {
         self.offset
     }
-    /// Bytes of the file concerned: of the memory for a transfer, of the range for a range; 0 for syncs.
+    /// Bytes of the file concerned: of the memory for a transfer, of the range for a range; 0 for
+    /// syncs.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -98,27 +101,29 @@ impl<'a> Request<'a> {
         self.vectors
     }
 
-    /// A copy of what is to be written, for executors that have no system call for it. Empty unless this is a write.
+    /// A copy of what is to be written, for executors that have no system call for it. Empty unless
+    /// this is a write.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.op == OpKind::Writev {
             for v in self.vectors {
-                // SAFETY: a Request describes memory inside a region that its handle keeps alive, and that nobody changes while it is
-                // written.
+                // SAFETY: a Request describes memory inside a region that its handle keeps alive,
+                // and that nobody changes while it is written.
                 bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(v.ptr(), v.len()) });
             }
         }
         bytes
     }
 
-    /// Puts what was read where it is wanted, as far as there is room. Returns how many bytes that were; none unless this is a read.
+    /// Puts what was read where it is wanted, as far as there is room. Returns how many bytes that
+    /// were; none unless this is a read.
     pub fn fill(&self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         if self.op == OpKind::Readv {
             for v in self.vectors {
                 let (piece, later) = rest.split_at(rest.len().min(v.len()));
-                // SAFETY: a Request describes memory inside a region that its handle keeps alive and owns until completion; `bytes` is
-                // borrowed, so it lies elsewhere.
+                // SAFETY: a Request describes memory inside a region that its handle keeps alive
+                // and owns until completion; `bytes` is borrowed, so it lies elsewhere.
                 unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), v.ptr(), piece.len()) };
                 rest = later;
             }
@@ -145,9 +150,13 @@ impl Executor for PosixExecutor {
                 use std::os::fd::AsRawFd;
                 // SAFETY: Vector is a transparent iovec, so the slice has the layout asked for.
                 let iov = unsafe {
-                    std::slice::from_raw_parts(r.vectors.as_ptr().cast::<libc::iovec>(), r.vectors.len())
+                    std::slice::from_raw_parts(
+                        r.vectors.as_ptr().cast::<libc::iovec>(),
+                        r.vectors.len(),
+                    )
                 };
-                // SAFETY: a Request describes memory inside a region that its handle keeps alive and owns until completion.
+                // SAFETY: a Request describes memory inside a region that its handle keeps alive
+                // and owns until completion.
                 unsafe { platform::transfer(fd.as_raw_fd(), r.op == OpKind::Writev, iov, r.offset) }
             }
             OpKind::Fsync => platform::sync(fd, false).map(|()| 0),
@@ -166,11 +175,12 @@ impl Errno {
     }
 }
 
-/// Carries an operation to its end, beginning after `first`, the result of an attempt made elsewhere (by the kernel, by another
-/// thread), if there was one.
+/// Carries an operation to its end, beginning after `first`, the result of an attempt made
+/// elsewhere (by the kernel, by another thread), if there was one.
 ///
-/// Reads stop at the end of the file, with a short count. A cancelled attempt (its ring's thread has exited) never ran, so it is
-/// made here. A sync that failed is final; only one that never ran is attempted again.
+/// Reads stop at the end of the file, with a short count. A cancelled attempt (its ring's thread
+/// has exited) never ran, so it is made here. A sync that failed is final; only one that never ran
+/// is attempted again.
 pub(crate) fn carry_out(
     executor: &dyn Executor,
     whole: &Request<'_>,

@@ -1,4 +1,5 @@
-//! Faults on purpose, at the one door: a plan of what fails, comes short or is held, for tests of every crate above.
+//! Faults on purpose, at the one door: a plan of what fails, comes short or is held, for tests of
+//! every crate above.
 //!
 //! | Module | What it holds |
 //! |---|---|
@@ -20,7 +21,8 @@
 //! # }
 //! ```
 //!
-//! Nothing of this is in the way of a door opened without a plan: the wrappers are other implementations of the same traits.
+//! Nothing of this is in the way of a door opened without a plan: the wrappers are other
+//! implementations of the same traits.
 
 mod apply;
 mod call;
@@ -42,7 +44,8 @@ use crate::namespace::Namespace;
 use crate::sync::Arc;
 
 impl FaultPlan {
-    /// Opens a door over which the plan rules: names, what is executed in calling threads, and what the method has others execute.
+    /// Opens a door over which the plan rules: names, what is executed in calling threads, and what
+    /// the method has others execute.
     pub fn open(
         self: &Arc<FaultPlan>,
         namespace: Arc<dyn Namespace>,

@@ -103,7 +103,8 @@ struct Inner {
 }
 
 impl Drop for Inner {
-    /// The lock goes with the file, also while a process that is just being started has a copy of the descriptor.
+    /// The lock goes with the file, also while a process that is just being started has a copy of
+    /// the descriptor.
     fn drop(&mut self) {
         if let (true, Body::Descriptor(fd)) = (self.locked.load(Relaxed), &self.body) {
             let _ = rustix::fs::flock(fd, rustix::fs::FlockOperation::Unlock);
@@ -111,7 +112,8 @@ impl Drop for Inner {
     }
 }
 
-/// An open file; a clone is the same open file. It closes when the last clone goes, and an I/O in flight holds one.
+/// An open file; a clone is the same open file. It closes when the last clone goes, and an I/O in
+/// flight holds one.
 #[derive(Clone)]
 pub struct File(Arc<Inner>);
 
@@ -143,8 +145,13 @@ impl File {
         File::new(path, flags, Body::Descriptor(fd))
     }
 
-    /// A file of another namespace (a simulated disk), which its own method knows how to execute I/O on.
-    pub fn from_object(path: PathBuf, flags: FileFlags, object: Arc<dyn Any + Send + Sync>) -> File {
+    /// A file of another namespace (a simulated disk), which its own method knows how to execute
+    /// I/O on.
+    pub fn from_object(
+        path: PathBuf,
+        flags: FileFlags,
+        object: Arc<dyn Any + Send + Sync>,
+    ) -> File {
         File::new(path, flags, Body::Object(object))
     }
 

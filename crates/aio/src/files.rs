@@ -1,17 +1,22 @@
 //! Virtual files: a bounded cache of open descriptors.
 //!
-//! A [`VirtualFile`] is a name that can be opened again whenever it is wanted. The [`FileCache`] keeps the files used lately
-//! open, and closes the least recently used ones when there are too many, or when the process or the system has no
-//! descriptor left. An I/O in flight holds a clone of its [`File`], so that a file closed here really closes when its last
-//! I/O has ended: what is in flight comes on top of the limit.
+//! A [`VirtualFile`] is a name that can be opened again whenever it is wanted. The [`FileCache`]
+//! keeps the files used lately open, and closes the least recently used ones when there are too
+//! many, or when the process or the system has no descriptor left. An I/O in flight holds a clone
+//! of its [`File`], so that a file closed here really closes when its last I/O has ended: what is
+//! in flight comes on top of the limit.
 //!
-//! - A file that is open costs a shared lock and a look; nobody waits for another's open(2) or close(2).
-//! - The list of open files is locked only when one is opened or closed, and never during the system call.
-//! - A file about to be unlinked is *forgotten* first. Who opens it meanwhile gets ENOENT, also if its name has been taken by
-//!   a new file in the meantime: a virtual file stands for one file, not for whatever has its name.
+//! - A file that is open costs a shared lock and a look; nobody waits for another's open(2) or
+//!   close(2).
+//! - The list of open files is locked only when one is opened or closed, and never during the
+//!   system call.
+//! - A file about to be unlinked is *forgotten* first. Who opens it meanwhile gets ENOENT, also if
+//!   its name has been taken by a new file in the meantime: a virtual file stands for one file, not
+//!   for whatever has its name.
 //!
-//! "Least recently used" is told by a clock that ticks when a file is opened, so that a use costs no shared counter. Files are
-//! closed a sixteenth of the limit at a time, so that the search for the oldest costs little.
+//! "Least recently used" is told by a clock that ticks when a file is opened, so that a use costs
+//! no shared counter. Files are closed a sixteenth of the limit at a time, so that the search for
+//! the oldest costs little.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +71,8 @@ impl FileCache {
         })
     }
 
-    /// A file of the cache. Nothing is opened yet. `options` must not create: [`VirtualFile::create`] does.
+    /// A file of the cache. Nothing is opened yet. `options` must not create:
+    /// [`VirtualFile::create`] does.
     pub fn file(self: &Arc<Self>, path: PathBuf, options: OpenOptions) -> VirtualFile {
         debug_assert!(!options.create && !options.create_new && !options.truncate);
         let state = RwLock::default();
@@ -117,7 +123,8 @@ impl FileCache {
                 Err(e) if e.errno().is_some_and(is_out_of_descriptors) => e,
                 done => return done,
             };
-            // The process shares its descriptors with others, or may have fewer than the limit says.
+            // The process shares its descriptors with others, or may have fewer than the limit
+            // says.
             let closed = {
                 let mut open = self.open.lock();
                 let half = open.len().div_ceil(2);
@@ -126,7 +133,10 @@ impl FileCache {
             if closed.is_empty() {
                 return Err(error);
             }
-            tracing::warn!("out of file descriptors: {error}; closed {} files and tried again", closed.len());
+            tracing::warn!(
+                "out of file descriptors: {error}; closed {} files and tried again",
+                closed.len()
+            );
         }
     }
 }
@@ -171,7 +181,8 @@ impl VirtualFile {
         drop(closed);
     }
 
-    /// Closes it for good: to be called before the file is unlinked or renamed. Opening it fails with ENOENT from now on.
+    /// Closes it for good: to be called before the file is unlinked or renamed. Opening it fails
+    /// with ENOENT from now on.
     pub fn forget(&self) {
         let closed = {
             let mut open = self.cache.open.lock();
@@ -229,7 +240,8 @@ fn is_out_of_descriptors(errno: Errno) -> bool {
     matches!(errno.0, libc::EMFILE | libc::ENFILE)
 }
 
-/// Takes the `n` least recently used files from the list. The caller lets go of its lock before it drops them.
+/// Takes the `n` least recently used files from the list. The caller lets go of its lock before it
+/// drops them.
 fn close_oldest(open: &mut Vec<Arc<Slot>>, n: usize) -> Vec<File> {
     let n = n.min(open.len());
     if n == 0 {
@@ -238,7 +250,8 @@ fn close_oldest(open: &mut Vec<Arc<Slot>>, n: usize) -> Vec<File> {
     let mut by_age: Vec<(u64, usize)> =
         open.iter().enumerate().map(|(at, slot)| (slot.used.load(Relaxed), at)).collect();
     by_age.select_nth_unstable(n - 1);
-    let victims: Vec<Arc<Slot>> = by_age[..n].iter().map(|&(_, at)| Arc::clone(&open[at])).collect();
+    let victims: Vec<Arc<Slot>> =
+        by_age[..n].iter().map(|&(_, at)| Arc::clone(&open[at])).collect();
     victims.iter().filter_map(|slot| remove(open, &mut slot.state.write())).collect()
 }
 
@@ -256,7 +269,10 @@ fn remove(open: &mut Vec<Arc<Slot>>, state: &mut State) -> Option<File> {
 
 impl std::fmt::Debug for FileCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileCache").field("limit", &self.limit()).field("open", &self.len()).finish()
+        f.debug_struct("FileCache")
+            .field("limit", &self.limit())
+            .field("open", &self.len())
+            .finish()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state of a handle, its generation, and the one function that moves it on.
 //!
-//! State and generation share one atomic word, so a reader never sees the state of one use with the generation of another. Who may
-//! move a handle on:
+//! State and generation share one atomic word, so a reader never sees the state of one use with the
+//! generation of another. Who may move a handle on:
 //!
 //! ```text
 //!          take          define       stage      submit
@@ -17,8 +17,9 @@
 //!   generation + 1
 //! ```
 //!
-//! Every way into IDLE enters the next generation: a reference to an earlier one means "done", for ever. There is no way back but by
-//! that, no I/O is taken out of a method's hands, and none ends without its shared completions having run.
+//! Every way into IDLE enters the next generation: a reference to an earlier one means "done", for
+//! ever. There is no way back but by that, no I/O is taken out of a method's hands, and none ends
+//! without its shared completions having run.
 //!
 //! Moves wake the threads that wait on the handle, if there are any.
 
@@ -33,26 +34,28 @@ use crate::sync::{Condvar, Mutex};
 pub enum HandleState {
     /// In nobody's hands; on its backend's list of idle handles. Has no body.
     Idle = 0,
-    /// Taken by its backend, which is about to say what it is for, or to release it. A caller holds at most one
-    /// ([`Acquired`](crate::Acquired)): were it to wait for a second, and another backend for its first, neither would go on. Has no
-    /// body; a waiter sleeps.
+    /// Taken by its backend, which is about to say what it is for, or to release it. A caller holds
+    /// at most one ([`Acquired`](crate::Acquired)): were it to wait for a second, and another
+    /// backend for its first, neither would go on. Has no body; a waiter sleeps.
     HandedOut,
-    /// File, operation, memory, target and completions are set, and stay as they are until COMPLETED_LOCAL: any thread may read them.
-    /// Its backend moves it on at once.
+    /// File, operation, memory, target and completions are set, and stay as they are until
+    /// COMPLETED_LOCAL: any thread may read them. Its backend moves it on at once.
     Defined,
-    /// In its backend's batch. Only its backend can submit it, so that backend doesn't block on another before it has. A waiter
-    /// sleeps.
+    /// In its backend's batch. Only its backend can submit it, so that backend doesn't block on
+    /// another before it has. A waiter sleeps.
     Staged,
-    /// With the method: queued, or executing. The memory is the kernel's. A waiter helps the method; or sleeps, if the issuer's
-    /// thread itself is executing it.
+    /// With the method: queued, or executing. The memory is the kernel's. A waiter helps the
+    /// method; or sleeps, if the issuer's thread itself is executing it.
     Submitted,
-    /// Executed once, with a raw result. Whoever brought it here, and nobody else, finishes it without delay: continues a short
-    /// transfer, runs the shared completions. A waiter sleeps.
+    /// Executed once, with a raw result. Whoever brought it here, and nobody else, finishes it
+    /// without delay: continues a short transfer, runs the shared completions. A waiter sleeps.
     CompletedIo,
-    /// The shared object has its state after the I/O, and the outcome is known. The memory is no longer the kernel's. Waiters of other
-    /// backends are done. It stays here until its backend asks, or needs the handle.
+    /// The shared object has its state after the I/O, and the outcome is known. The memory is no
+    /// longer the kernel's. Waiters of other backends are done. It stays here until its backend
+    /// asks, or needs the handle.
     CompletedShared,
-    /// Its backend takes the I/O out of it; local completions and the report follow, without the handle. Next is IDLE, at once.
+    /// Its backend takes the I/O out of it; local completions and the report follow, without the
+    /// handle. Next is IDLE, at once.
     CompletedLocal,
 }
 
@@ -104,7 +107,8 @@ impl HandleState {
 
 const STATE_BITS: u32 = 4;
 
-/// State and generation of a handle at one moment. 60 bits of generation last 36 years at a billion uses a second.
+/// State and generation of a handle at one moment. 60 bits of generation last 36 years at a billion
+/// uses a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(u64);
 
@@ -147,13 +151,14 @@ impl StateCell {
         Word(self.word.load(SeqCst))
     }
 
-    /// The one transition function. Asserts that the handle is in `from` and that the move exists; a handle that becomes idle
-    /// enters its next generation.
+    /// The one transition function. Asserts that the handle is in `from` and that the move exists;
+    /// a handle that becomes idle enters its next generation.
     pub(crate) fn advance(&self, from: HandleState, to: HandleState) -> Word {
         assert!(from.may_become(to), "no handle goes from {} to {}", from.name(), to.name());
         let now = self.load();
         let next = Word::new(now.generation() + u64::from(to == HandleState::Idle), to);
-        let moved = self.word.compare_exchange(Word::new(now.generation(), from).0, next.0, SeqCst, SeqCst);
+        let moved =
+            self.word.compare_exchange(Word::new(now.generation(), from).0, next.0, SeqCst, SeqCst);
         assert!(
             moved.is_ok(),
             "handle was {}, not {}, on its way to {}",
@@ -175,15 +180,17 @@ impl StateCell {
 
     /// Makes the threads that wait look again.
     pub(crate) fn nudge(&self) {
-        // Either this load sees the waiter's increment, or the waiter sees what was stored before the nudge: all of it is
-        // sequentially consistent. Taking the lock makes sure that a waiter that looked before sleeps already.
+        // Either this load sees the waiter's increment, or the waiter sees what was stored before
+        // the nudge: all of it is sequentially consistent. Taking the lock makes sure that a waiter
+        // that looked before sleeps already.
         if self.waiters.load(SeqCst) > 0 {
             drop(self.park.lock());
             self.changed.notify_all();
         }
     }
 
-    /// Sleeps until the word is another than `seen`, or, after a nudge, `stay` (a sequentially consistent load) is false.
+    /// Sleeps until the word is another than `seen`, or, after a nudge, `stay` (a sequentially
+    /// consistent load) is false.
     pub(crate) fn wait_change(&self, seen: Word, stay: impl Fn() -> bool) {
         let mut parked = self.park.lock();
         self.waiters.fetch_add(1, SeqCst);
@@ -194,8 +201,8 @@ impl StateCell {
     }
 }
 
-/// A reference to one use of one handle. Any thread may keep it and wait for it; once the handle has moved on to its next
-/// generation, the I/O is known to be finished.
+/// A reference to one use of one handle. Any thread may keep it and wait for it; once the handle
+/// has moved on to its next generation, the I/O is known to be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitRef {
     /// Index in the table.
@@ -209,7 +216,8 @@ pub struct WaitRef {
 pub struct HandleInfo {
     /// The backend slot that owns the handle.
     pub backend: u32,
-    /// The owner's id, as given to [`Aio::backend_with_id`](crate::Aio::backend_with_id) (shown as pid).
+    /// The owner's id, as given to [`Aio::backend_with_id`](crate::Aio::backend_with_id) (shown as
+    /// pid).
     pub backend_id: i32,
     /// Index in the table.
     pub io_id: u32,
@@ -254,18 +262,29 @@ mod tests {
     #[test]
     fn the_moves_are_those_of_the_drawing() {
         use HandleState::*;
-        let round =
-            [Idle, HandedOut, Defined, Staged, Submitted, CompletedIo, CompletedShared, CompletedLocal, Idle];
+        let round = [
+            Idle,
+            HandedOut,
+            Defined,
+            Staged,
+            Submitted,
+            CompletedIo,
+            CompletedShared,
+            CompletedLocal,
+            Idle,
+        ];
         for from in HandleState::ALL {
             for to in HandleState::ALL {
-                let drawn = round.windows(2).any(|w| w == [from, to]) || (from, to) == (HandedOut, Idle);
+                let drawn =
+                    round.windows(2).any(|w| w == [from, to]) || (from, to) == (HandedOut, Idle);
                 assert_eq!(from.may_become(to), drawn, "{} -> {}", from.name(), to.name());
             }
         }
     }
 
     proptest! {
-        /// Whoever asks for whatever move: the cell makes those that exist, from where it is; the generation counts the uses.
+        /// Whoever asks for whatever move: the cell makes those that exist, from where it is; the
+        /// generation counts the uses.
         #[test]
         fn no_other_move_is_made(moves in prop::collection::vec((0usize..8, 0usize..8), 1..40), lawful in 0usize..30) {
             let cell = StateCell::new();

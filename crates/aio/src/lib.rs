@@ -1,4 +1,5 @@
-//! The one door to the disk: files, aligned memory, asynchronous I/O handles and the methods that execute them.
+//! The one door to the disk: files, aligned memory, asynchronous I/O handles and the methods that
+//! execute them.
 //!
 //! | Module | What it holds |
 //! |---|---|
@@ -66,7 +67,9 @@ pub use files::{FileCache, VirtualFile};
 pub use handle::{HandleInfo, HandleState, WaitRef};
 pub use limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
-pub use method::{Deferred, IoUringRefusal, RefusalCause, WorkerCounts, WorkerLimits, probe_io_uring};
+pub use method::{
+    Deferred, IoUringRefusal, RefusalCause, WorkerCounts, WorkerLimits, probe_io_uring,
+};
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
 pub use owned::OwnedIo;

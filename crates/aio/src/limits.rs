@@ -1,7 +1,8 @@
-//! The process's limits on descriptors and locked memory: what they are, what of them is taken, and raising the soft one.
+//! The process's limits on descriptors and locked memory: what they are, what of them is taken, and
+//! raising the soft one.
 //!
-//! PostgreSQL opens a ring for each possible backend and leaves the limits alone; here they are counted before anything is set up,
-//! and named in the messages.
+//! PostgreSQL opens a ring for each possible backend and leaves the limits alone; here they are
+//! counted before anything is set up, and named in the messages.
 
 use std::fmt;
 
@@ -12,8 +13,8 @@ pub struct Limits {
     pub descriptors: u64,
     /// How far the process may raise it by itself: the hard RLIMIT_NOFILE.
     pub descriptors_hard: u64,
-    /// Most bytes of locked memory: the soft RLIMIT_MEMLOCK. None: no limit holds this process (none is set, or it has
-    /// CAP_IPC_LOCK).
+    /// Most bytes of locked memory: the soft RLIMIT_MEMLOCK. None: no limit holds this process
+    /// (none is set, or it has CAP_IPC_LOCK).
     pub locked_memory: Option<u64>,
 }
 
@@ -25,14 +26,22 @@ impl Limits {
         Limits {
             descriptors: nofile.current.unwrap_or(u64::MAX),
             descriptors_hard: nofile.maximum.unwrap_or(u64::MAX),
-            locked_memory: if may_lock_any_memory() { None } else { getrlimit(Resource::Memlock).current },
+            locked_memory: if may_lock_any_memory() {
+                None
+            } else {
+                getrlimit(Resource::Memlock).current
+            },
         }
     }
 }
 
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "descriptors (RLIMIT_NOFILE): {} of at most {}", self.descriptors, self.descriptors_hard)?;
+        write!(
+            f,
+            "descriptors (RLIMIT_NOFILE): {} of at most {}",
+            self.descriptors, self.descriptors_hard
+        )?;
         match self.locked_memory {
             Some(n) => write!(f, "; locked memory (RLIMIT_MEMLOCK): {n} bytes"),
             None => f.write_str("; locked memory: unlimited"),
@@ -40,8 +49,8 @@ impl fmt::Display for Limits {
     }
 }
 
-/// Raises the soft limit on descriptors to `wanted`, or as near to it as the hard limit lets it come; never lowers it. Returns what
-/// then holds: whoever needs all of `wanted` compares.
+/// Raises the soft limit on descriptors to `wanted`, or as near to it as the hard limit lets it
+/// come; never lowers it. Returns what then holds: whoever needs all of `wanted` compares.
 pub fn raise_descriptor_limit(wanted: u64) -> Limits {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -79,7 +88,8 @@ mod tests {
 
     #[test]
     fn open_descriptors_are_counted() {
-        // Other tests of this process open and close theirs meanwhile, so only a lower bound is certain.
+        // Other tests of this process open and close theirs meanwhile, so only a lower bound is
+        // certain.
         let held: Vec<_> = (0..50).map(|_| std::io::pipe().expect("pipe")).collect();
         assert!(descriptors_in_use().expect("known here") >= 2 * held.len() as u64);
     }

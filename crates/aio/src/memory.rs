@@ -1,7 +1,8 @@
 //! Memory for I/O: always aligned to [`IO_ALIGN`], whatever the file.
 //!
-//! [`Region`] is shared, raw memory (buffer pools, WAL buffers): an I/O in flight holds an `Arc` of it, so it can't vanish under
-//! the kernel. [`AlignedBuf`] is owned and safe to use, for the small synchronous I/Os.
+//! [`Region`] is shared, raw memory (buffer pools, WAL buffers): an I/O in flight holds an `Arc` of
+//! it, so it can't vanish under the kernel. [`AlignedBuf`] is owned and safe to use, for the small
+//! synchronous I/Os.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -30,7 +31,8 @@ pub enum HugePages {
     On,
 }
 
-/// A mapped, zeroed, shared piece of memory. Access is through raw pointers: whoever hands parts of it out defines the locking.
+/// A mapped, zeroed, shared piece of memory. Access is through raw pointers: whoever hands parts of
+/// it out defines the locking.
 #[derive(Debug)]
 pub struct Region {
     ptr: NonNull<u8>,
@@ -39,8 +41,8 @@ pub struct Region {
     mark: Mark,
 }
 
-// SAFETY: a Region is an address range that stays mapped until it is dropped; it hands out raw pointers only, so every access is
-// the responsibility of an unsafe block of the user.
+// SAFETY: a Region is an address range that stays mapped until it is dropped; it hands out raw
+// pointers only, so every access is the responsibility of an unsafe block of the user.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -55,9 +57,8 @@ impl Region {
     pub fn with_huge_pages(len: usize, huge: HugePages) -> Result<Arc<Region>, AioError> {
         let len = len.max(1).next_multiple_of(IO_ALIGN);
         let only = if huge == HugePages::On { " in huge pages" } else { "" };
-        let Mapped { ptr, len, huge } = map_memory(len, huge).map_err(|errno| AioError::Resource {
-            action: format!("map {len} bytes of I/O memory{only}"),
-            errno,
+        let Mapped { ptr, len, huge } = map_memory(len, huge).map_err(|errno| {
+            AioError::Resource { action: format!("map {len} bytes of I/O memory{only}"), errno }
         })?;
         assert_eq!(ptr.as_ptr() as usize % IO_ALIGN, 0, "mapped memory is page-aligned");
         Ok(Arc::new(Region { ptr, len, huge, mark: Mark::default() }))
@@ -99,7 +100,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // First the kernel forgets it: a ring would go on pointing to its pages, whatever is mapped here later.
+        // First the kernel forgets it: a ring would go on pointing to its pages, whatever is mapped
+        // here later.
         drop(std::mem::take(&mut self.mark));
         crate::platform::unmap_memory(self.ptr, self.len);
     }
@@ -114,7 +116,8 @@ pub struct IoSlice {
     pub len: usize,
 }
 
-/// The memory of one I/O: parts of one region, in file order. The handle keeps the region alive until the I/O is complete.
+/// The memory of one I/O: parts of one region, in file order. The handle keeps the region alive
+/// until the I/O is complete.
 #[derive(Clone, Debug)]
 pub struct IoMemory {
     /// The memory.
@@ -158,7 +161,8 @@ impl IoMemory {
     }
 }
 
-/// An owned, zeroed, aligned buffer for the synchronous conveniences of [`Backend`](crate::Backend). Behaves like a `[u8]`.
+/// An owned, zeroed, aligned buffer for the synchronous conveniences of
+/// [`Backend`](crate::Backend). Behaves like a `[u8]`.
 #[derive(Debug)]
 pub struct AlignedBuf {
     region: Arc<Region>,
@@ -175,7 +179,8 @@ impl AlignedBuf {
         Ok(AlignedBuf { region: Region::new(len)?, at: 0, len, one_of_several: false })
     }
 
-    /// `count` buffers of `len` zeros each, side by side in one region, which can be registered as one.
+    /// `count` buffers of `len` zeros each, side by side in one region, which can be registered as
+    /// one.
     pub fn several(count: usize, len: usize, huge: HugePages) -> Result<Vec<AlignedBuf>, AioError> {
         let step = len.max(1).next_multiple_of(IO_ALIGN);
         let all = step.checked_mul(count).ok_or_else(|| AioError::Resource {
@@ -183,7 +188,8 @@ impl AlignedBuf {
             errno: Errno(libc::ENOMEM),
         })?;
         let region = Region::with_huge_pages(all, huge)?;
-        let part = |n| AlignedBuf { region: Arc::clone(&region), at: n * step, len, one_of_several: true };
+        let part =
+            |n| AlignedBuf { region: Arc::clone(&region), at: n * step, len, one_of_several: true };
         Ok((0..count).map(part).collect())
     }
 
@@ -206,12 +212,16 @@ impl AlignedBuf {
 
     /// A part of it as an I/O wants it.
     pub(crate) fn io_memory_of(&self, part: Range<usize>) -> IoMemory {
-        assert!(part.start <= part.end && part.end <= self.len, "{part:?} of a buffer of {} bytes", self.len);
+        assert!(
+            part.start <= part.end && part.end <= self.len,
+            "{part:?} of a buffer of {} bytes",
+            self.len
+        );
         IoMemory::new(Arc::clone(&self.region), self.at + part.start, part.len())
     }
 
-    /// No I/O uses the memory, so the slices handed out are the only access to it. (Of a region of several buffers this can't be
-    /// told by the count of its users.)
+    /// No I/O uses the memory, so the slices handed out are the only access to it. (Of a region of
+    /// several buffers this can't be told by the count of its users.)
     fn is_exclusive(&self) -> bool {
         self.one_of_several || Arc::strong_count(&self.region) == 1
     }
@@ -221,9 +231,10 @@ impl Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         debug_assert!(self.is_exclusive());
-        // SAFETY: the region is mapped for at least `at + len` bytes and initialised (zeroed by the system); this part of it is
-        // private to this value: buffers of one region don't overlap, and I/O on it is done only by the synchronous conveniences,
-        // while they hold a borrow of this value, and by an `OwnedIo`, which holds the value itself.
+        // SAFETY: the region is mapped for at least `at + len` bytes and initialised (zeroed by the
+        // system); this part of it is private to this value: buffers of one region don't overlap,
+        // and I/O on it is done only by the synchronous conveniences, while they hold a borrow of
+        // this value, and by an `OwnedIo`, which holds the value itself.
         unsafe { std::slice::from_raw_parts(self.region.ptr(self.at), self.len) }
     }
 }

@@ -1,8 +1,9 @@
 //! Merging: staged neighbours leave as one kernel-level I/O.
 //!
-//! When a batch is submitted, reads (or writes) of one open file that adjoin each other become a *chain*, in whatever order they were
-//! staged, up to the combine limit. The member that comes first in the file is the head: it alone goes to the method, with the memory
-//! of all. The others keep their handles, reports, completions and waiters:
+//! When a batch is submitted, reads (or writes) of one open file that adjoin each other become a
+//! *chain*, in whatever order they were staged, up to the combine limit. The member that comes
+//! first in the file is the head: it alone goes to the method, with the memory of all. The others
+//! keep their handles, reports, completions and waiters:
 //!
 //! ```text
 //!   staged:     read 5   read 4   read 6   read 9        handles 0 1 2 3
@@ -12,24 +13,30 @@
 //!
 //! # States
 //!
-//! All members are SUBMITTED and COMPLETED_IO together: the head is the first to become SUBMITTED, and the last to leave it. So who
-//! sees a member SUBMITTED finds its head SUBMITTED, and whoever waits for a member waits for its head at the method (helps it, leads
-//! its ring, takes it out of a queue). No completion that was taken already can be waited for there, because what was taken has
-//! moved every member on. From COMPLETED_IO on each member goes its own way; the head is completed first, since those who wait for
-//! another member may be asleep on the head and must be woken to look at their own.
+//! All members are SUBMITTED and COMPLETED_IO together: the head is the first to become SUBMITTED,
+//! and the last to leave it. So who sees a member SUBMITTED finds its head SUBMITTED, and whoever
+//! waits for a member waits for its head at the method (helps it, leads its ring, takes it out of a
+//! queue). No completion that was taken already can be waited for there, because what was taken has
+//! moved every member on. From COMPLETED_IO on each member goes its own way; the head is completed
+//! first, since those who wait for another member may be asleep on the head and must be woken to
+//! look at their own.
 //!
 //! # Results
 //!
-//! A short transfer is continued over the whole chain, then each member gets its share: past the end of a file, nothing, just as if
-//! it had been alone. When the whole fails, each member is carried out alone, so that only the guilty one fails. Writes to files
-//! opened with O_DSYNC are an exception: such a write includes a sync, a failed sync is never repeated, and so all members fail.
+//! A short transfer is continued over the whole chain, then each member gets its share: past the
+//! end of a file, nothing, just as if it had been alone. When the whole fails, each member is
+//! carried out alone, so that only the guilty one fails. Writes to files opened with O_DSYNC are an
+//! exception: such a write includes a sync, a failed sync is never repeated, and so all members
+//! fail.
 //!
 //! # Order
 //!
-//! Between I/Os in flight there is no order: not in the kernel, not in a queue of workers. Who needs one I/O to come after another
-//! waits for the other first. Merging takes nothing away from what a method that executes in the order of submission gives: a member
-//! moves forward to the place of the first of its chain, but never past an I/O that was staged before it and overlaps it in the
-//! same file (unless both read), and never past a sync or another operation on a file as such, whichever file.
+//! Between I/Os in flight there is no order: not in the kernel, not in a queue of workers. Who
+//! needs one I/O to come after another waits for the other first. Merging takes nothing away from
+//! what a method that executes in the order of submission gives: a member moves forward to the
+//! place of the first of its chain, but never past an I/O that was staged before it and overlaps it
+//! in the same file (unless both read), and never past a sync or another operation on a file as
+//! such, whichever file.
 
 use smallvec::SmallVec;
 
@@ -97,7 +104,8 @@ impl Unit {
             && self.vectors + other.vectors <= MAX_VECTORS
     }
 
-    /// Must the two keep their order? `same_path` tells whether two pieces are on files of one path.
+    /// Must the two keep their order? `same_path` tells whether two pieces are on files of one
+    /// path.
     fn bound_to(&self, other: &Unit, same_path: &impl Fn(u8, u8) -> bool) -> bool {
         if !(self.transfers() && other.transfers()) {
             return true;
@@ -116,11 +124,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Finds neighbours among the staged, which are in the order of staging. `same_path` as in the ordering rule; asked only about
-    /// overlapping pieces of different open files.
-    pub(crate) fn new(staged: &[Piece], limit: usize, same_path: impl Fn(u32, u32) -> bool) -> Plan {
+    /// Finds neighbours among the staged, which are in the order of staging. `same_path` as in the
+    /// ordering rule; asked only about overlapping pieces of different open files.
+    pub(crate) fn new(
+        staged: &[Piece],
+        limit: usize,
+        same_path: impl Fn(u32, u32) -> bool,
+    ) -> Plan {
         let mut plan = Plan { units: SmallVec::new(), next: [NONE; Backend::MAX_STAGED] };
-        let same_path = |a: u8, b: u8| same_path(staged[a as usize].index, staged[b as usize].index);
+        let same_path =
+            |a: u8, b: u8| same_path(staged[a as usize].index, staged[b as usize].index);
         for (n, p) in staged.iter().enumerate() {
             let unit = Unit {
                 file: p.file,
@@ -142,9 +155,15 @@ impl Plan {
         plan
     }
 
-    /// Merges the unit at `at` with the nearest earlier neighbour, at that one's place, and returns it. (A later neighbour there can't
-    /// be: the piece that came last was offered to the later ones first.)
-    fn join(&mut self, at: usize, limit: u64, same_path: &impl Fn(u8, u8) -> bool) -> Option<usize> {
+    /// Merges the unit at `at` with the nearest earlier neighbour, at that one's place, and returns
+    /// it. (A later neighbour there can't be: the piece that came last was offered to the later
+    /// ones first.)
+    fn join(
+        &mut self,
+        at: usize,
+        limit: u64,
+        same_path: &impl Fn(u8, u8) -> bool,
+    ) -> Option<usize> {
         for to in (0..at).rev() {
             if self.units[to].fits(&self.units[at], limit) {
                 self.merge(to, at);
@@ -214,11 +233,19 @@ pub(crate) struct Chain {
 impl Chain {
     /// Nobody yet.
     pub(crate) fn new(file: File, op: OpKind, offset: u64) -> Chain {
-        Chain { file, op, offset, len: 0, vectors: Vec::new(), members: SmallVec::new(), region: None }
+        Chain {
+            file,
+            op,
+            offset,
+            len: 0,
+            vectors: Vec::new(),
+            members: SmallVec::new(),
+            region: None,
+        }
     }
 
-    /// The members alone. The chain's hold on file and memory goes here, while each member still has its own: so it is never
-    /// whoever completes the last member that closes or unmaps.
+    /// The members alone. The chain's hold on file and memory goes here, while each member still
+    /// has its own: so it is never whoever completes the last member that closes or unmaps.
     pub(crate) fn into_members(self) -> SmallVec<[Member; 16]> {
         self.members
     }
@@ -234,8 +261,11 @@ impl Chain {
         for v in vectors {
             self.len += v.len();
             match self.vectors.last_mut() {
-                // No vector reaches from one region into the next, even where they lie side by side.
-                Some(last) if self.region.is_some() && last.ptr().wrapping_add(last.len()) == v.ptr() => {
+                // No vector reaches from one region into the next, even where they lie side by
+                // side.
+                Some(last)
+                    if self.region.is_some() && last.ptr().wrapping_add(last.len()) == v.ptr() =>
+                {
                     *last = Vector::new(last.ptr(), last.len() + v.len());
                 }
                 _ => self.vectors.push(*v),
@@ -270,7 +300,8 @@ impl Link {
         self.head.store(head, Release);
     }
 
-    /// The head of the chain. (Acquire: who finds the head of a later use here finds the handle in that use afterwards.)
+    /// The head of the chain. (Acquire: who finds the head of a later use here finds the handle in
+    /// that use afterwards.)
     pub(crate) fn head(&self) -> Option<u32> {
         Some(self.head.load(Acquire)).filter(|&head| head != ALONE)
     }

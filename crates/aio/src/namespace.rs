@@ -1,6 +1,7 @@
 //! Names: open, create, rename, unlink, list, stat, sync of a file or a directory.
 //!
-//! [`PosixNamespace`] is the operating system's. A simulated disk brings its own, together with its own method.
+//! [`PosixNamespace`] is the operating system's. A simulated disk brings its own, together with its
+//! own method.
 
 use crate::sync::SystemTime;
 use std::ffi::OsString;
@@ -54,7 +55,8 @@ pub struct FileStat {
     pub changed: SystemTime,
 }
 
-/// The half of the door that deals in names. Calls are synchronous; none is retried after a failed sync.
+/// The half of the door that deals in names. Calls are synchronous; none is retried after a failed
+/// sync.
 pub trait Namespace: Send + Sync {
     /// Opens a file; a new file gets mode 0600.
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError>;
@@ -87,28 +89,33 @@ pub trait Namespace: Send + Sync {
     fn file_len(&self, file: &File) -> Result<u64, AioError>;
     /// Cuts or extends (with a hole of zeros).
     fn set_len(&self, file: &File, len: u64) -> Result<(), AioError>;
-    /// Allocates blocks that read as zeros, extending the file. EOPNOTSUPP where the file system can't.
+    /// Allocates blocks that read as zeros, extending the file. EOPNOTSUPP where the file system
+    /// can't.
     fn allocate(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError>;
-    /// Sets space aside without changing the file's length, so that [`Self::set_len`] can't lack it. May do nothing.
+    /// Sets space aside without changing the file's length, so that [`Self::set_len`] can't lack
+    /// it. May do nothing.
     fn reserve(&self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
         let _ = (file, offset, len);
         Ok(())
     }
     /// Makes a file's data and metadata durable.
     fn sync_file(&self, file: &File) -> Result<(), AioError>;
-    /// Lets the kernel forget what it caches of a file. After a failed sync, pages stay there as clean that never
-    /// reached the disk; what is read after this comes from the disk. Call it on synced files.
+    /// Lets the kernel forget what it caches of a file. After a failed sync, pages stay there as
+    /// clean that never reached the disk; what is read after this comes from the disk. Call it on
+    /// synced files.
     fn forget_cached(&self, file: &File) -> Result<(), AioError> {
         let _ = file;
         Ok(())
     }
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<(), AioError>;
-    /// Makes everything durable that is on the file system of this path. EOPNOTSUPP where the system has no such call.
+    /// Makes everything durable that is on the file system of this path. EOPNOTSUPP where the
+    /// system has no such call.
     fn sync_file_system(&self, path: &Path) -> Result<(), AioError> {
         Err(AioError::os("synchronize file system for file", path, crate::error::Errno::OPNOTSUPP))
     }
-    /// Takes an exclusive advisory lock, held until the file closes here, whoever has inherited it. False: someone else has it.
+    /// Takes an exclusive advisory lock, held until the file closes here, whoever has inherited it.
+    /// False: someone else has it.
     fn try_lock(&self, file: &File) -> Result<bool, AioError>;
     /// Can files of this directory be opened for direct I/O, and at which alignment?
     fn probe_direct(

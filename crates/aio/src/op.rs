@@ -31,16 +31,18 @@ pub enum Op {
     Fsync,
     /// Make data durable, and the metadata needed to find it.
     Fdatasync,
-    /// Let the system begin to write out what it holds of a range. Says nothing about durability: a sync must follow. EOPNOTSUPP
-    /// where the system lacks it. A write-out that fails later is told by the sync, not by this.
+    /// Let the system begin to write out what it holds of a range. Says nothing about durability: a
+    /// sync must follow. EOPNOTSUPP where the system lacks it. A write-out that fails later is told
+    /// by the sync, not by this.
     SyncFileRange {
         /// First byte in the file.
         offset: u64,
         /// Bytes; 0: up to the end of the file.
         len: u64,
     },
-    /// Allocate the blocks of a range; the file grows to hold it, and what is new reads as zeros. EOPNOTSUPP where the system or the
-    /// file system lacks it: who wants the space then writes zeros.
+    /// Allocate the blocks of a range; the file grows to hold it, and what is new reads as zeros.
+    /// EOPNOTSUPP where the system or the file system lacks it: who wants the space then writes
+    /// zeros.
     Allocate {
         /// First byte in the file.
         offset: u64,
@@ -199,7 +201,14 @@ impl fmt::Display for Target {
                 }
             }
             Target::Wal { start, end } => {
-                write!(f, "WAL {:X}/{:X}..{:X}/{:X}", start >> 32, *start as u32, end >> 32, *end as u32)
+                write!(
+                    f,
+                    "WAL {:X}/{:X}..{:X}/{:X}",
+                    start >> 32,
+                    *start as u32,
+                    end >> 32,
+                    *end as u32
+                )
             }
             Target::Other(text) => f.write_str(text),
         }
@@ -226,8 +235,9 @@ pub struct Account {
 /// Properties of an I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoFlags {
-    /// The issuer waits at once: execute it in its thread, with no queue and no hop. But where others
-    /// wait for the issuer's I/O by way of its thread (io_uring), the method executes it as well.
+    /// The issuer waits at once: execute it in its thread, with no queue and no hop. But where
+    /// others wait for the issuer's I/O by way of its thread (io_uring), the method executes it as
+    /// well.
     pub synchronous: bool,
     /// The memory is the issuer's own (temporary relations); shown by pg_aios.
     pub local_memory: bool,
@@ -278,12 +288,17 @@ impl Io {
     }
 
     /// With the shared half of a completion, and the words.
-    pub fn completion(mut self, completion: Arc<dyn SharedCompletion>, data: SmallVec<[u32; 16]>) -> Io {
+    pub fn completion(
+        mut self,
+        completion: Arc<dyn SharedCompletion>,
+        data: SmallVec<[u32; 16]>,
+    ) -> Io {
         self.data = data;
         self.also(Completion::shared(completion))
     }
 
-    /// With one more completion, which runs before those registered so far. Asserts that there are at most [`Completion::MAX`].
+    /// With one more completion, which runs before those registered so far. Asserts that there are
+    /// at most [`Completion::MAX`].
     pub fn also(mut self, completion: Completion) -> Io {
         self.completions.push(completion);
         assert!(

@@ -1,4 +1,5 @@
-//! Asynchronous I/O for code without `unsafe`: the buffer goes into the I/O and comes back when it is finished.
+//! Asynchronous I/O for code without `unsafe`: the buffer goes into the I/O and comes back when it
+//! is finished.
 
 use std::ops::Range;
 
@@ -9,7 +10,8 @@ use crate::handle::WaitRef;
 use crate::memory::{AlignedBuf, IoMemory};
 use crate::op::{Io, Op, Target};
 
-/// A transfer under way, with its buffer. Whoever drops it gives up the buffer; the I/O goes on, on memory of its own.
+/// A transfer under way, with its buffer. Whoever drops it gives up the buffer; the I/O goes on, on
+/// memory of its own.
 #[derive(Debug)]
 #[must_use = "the buffer comes back from Backend::finish_owned"]
 pub struct OwnedIo {
@@ -25,7 +27,8 @@ impl OwnedIo {
 }
 
 impl Backend {
-    /// Starts to read into a part of `buf`. The part begins at a multiple of [`IO_ALIGN`](crate::IO_ALIGN).
+    /// Starts to read into a part of `buf`. The part begins at a multiple of
+    /// [`IO_ALIGN`](crate::IO_ALIGN).
     pub fn start_read(
         &mut self,
         file: &File,
@@ -39,7 +42,8 @@ impl Backend {
         OwnedIo { buf, r }
     }
 
-    /// Starts to write a part of `buf`. The part begins at a multiple of [`IO_ALIGN`](crate::IO_ALIGN).
+    /// Starts to write a part of `buf`. The part begins at a multiple of
+    /// [`IO_ALIGN`](crate::IO_ALIGN).
     pub fn start_write(
         &mut self,
         file: &File,
@@ -53,8 +57,8 @@ impl Backend {
         OwnedIo { buf, r }
     }
 
-    /// Waits for a transfer of this backend; gives the buffer back, and the bytes transferred or the error. A report that went
-    /// with [`Backend::drain`] is an error as well.
+    /// Waits for a transfer of this backend; gives the buffer back, and the bytes transferred or
+    /// the error. A report that went with [`Backend::drain`] is an error as well.
     pub fn finish_owned(&mut self, io: OwnedIo) -> (AlignedBuf, Result<usize, AioError>) {
         let result = self.wait(io.r).check();
         (io.buf, result)

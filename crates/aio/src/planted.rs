@@ -1,9 +1,10 @@
 //! Bugs that a test plants, to show that the batteries would notice them.
 //!
-//! A place in the program asks [`Aio::has_bug`](crate::Aio::has_bug) for its bug by name and misbehaves if it is planted:
-//! `if aio.has_bug("wal: sync skipped") { return Ok(()); }`. Only builds with the feature `planted-bugs` can plant any, and nothing
-//! of the product has it: there the answer is a constant, and what it guards is not in the program. A bug belongs to one door, so
-//! that two engines in a process can have different ones.
+//! A place in the program asks [`Aio::has_bug`](crate::Aio::has_bug) for its bug by name and
+//! misbehaves if it is planted: `if aio.has_bug("wal: sync skipped") { return Ok(());
+//! }`. Only builds with the feature `planted-bugs` can plant any, and nothing of the product has
+//! it: there the answer is a constant, and what it guards is not in the program. A bug belongs to
+//! one door, so that two engines in a process can have different ones.
 
 #[cfg(feature = "planted-bugs")]
 use crate::sync::{

@@ -1,7 +1,9 @@
-//! What differs between operating systems: direct I/O, rename without replacing, allocation, large pages, gathered transfers.
+//! What differs between operating systems: direct I/O, rename without replacing, allocation, large
+//! pages, gathered transfers.
 //!
-//! Linux is complete. Elsewhere the sync and worker methods are to work, buffered, and posix_aio on FreeBSD and macOS; direct I/O is
-//! refused with its reason. FreeBSD and macOS are compiled (`cargo xtask test`), and have never been run.
+//! Linux is complete. Elsewhere the sync and worker methods are to work, buffered, and posix_aio on
+//! FreeBSD and macOS; direct I/O is refused with its reason. FreeBSD and macOS are compiled
+//! (`cargo xtask test`), and have never been run.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -49,7 +51,12 @@ pub(crate) fn rename_noreplace(from: &Path, to: &Path) -> Result<(), Errno> {
 }
 
 /// Allocates blocks of zeros; the file grows to hold them unless it is to keep its length.
-pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len: u64, keep_len: bool) -> Result<(), Sys> {
+pub(crate) fn allocate(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    len: u64,
+    keep_len: bool,
+) -> Result<(), Sys> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::FallocateFlags;
@@ -63,8 +70,8 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len: u64, keep_len: bool
     }
 }
 
-/// Starts the write-out of a range (0: up to the file's end), and waits for nothing. So it takes no error of an earlier write-out
-/// with it that the next sync is to tell.
+/// Starts the write-out of a range (0: up to the file's end), and waits for nothing. So it takes no
+/// error of an earlier write-out with it that the next sync is to tell.
 pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     {
@@ -72,7 +79,9 @@ pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Resu
         let to_i64 = |n: u64| libc::off64_t::try_from(n).map_err(|_| Errno::INVAL);
         let (offset, len) = (to_i64(offset)?, to_i64(len)?);
         // SAFETY: the call takes no memory.
-        let rc = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+        let rc = unsafe {
+            libc::sync_file_range(fd.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE)
+        };
         if rc == 0 { Ok(()) } else { Err(Errno::last()) }
     }
     #[cfg(not(target_os = "linux"))]
@@ -92,7 +101,8 @@ pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Result<(), Errno> {
     rustix::fs::fsync(fd).map_err(Errno::from)
 }
 
-/// Drops what the kernel's cache holds of a file and the disk has. EOPNOTSUPP where there is no such advice.
+/// Drops what the kernel's cache holds of a file and the disk has. EOPNOTSUPP where there is no
+/// such advice.
 pub(crate) fn forget_cached(fd: BorrowedFd<'_>) -> Result<(), Sys> {
     #[cfg(not(target_os = "macos"))]
     return rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed);
@@ -145,7 +155,8 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
 }
 
 fn map(len: usize, extra: libc::c_int) -> Result<NonNull<u8>, Errno> {
-    // SAFETY: a fresh anonymous mapping at an address of the system's choice touches no existing memory.
+    // SAFETY: a fresh anonymous mapping at an address of the system's choice touches no existing
+    // memory.
     let ptr = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -172,7 +183,8 @@ pub(crate) fn unmap_memory(ptr: NonNull<u8>, len: usize) {
 /// One gathered read or write; may be short.
 ///
 /// # Safety
-/// Each vector describes memory that stays valid during the call and that, for a read, nothing else accesses.
+/// Each vector describes memory that stays valid during the call and that, for a read, nothing else
+/// accesses.
 pub(crate) unsafe fn transfer(
     fd: RawFd,
     write: bool,
@@ -196,7 +208,8 @@ pub(crate) unsafe fn transfer(
 /// Vectors one call takes (IOV_MAX); more are continued.
 pub(crate) const MAX_VECTORS: usize = 1024;
 
-/// A number that tells the living threads apart, for statistics; much cheaper than `thread::current().id()`.
+/// A number that tells the living threads apart, for statistics; much cheaper than
+/// `thread::current().id()`.
 pub(crate) fn thread_token() -> usize {
     // SAFETY: no precondition.
     unsafe { libc::pthread_self() as usize }

@@ -1,8 +1,10 @@
-//! What a method made known to the kernel under a number, so that each I/O need not look it up or pin it again: memory, open files.
+//! What a method made known to the kernel under a number, so that each I/O need not look it up or
+//! pin it again: memory, open files.
 //!
-//! Whatever is registered outlives its owner inside the kernel: memory stays pinned, a file stays open. So a [`Region`] and a
-//! [`File`] carry a [`Mark`], by which they are taken out of every ring before they are unmapped or closed. No I/O can be in flight
-//! on them then, since each holds a clone. Otherwise a number could mean memory that is mapped no more: the kernel would read into
+//! Whatever is registered outlives its owner inside the kernel: memory stays pinned, a file stays
+//! open. So a [`Region`] and a [`File`] carry a [`Mark`], by which they are taken out of every ring
+//! before they are unmapped or closed. No I/O can be in flight on them then, since each holds a
+//! clone. Otherwise a number could mean memory that is mapped no more: the kernel would read into
 //! pages that nobody sees.
 //!
 //! [`Region`]: crate::Region
@@ -75,7 +77,8 @@ pub struct RegistrationStats {
     pub with_memory: u64,
     /// Those of them that named a registered file.
     pub with_file: u64,
-    /// Those of them that the kernel did not take with registered memory, and that were executed without.
+    /// Those of them that the kernel did not take with registered memory, and that were executed
+    /// without.
     pub refused: u64,
 }
 
@@ -85,13 +88,14 @@ pub(crate) trait Keeper: Send + Sync {
     fn forget(&self, number: u32, count: u32);
 }
 
-/// Under which number a region or file is registered, and with whom. Set once: what was registered with a method that is gone stays
-/// unregistered.
+/// Under which number a region or file is registered, and with whom. Set once: what was registered
+/// with a method that is gone stays unregistered.
 #[derive(Default)]
 pub(crate) struct Mark(OnceLock<Place>);
 
 struct Place {
-    /// The reference keeps the keeper's address from being used again, so that the address is an identity.
+    /// The reference keeps the keeper's address from being used again, so that the address is an
+    /// identity.
     keeper: Weak<dyn Keeper>,
     number: u32,
     count: u32,
@@ -110,7 +114,12 @@ impl Mark {
     }
 
     /// Marks. False: somebody else did before.
-    pub(crate) fn set<K: Keeper + 'static>(&self, keeper: &Arc<K>, number: u32, count: u32) -> bool {
+    pub(crate) fn set<K: Keeper + 'static>(
+        &self,
+        keeper: &Arc<K>,
+        number: u32,
+        count: u32,
+    ) -> bool {
         let keeper: Weak<dyn Keeper> = Arc::<K>::downgrade(keeper);
         self.0.set(Place { keeper, number, count }).is_ok()
     }

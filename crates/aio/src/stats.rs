@@ -1,7 +1,7 @@
 //! Counters: the matrix of pg_stat_io, backend type × object × context.
 //!
-//! Each backend counts in a matrix of its own (no sharing between processors), which is added to its type's totals when it ends;
-//! a snapshot sums both.
+//! Each backend counts in a matrix of its own (no sharing between processors), which is added to
+//! its type's totals when it ends; a snapshot sums both.
 
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, SystemTime};
@@ -141,7 +141,9 @@ impl Matrix {
     /// Adds; several threads may.
     fn add(&self, object: IoObject, context: IoContext, op: IoOp, by: Counts) {
         let cell = self.cell(object, context, op);
-        for (to, n) in [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)] {
+        for (to, n) in
+            [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)]
+        {
             if n != 0 {
                 to.fetch_add(n, Relaxed);
             }
@@ -151,7 +153,9 @@ impl Matrix {
     /// Adds; only the owning thread may (no locked instruction).
     pub(crate) fn add_owned(&self, object: IoObject, context: IoContext, op: IoOp, by: Counts) {
         let cell = self.cell(object, context, op);
-        for (to, n) in [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)] {
+        for (to, n) in
+            [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)]
+        {
             if n != 0 {
                 to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
             }
@@ -211,13 +215,16 @@ pub struct IoStats {
 impl Default for IoStats {
     fn default() -> IoStats {
         let shared = Shared { live: Vec::new(), baseline: None, reset_at: SystemTime::now() };
-        IoStats { totals: (0..TYPES).map(|_| Matrix::default()).collect(), shared: Mutex::new(shared) }
+        IoStats {
+            totals: (0..TYPES).map(|_| Matrix::default()).collect(),
+            shared: Mutex::new(shared),
+        }
     }
 }
 
 impl IoStats {
-    /// Counts for a backend type from any thread; backends count through [`Backend::count`](crate::Backend::count), which is
-    /// cheaper.
+    /// Counts for a backend type from any thread; backends count through
+    /// [`Backend::count`](crate::Backend::count), which is cheaper.
     pub fn count(
         &self,
         who: BackendType,
@@ -247,7 +254,8 @@ impl IoStats {
         rows
     }
 
-    /// What was counted since the start, whatever was reset: every combination, in the order of [`Self::snapshot`].
+    /// What was counted since the start, whatever was reset: every combination, in the order of
+    /// [`Self::snapshot`].
     pub fn totals(&self) -> Vec<IoStatsRow> {
         self.sums(&self.shared.lock())
     }
@@ -269,8 +277,12 @@ impl IoStats {
         for &backend_type in BackendType::ALL {
             for &object in IoObject::ALL {
                 for &context in IoContext::ALL {
-                    let mut row =
-                        IoStatsRow { backend_type, object, context, counts: [Counts::default(); OPS] };
+                    let mut row = IoStatsRow {
+                        backend_type,
+                        object,
+                        context,
+                        counts: [Counts::default(); OPS],
+                    };
                     row.add(&self.totals[backend_type as usize]);
                     for (t, m) in &shared.live {
                         if *t == backend_type {
@@ -313,7 +325,8 @@ pub fn tracks(who: BackendType, object: IoObject, context: IoContext) -> bool {
     match object {
         O::Wal => matches!(context, C::Normal | C::Init),
         O::TempRelation => {
-            let with_tables = [B::Client, B::BackgroundWorker, B::WalSender, B::SlotsyncWorker, B::IoWorker];
+            let with_tables =
+                [B::Client, B::BackgroundWorker, B::WalSender, B::SlotsyncWorker, B::IoWorker];
             context == C::Normal && with_tables.contains(&who)
         }
         O::Relation => match who {

@@ -8,14 +8,17 @@
 //! | execute elsewhere | kernel; then whoever reaps | [`HandleTable::executed`], then [`HandleTable::finish`] |
 //! | take the I/O out of its handle | backend | `collect`; what is left to do is in the [`Ended`] |
 //!
-//! The body of a handle is written only while its backend alone has it (HANDED_OUT, COMPLETED_LOCAL); in between any number of
-//! threads may read it, and the kernel may hold the addresses of its vectors.
+//! The body of a handle is written only while its backend alone has it (HANDED_OUT,
+//! COMPLETED_LOCAL); in between any number of threads may read it, and the kernel may hold the
+//! addresses of its vectors.
 
 use smallvec::SmallVec;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::completion::{Completed, Completion, IoReport, Outcome, SharedCompletion, Status, run_all};
+use crate::completion::{
+    Completed, Completion, IoReport, Outcome, SharedCompletion, Status, run_all,
+};
 use crate::counters::{Counters, CountingExecutor};
 use crate::error::{AioError, Errno};
 use crate::execute::{Executor, Request, Vector, Vectors, before, carry_out};
@@ -52,7 +55,8 @@ pub(crate) struct Body {
 
 struct Handle {
     state: StateCell,
-    /// Executed by its issuer's thread, whatever the method: no ring will ever report it. Valid from STAGED on.
+    /// Executed by its issuer's thread, whatever the method: no ring will ever report it. Valid
+    /// from STAGED on.
     inline: AtomicBool,
     /// The issuer gave up its report after starting.
     detached: AtomicBool,
@@ -65,7 +69,8 @@ struct Handle {
     since: AtomicU64,
     /// Its chain, if it was merged with neighbours.
     link: Link,
-    /// Boxed: it goes from the issuer into the handle and back, and is larger than a cache line or two.
+    /// Boxed: it goes from the issuer into the handle and back, and is larger than a cache line or
+    /// two.
     body: RwLock<Option<Box<Body>>>,
 }
 
@@ -90,7 +95,11 @@ fn decode(raw: i64) -> Result<usize, Errno> {
 }
 
 impl HandleTable {
-    pub(crate) fn new(backends: usize, per_backend: usize, executor: Arc<dyn Executor>) -> HandleTable {
+    pub(crate) fn new(
+        backends: usize,
+        per_backend: usize,
+        executor: Arc<dyn Executor>,
+    ) -> HandleTable {
         let handle = || Handle {
             state: StateCell::new(),
             inline: AtomicBool::new(false),
@@ -145,8 +154,8 @@ impl HandleTable {
         self.handle(index).state.wait_change(seen, || true);
     }
 
-    /// Sleeps until a handle's state or generation is another than `seen`, or until `stay` (a sequentially consistent load) turned
-    /// false and a [`HandleTable::nudge`] followed.
+    /// Sleeps until a handle's state or generation is another than `seen`, or until `stay` (a
+    /// sequentially consistent load) turned false and a [`HandleTable::nudge`] followed.
     pub fn wait_change_while(&self, index: u32, seen: Word, stay: impl Fn() -> bool) {
         self.handle(index).state.wait_change(seen, stay);
     }
@@ -197,21 +206,24 @@ impl HandleTable {
         self.begin_followers(index);
     }
 
-    /// Executes a submitted handle to its end in this thread. An executor that panics makes it an I/O error.
+    /// Executes a submitted handle to its end in this thread. An executor that panics makes it an
+    /// I/O error.
     pub fn execute(&self, index: u32) {
         let result = self.surviving(index, || self.carry(index, None));
         self.executed(index, result);
         self.conclude(index, result);
     }
 
-    /// The same in a thread that dies when the executor panics, and leaves the handle SUBMITTED to whoever takes over.
+    /// The same in a thread that dies when the executor panics, and leaves the handle SUBMITTED to
+    /// whoever takes over.
     pub(crate) fn execute_or_die(&self, index: u32) {
         let result = self.carry(index, None);
         self.executed(index, result);
         self.conclude(index, result);
     }
 
-    /// Submitted -> executed, with the result of the first attempt. The caller calls [`HandleTable::finish`] next, holding no lock.
+    /// Submitted -> executed, with the result of the first attempt. The caller calls
+    /// [`HandleTable::finish`] next, holding no lock.
     pub fn executed(&self, index: u32, result: Result<usize, Errno>) {
         self.executed_followers(index, result);
         let handle = self.handle(index);
@@ -219,8 +231,9 @@ impl HandleTable {
         handle.state.advance(HandleState::Submitted, HandleState::CompletedIo);
     }
 
-    /// One attempt at a submitted handle's operation in this thread; of a transfer, at its first `most` bytes. Changes no state: the
-    /// caller, who alone has the handle in hand, gives the result to [`HandleTable::executed`].
+    /// One attempt at a submitted handle's operation in this thread; of a transfer, at its first
+    /// `most` bytes. Changes no state: the caller, who alone has the handle in hand, gives the
+    /// result to [`HandleTable::executed`].
     pub(crate) fn attempt(&self, index: u32, most: usize) -> Result<usize, Errno> {
         self.with_kernel_view(index, |view| {
             let whole = Request::new(view.file, view.op, view.offset, view.length, view.vectors);
@@ -239,7 +252,11 @@ impl HandleTable {
     }
 
     /// What is done to a handle must end, whatever happens in the executor: others wait for it.
-    fn surviving(&self, index: u32, attempt: impl FnOnce() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    fn surviving(
+        &self,
+        index: u32,
+        attempt: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
         catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
             tracing::error!(index, "the execution of an I/O panicked");
             Err(Errno::IO)
@@ -252,7 +269,8 @@ impl HandleTable {
     }
 
     fn carry_alone(&self, index: u32, first: Option<Result<usize, Errno>>) -> Result<usize, Errno> {
-        // A read lock, although this may take long: nobody writes the body of a handle that is not completed.
+        // A read lock, although this may take long: nobody writes the body of a handle that is not
+        // completed.
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a submitted handle has a body");
         let whole = Request::new(&body.file, body.op, body.offset, body.length, &body.vectors);
@@ -278,7 +296,9 @@ impl HandleTable {
         handle.raw.store(encode(result), Relaxed);
         let outcome = {
             let body = handle.body.read();
-            body.as_ref().expect("an executed handle has a body").complete(result, self.slot_of(index))
+            body.as_ref()
+                .expect("an executed handle has a body")
+                .complete(result, self.slot_of(index))
         };
         self.counters.outcome(self.slot_of(index), outcome.status);
         handle.status.store(outcome.status as u64, Relaxed);
@@ -286,14 +306,16 @@ impl HandleTable {
         handle.state.advance(HandleState::CompletedIo, HandleState::CompletedShared);
     }
 
-    /// Completed for all -> idle, next generation. What is left to do for the I/O is the issuer's: its local completions, its report.
+    /// Completed for all -> idle, next generation. What is left to do for the I/O is the issuer's:
+    /// its local completions, its report.
     pub(crate) fn collect(&self, index: u32) -> Ended {
         let handle = self.handle(index);
         handle.state.advance(HandleState::CompletedShared, HandleState::CompletedLocal);
         // Taken out under the lock, dropped (a file may close) after it.
         let body = handle.body.write().take().expect("a completed handle has a body");
         let result = decode(handle.raw.load(Relaxed));
-        let outcome = Outcome::new(status_of(handle.status.load(Relaxed)), handle.detail.load(Relaxed));
+        let outcome =
+            Outcome::new(status_of(handle.status.load(Relaxed)), handle.detail.load(Relaxed));
         let detached = body.flags.detached || handle.detached.load(Relaxed);
         handle.state.advance(HandleState::CompletedLocal, HandleState::Idle);
         Ended { body, result, outcome, detached }
@@ -340,8 +362,8 @@ impl HandleTable {
         }
     }
 
-    /// Sleeps until this use of the handle, or where the method can tell any other I/O of its backend, may have moved on. Only the
-    /// backend itself calls this.
+    /// Sleeps until this use of the handle, or where the method can tell any other I/O of its
+    /// backend, may have moved on. Only the backend itself calls this.
     pub(crate) fn step_any(&self, method: &dyn Method, r: WaitRef) {
         let word = self.word(r.index);
         if word.generation() == r.generation && word.state() < HandleState::CompletedShared {
@@ -349,7 +371,8 @@ impl HandleTable {
         }
     }
 
-    /// Waits by way of the method for a handle that is with it, and for the handle itself otherwise.
+    /// Waits by way of the method for a handle that is with it, and for the handle itself
+    /// otherwise.
     fn step(&self, index: u32, word: Word, wait: impl FnOnce(u32, Word)) {
         if word.state() == HandleState::Submitted && !self.handle(index).inline.load(Relaxed) {
             if let Some((head, seen)) = self.at_method(index, word) {
@@ -373,7 +396,14 @@ impl HandleTable {
         let body = self.handle(index).body.read();
         let body = body.as_ref().expect("a staged handle has a body");
         let Body { file, op, offset, length, vectors, region, .. } = &**body;
-        f(KernelView { file, op: *op, offset: *offset, length: *length, vectors, region: region.as_deref() })
+        f(KernelView {
+            file,
+            op: *op,
+            offset: *offset,
+            length: *length,
+            vectors,
+            region: region.as_deref(),
+        })
     }
 
     /// pg_aios.
@@ -389,7 +419,8 @@ impl HandleTable {
                 return None;
             }
             let slot = self.slot_of(index);
-            let mut info = HandleInfo::bare(index, word, slot, self.owners[slot as usize].load(Relaxed));
+            let mut info =
+                HandleInfo::bare(index, word, slot, self.owners[slot as usize].load(Relaxed));
             if let Some(body) = handle.body.read().as_ref() {
                 body.describe(&mut info);
             }
@@ -456,7 +487,9 @@ impl Body {
     pub(crate) fn new(io: Io) -> Box<Body> {
         let op = io.op.kind();
         let (offset, range, memory) = match io.op {
-            Op::Readv { offset, memory } | Op::Writev { offset, memory } => (offset, 0, Some(memory)),
+            Op::Readv { offset, memory } | Op::Writev { offset, memory } => {
+                (offset, 0, Some(memory))
+            }
             Op::SyncFileRange { offset, len } | Op::Allocate { offset, len } => (offset, len, None),
             Op::Fsync | Op::Fdatasync => (0, 0, None),
         };
@@ -471,7 +504,11 @@ impl Body {
             assert!(!m.slices.is_empty(), "a transfer has memory");
             for s in &m.slices {
                 let inside = s.offset.checked_add(s.len).is_some_and(|end| end <= m.region.len());
-                assert!(inside && s.len > 0, "memory {s:?} outside of a region of {} bytes", m.region.len());
+                assert!(
+                    inside && s.len > 0,
+                    "memory {s:?} outside of a region of {} bytes",
+                    m.region.len()
+                );
                 let ptr = m.region.ptr(s.offset);
                 assert!((ptr as usize).is_multiple_of(IO_ALIGN), "I/O memory at unaligned {ptr:?}");
                 assert!(
@@ -534,7 +571,12 @@ impl Body {
         run_all(self.completions.iter().rev(), &mut done, |shared, done| shared.complete(done))
     }
 
-    fn completed(&self, result: Result<usize, Errno>, outcome: Outcome, issuer: u32) -> Completed<'_> {
+    fn completed(
+        &self,
+        result: Result<usize, Errno>,
+        outcome: Outcome,
+        issuer: u32,
+    ) -> Completed<'_> {
         Completed {
             result,
             expected: self.expected,
@@ -565,7 +607,9 @@ impl Body {
         let (op, offset, expected) = (self.op, self.offset, self.expected);
         match result {
             Err(errno) => AioError::Io { op, target, path, offset, len: self.length, errno },
-            Ok(got) if got < expected => AioError::Short { op, target, path, offset, got, expected },
+            Ok(got) if got < expected => {
+                AioError::Short { op, target, path, offset, got, expected }
+            }
             Ok(_) => AioError::Rejected { op, target, path, detail: outcome.detail },
         }
     }

@@ -1,5 +1,5 @@
-//! Short writes and full disks as the real kernel makes them: the limit on a file's size, a small file system. One test, since the
-//! limit is the whole process's.
+//! Short writes and full disks as the real kernel makes them: the limit on a file's size, a small
+//! file system. One test, since the limit is the whole process's.
 #![cfg(target_os = "linux")]
 
 use std::ffi::CString;
@@ -34,7 +34,8 @@ fn written(n: usize) -> Vec<u8> {
 
 fn limit_file_size(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain system calls with a live argument; the signal is ignored, so nothing of ours runs in a handler.
+    // SAFETY: plain system calls with a live argument; the signal is ignored, so nothing of ours
+    // runs in a handler.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
@@ -62,7 +63,9 @@ impl Small<'_> {
         let path = CString::new(dir.as_os_str().as_bytes()).unwrap();
         let (kind, size) = (c"tmpfs", CString::new(format!("size={}", 10 * IO_ALIGN)).unwrap());
         // SAFETY: all strings live and end with a zero.
-        let rc = unsafe { libc::mount(kind.as_ptr(), path.as_ptr(), kind.as_ptr(), 0, size.as_ptr().cast()) };
+        let rc = unsafe {
+            libc::mount(kind.as_ptr(), path.as_ptr(), kind.as_ptr(), 0, size.as_ptr().cast())
+        };
         let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
         if rc == 0 { Ok(Small(dir)) } else { Err(Errno(errno)) }
     }

@@ -1,5 +1,5 @@
-//! The protocols that threads share, in interleavings that shuttle chooses: handles and their waiters, the workers' queue, the
-//! deferring method, merged I/Os.
+//! The protocols that threads share, in interleavings that shuttle chooses: handles and their
+//! waiters, the workers' queue, the deferring method, merged I/Os.
 //!
 //! Only a checked build has these tests:
 //!
@@ -7,9 +7,9 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-aio --test interleavings --target-dir target/shuttle
 //! ```
 //!
-//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints a schedule, which
-//! `shuttle::replay` repeats. Files are pieces of memory here, so nothing waits for the kernel, and a thread that nobody wakes is
-//! found as a deadlock.
+//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints
+//! a schedule, which `shuttle::replay` repeats. Files are pieces of memory here, so nothing waits
+//! for the kernel, and a thread that nobody wakes is found as a deadlock.
 #![cfg(shuttle)]
 
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ use forebay_aio::execute::{Executor, Request};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, Mutex, thread};
 use forebay_aio::{
-    Aio, AioConfig, Backend, BackendType, Completed, Deferred, Errno, File, FileFlags, IO_ALIGN, Io,
-    IoMemory, Op, OpKind, Outcome, PosixNamespace, Region, Target, WaitRef, WorkerLimits,
+    Aio, AioConfig, Backend, BackendType, Completed, Deferred, Errno, File, FileFlags, IO_ALIGN,
+    Io, IoMemory, Op, OpKind, Outcome, PosixNamespace, Region, Target, WaitRef, WorkerLimits,
 };
 
 const BLOCKS: usize = 8;
@@ -40,7 +40,8 @@ impl Executor for MemoryExecutor {
                 let mut blocks = memory.0.lock();
                 let Some(byte) = blocks.get_mut(at) else { return Ok(done) };
                 let here = vector.ptr().wrapping_add(block * IO_ALIGN);
-                // SAFETY: the request's memory is valid until the attempt returns, and a block lies within its vector.
+                // SAFETY: the request's memory is valid until the attempt returns, and a block lies
+                // within its vector.
                 unsafe {
                     match request.op() {
                         OpKind::Writev => *byte = here.read(),
@@ -73,11 +74,19 @@ fn bed(who: Who, handles_per_backend: usize) -> Bed {
     let executor = Arc::new(MemoryExecutor);
     let aio = match who {
         Who::Workers(n) => Aio::with_workers(names, executor, config, WorkerLimits::fixed(n)),
-        Who::Deferred => Aio::with_method(names, executor, config, |t| Ok(Deferred::new(seed()).over(t))),
-        Who::Cutting => Aio::with_method(names, executor, config, |t| Ok(Deferred::cutting(seed()).over(t))),
+        Who::Deferred => {
+            Aio::with_method(names, executor, config, |t| Ok(Deferred::new(seed()).over(t)))
+        }
+        Who::Cutting => {
+            Aio::with_method(names, executor, config, |t| Ok(Deferred::cutting(seed()).over(t)))
+        }
     };
     let memory = Memory(Mutex::new(std::array::from_fn(|n| n as u8 + 1)));
-    let file = File::from_object(PathBuf::from("memory"), FileFlags::default(), std::sync::Arc::new(memory));
+    let file = File::from_object(
+        PathBuf::from("memory"),
+        FileFlags::default(),
+        std::sync::Arc::new(memory),
+    );
     Bed { aio: aio.unwrap(), file, region: Region::new(BLOCKS * IO_ALIGN).unwrap() }
 }
 
@@ -118,7 +127,8 @@ fn rounds() -> usize {
     std::env::var("FOREBAY_SHUTTLE_ROUNDS").map_or(300, |n| n.parse().expect("a number"))
 }
 
-/// Runs a scenario over each method, in random interleavings and in ones with few, well-placed preemptions.
+/// Runs a scenario over each method, in random interleavings and in ones with few, well-placed
+/// preemptions.
 fn each(scenario: fn(Who)) {
     for who in [Who::Workers(1), Who::Workers(2), Who::Deferred, Who::Cutting] {
         eprintln!("over {who:?}");
@@ -135,7 +145,8 @@ fn everyone_who_waits_is_woken() {
         let mut issuer = bed.backend();
         issuer.begin_batch();
         // 0, 1 and 2 are neighbours, which may be merged.
-        let refs: Vec<WaitRef> = [0, 1, 2, 5].map(|n| issuer.start(bed.read(n, &completed))).to_vec();
+        let refs: Vec<WaitRef> =
+            [0, 1, 2, 5].map(|n| issuer.start(bed.read(n, &completed))).to_vec();
         issuer.end_batch();
         let waiters: Vec<_> = (0..2)
             .map(|n| {
@@ -166,7 +177,8 @@ fn an_issuer_that_is_blocked_or_gone_holds_nobody_up() {
         let lock = Arc::new(Mutex::new(()));
         let (told, hears) = shuttle::sync::mpsc::channel();
         let issuer = {
-            let (bed, completed, lock) = (Arc::clone(&bed), Arc::clone(&completed), Arc::clone(&lock));
+            let (bed, completed, lock) =
+                (Arc::clone(&bed), Arc::clone(&completed), Arc::clone(&lock));
             thread::spawn(move || {
                 let mut backend = bed.backend();
                 let r = backend.start(bed.read(3, &completed));

@@ -1,5 +1,6 @@
-//! What the process is not allowed: descriptors, locked memory, system calls. Each case runs in a child process that was really
-//! given the limit; the child runs the same test by its name and takes the other branch.
+//! What the process is not allowed: descriptors, locked memory, system calls. Each case runs in a
+//! child process that was really given the limit; the child runs the same test by its name and
+//! takes the other branch.
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
@@ -18,14 +19,19 @@ fn open_io_uring(max_backends: usize) -> Result<Arc<Aio>, AioError> {
 
 #[test]
 fn the_soft_limit_on_descriptors_is_raised() {
-    confined("the_soft_limit_on_descriptors_is_raised", Confined::default().descriptors(64, 100), || {
-        let raised = raise_descriptor_limit(90);
-        assert_eq!((raised.descriptors, raised.descriptors_hard), (90, 100));
-        assert_eq!(raise_descriptor_limit(80).descriptors, 90, "never lowered");
-        assert_eq!(raise_descriptor_limit(1000).descriptors, 100, "as far as the hard limit");
-        let files: Vec<_> = (0..80).map_while(|_| std::fs::File::open("/dev/null").ok()).collect();
-        assert_eq!(files.len(), 80, "more than the limit at start allowed");
-    });
+    confined(
+        "the_soft_limit_on_descriptors_is_raised",
+        Confined::default().descriptors(64, 100),
+        || {
+            let raised = raise_descriptor_limit(90);
+            assert_eq!((raised.descriptors, raised.descriptors_hard), (90, 100));
+            assert_eq!(raise_descriptor_limit(80).descriptors, 90, "never lowered");
+            assert_eq!(raise_descriptor_limit(1000).descriptors, 100, "as far as the hard limit");
+            let files: Vec<_> =
+                (0..80).map_while(|_| std::fs::File::open("/dev/null").ok()).collect();
+            assert_eq!(files.len(), 80, "more than the limit at start allowed");
+        },
+    );
 }
 
 #[test]
@@ -36,10 +42,18 @@ fn descriptors_are_counted_before_rings_are_set_up() {
             return eprintln!("skipped: {e}");
         }
         let in_use = descriptors_in_use().unwrap();
-        let Err(AioError::IoUring(refusal)) = open_io_uring(64) else { panic!("64 rings of 64 descriptors") };
-        assert_eq!(refusal.cause, RefusalCause::TooFewDescriptors { needed: 65, limit: 64, in_use });
+        let Err(AioError::IoUring(refusal)) = open_io_uring(64) else {
+            panic!("64 rings of 64 descriptors")
+        };
+        assert_eq!(
+            refusal.cause,
+            RefusalCause::TooFewDescriptors { needed: 65, limit: 64, in_use }
+        );
         let text = refusal.to_string();
-        assert!(text.contains("65 descriptors are needed") && text.contains("RLIMIT_NOFILE, 64"), "{text}");
+        assert!(
+            text.contains("65 descriptors are needed") && text.contains("RLIMIT_NOFILE, 64"),
+            "{text}"
+        );
         assert!(refusal.hint().contains("ulimit -n"));
 
         // Who names no method gets the other one, and the reason.
@@ -55,7 +69,8 @@ fn io_uring_forbidden_by_a_filter_falls_back() {
     confined("io_uring_forbidden_by_a_filter_falls_back", filter, || {
         let (kind, refusal) = MethodKind::choose(8, MethodKind::Sync);
         assert_eq!(kind, MethodKind::Sync);
-        let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+        let disabled =
+            std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
         if disabled.trim() == "0" {
             assert_eq!(refusal.unwrap().cause, RefusalCause::Seccomp);
         }
@@ -63,11 +78,13 @@ fn io_uring_forbidden_by_a_filter_falls_back() {
     });
 }
 
-/// Reads and writes through registered (or refused) memory and an often used file; what came of the registration.
+/// Reads and writes through registered (or refused) memory and an often used file; what came of the
+/// registration.
 fn io_works(len: usize) -> (Registration, RegistrationStats) {
     let aio = open_io_uring(4).unwrap();
     let dir = tempfile::TempDir::new().unwrap();
-    let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create_new()).unwrap();
+    let file =
+        aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create_new()).unwrap();
     let mut before = aio.backend(BackendType::Client).unwrap();
     let region = Region::new(len).unwrap();
     let outcome = aio.register_memory(&region);
@@ -106,7 +123,8 @@ fn memory_beyond_the_limit_is_not_registered_and_does_not_matter() {
         assert!(refusal.to_string().contains("(RLIMIT_MEMLOCK) is 8388608 bytes"));
         assert_eq!((stats.memory, stats.with_memory), (0, 0));
 
-        // What fits is registered; what fits alone but not beside it is refused by the kernel, with the same words.
+        // What fits is registered; what fits alone but not beside it is refused by the kernel, with
+        // the same words.
         let aio = open_io_uring(4).unwrap();
         let (first, second) = (Region::new(5 << 20).unwrap(), Region::new(5 << 20).unwrap());
         assert_eq!(aio.register_memory(&first), Registration::Registered);
@@ -115,7 +133,11 @@ fn memory_beyond_the_limit_is_not_registered_and_does_not_matter() {
         assert_eq!(aio.registration_stats().memory, 5 << 20);
         drop(first);
         assert_eq!(aio.registration_stats().memory, 0);
-        assert_eq!(aio.register_memory(&second), Registration::Registered, "its room is free again");
+        assert_eq!(
+            aio.register_memory(&second),
+            Registration::Registered,
+            "its room is free again"
+        );
     });
 }
 
@@ -139,7 +161,8 @@ fn registration_forbidden_by_a_filter_does_not_matter() {
 #[test]
 fn nothing_is_pinned_where_rings_cannot_share_it() {
     const CLONE_BUFFERS: u32 = 30;
-    let filter = Confined::default().forbid(libc::SYS_io_uring_register, Some(CLONE_BUFFERS), libc::EINVAL);
+    let filter =
+        Confined::default().forbid(libc::SYS_io_uring_register, Some(CLONE_BUFFERS), libc::EINVAL);
     confined("nothing_is_pinned_where_rings_cannot_share_it", filter, || {
         if let Err(e) = probe_io_uring() {
             return eprintln!("skipped: {e}");
@@ -167,7 +190,8 @@ fn pages_are_pinned_once_and_let_go_with_their_region() {
             return eprintln!("skipped: {e}");
         }
         let aio = open_io_uring(8).unwrap();
-        let mut backends: Vec<_> = (0..3).map(|_| aio.backend(BackendType::Client).unwrap()).collect();
+        let mut backends: Vec<_> =
+            (0..3).map(|_| aio.backend(BackendType::Client).unwrap()).collect();
         let region = Region::new(1 << 20).unwrap();
         if let Registration::Refused(refusal) = aio.register_memory(&region) {
             return eprintln!("skipped: {refusal}");

@@ -81,9 +81,11 @@ proptest! {
 #[cfg_attr(miri, ignore = "Miri has no O_NOCTTY")]
 fn several_buffers_share_a_region() {
     let dir = tempfile::tempdir().unwrap();
-    let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+    let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
+        .unwrap();
     let mut be = aio.backend(BackendType::Client).unwrap();
-    let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
+    let file =
+        aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
     be.write_all_at(&file, 0, &AlignedBuf::copy_of(&[7; 2 * IO_ALIGN]).unwrap()).unwrap();
     let mut bufs = AlignedBuf::several(3, 2 * IO_ALIGN + 100, HugePages::Off).unwrap();
     let last = bufs.pop().unwrap();

@@ -1,4 +1,5 @@
-//! The worker pool at work: it grows while I/O waits, shrinks when there is none, and replaces its dead.
+//! The worker pool at work: it grows while I/O waits, shrinks when there is none, and replaces its
+//! dead.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -74,19 +75,28 @@ fn running(s: &Setup) -> usize {
 
 #[test]
 fn it_grows_to_the_most_under_load_and_shrinks_to_the_least() {
-    let limits =
-        WorkerLimits { min: 2, max: 5, idle_timeout: Duration::ZERO, launch_interval: Duration::ZERO };
+    let limits = WorkerLimits {
+        min: 2,
+        max: 5,
+        idle_timeout: Duration::ZERO,
+        launch_interval: Duration::ZERO,
+    };
     let (s, file, region) = setup(limits);
     for _ in 0..10 {
         until("the least", || running(&s) == 2);
         let (gate, entered) = Gate::new();
         let mut be = s.backend();
-        let start =
-            |be: &mut Backend, n| be.start(read(&file, &region, n).completion(gate.clone(), SmallVec::new()));
+        let start = |be: &mut Backend, n| {
+            be.start(read(&file, &region, n).completion(gate.clone(), SmallVec::new()))
+        };
         let refs: Vec<_> = (0..12).map(|n| start(&mut be, n)).collect();
         (0..5).for_each(|_| entered.recv().unwrap());
         let counts = s.aio.workers().unwrap();
-        assert_eq!((counts.running, counts.resting, counts.queued), (5, 0, 7), "five at once, and no sixth");
+        assert_eq!(
+            (counts.running, counts.resting, counts.queued),
+            (5, 0, 7),
+            "five at once, and no sixth"
+        );
         assert_eq!(gate.inside.load(SeqCst), 5);
         gate.open();
         assert!(refs.into_iter().all(|r| be.wait(r).check().is_ok()));

@@ -16,7 +16,8 @@ fn config() -> AioConfig {
 
 /// The door by io_uring, buffered and direct, where it can be had.
 fn setups() -> Vec<Setup> {
-    let cases: Vec<Case> = common::cases().into_iter().filter(|c| c.method == MethodKind::IoUring).collect();
+    let cases: Vec<Case> =
+        common::cases().into_iter().filter(|c| c.method == MethodKind::IoUring).collect();
     cases.into_iter().map(|case| Setup::new(case, config())).collect()
 }
 
@@ -61,7 +62,10 @@ fn round_trip(s: &Setup, be: &mut Backend, name: &str, region: &Arc<Region>, see
     fill(region, 0, half, seed);
     fill(region, half, half, !seed);
     transfer(be, Io::write(file.clone(), 0, IoMemory::new(region.clone(), 0, half), Target::File));
-    transfer(be, Io::read(file.clone(), 0, IoMemory::new(region.clone(), half, half), Target::File));
+    transfer(
+        be,
+        Io::read(file.clone(), 0, IoMemory::new(region.clone(), half, half), Target::File),
+    );
     assert!(bytes(region, half, half) == bytes(region, 0, half));
 
     let pieces = half / IO_ALIGN / 2;
@@ -95,7 +99,8 @@ fn registered_memory_is_used_by_old_and_new_rings() {
             assert_eq!(to.operations - from.operations, 4);
             to.with_memory - from.with_memory
         });
-        // Two transfers of one piece each, and two of several, for which older kernels have no operation.
+        // Two transfers of one piece each, and two of several, for which older kernels have no
+        // operation.
         assert!(named == [4, 4] || named == [2, 2], "{named:?}");
         let end = s.aio.registration_stats();
         assert_eq!((end.memory, end.refused), (start.memory, 0));
@@ -176,11 +181,15 @@ fn memory_comes_and_goes_while_others_do_io() {
 /// Uses a file so often that a ring registers it.
 fn use_often(be: &mut Backend, file: &File, region: &Arc<Region>) {
     for _ in 0..100 {
-        transfer(be, Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File));
+        transfer(
+            be,
+            Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File),
+        );
     }
 }
 
-/// Locks a file without the namespace's knowledge: nobody gives that lock back before the system closes the file.
+/// Locks a file without the namespace's knowledge: nobody gives that lock back before the system
+/// closes the file.
 fn lock(file: &File) -> bool {
     let fd = file.borrow_fd().expect("a file of the system");
     rustix::fs::flock(fd, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -198,7 +207,12 @@ fn a_closed_file_is_held_by_no_ring() {
             let be = &mut backends[0];
             transfer(
                 be,
-                Io::write(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File),
+                Io::write(
+                    file.clone(),
+                    0,
+                    IoMemory::new(region.clone(), 0, IO_ALIGN),
+                    Target::File,
+                ),
             );
             let before = s.aio.registration_stats();
             backends.iter_mut().for_each(|be| use_often(be, &file, &region));
@@ -224,7 +238,8 @@ fn expected(seed: u8) -> Box<[u8; 64]> {
     all
 }
 
-/// More files than there are numbers, and numbers that are given out again: nobody reads another's file.
+/// More files than there are numbers, and numbers that are given out again: nobody reads another's
+/// file.
 #[test]
 fn files_are_told_apart() {
     for s in setups() {
@@ -245,7 +260,12 @@ fn files_are_told_apart() {
             for (n, file) in files.iter().enumerate().rev() {
                 transfer(
                     &mut be,
-                    Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File),
+                    Io::read(
+                        file.clone(),
+                        0,
+                        IoMemory::new(region.clone(), 0, IO_ALIGN),
+                        Target::File,
+                    ),
                 );
                 assert_eq!(bytes(&region, 0, 1)[0], n as u8 ^ (generation << 7));
             }

@@ -23,7 +23,12 @@ fn prepared(s: &Setup) -> (File, Arc<Region>) {
     (file, Region::new(BLOCKS * IO_ALIGN).unwrap())
 }
 
-fn read_all(be: &mut Backend, file: &File, region: &Arc<Region>, done: &Arc<AtomicUsize>) -> Vec<WaitRef> {
+fn read_all(
+    be: &mut Backend,
+    file: &File,
+    region: &Arc<Region>,
+    done: &Arc<AtomicUsize>,
+) -> Vec<WaitRef> {
     be.begin_batch();
     let refs = (0..BLOCKS)
         .map(|n| {
@@ -83,7 +88,8 @@ fn the_issuing_thread_has_exited() {
             let (file, region) = prepared(s);
             let done = Arc::new(AtomicUsize::new(0));
             let issuer = {
-                let (mut be, file, region, done) = (s.backend(), file.clone(), region.clone(), done.clone());
+                let (mut be, file, region, done) =
+                    (s.backend(), file.clone(), region.clone(), done.clone());
                 thread::spawn(move || {
                     let refs = read_all(&mut be, &file, &region, &done);
                     if leak {
@@ -117,7 +123,12 @@ fn a_waiter_of_staged_io_sleeps_until_it_is_submitted() {
         let (file, region) = prepared(s);
         let mut be = s.backend();
         be.begin_batch();
-        let r = be.start(Io::read(file, 0, IoMemory::new(region.clone(), 0, region.len()), Target::File));
+        let r = be.start(Io::read(
+            file,
+            0,
+            IoMemory::new(region.clone(), 0, region.len()),
+            Target::File,
+        ));
         let aio = s.aio.clone();
         let (tell, told) = mpsc::channel();
         let waiter = thread::spawn(move || {
@@ -159,8 +170,8 @@ fn a_crowd_waits() {
     });
 }
 
-/// Each thread owns the blocks of its residue class; it writes and reads them in random order and depth against a model, and waits
-/// now and then for what others have in flight.
+/// Each thread owns the blocks of its residue class; it writes and reads them in random order and
+/// depth against a model, and waits now and then for what others have in flight.
 #[test]
 fn random_io_against_a_model() {
     const THREADS: usize = 4;

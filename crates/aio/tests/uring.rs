@@ -1,4 +1,5 @@
-//! io_uring alone: who sleeps in the kernel, and who is woken. Pipes serve as files whose reads end when the test says so.
+//! io_uring alone: who sleeps in the kernel, and who is woken. Pipes serve as files whose reads end
+//! when the test says so.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -27,7 +28,8 @@ fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
     Io::read(file.clone(), 0, IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN), Target::File)
 }
 
-/// One waiter sleeps in the kernel under the completion lock for A; B arrives; B's waiter and A's both end.
+/// One waiter sleeps in the kernel under the completion lock for A; B arrives; B's waiter and A's
+/// both end.
 #[test]
 fn the_sleeper_reaps_for_others() {
     let Some(s) = setup() else { return };
@@ -79,7 +81,8 @@ fn any_arrival_ends_a_wait_for_any() {
     }
 }
 
-/// Who waits for the oldest learns that another has been executed, before anyone has worked on that one.
+/// Who waits for the oldest learns that another has been executed, before anyone has worked on that
+/// one.
 #[test]
 fn an_arrival_is_told_before_it_is_taken() {
     let Some(s) = setup() else { return };
@@ -133,7 +136,8 @@ fn submission_does_not_wait_for_a_sleeping_reaper() {
     assert!(be.wait(ra).check().is_ok());
 }
 
-/// What a method executes in its issuer's thread never shows up in the ring: its waiters must not look for it there.
+/// What a method executes in its issuer's thread never shows up in the ring: its waiters must not
+/// look for it there.
 #[test]
 fn synchronous_io_is_not_awaited_in_the_ring() {
     let Some(s) = setup() else { return };
@@ -149,8 +153,12 @@ fn synchronous_io_is_not_awaited_in_the_ring() {
         let tell = std::sync::Mutex::new(tell.clone());
         let aio = s.aio.clone();
         let completion = Arc::new(move |io: &Completed<'_>| {
-            let h = aio.snapshot().into_iter().find(|h| h.state == HandleState::CompletedIo).unwrap();
-            tell.lock().unwrap().send(WaitRef { index: h.io_id, generation: h.generation }).unwrap();
+            let h =
+                aio.snapshot().into_iter().find(|h| h.state == HandleState::CompletedIo).unwrap();
+            tell.lock()
+                .unwrap()
+                .send(WaitRef { index: h.io_id, generation: h.generation })
+                .unwrap();
             io.transfer_outcome()
         });
         let io = read(&file, &region, 0).completion(completion, Default::default());
@@ -160,8 +168,8 @@ fn synchronous_io_is_not_awaited_in_the_ring() {
     waiter.join().unwrap();
 }
 
-/// A read that its thread's exit cancels is executed by whoever waits. (A pipe can't be read at an offset: the error shows that
-/// the attempt was made.)
+/// A read that its thread's exit cancels is executed by whoever waits. (A pipe can't be read at an
+/// offset: the error shows that the attempt was made.)
 #[test]
 fn a_pending_read_of_an_exited_thread_ends() {
     let Some(s) = setup() else { return };

@@ -5,8 +5,9 @@
 //!   asked for B: here? restored from memory. Under way? waited for. Neither? fetched now
 //! ```
 //!
-//! Nothing of it is in the log's directory before it is asked for, so a crash leaves nothing of it anywhere. What could not be fetched
-//! ahead, or was not there, is looked for again when it is asked for: it may have come, and whoever asks learns why not.
+//! Nothing of it is in the log's directory before it is asked for, so a crash leaves nothing of it
+//! anywhere. What could not be fetched ahead, or was not there, is looked for again when it is
+//! asked for: it may have come, and whoever asks learns why not.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +33,8 @@ enum Fetched {
     Here(Arc<Vec<u8>>),
 }
 
-/// What is fetched ahead out of one archive. It has no threads: others call [`Ahead::fetch`] for what [`Ahead::restored`] says.
+/// What is fetched ahead out of one archive. It has no threads: others call [`Ahead::fetch`] for
+/// what [`Ahead::restored`] says.
 pub(crate) struct Ahead {
     repository: Arc<Repository>,
     /// Most files, and most bytes of them.
@@ -70,7 +72,13 @@ impl Ahead {
     }
 
     /// Restores a file under `path`. False: the archive is there and does not have it.
-    pub fn get(&self, aio: &Arc<Aio>, be: &mut Backend, name: &WalName, path: &Path) -> Result<bool> {
+    pub fn get(
+        &self,
+        aio: &Arc<Aio>,
+        be: &mut Backend,
+        name: &WalName,
+        path: &Path,
+    ) -> Result<bool> {
         let Some(bytes) = self.take(name) else {
             return get::get(aio, be, &self.repository, name, path);
         };
@@ -113,7 +121,8 @@ impl Ahead {
         let mut fetched = self.fetched.lock();
         // Who recovers goes forward; what is behind will not be asked for again.
         fetched.retain(|name, fetched| matches!(fetched, Fetched::UnderWay) || next.contains(name));
-        let fresh: Vec<WalName> = next.into_iter().filter(|name| !fetched.contains_key(name)).collect();
+        let fresh: Vec<WalName> =
+            next.into_iter().filter(|name| !fetched.contains_key(name)).collect();
         for name in &fresh {
             fetched.insert(name.clone(), Fetched::Wanted);
         }
@@ -184,7 +193,8 @@ mod tests {
         let mut bytes = vec![number as u8; 1 << 20];
         let long = LongHeader { system_id: 5, segment_size: SIZE.get(), block_size: 8192 };
         let page_addr = Lsn(number * SIZE.bytes());
-        PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }.encode(&mut bytes);
+        PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }
+            .encode(&mut bytes);
         bytes
     }
 
@@ -194,14 +204,16 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             std::fs::create_dir(dir.path().join("pg_wal")).unwrap();
             std::fs::create_dir(dir.path().join("archive")).unwrap();
-            let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+            let aio =
+                Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
             let be = aio.backend(BackendType::Standalone).unwrap();
             let mut bed = Bed { dir, aio, be };
             let repository = bed.repository();
             for number in 3..8 {
                 let path = bed.dir.path().join("pg_wal").join(name(number).as_str());
                 std::fs::write(&path, bytes(number)).unwrap();
-                push::push(&bed.aio, &mut bed.be, &repository, &path, &SourceOptions::default()).unwrap();
+                push::push(&bed.aio, &mut bed.be, &repository, &path, &SourceOptions::default())
+                    .unwrap();
             }
             bed
         }
@@ -252,6 +264,9 @@ mod tests {
         ahead.stop();
         assert_eq!(bed.get(&ahead, 7).unwrap(), [name(8), name(9)]);
         ahead.fetch(&mut bed.be, &name(8));
-        assert!(matches!(ahead.fetched.lock().get(&name(8)), Some(Fetched::Wanted)), "it was stopped");
+        assert!(
+            matches!(ahead.fetched.lock().get(&name(8)), Some(Fetched::Wanted)),
+            "it was stopped"
+        );
     }
 }

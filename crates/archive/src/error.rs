@@ -145,9 +145,9 @@ pub enum ArchiveError {
         /// The file.
         file: PathBuf,
     },
-    /// The marks of archived files could not be made durable. If a sync of `archive_status` failed it
-    /// is not tried again, and
-    /// nothing more is acknowledged: the process must stop, and archives again what is not known to be archived.
+    /// The marks of archived files could not be made durable. If a sync of `archive_status` failed
+    /// it is not tried again, and nothing more is acknowledged: the process must stop, and archives
+    /// again what is not known to be archived.
     #[error("could not make the archive status in \"{}\" durable: {source}", .dir.display())]
     Status {
         /// The directory.
@@ -171,8 +171,8 @@ impl ArchiveError {
         matches!(self, ArchiveError::Status { source, .. } if source.is_failed_sync())
     }
 
-    /// The archiver takes a rest and begins anew, as PostgreSQL's process would end and be started again: a command was
-    /// killed, or could not be run at all.
+    /// The archiver takes a rest and begins anew, as PostgreSQL's process would end and be started
+    /// again: a command was killed, or could not be run at all.
     pub fn ends_archiver(&self) -> bool {
         matches!(self, ArchiveError::Command { ended, .. } if ended.is_fatal())
     }
@@ -185,6 +185,9 @@ impl ArchiveError {
 
     /// It was interrupted; it is no failure.
     pub fn is_stop(&self) -> bool {
-        matches!(self, ArchiveError::Stopped { .. } | ArchiveError::Store(StoreError::Stopped { .. }))
+        matches!(
+            self,
+            ArchiveError::Stopped { .. } | ArchiveError::Store(StoreError::Stopped { .. })
+        )
     }
 }

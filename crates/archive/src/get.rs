@@ -1,7 +1,7 @@
 //! `archive-get`: a WAL file out of an archive, for the restore_command of a server that recovers.
 //!
-//! The file appears under its path only when it is whole and has been checked. Until then it is called `xlogtemp.PID.NAME`,
-//! a name that servers remove when they start.
+//! The file appears under its path only when it is whole and has been checked. Until then it is
+//! called `xlogtemp.PID.NAME`, a name that servers remove when they start.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,9 @@ pub fn get(
     let fetched = repository.fetch(be, name, &mut |be, bytes| writing.write(be, bytes));
     let checked = fetched.and_then(|fetched| match fetched {
         None => Ok(false),
-        Some(fetched) => check(repository, name, &writing.head, fetched.size, system).map(|()| true),
+        Some(fetched) => {
+            check(repository, name, &writing.head, fetched.size, system).map(|()| true)
+        }
     });
     match checked {
         Ok(true) => writing.finish(be).map(|()| true),
@@ -85,7 +87,10 @@ impl<'a> Writing<'a> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!("xlogtemp.{}.{name}", std::process::id()));
         let options = OpenOptions::READ_WRITE.create().truncate();
-        let file = aio.namespace().open(&temporary, &options).map_err(ArchiveError::io("restore", path))?;
+        let file = aio
+            .namespace()
+            .open(&temporary, &options)
+            .map_err(ArchiveError::io("restore", path))?;
         let head = Vec::with_capacity(HEAD);
         Ok(Writing { aio, path, temporary, file, written: 0, fill: None, flying: None, head })
     }

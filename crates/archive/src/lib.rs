@@ -1,5 +1,5 @@
-//! WAL archiving and restore: what leaves a server for an archive is durable there before the server lets go of it, never
-//! replaces anything, and comes back byte by byte.
+//! WAL archiving and restore: what leaves a server for an archive is durable there before the
+//! server lets go of it, never replaces anything, and comes back byte by byte.
 //!
 //! | Module | What it holds |
 //! |---|---|

@@ -18,11 +18,11 @@ pub enum Archived {
 ///
 /// What holds for any module:
 ///
-/// - When [`ArchiveModule::archive`] returns Ok, the file is stored durably and whole, under its name: the server will remove
-///   its own copy.
+/// - When [`ArchiveModule::archive`] returns Ok, the file is stored durably and whole, under its
+///   name: the server will remove its own copy.
 /// - A file of that name that has other contents is never changed. That is an error.
-/// - A file of that name that has the same contents is a success, once it is known to be durable: after a crash the server
-///   archives again what it does not know to be archived.
+/// - A file of that name that has the same contents is a success, once it is known to be durable:
+///   after a crash the server archives again what it does not know to be archived.
 /// - After an error nothing of the attempt is in the way of the next one.
 pub trait ArchiveModule: Send + Sync {
     /// Its name, for messages.
@@ -38,8 +38,8 @@ pub trait ArchiveModule: Send + Sync {
         Ok(())
     }
 
-    /// Stores a file durably. Its contents come from [`Source::next`], which reads it once and checks it, or it is read
-    /// otherwise from [`Source::path`].
+    /// Stores a file durably. Its contents come from [`Source::next`], which reads it once and
+    /// checks it, or it is read otherwise from [`Source::path`].
     fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError>;
 
     /// How many files at a time suit it, where nobody says so.
@@ -52,7 +52,8 @@ pub trait ArchiveModule: Send + Sync {
         false
     }
 
-    /// What it is doing is to end soon, if it can. Called from other threads, perhaps more than once.
+    /// What it is doing is to end soon, if it can. Called from other threads, perhaps more than
+    /// once.
     fn interrupt(&self) {}
 
     /// Called once, when nothing will be archived any more.

@@ -32,7 +32,8 @@ pub enum Kind {
     Backup,
 }
 
-/// The name of a file that is archived. They are ordered as they go: history files first, then by name.
+/// The name of a file that is archived. They are ordered as they go: history files first, then by
+/// name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WalName {
     kind: Kind,
@@ -72,7 +73,8 @@ impl WalName {
         if self.kind == Kind::History { None } else { self.text.get(..24) }
     }
 
-    /// The segment's number; None for a history file, and for numbers that do not exist with this size.
+    /// The segment's number; None for a history file, and for numbers that do not exist with this
+    /// size.
     pub fn number(&self, size: SegmentSize) -> Option<u64> {
         size.parse_file_name(self.segment()?).map(|(_, number)| number)
     }
@@ -105,8 +107,8 @@ fn kind_of(name: &str) -> Option<Kind> {
         return is_segment_name(segment).then_some(Kind::Partial);
     }
     let (segment, offset) = name.strip_suffix(BACKUP)?.split_once('.')?;
-    let digits =
-        offset.len() == 8 && offset.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
+    let digits = offset.len() == 8
+        && offset.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
     (digits && is_segment_name(segment)).then_some(Kind::Backup)
 }
 
@@ -192,7 +194,11 @@ mod tests {
             assert_eq!(name.is_whole(), matches!(kind, Kind::Segment | Kind::Partial));
         }
         assert_eq!(name(seg).number(SegmentSize::DEFAULT), Some(2 * 256 + 0xA3));
-        assert_eq!(name("000000010000000200000100").number(SegmentSize::DEFAULT), None, "16 MB: 256 in 4 GB");
+        assert_eq!(
+            name("000000010000000200000100").number(SegmentSize::DEFAULT),
+            None,
+            "16 MB: 256 in 4 GB"
+        );
     }
 
     #[test]

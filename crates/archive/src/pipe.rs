@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{Aio, AioError, AlignedBuf, Backend, Errno, File, IO_ALIGN, OpenOptions, OwnedIo, Target};
+use forebay_aio::{
+    Aio, AioError, AlignedBuf, Backend, Errno, File, IO_ALIGN, OpenOptions, OwnedIo, Target,
+};
 
 /// Bytes of one transfer.
 pub const CHUNK: usize = 512 << 10;
@@ -13,7 +15,8 @@ pub(crate) const DEPTH: usize = 4;
 /// Buffers kept for later.
 const MOST_SPARE: usize = 64;
 
-/// Buffers of [`CHUNK`] bytes that go from hand to hand, so that not each file maps memory of its own.
+/// Buffers of [`CHUNK`] bytes that go from hand to hand, so that not each file maps memory of its
+/// own.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers(Arc<Mutex<Vec<AlignedBuf>>>);
 
@@ -78,7 +81,12 @@ fn open(aio: &Aio, path: &Path, direct: bool) -> Result<File, AioError> {
 
 impl Reader {
     /// Opens a file, as long as it is now.
-    pub fn open(aio: &Aio, path: &Path, direct: bool, buffers: &Buffers) -> Result<Reader, AioError> {
+    pub fn open(
+        aio: &Aio,
+        path: &Path,
+        direct: bool,
+        buffers: &Buffers,
+    ) -> Result<Reader, AioError> {
         let file = open(aio, path, direct)?;
         let len = aio.namespace().file_len(&file)?;
         Ok(Reader { file, len, ask: 0, give: 0, flying: VecDeque::new(), buffers: buffers.clone() })
@@ -104,7 +112,8 @@ impl Reader {
         self.read_ahead(io)?;
         let Some((read, len)) = self.flying.pop_front() else { return Ok(None) };
         let (buf, got) = io.finish_owned(read);
-        // What is read past the cache is asked for in whole blocks, of which the last may end beyond the file.
+        // What is read past the cache is asked for in whole blocks, of which the last may end
+        // beyond the file.
         let got = match got {
             Err(AioError::Short { got, .. }) if got >= len => got,
             other => other?,

@@ -5,16 +5,18 @@
 //!     ──▶ renamed without replacing ──▶ directory synced, and the parents of directories that are new to us
 //! ```
 //!
-//! A file has its name only when it is whole and durable. Who comes second finds the name taken: then what is stored is
-//! synced, read from the medium and compared. It succeeds if it is the same, and changes nothing if not.
+//! A file has its name only when it is whole and durable. Who comes second finds the name taken:
+//! then what is stored is synced, read from the medium and compared. It succeeds if it is the same,
+//! and changes nothing if not.
 //!
-//! Temporary files carry an advisory lock while somebody writes them. Those without one were left by a process that is
-//! gone, and are removed at start and when there is no room.
+//! Temporary files carry an advisory lock while somebody writes them. Those without one were left
+//! by a process that is gone, and are removed at start and when there is no room.
 //!
-//! A file whose sync failed is thrown away and written anew. After a failed sync of a directory the next attempt finds the
-//! file under its name, reads it back from the medium, and syncs the directory again: whether it is durable is only said
-//! by a sync that succeeds after the file was seen there. (File systems that lose a directory's change in their journal refuse all
-//! further syncs.)
+//! A file whose sync failed is thrown away and written anew. After a failed sync of a directory the
+//! next attempt finds the file under its name, reads it back from the medium, and syncs the
+//! directory again: whether it is durable is only said by a sync that succeeds after the file was
+//! seen there. (File systems that lose a directory's change in their journal refuse all further
+//! syncs.)
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,7 +24,8 @@ use std::path::{Path, PathBuf};
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, Errno, File, FileKind, IO_ALIGN, OpenOptions, OwnedIo, Target,
+    Aio, AioError, AlignedBuf, Backend, Errno, File, FileKind, IO_ALIGN, OpenOptions, OwnedIo,
+    Target,
 };
 
 use crate::digest::{Digest, Hasher};
@@ -57,8 +60,8 @@ pub struct StoredFile {
     pub digest: Digest,
 }
 
-/// A directory that files are stored in. Names may have directories of their own, which are made as they are needed; the place
-/// itself must exist.
+/// A directory that files are stored in. Names may have directories of their own, which are made as
+/// they are needed; the place itself must exist.
 pub struct Place {
     aio: Arc<Aio>,
     dir: PathBuf,
@@ -72,7 +75,10 @@ pub struct Place {
 
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").field("dir", &self.dir).field("direct", &self.direct).finish_non_exhaustive()
+        f.debug_struct("Place")
+            .field("dir", &self.dir)
+            .field("direct", &self.direct)
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,7 +114,9 @@ impl Place {
         match self.aio.namespace().stat(&self.dir) {
             Ok(Some(stat)) if stat.kind == FileKind::Directory => Ok(()),
             Ok(Some(_)) => Err(format!("\"{}\" is not a directory.", self.dir.display())),
-            Ok(None) => Err(format!("Archive directory \"{}\" does not exist.", self.dir.display())),
+            Ok(None) => {
+                Err(format!("Archive directory \"{}\" does not exist.", self.dir.display()))
+            }
             Err(e) => Err(format!("Archive directory can't be used: {e}.")),
         }
     }
@@ -155,7 +163,8 @@ impl Place {
             let options = OpenOptions::READ_WRITE.create_new();
             let direct = self.direct.load(Ordering::Relaxed);
             match self.aio.namespace().open(&temporary, &options.direct(direct)) {
-                // Who cleans up may have taken it for a left one, in the moment before it was locked.
+                // Who cleans up may have taken it for a left one, in the moment before it was
+                // locked.
                 Ok(file) => match self.aio.namespace().try_lock(&file) {
                     Ok(false) => {}
                     // Without locks nobody cleans up either.
@@ -250,7 +259,8 @@ impl Place {
         incoming.end(io, copied)
     }
 
-    /// Compares with what is stored under that name, and makes that durable if it is the same. None: nothing is there any more.
+    /// Compares with what is stored under that name, and makes that durable if it is the same.
+    /// None: nothing is there any more.
     pub fn same(
         &self,
         io: &mut Backend,
@@ -269,16 +279,24 @@ impl Place {
                 offered_len: offered.len,
             });
         }
-        self.settle_names(path.parent().unwrap_or(&self.dir)).map_err(ArchiveError::io("settle", &path))?;
+        self.settle_names(path.parent().unwrap_or(&self.dir))
+            .map_err(ArchiveError::io("settle", &path))?;
         Ok(Some(Archived::Identical))
     }
 
-    /// Makes a stored file durable, and reads it from the medium: what the kernel has cached of it may be what a failed write-out
-    /// never brought there. Its name may not be durable yet ([`Place::settle_names`]). None: there is no such file.
-    pub fn stored(&self, io: &mut Backend, name: &str, buffers: &Buffers) -> Result<Option<StoredFile>> {
+    /// Makes a stored file durable, and reads it from the medium: what the kernel has cached of it
+    /// may be what a failed write-out never brought there. Its name may not be durable yet
+    /// ([`Place::settle_names`]). None: there is no such file.
+    pub fn stored(
+        &self,
+        io: &mut Backend,
+        name: &str,
+        buffers: &Buffers,
+    ) -> Result<Option<StoredFile>> {
         let path = self.path(name);
-        self.read_back(io, &path, buffers)
-            .or_else(|e| if e.is_not_found() { Ok(None) } else { Err(ArchiveError::io("compare", &path)(e)) })
+        self.read_back(io, &path, buffers).or_else(|e| {
+            if e.is_not_found() { Ok(None) } else { Err(ArchiveError::io("compare", &path)(e)) }
+        })
     }
 
     fn read_back(
@@ -356,7 +374,8 @@ impl Place {
         self.aio.namespace().sync_dir(dir)
     }
 
-    /// Removes temporary files that nobody writes any more, from the place's own directory. How many.
+    /// Removes temporary files that nobody writes any more, from the place's own directory. How
+    /// many.
     pub fn clean(&self) -> Result<usize> {
         self.clean_in(&self.dir)
     }
@@ -416,7 +435,8 @@ impl Incoming<'_> {
         self.len() == 0
     }
 
-    /// Sets room aside for so many bytes: if there is none, that is known before anything is written.
+    /// Sets room aside for so many bytes: if there is none, that is known before anything is
+    /// written.
     pub fn reserve(&self, len: u64) -> Result<()> {
         if len <= CHUNK as u64 {
             return Ok(());
@@ -428,7 +448,8 @@ impl Incoming<'_> {
         }
     }
 
-    /// Takes the first `len` bytes of a buffer, and the buffer with them. All but the last come in whole blocks of 4096 bytes.
+    /// Takes the first `len` bytes of a buffer, and the buffer with them. All but the last come in
+    /// whole blocks of 4096 bytes.
     pub fn put(&mut self, io: &mut Backend, buf: AlignedBuf, len: usize) -> Result<()> {
         if self.fill.is_some() || self.padded || !self.len.is_multiple_of(IO_ALIGN as u64) {
             let misuse = AioError::Misuse("a buffer follows a part of a block");
@@ -463,7 +484,12 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    fn write_out(&mut self, io: &mut Backend, mut buf: AlignedBuf, len: usize) -> Result<(), AioError> {
+    fn write_out(
+        &mut self,
+        io: &mut Backend,
+        mut buf: AlignedBuf,
+        len: usize,
+    ) -> Result<(), AioError> {
         if len == 0 {
             self.buffers.give_back(buf);
             return Ok(());
@@ -490,7 +516,9 @@ impl Incoming<'_> {
         let (buf, wrote) = io.finish_owned(write);
         self.buffers.give_back(buf);
         match wrote {
-            Ok(n) if n < len => Err(AioError::os("write all of file", self.file.path(), Errno::NOSPC)),
+            Ok(n) if n < len => {
+                Err(AioError::os("write all of file", self.file.path(), Errno::NOSPC))
+            }
             other => other.map(drop),
         }
     }
@@ -506,7 +534,8 @@ impl Incoming<'_> {
         }
     }
 
-    /// Makes it durable, and gives it its name, unless that is taken. Whatever goes wrong before leaves nothing behind.
+    /// Makes it durable, and gives it its name, unless that is taken. Whatever goes wrong before
+    /// leaves nothing behind.
     pub fn commit(mut self, io: &mut Backend) -> Result<Placed> {
         let placed = self.make_durable(io).and_then(|()| self.give_name());
         let placed = match placed {

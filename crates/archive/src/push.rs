@@ -11,12 +11,14 @@ use crate::names::WalName;
 use crate::source::{Expected, Source, SourceOptions};
 use crate::store::{Repository, StoreError};
 
-/// Bytes of the control file that are looked at: system identifier and version, which lie there in every version.
+/// Bytes of the control file that are looked at: system identifier and version, which lie there in
+/// every version.
 const HEAD: usize = 16;
 /// Versions of control files: PostgreSQL 13 to 17, and 18.
 const CONTROL_VERSIONS: [u32; 2] = [1300, 1800];
 
-/// Stores a file, which lies in `pg_wal` of a data directory, and is checked against that directory's control file.
+/// Stores a file, which lies in `pg_wal` of a data directory, and is checked against that
+/// directory's control file.
 pub fn push(
     aio: &Arc<Aio>,
     be: &mut Backend,
@@ -40,7 +42,8 @@ pub(crate) fn file_name(path: &Path) -> Result<WalName> {
     path.file_name().unwrap_or_default().to_string_lossy().parse()
 }
 
-/// The data directory of a file in `pg_wal`, by its name alone: `pg_wal` may be a link to elsewhere.
+/// The data directory of a file in `pg_wal`, by its name alone: `pg_wal` may be a link to
+/// elsewhere.
 pub(crate) fn data_dir(path: &Path) -> PathBuf {
     let dir = path.parent().and_then(Path::parent).unwrap_or(Path::new(""));
     if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir.to_path_buf() }
@@ -53,12 +56,14 @@ pub(crate) fn system_of(aio: &Arc<Aio>, be: &mut Backend, path: &Path) -> Result
         Err(e) if e.is_not_found() => return Ok(None),
         file => file.map_err(ArchiveError::io("open", &control))?,
     };
-    let read =
-        AlignedBuf::zeroed(HEAD).and_then(|mut buf| be.read_at(&file, 0, &mut buf).map(|got| (buf, got)));
+    let read = AlignedBuf::zeroed(HEAD)
+        .and_then(|mut buf| be.read_at(&file, 0, &mut buf).map(|got| (buf, got)));
     let (buf, got) = read.map_err(ArchiveError::io("read", &control))?;
     let head = buf.get(..got).unwrap_or_default();
-    let damaged =
-        |reason: &str| StoreError::Damaged { file: control.display().to_string(), reason: reason.to_owned() };
+    let damaged = |reason: &str| StoreError::Damaged {
+        file: control.display().to_string(),
+        reason: reason.to_owned(),
+    };
     let (Some(system), Some(version)) =
         (head.first_chunk::<8>(), head.get(8..12).and_then(|v| v.first_chunk::<4>()))
     else {
@@ -66,7 +71,9 @@ pub(crate) fn system_of(aio: &Arc<Aio>, be: &mut Backend, path: &Path) -> Result
     };
     let version = u32::from_le_bytes(*version);
     if !CONTROL_VERSIONS.contains(&version) {
-        return Err(damaged(&format!("it has the version {version}, which is not known here")).into());
+        return Err(
+            damaged(&format!("it has the version {version}, which is not known here")).into()
+        );
     }
     Ok(Some(u64::from_le_bytes(*system)))
 }

@@ -1,5 +1,6 @@
-//! An archive as the source of a recovery: files are brought one after the other, as they are asked for, while threads fetch the next
-//! ones. What restore_command and archiverd do together, in the process that recovers.
+//! An archive as the source of a recovery: files are brought one after the other, as they are asked
+//! for, while threads fetch the next ones. What restore_command and archiverd do together, in the
+//! process that recovers.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -53,7 +54,8 @@ impl Restorer {
     pub fn start(aio: &Arc<Aio>, repository: Repository, options: RestorerOptions) -> Restorer {
         let files = if options.threads == 0 { 0 } else { options.files };
         let ahead = Ahead::new(Arc::new(repository), files, options.bytes);
-        let shared = Shared { aio: Arc::clone(aio), ahead, tasks: Mutex::default(), bell: Condvar::new() };
+        let shared =
+            Shared { aio: Arc::clone(aio), ahead, tasks: Mutex::default(), bell: Condvar::new() };
         let mut restorer = Restorer { shared: Arc::new(shared), threads: Vec::new() };
         for n in 0..options.threads.min(files) {
             let mut be = match aio.backend(BackendType::BackgroundWorker) {
@@ -73,7 +75,8 @@ impl Restorer {
         restorer
     }
 
-    /// Puts a file under `path`, whole and checked. False: the archive is there and does not have it.
+    /// Puts a file under `path`, whole and checked. False: the archive is there and does not have
+    /// it.
     pub fn get(&self, be: &mut Backend, name: &WalName, path: &Path) -> Result<bool> {
         let Shared { aio, ahead, tasks, bell } = &*self.shared;
         let found = ahead.get(aio, be, name, path)?;

@@ -1,8 +1,8 @@
 //! Commands of the administrator's: their placeholders, their end.
 //!
-//! archive_command, restore_command, archive_cleanup_command and recovery_end_command are run alike: by `/bin/sh -c`, in the
-//! data directory, with their own process group, so that what they start can be stopped with them. Output goes where the
-//! server's goes.
+//! archive_command, restore_command, archive_cleanup_command and recovery_end_command are run
+//! alike: by `/bin/sh -c`, in the data directory, with their own process group, so that what they
+//! start can be stopped with them. Output goes where the server's goes.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -42,10 +42,16 @@ pub fn substitute(
             Some('%') => out.push('%'),
             Some(letter) => match values.iter().find(|(known, _)| *known == letter) {
                 Some((_, value)) => out.push_str(value),
-                None => return Err(wrong(format!("String contains unexpected placeholder \"%{letter}\"."))),
+                None => {
+                    return Err(wrong(format!(
+                        "String contains unexpected placeholder \"%{letter}\"."
+                    )));
+                }
             },
             None => {
-                return Err(wrong("String ends unexpectedly after escape character \"%\".".to_owned()));
+                return Err(wrong(
+                    "String ends unexpectedly after escape character \"%\".".to_owned(),
+                ));
             }
         }
     }
@@ -67,8 +73,9 @@ impl Ended {
         self == Ended::Exit(0)
     }
 
-    /// By a signal, or with a status above 125: a shell says so that it found no command, could not run it, or that it was ended
-    /// by a signal. That tells of trouble here, and nothing about the archive.
+    /// By a signal, or with a status above 125: a shell says so that it found no command, could not
+    /// run it, or that it was ended by a signal. That tells of trouble here, and nothing about the
+    /// archive.
     pub fn is_fatal(self) -> bool {
         match self {
             Ended::Exit(code) => code > 125,
@@ -147,7 +154,8 @@ impl Shell {
         running.groups.extend(pid);
         drop(running);
         if let Some(pid) = pid {
-            // The number stays the child's until its end is taken note of, so nobody else is hit by a signal.
+            // The number stays the child's until its end is taken note of, so nobody else is hit by
+            // a signal.
             let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while matches!(waitid(WaitId::Pid(pid), exited), Err(rustix::io::Errno::INTR)) {}
             self.running.lock().groups.retain(|group| *group != pid);
@@ -158,7 +166,8 @@ impl Shell {
     /// Ends what is running; nothing is run from now on. Called again, it does so without asking.
     pub fn stop(&self) {
         let mut running = self.running.lock();
-        let signal = if std::mem::replace(&mut running.stopped, true) { Signal::KILL } else { Signal::TERM };
+        let signal =
+            if std::mem::replace(&mut running.stopped, true) { Signal::KILL } else { Signal::TERM };
         for group in &running.groups {
             // It may have ended by itself.
             let _ = kill_process_group(*group, signal);
@@ -173,12 +182,16 @@ mod tests {
 
     #[test]
     fn placeholders() {
-        let put = |command| substitute(command, "archive_command", &[('p', "pg_wal/A"), ('f', "A")]);
+        let put =
+            |command| substitute(command, "archive_command", &[('p', "pg_wal/A"), ('f', "A")]);
         assert_eq!(put("cp %p /a/%f").unwrap(), "cp pg_wal/A /a/A");
         assert_eq!(put("date +%%Y-%%m; true").unwrap(), "date +%Y-%m; true");
         assert_eq!(put("").unwrap(), "");
         let wrong = put("cp %p %x").unwrap_err();
-        assert_eq!(wrong.to_string(), "invalid value for parameter \"archive_command\": \"cp %p %x\"");
+        assert_eq!(
+            wrong.to_string(),
+            "invalid value for parameter \"archive_command\": \"cp %p %x\""
+        );
         assert_eq!(wrong.detail, "String contains unexpected placeholder \"%x\".");
         assert_eq!(
             put("true %").unwrap_err().detail,
@@ -208,8 +221,10 @@ mod tests {
         let fifo = dir.path().join("fifo");
         assert!(shell.run("mkfifo fifo").unwrap().is_success());
         let runner = Arc::clone(&shell);
-        // Writing to it waits for a reader, and nobody else ever writes to what the reader waits for.
-        let run = thread::spawn(move || runner.run("mkfifo never; (echo ready > fifo; cat never); true"));
+        // Writing to it waits for a reader, and nobody else ever writes to what the reader waits
+        // for.
+        let run =
+            thread::spawn(move || runner.run("mkfifo never; (echo ready > fifo; cat never); true"));
         assert_eq!(std::fs::read_to_string(&fifo).unwrap(), "ready\n");
         shell.stop();
         assert_eq!(run.join().unwrap().unwrap(), Ended::Signal(15));

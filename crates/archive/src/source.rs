@@ -5,8 +5,8 @@
 //!     ──▶ pieces, each hashed ──▶ end: still there under its name ──▶ digest
 //! ```
 //!
-//! The last step is for segments that are recycled: one that loses its name while it is read may have been written to
-//! under another one, and what was read of it is worth nothing.
+//! The last step is for segments that are recycled: one that loses its name while it is read may
+//! have been written to under another one, and what was read of it is worth nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -83,13 +83,21 @@ pub struct Source {
 
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").field("path", &self.path).field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("Source")
+            .field("path", &self.path)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
 impl Source {
     /// Looks at the file `name` in the directory `dir`, and opens nothing yet.
-    pub fn open(aio: &Arc<Aio>, dir: &Path, name: &WalName, options: &SourceOptions) -> Result<Source> {
+    pub fn open(
+        aio: &Arc<Aio>,
+        dir: &Path,
+        name: &WalName,
+        options: &SourceOptions,
+    ) -> Result<Source> {
         Source::open_as(aio, dir, &dir.join(name.as_str()), name, options)
     }
 
@@ -177,7 +185,8 @@ impl Source {
         }
     }
 
-    /// The next piece; None at the end, when the digest is known. Whoever is done with a piece gives its buffer back.
+    /// The next piece; None at the end, when the digest is known. Whoever is done with a piece
+    /// gives its buffer back.
     pub fn next(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
         self.check_stop()?;
         if self.digest.is_some() {
@@ -197,7 +206,8 @@ impl Source {
 
     fn read(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
         if self.reader.is_none() {
-            let reader = Reader::open(&self.aio, &self.path, self.options.direct, &self.options.buffers);
+            let reader =
+                Reader::open(&self.aio, &self.path, self.options.direct, &self.options.buffers);
             let reader = reader.map_err(|e| self.refused(e))?;
             if reader.len() != self.len {
                 return Err(ArchiveError::Length {
@@ -270,7 +280,11 @@ impl Source {
         // Under another name it may have been written to while it was read.
         let len = examine(&self.aio, &self.path)?;
         if len != self.len {
-            return Err(ArchiveError::Length { file: self.path.clone(), expected: self.len, found: len });
+            return Err(ArchiveError::Length {
+                file: self.path.clone(),
+                expected: self.len,
+                found: len,
+            });
         }
         if self.len == 0 {
             return Err(ArchiveError::Contents { file: self.path.clone(), reason: "it is empty" });
@@ -288,9 +302,11 @@ impl Source {
         let contents = |reason| ArchiveError::Contents { file: self.path.clone(), reason };
         match self.name.kind() {
             Kind::History => {
-                let text = std::str::from_utf8(piece.bytes()).map_err(|_| contents("it is no text"))?;
+                let text =
+                    std::str::from_utf8(piece.bytes()).map_err(|_| contents("it is no text"))?;
                 let parsed = TimelineHistory::parse(self.name.timeline(), text);
-                parsed.map_err(|source| ArchiveError::History { file: self.path.clone(), source })?;
+                parsed
+                    .map_err(|source| ArchiveError::History { file: self.path.clone(), source })?;
             }
             Kind::Backup => {
                 if !piece.bytes().starts_with(b"START WAL LOCATION: ") {
@@ -312,8 +328,11 @@ impl Source {
         let wrong = |source| self.header(source);
         let (magic, header) = decode(page, self.options.expected.magic).map_err(wrong)?;
         // Whether there is a long header is asked below.
-        let Some(long) = header.long else { return Err(wrong(PageHeaderError::WrongKind(header.page_addr))) };
-        let sizes = || PageHeaderError::OtherSizes { segment: long.segment_size, block: long.block_size };
+        let Some(long) = header.long else {
+            return Err(wrong(PageHeaderError::WrongKind(header.page_addr)));
+        };
+        let sizes =
+            || PageHeaderError::OtherSizes { segment: long.segment_size, block: long.block_size };
         let size = SegmentSize::new(long.segment_size).ok_or_else(|| wrong(sizes()))?;
         if self.options.expected.segment_size.is_some_and(|expected| expected != size) {
             return Err(wrong(sizes()));
@@ -329,10 +348,12 @@ impl Source {
         Ok(SegmentFacts { system_id, timeline: header.timeline, start, segment_size: size, magic })
     }
 
-    /// The first segment of a timeline begins as a copy of its parent's, whose page headers it keeps; the history says so.
+    /// The first segment of a timeline begins as a copy of its parent's, whose page headers it
+    /// keeps; the history says so.
     fn check_ancestor(&self, io: &mut Backend, facts: &SegmentFacts) -> Result<()> {
         let (expected, found) = (self.name.timeline(), facts.timeline);
-        let wrong = |note| ArchiveError::Timeline { file: self.path.clone(), expected, found, note };
+        let wrong =
+            |note| ArchiveError::Timeline { file: self.path.clone(), expected, found, note };
         if found > expected || found == 0 {
             return Err(wrong(""));
         }
@@ -369,9 +390,15 @@ pub fn decode(page: &[u8], magic: Option<u16>) -> Result<(u16, PageHeader), Page
     Ok((found, PageHeader::decode(&header)?))
 }
 
-/// Whether a file that comes back from an archive is what its name says: `head` are its first bytes, `len` is its length. Err: why not.
-/// The first segment of a timeline may begin with its parent's pages.
-pub fn check_stored(name: &WalName, head: &[u8], len: u64, system_id: Option<u64>) -> Result<(), String> {
+/// Whether a file that comes back from an archive is what its name says: `head` are its first
+/// bytes, `len` is its length. Err: why not. The first segment of a timeline may begin with its
+/// parent's pages.
+pub fn check_stored(
+    name: &WalName,
+    head: &[u8],
+    len: u64,
+    system_id: Option<u64>,
+) -> Result<(), String> {
     if !name.is_whole() {
         return Ok(());
     }
@@ -383,8 +410,9 @@ pub fn check_stored(name: &WalName, head: &[u8], len: u64, system_id: Option<u64
     if len != size.bytes() {
         return Err(format!("it has {len} bytes, not the {} of a segment", size.bytes()));
     }
-    let number =
-        name.number(size).ok_or_else(|| format!("segments of {} bytes have no such name", size.bytes()))?;
+    let number = name
+        .number(size)
+        .ok_or_else(|| format!("segments of {} bytes have no such name", size.bytes()))?;
     header.check(size.start(number), size, system_id.unwrap_or(long.system_id)).map_err(wrong)?;
     if header.timeline == 0 || header.timeline > name.timeline() {
         return Err(format!("it is of timeline {}, not {}", header.timeline, name.timeline()));

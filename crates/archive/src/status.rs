@@ -4,10 +4,10 @@
 //!   NAME.ready ──(archived)──▶ NAME.done      renamed one by one, made durable many at a time by one sync of the directory
 //! ```
 //!
-//! Creating a `.ready` is not synced: after a crash whoever removes segments finds one without a mark and makes it anew. A
-//! `.done` that a crash takes back is a `.ready` again, and its file is archived again, identically. Nothing may become of a
-//! segment because of its `.done` before the directory was synced after that rename: the log syncs it before it recycles or
-//! removes anything.
+//! Creating a `.ready` is not synced: after a crash whoever removes segments finds one without a
+//! mark and makes it anew. A `.done` that a crash takes back is a `.ready` again, and its file is
+//! archived again, identically. Nothing may become of a segment because of its `.done` before the
+//! directory was synced after that rename: the log syncs it before it recycles or removes anything.
 //!
 //! The directory is listed once, at start. Later the names come from those who make the marks.
 
@@ -91,9 +91,11 @@ impl Status {
         made.map_err(ArchiveError::io("create", &self.dir))
     }
 
-    /// Lists all marks. Where a file has both, the archive has it: the `.ready` is removed, for the file may be recycled any time.
+    /// Lists all marks. Where a file has both, the archive has it: the `.ready` is removed, for the
+    /// file may be recycled any time.
     pub fn scan(&self) -> Result<Scan> {
-        let listed = self.aio.namespace().list(&self.dir).map_err(ArchiveError::io("list", &self.dir))?;
+        let listed =
+            self.aio.namespace().list(&self.dir).map_err(ArchiveError::io("list", &self.dir))?;
         let (mut ready, mut done, mut scan) =
             (Vec::with_capacity(listed.len()), BTreeSet::new(), Scan::default());
         for entry in listed {
@@ -124,7 +126,8 @@ impl Status {
         made.map(drop).map_err(ArchiveError::io("create", &path))
     }
 
-    /// Whether it is still marked as one to be archived: the administrator may have thought otherwise.
+    /// Whether it is still marked as one to be archived: the administrator may have thought
+    /// otherwise.
     pub fn is_ready(&self, name: &WalName) -> Result<bool> {
         let path = self.dir.join(name.ready());
         self.aio.namespace().exists(&path).map_err(ArchiveError::io("examine", &path))
@@ -171,7 +174,11 @@ impl Status {
         match self.aio.namespace().rename(&ready, &done) {
             Ok(()) => Ok(true),
             // By an attempt before, which could not be made durable.
-            Err(e) if e.is_not_found() && matches!(self.aio.namespace().exists(&done), Ok(true)) => Ok(true),
+            Err(e)
+                if e.is_not_found() && matches!(self.aio.namespace().exists(&done), Ok(true)) =>
+            {
+                Ok(true)
+            }
             Err(e) if AioError::is_not_found(&e) => {
                 tracing::warn!(
                     "archive status file \"{}\" has gone while \"{name}\" was archived",

@@ -1,5 +1,6 @@
-//! Base backups on disks that fail: at each call in turn, and for each kind of it. Either there is a whole backup, or none; either a
-//! directory is restored whole, or no server would start on what there is. And what is damage, and what is not.
+//! Base backups on disks that fail: at each call in turn, and for each kind of it. Either there is
+//! a whole backup, or none; either a directory is restored whole, or no server would start on what
+//! there is. And what is damage, and what is not.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Aio, AioConfig, BackendType, Errno, MethodKind, PosixNamespace};
 use forebay_archive::backup::{
-    About, BackupError, BackupOptions, BackupSource, BackupState, Origin, RestoreOptions, Silent, Stopped,
-    backup, list, remove_abandoned, restore,
+    About, BackupError, BackupOptions, BackupSource, BackupState, Origin, RestoreOptions, Silent,
+    Stopped, backup, list, remove_abandoned, restore,
 };
 use forebay_format::checksum::set_checksum;
 use forebay_format::control::{ControlFile, DbState};
@@ -169,12 +170,17 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// The same files with the same bytes? If not, which are not.
 fn compare(found: &[(PathBuf, Vec<u8>)], expected: &[(PathBuf, Vec<u8>)], what: &str) {
-    let names = |all: &[(PathBuf, Vec<u8>)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names =
+        |all: &[(PathBuf, Vec<u8>)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     assert_eq!(names(found), names(expected), "{what}");
     for ((name, found), (_, expected)) in found.iter().zip(expected) {
         let at = found.iter().zip(expected).position(|(a, b)| a != b);
         let lengths = (found.len(), expected.len());
-        assert!(found == expected, "{what}: {} differs at {at:?}, lengths {lengths:?}", name.display());
+        assert!(
+            found == expected,
+            "{what}: {} differs at {at:?}, lengths {lengths:?}",
+            name.display()
+        );
     }
 }
 
@@ -192,15 +198,17 @@ const FAULTS: [(Ops, Effect); 10] = [
     (Ops::STAT, Effect::Fail(Errno::IO)),
 ];
 
-/// Runs `body` with each call failing in turn, until none is left to fail; how often it failed. It is told what failed, and whether
-/// anything did.
+/// Runs `body` with each call failing in turn, until none is left to fail; how often it failed. It
+/// is told what failed, and whether anything did.
 fn each_fault(mut body: impl FnMut(&Arc<Aio>, &dyn Fn() -> bool, Ops, &str) -> bool) -> u32 {
     let mut failures = 0;
     for (ops, effect) in FAULTS {
         for n in 0.. {
             let plan = FaultPlan::new();
             let fault = plan.add(Rule::on(ops).nth(n), effect);
-            let aio = plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes()).expect("a door");
+            let aio = plan
+                .open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes())
+                .expect("a door");
             let fired = || plan.fired(fault) > 0;
             failures += u32::from(body(&aio, &fired, ops, &format!("{ops:?} {n}: {effect:?}")));
             if !fired() {
@@ -226,10 +234,10 @@ fn whichever_call_fails_there_is_a_whole_backup_or_none() {
             }
             Err(error) => {
                 assert!(fired(), "{what}: {error}");
-                // The directory could not be synced, or opened for that, after the rename: nobody knows
-                // whether the name is durable.
-                let unsynced =
-                    ops == Ops::SYNC_DIR || error.to_string().starts_with("could not open directory ");
+                // The directory could not be synced, or opened for that, after the rename: nobody
+                // knows whether the name is durable.
+                let unsynced = ops == Ops::SYNC_DIR
+                    || error.to_string().starts_with("could not open directory ");
                 assert!(complete(&place.archive) == 0 || unsynced, "{what}: {error}");
                 true
             }
@@ -305,15 +313,21 @@ fn stopped() -> Stopped {
 fn damage(place: &Place, block: u32, lsn: Lsn) {
     let mut page = page(block, lsn);
     page[5000] ^= 1;
-    let file = std::fs::File::options().write(true).open(place.data.join("base/5/16384")).expect("a file");
+    let file =
+        std::fs::File::options().write(true).open(place.data.join("base/5/16384")).expect("a file");
     file.write_all_at(&page, u64::from(block) * 8192).expect("a page");
 }
 
-fn take_live(place: &Place, start: Lsn, stop: impl FnMut() -> Stopped) -> Result<About, BackupError> {
+fn take_live(
+    place: &Place,
+    start: Lsn,
+    stop: impl FnMut() -> Stopped,
+) -> Result<About, BackupError> {
     let running = control(DbState::Production).encode();
     std::fs::write(place.data.join("global/pg_control"), running).expect("a file");
     let mut server = Server { start, stop };
-    let named = BackupOptions { name: Some(format!("live-{}", complete(&place.archive))), ..options() };
+    let named =
+        BackupOptions { name: Some(format!("live-{}", complete(&place.archive))), ..options() };
     backup(&door(), &place.data, &place.archive, Origin::Live(&mut server), &named, &mut Silent)
 }
 
@@ -326,23 +340,33 @@ fn a_page_that_the_log_puts_right_is_no_damage_and_any_other_is() {
     // Not written since the start.
     damage(&place, 6, Lsn(0x90_0000));
     let error = take_live(&place, CHECKPOINT, stopped).expect_err("damaged");
-    assert!(matches!(&error, BackupError::DamagedPages { first, count: 1 } if first.block == 6), "{error}");
+    assert!(
+        matches!(&error, BackupError::DamagedPages { first, count: 1 } if first.block == 6),
+        "{error}"
+    );
     // A position that the log has not reached.
     let fresh = self::place();
     damage(&fresh, 299, Lsn(0x999_0000));
     let error = take_live(&fresh, CHECKPOINT, stopped).expect_err("damaged");
-    assert!(matches!(&error, BackupError::DamagedPages { first, count: 1 } if first.block == 299), "{error}");
+    assert!(
+        matches!(&error, BackupError::DamagedPages { first, count: 1 } if first.block == 299),
+        "{error}"
+    );
     assert_eq!(complete(&fresh.archive), 0);
 }
 
 #[test]
 fn a_page_that_is_not_quite_empty_is_damaged() {
     let place = place();
-    let file = std::fs::File::options().write(true).open(place.data.join("base/5/16384")).expect("a file");
+    let file =
+        std::fs::File::options().write(true).open(place.data.join("base/5/16384")).expect("a file");
     // Its first half is lost.
     file.write_all_at(&[0; 4096], 17 * 8192).expect("zeros");
     let error = take(&door(), &place, &options()).expect_err("damaged");
-    assert!(matches!(&error, BackupError::DamagedPages { first, .. } if first.block == 17), "{error}");
+    assert!(
+        matches!(&error, BackupError::DamagedPages { first, .. } if first.block == 17),
+        "{error}"
+    );
     // One that is all zeros was never used.
     file.write_all_at(&[0; 8192], 17 * 8192).expect("zeros");
     take(&door(), &place, &options()).expect("a backup");
@@ -352,10 +376,15 @@ fn a_page_that_is_not_quite_empty_is_damaged() {
 fn the_wrong_server_is_refused() {
     let place = place();
     let elsewhere = || Stopped { label: label().replace("0/1000028", "0/2000028"), ..stopped() };
-    let error = take_live(&place, CHECKPOINT, elsewhere).expect_err("its label is of another backup");
+    let error =
+        take_live(&place, CHECKPOINT, elsewhere).expect_err("its label is of another backup");
     assert!(matches!(error, BackupError::Server { operation: "pg_backup_stop", .. }), "{error}");
-    let error = take_live(&place, Lsn(0x500_0000), stopped).expect_err("there is no such checkpoint here");
-    assert!(matches!(&error, BackupError::Refused(why) if why.contains("runs elsewhere")), "{error}");
+    let error =
+        take_live(&place, Lsn(0x500_0000), stopped).expect_err("there is no such checkpoint here");
+    assert!(
+        matches!(&error, BackupError::Refused(why) if why.contains("runs elsewhere")),
+        "{error}"
+    );
     let mut other = control(DbState::Production);
     other.system_id = 8;
     std::fs::write(place.data.join("global/pg_control"), other.encode()).expect("a file");
@@ -377,8 +406,8 @@ fn tablespaces_are_restored_where_they_are_sent() {
     std::os::unix::fs::symlink(&space, place.data.join("pg_tblspc/16390")).expect("a link");
     take(&door(), &place, &options()).expect("a backup");
     // Where it was it would be in its own way.
-    let error =
-        restore(&door(), &place.archive, &place.restored, &back(), &mut Silent).expect_err("not empty");
+    let error = restore(&door(), &place.archive, &place.restored, &back(), &mut Silent)
+        .expect_err("not empty");
     assert!(error.to_string().contains("not empty"), "{error}");
     assert!(!place.restored.exists());
     let sent = RestoreOptions { tablespaces: vec![(space, moved.clone())], ..back() };

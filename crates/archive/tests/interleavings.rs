@@ -1,5 +1,6 @@
-//! What the threads of an archiver share, in interleavings that shuttle chooses: files that are announced, transfers side by side,
-//! acknowledgements, a module that is changed, stops, a failure that is final.
+//! What the threads of an archiver share, in interleavings that shuttle chooses: files that are
+//! announced, transfers side by side, acknowledgements, a module that is changed, stops, a failure
+//! that is final.
 //!
 //! Only a checked build has these tests:
 //!
@@ -7,8 +8,9 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-archive --test interleavings --target-dir target/shuttle
 //! ```
 //!
-//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints a schedule, which
-//! `shuttle::replay` repeats. The files are real ones in memory. There is no time: what only a clock would wake is found as a deadlock.
+//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints
+//! a schedule, which `shuttle::replay` repeats. The files are real ones in memory. There is no
+//! time: what only a clock would wake is found as a deadlock.
 #![cfg(shuttle)]
 
 use std::collections::BTreeSet;
@@ -20,7 +22,8 @@ use forebay_aio::sync::{Arc, Mutex, thread};
 use forebay_aio::{Aio, AioConfig, Backend, Errno, MethodKind, PosixNamespace};
 use forebay_archive::archiver::Threads;
 use forebay_archive::{
-    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Mark, Source, StopMode, WalName,
+    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Mark, Source, StopMode,
+    WalName,
 };
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
@@ -119,8 +122,9 @@ impl Bed {
         let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         let dir = dir.expect("a directory");
         std::fs::create_dir(dir.path().join("archive_status")).expect("a directory");
-        (1..=segments)
-            .for_each(|n| std::fs::write(dir.path().join(name(n).as_str()), "").expect("a segment"));
+        (1..=segments).for_each(|n| {
+            std::fs::write(dir.path().join(name(n).as_str()), "").expect("a segment")
+        });
         let plan = FaultPlan::new();
         let config = AioConfig { max_backends: 4, handles_per_backend: 2, ..AioConfig::default() };
         let aio: Arc<Aio> =
@@ -149,7 +153,10 @@ impl Bed {
     }
 
     /// Announces files beside the archiver's threads.
-    fn announcing(self: &Arc<Self>, numbers: std::ops::RangeInclusive<u64>) -> thread::JoinHandle<()> {
+    fn announcing(
+        self: &Arc<Self>,
+        numbers: std::ops::RangeInclusive<u64>,
+    ) -> thread::JoinHandle<()> {
         let bed = Arc::clone(self);
         thread::spawn(move || {
             for n in numbers {
@@ -217,7 +224,11 @@ fn a_stop_in_mid_transfer_says_nothing_that_was_not_done() {
         assert_eq!([done.clone(), ready].concat(), all(1..=3));
         module.check();
         let life = module.0.lock();
-        assert!(done.iter().all(|name| life.stored.contains(name)), "{done:?} of {:?}", life.stored);
+        assert!(
+            done.iter().all(|name| life.stored.contains(name)),
+            "{done:?} of {:?}",
+            life.stored
+        );
         assert_eq!(life.starts, life.ends);
         assert_eq!(bed.archiver.stats().failed_count, 0, "a stop is no failure");
         assert_eq!(bed.archiver.stats().archived_count as usize, done.len());
@@ -291,7 +302,8 @@ fn a_module_is_changed_when_nothing_of_it_flies() {
 fn a_failed_sync_of_the_marks_is_the_end_for_all() {
     each(|| {
         let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        bed.plan.add(Rule::on(Ops::SYNC_DIR).path("archive_status").times(1), Effect::Fail(Errno::IO));
+        bed.plan
+            .add(Rule::on(Ops::SYNC_DIR).path("archive_status").times(1), Effect::Fail(Errno::IO));
         bed.archiver.set_module(Some(module.clone()));
         let threads = Threads::start(&bed.archiver, 3).expect("threads");
         bed.announcing(1..=3).join().expect("announced");
@@ -311,7 +323,10 @@ fn transfers_are_seen_side_by_side() {
         let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
         (1..=3).for_each(|n| bed.archiver.announce(&name(n)).expect("a mark"));
         bed.archiver.set_module(Some(module.clone()));
-        Threads::start(&bed.archiver, 3).expect("threads").stop(StopMode::Drain).expect("no failure");
+        Threads::start(&bed.archiver, 3)
+            .expect("threads")
+            .stop(StopMode::Drain)
+            .expect("no failure");
         MOST.fetch_max(module.0.lock().most, SeqCst);
     });
     assert_eq!(MOST.load(SeqCst), 2);

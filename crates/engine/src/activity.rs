@@ -21,7 +21,8 @@ pub(crate) struct Call<'a>(&'a Activity);
 impl Activity {
     /// Enters; fails once it is closed (57P01).
     pub(crate) fn enter(&self) -> Result<Call<'_>, EngineError> {
-        // The count rises before the flag is looked at, and the flag is set before the count is looked at.
+        // The count rises before the flag is looked at, and the flag is set before the count is
+        // looked at.
         self.inside.fetch_add(1, Ordering::SeqCst);
         let call = Call(self);
         if self.closed.load(Ordering::SeqCst) { Err(EngineError::ShuttingDown) } else { Ok(call) }
@@ -39,7 +40,8 @@ impl Activity {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        if self.0.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.closed.load(Ordering::SeqCst) {
+        if self.0.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.closed.load(Ordering::SeqCst)
+        {
             let _gate = self.0.gate.lock();
             self.0.empty.notify_all();
         }

@@ -1,4 +1,5 @@
-//! The archiver of an engine: which module it has, its threads, its part in a stop, switches by time.
+//! The archiver of an engine: which module it has, its threads, its part in a stop, switches by
+//! time.
 //!
 //! ```text
 //!   a segment is complete ──▶ NAME.ready ──(told in memory)──▶ forebay_archive::Archiver ──▶ the module ──▶ NAME.done ──▶ recycled
@@ -23,7 +24,9 @@ use forebay_archive::{ArchiveError, ArchiveModule, Archived, Expected, Source};
 use forebay_storage::Backend;
 use forebay_wal::Wal;
 
-use crate::config::{ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, EngineConfig};
+use crate::config::{
+    ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, EngineConfig,
+};
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
@@ -37,7 +40,9 @@ const SPARE_TRANSFERS: usize = 16;
 pub(crate) fn backends(config: &EngineConfig) -> usize {
     match config.archive_mode {
         ArchiveMode::Off => 0,
-        ArchiveMode::On | ArchiveMode::Always => config.archiving.transfers.max(SPARE_TRANSFERS) + 1,
+        ArchiveMode::On | ArchiveMode::Always => {
+            config.archiving.transfers.max(SPARE_TRANSFERS) + 1
+        }
     }
 }
 
@@ -62,7 +67,8 @@ pub(crate) struct Archiving {
 }
 
 impl Archiving {
-    /// Marks completed segments from now on, if there is an archive. The archiver itself begins with [`Archiving::start`].
+    /// Marks completed segments from now on, if there is an archive. The archiver itself begins
+    /// with [`Archiving::start`].
     pub(crate) fn new(
         aio: &Arc<Aio>,
         dir: &Path,
@@ -126,7 +132,8 @@ impl Archiving {
     }
 
     fn start_one(&self, core: &Arc<Core>, n: usize) -> Result<thread::JoinHandle<()>, EngineError> {
-        let archiver = self.archiver.clone().ok_or_else(|| EngineError::internal("there is no archiver"))?;
+        let archiver =
+            self.archiver.clone().ok_or_else(|| EngineError::internal("there is no archiver"))?;
         let mut be = Backend::new(core.aio.backend(BackendType::BackgroundWorker)?);
         let (core, name) = (Arc::clone(core), format!("archiver-{n}"));
         let run = move || {
@@ -137,7 +144,9 @@ impl Archiving {
             }
         };
         let started = thread::Builder::new().name(name.clone()).spawn(run);
-        started.map_err(|error| EngineError::statement("53000", format!("could not start {name}: {error}")))
+        started.map_err(|error| {
+            EngineError::statement("53000", format!("could not start {name}: {error}"))
+        })
     }
 
     /// Ends with the engine, should that have to stop.
@@ -178,7 +187,8 @@ impl Archiving {
         }
     }
 
-    /// An immediate stop on top of a fast one: what waits is left to the next start. Called again, it does so without asking.
+    /// An immediate stop on top of a fast one: what waits is left to the next start. Called again,
+    /// it does so without asking.
     pub(crate) fn cut_short(&self) {
         if let Some(archiver) = &self.archiver {
             archiver.stop(StopMode::Now);
@@ -266,7 +276,8 @@ fn module(
     Some(match library {
         "" => Arc::new(Command::new(settings.command.as_str(), dir)),
         _ if !settings.command.is_empty() => Arc::new(Unusable(
-            "Both \"archive_command\" and \"archive_library\" are set; only one of them may be.".to_owned(),
+            "Both \"archive_command\" and \"archive_library\" are set; only one of them may be."
+                .to_owned(),
         )),
         "basic_archive" => Arc::new(Basic::new(aio, &settings.directory, config.io_direct.wal)),
         "forebay_archive" => {
@@ -294,7 +305,11 @@ impl ArchiveModule for Unusable {
         Err(self.0.clone())
     }
 
-    fn archive(&self, _io: &mut forebay_aio::Backend, _file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(
+        &self,
+        _io: &mut forebay_aio::Backend,
+        _file: &mut Source,
+    ) -> Result<Archived, ArchiveError> {
         Err(ArchiveError::Configuration(self.0.clone()))
     }
 }
@@ -313,10 +328,16 @@ impl SegmentAge {
     pub(crate) fn new(core: &Core) -> SegmentAge {
         // What recovery or an earlier life left in the segment is taken for something.
         let seen = records(core);
-        SegmentAge { segment: segment(core), since: Instant::now(), before: seen.wrapping_sub(1), seen }
+        SegmentAge {
+            segment: segment(core),
+            since: Instant::now(),
+            before: seen.wrapping_sub(1),
+            seen,
+        }
     }
 
-    /// Completes the segment if it is older than archive_timeout, and something in it may be worth archiving.
+    /// Completes the segment if it is older than archive_timeout, and something in it may be worth
+    /// archiving.
     pub(crate) fn check(&mut self, core: &Core, be: &mut Backend) -> Result<(), EngineError> {
         if !core.archiving.is_on() {
             return Ok(());
@@ -332,7 +353,10 @@ impl SegmentAge {
                 core.wal.switch_segment(&mut be.io)?;
                 core.archiving.note_housekeeping(1);
                 self.before = now;
-                tracing::debug!("write-ahead log switch forced (\"archive_timeout\"={})", timeout.as_secs());
+                tracing::debug!(
+                    "write-ahead log switch forced (\"archive_timeout\"={})",
+                    timeout.as_secs()
+                );
             }
         }
         self.seen = now;

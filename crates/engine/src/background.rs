@@ -13,7 +13,8 @@ use crate::config::Background;
 use crate::core::Core;
 use crate::error::EngineError;
 
-/// How long a background thread leaves a disk alone that has failed it: who needs a buffer or a segment finds out for himself.
+/// How long a background thread leaves a disk alone that has failed it: who needs a buffer or a
+/// segment finds out for himself.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// A rest that a stop cuts short.
@@ -97,9 +98,13 @@ fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
     }
 }
 
-/// One round of everything, for engines without threads: prepares the log, cleans buffers, makes a checkpoint if one is wanted, and
-/// archives.
-pub(crate) fn step(core: &Core, be: &mut Backend, cleaner: &mut Cleaner) -> Result<(), EngineError> {
+/// One round of everything, for engines without threads: prepares the log, cleans buffers, makes a
+/// checkpoint if one is wanted, and archives.
+pub(crate) fn step(
+    core: &Core,
+    be: &mut Backend,
+    cleaner: &mut Cleaner,
+) -> Result<(), EngineError> {
     core.fatal.check_alive()?;
     core.wal.step(&mut be.io)?;
     cleaner.step(&core.pool, be, &core.writing().cleaner)?;
@@ -110,8 +115,8 @@ pub(crate) fn step(core: &Core, be: &mut Backend, cleaner: &mut Cleaner) -> Resu
     core.archiving.step(be)
 }
 
-/// Makes WAL segments ahead of need, so that those who insert find them. It has a thread of its own because the WAL writer
-/// would come late to those who wait for it.
+/// Makes WAL segments ahead of need, so that those who insert find them. It has a thread of its own
+/// because the WAL writer would come late to those who wait for it.
 fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
     /// Nobody forgets to call it.
     const LONG: Duration = Duration::from_secs(60);
@@ -167,7 +172,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Starts the checkpointer, the WAL writer, who prepares its segments, and the background writer, unless the embedder does their work.
+    /// Starts the checkpointer, the WAL writer, who prepares its segments, and the background
+    /// writer, unless the embedder does their work.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
         let mut threads = Threads::default();
         if core.config.background == Background::Stepped {
@@ -182,14 +188,9 @@ impl Threads {
     }
 
     fn start_all(&mut self, core: &Arc<Core>) -> Result<(), EngineError> {
-        self.spawn(
-            core,
-            "checkpointer",
-            BackendType::Checkpointer,
-            |core, be, _| {
-                while checkpoint::step(core, be) {}
-            },
-        )?;
+        self.spawn(core, "checkpointer", BackendType::Checkpointer, |core, be, _| {
+            while checkpoint::step(core, be) {}
+        })?;
         self.spawn(core, "walwriter", BackendType::WalWriter, write_wal)?;
         self.spawn(core, "walpreparer", BackendType::WalWriter, prepare_segments)?;
         self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
@@ -221,7 +222,9 @@ impl Threads {
         let handle = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || core.fatal.watch(&who, || body(&core, &mut be, &ticker)))
-            .map_err(|error| EngineError::statement("53000", format!("could not start {name}: {error}")))?;
+            .map_err(|error| {
+                EngineError::statement("53000", format!("could not start {name}: {error}"))
+            })?;
         self.handles.push(handle);
         Ok(())
     }

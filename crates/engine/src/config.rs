@@ -16,7 +16,8 @@ pub use forebay_format::wal::ImageCompression;
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
 pub use crate::recovery::{
-    RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, TargetAction, TargetTimeline,
+    RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, TargetAction,
+    TargetTimeline,
 };
 
 use crate::xact::CommitWay;
@@ -108,16 +109,19 @@ impl ArchiveMode {
     }
 }
 
-/// An archive with manifests, and how it is used: what `forebay_archive` archives into and restores from.
+/// An archive with manifests, and how it is used: what `forebay_archive` archives into and restores
+/// from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveStore {
     /// Where it is: a directory, or a URL; empty: not set.
     pub location: String,
     /// How new files are compressed.
     pub compression: Compression,
-    /// The layout that it must have, and a new one gets; None: whichever it has, plain for a new one.
+    /// The layout that it must have, and a new one gets; None: whichever it has, plain for a new
+    /// one.
     pub layout: Option<LayoutKind>,
-    /// A file with the key to encrypt and decrypt with. With it, what was stored without is refused.
+    /// A file with the key to encrypt and decrypt with. With it, what was stored without is
+    /// refused.
     pub key_file: Option<PathBuf>,
     /// With a key: files and manifests of an archive that was begun without one are accepted.
     pub accept_unencrypted: bool,
@@ -128,13 +132,15 @@ pub struct ArchiveStore {
 pub struct ArchiveSettings {
     /// A command for each file (archive_command).
     pub command: String,
-    /// A module's name (archive_library): `basic_archive`, `forebay_archive`, or one of [`EngineConfig::archive_modules`].
+    /// A module's name (archive_library): `basic_archive`, `forebay_archive`, or one of
+    /// [`EngineConfig::archive_modules`].
     pub library: String,
     /// Where `basic_archive` stores files.
     pub directory: String,
     /// What `forebay_archive` stores files in.
     pub store: ArchiveStore,
-    /// Files in flight at a time; 0: as many as suit the module, but not more than four. A command is always run alone.
+    /// Files in flight at a time; 0: as many as suit the module, but not more than four. A command
+    /// is always run alone.
     pub transfers: usize,
     /// A segment is completed after this time, if it holds any changes; zero: when it is full.
     pub timeout: Duration,
@@ -233,10 +239,11 @@ pub struct EngineConfig {
     pub wal_buffers: Option<usize>,
     /// Whether a page's first change after a checkpoint logs all of it.
     pub full_page_writes: bool,
-    /// Whether what a checkpoint relies on is read back from the disk before old WAL goes (checkpoint_verify_writes): pages of
-    /// relations and pg_xact, and pg_control.
+    /// Whether what a checkpoint relies on is read back from the disk before old WAL goes
+    /// (checkpoint_verify_writes): pages of relations and pg_xact, and pg_control.
     pub verify_writes: bool,
-    /// Whether completed WAL segments go to an archive, and are kept until it has them (archive_mode).
+    /// Whether completed WAL segments go to an archive, and are kept until it has them
+    /// (archive_mode).
     pub archive_mode: ArchiveMode,
     /// What archives them; may change while the engine runs.
     pub archiving: ArchiveSettings,
@@ -279,8 +286,9 @@ pub enum Background {
     /// Threads of the engine's own: checkpointer, WAL writer, background writer.
     #[default]
     Threads,
-    /// The embedder, by calling [`Engine::step`](crate::Engine::step) now and then; a session that asks for a checkpoint makes it
-    /// itself. With one session at a time everything happens in one thread, in an order that repeats.
+    /// The embedder, by calling [`Engine::step`](crate::Engine::step) now and then; a session that
+    /// asks for a checkpoint makes it itself. With one session at a time everything happens in one
+    /// thread, in an order that repeats.
     Stepped,
 }
 
@@ -305,8 +313,8 @@ pub struct WritingSettings {
     pub wal_recycle: bool,
     /// Rest between rounds of the WAL writer.
     pub wal_writer_delay: Duration,
-    /// Bytes that are not durable after which the WAL writer flushes whatever the time, and is called for it; 0: it flushes at
-    /// each round.
+    /// Bytes that are not durable after which the WAL writer flushes whatever the time, and is
+    /// called for it; 0: it flushes at each round.
     pub wal_writer_flush_after: u64,
     /// How page images are compressed; None: not at all.
     pub wal_compression: Option<ImageCompression>,
@@ -354,7 +362,8 @@ impl Default for WritingSettings {
     }
 }
 
-/// What happens on a failure after which nothing durable may be acknowledged: called with the reason.
+/// What happens on a failure after which nothing durable may be acknowledged: called with the
+/// reason.
 #[derive(Clone)]
 pub struct FatalAction(pub std::sync::Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -379,7 +388,9 @@ impl std::fmt::Debug for FatalAction {
 
 /// Is told how far recovery has come.
 #[derive(Clone)]
-pub struct RecoveryReport(pub std::sync::Arc<dyn Fn(&crate::recovery::RecoveryProgress) + Send + Sync>);
+pub struct RecoveryReport(
+    pub std::sync::Arc<dyn Fn(&crate::recovery::RecoveryProgress) + Send + Sync>,
+);
 
 impl std::fmt::Debug for RecoveryReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -402,12 +413,16 @@ pub enum CheckpointStep {
 
 impl CheckpointStep {
     /// All of them, in their order.
-    pub const ALL: [CheckpointStep; 4] =
-        [CheckpointStep::Begun, CheckpointStep::Written, CheckpointStep::Synced, CheckpointStep::Logged];
+    pub const ALL: [CheckpointStep; 4] = [
+        CheckpointStep::Begun,
+        CheckpointStep::Written,
+        CheckpointStep::Synced,
+        CheckpointStep::Logged,
+    ];
 }
 
-/// Is told how far a checkpoint has come. With [`Background::Stepped`] it may use sessions of its own, but for checkpoints: so what
-/// happens beside a checkpoint happens in an order that repeats.
+/// Is told how far a checkpoint has come. With [`Background::Stepped`] it may use sessions of its
+/// own, but for checkpoints: so what happens beside a checkpoint happens in an order that repeats.
 #[derive(Clone)]
 pub struct CheckpointWatch(pub std::sync::Arc<dyn Fn(CheckpointStep) + Send + Sync>);
 
@@ -447,7 +462,11 @@ pub struct SessionSettings {
 impl SessionSettings {
     /// How commits become durable.
     pub(crate) fn commit_way(&self) -> CommitWay {
-        CommitWay { wait: self.synchronous_commit, delay: self.commit_delay, siblings: self.commit_siblings }
+        CommitWay {
+            wait: self.synchronous_commit,
+            delay: self.commit_delay,
+            siblings: self.commit_siblings,
+        }
     }
 
     /// What becomes of damaged pages.

@@ -1,7 +1,8 @@
 //! global/pg_control: where recovery begins, and whether it is needed.
 //!
-//! The file is rewritten in place, in one write of all its 8 kB, then synced. What counts lies in its first 296
-//! bytes, within one sector, so that a crash leaves the old or the new state; its checksum tells if not.
+//! The file is rewritten in place, in one write of all its 8 kB, then synced. What counts lies in
+//! its first 296 bytes, within one sector, so that a crash leaves the old or the new state; its
+//! checksum tells if not.
 
 use std::path::{Path, PathBuf};
 
@@ -70,7 +71,8 @@ impl Control {
         self.current.lock().checkpoint_copy
     }
 
-    /// What recovery found out about MultiXacts, which nothing here uses, for the next checkpoint to pass on.
+    /// What recovery found out about MultiXacts, which nothing here uses, for the next checkpoint
+    /// to pass on.
     pub(crate) fn carry_multixacts(&self, next_multi: u32, next_offset: u32) {
         let point = &mut self.current.lock().checkpoint_copy;
         (point.next_multi, point.next_multi_offset) = (next_multi, next_offset);
@@ -81,7 +83,8 @@ impl Control {
         self.update(io, |control| control.state = state)
     }
 
-    /// Notes that recovery from an archive begins, or goes on, at a checkpoint; `change` may note more.
+    /// Notes that recovery from an archive begins, or goes on, at a checkpoint; `change` may note
+    /// more.
     pub(crate) fn begin_archive_recovery(
         &self,
         io: &mut Backend,
@@ -101,7 +104,8 @@ impl Control {
         })
     }
 
-    /// Notes that recovery, if it is begun again, begins at a later checkpoint: up to `reached` everything is durable.
+    /// Notes that recovery, if it is begun again, begins at a later checkpoint: up to `reached`
+    /// everything is durable.
     pub(crate) fn restart_point(
         &self,
         io: &mut Backend,
@@ -117,7 +121,8 @@ impl Control {
         })
     }
 
-    /// Notes that recovery must get to `point` before the files are consistent, if it does not say so yet.
+    /// Notes that recovery must get to `point` before the files are consistent, if it does not say
+    /// so yet.
     pub(crate) fn raise_min_recovery(
         &self,
         io: &mut Backend,
@@ -135,7 +140,12 @@ impl Control {
     }
 
     /// Notes that the backup that is recovered ended at `end`.
-    pub(crate) fn end_backup(&self, io: &mut Backend, end: Lsn, timeline: u32) -> Result<(), EngineError> {
+    pub(crate) fn end_backup(
+        &self,
+        io: &mut Backend,
+        end: Lsn,
+        timeline: u32,
+    ) -> Result<(), EngineError> {
         self.update(io, |control| {
             if control.min_recovery_point < end {
                 (control.min_recovery_point, control.min_recovery_timeline) = (end, timeline);
@@ -166,7 +176,11 @@ impl Control {
 
     /// Changes the file, unless the engine has stopped. A failure leaves its contents unknown, and
     /// so stops the engine.
-    fn update(&self, io: &mut Backend, change: impl FnOnce(&mut ControlFile)) -> Result<(), EngineError> {
+    fn update(
+        &self,
+        io: &mut Backend,
+        change: impl FnOnce(&mut ControlFile),
+    ) -> Result<(), EngineError> {
         let mut current = self.current.lock();
         self.fatal.check_alive()?;
         let mut next = current.clone();
@@ -189,7 +203,11 @@ impl Control {
 }
 
 /// Writes the whole file in place, in one write, and syncs it.
-pub(crate) fn overwrite(io: &mut Backend, file: &File, bytes: &[u8; FILE_SIZE]) -> Result<(), AioError> {
+pub(crate) fn overwrite(
+    io: &mut Backend,
+    file: &File,
+    bytes: &[u8; FILE_SIZE],
+) -> Result<(), AioError> {
     io.write_all_at(file, 0, &AlignedBuf::copy_of(bytes)?)?;
     if io.aio().has_bug("pg_control: written without a sync") {
         return Ok(());

@@ -164,8 +164,8 @@ impl Core {
         self.checkpointer.requests.nudge();
     }
 
-    /// Bytes of WAL since the redo pointer that make a checkpoint due, so that the log stays below max_wal_size
-    /// while that checkpoint takes its time.
+    /// Bytes of WAL since the redo pointer that make a checkpoint due, so that the log stays below
+    /// max_wal_size while that checkpoint takes its time.
     pub(crate) fn wal_trigger(&self) -> u64 {
         let segment = self.wal.config().segment_size.bytes();
         let writing = self.writing();
@@ -189,6 +189,9 @@ impl Core {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("dir", &self.dir).field("phase", &self.phase()).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("dir", &self.dir)
+            .field("phase", &self.phase())
+            .finish_non_exhaustive()
     }
 }

@@ -45,8 +45,10 @@ pub(crate) fn check_kind_and_owner(dir: &Path, stat: &FileStat) -> Result<(), En
 fn check_version(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
     let path = dir.join("PG_VERSION");
     let Some(version) = disk.read(&path)? else {
-        let error =
-            EngineError::statement("F0001", format!("\"{}\" is not a valid data directory", dir.display()));
+        let error = EngineError::statement(
+            "F0001",
+            format!("\"{}\" is not a valid data directory", dir.display()),
+        );
         return Err(error.with_detail(format!("File \"{}\" is missing.", path.display())));
     };
     let version = String::from_utf8_lossy(&version).trim().to_owned();

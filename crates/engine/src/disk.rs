@@ -49,13 +49,20 @@ impl<'a> Disk<'a> {
         self.write(path, &OpenOptions::READ_WRITE.create_new(), bytes)
     }
 
-    /// Replaces a file's bytes in place: never shorter than before, so that a reader finds old or new lines.
+    /// Replaces a file's bytes in place: never shorter than before, so that a reader finds old or
+    /// new lines.
     pub(crate) fn overwrite(&mut self, path: &Path, bytes: &[u8]) -> Result<(), EngineError> {
         self.write(path, &OpenOptions::READ_WRITE, bytes)
     }
 
-    /// Writes zeros from `from` to `to`, and syncs the file: its blocks are then written, not merely allocated.
-    pub(crate) fn write_zeros(&mut self, path: &Path, from: u64, to: u64) -> Result<(), EngineError> {
+    /// Writes zeros from `from` to `to`, and syncs the file: its blocks are then written, not
+    /// merely allocated.
+    pub(crate) fn write_zeros(
+        &mut self,
+        path: &Path,
+        from: u64,
+        to: u64,
+    ) -> Result<(), EngineError> {
         const CHUNK: usize = 1 << 20;
         let file = self.namespace().open(path, &OpenOptions::READ_WRITE)?;
         let zeros = AlignedBuf::zeroed(CHUNK)?;
@@ -72,7 +79,12 @@ impl<'a> Disk<'a> {
         Ok(self.io.fsync(&file)?)
     }
 
-    fn write(&mut self, path: &Path, options: &OpenOptions, bytes: &[u8]) -> Result<(), EngineError> {
+    fn write(
+        &mut self,
+        path: &Path,
+        options: &OpenOptions,
+        bytes: &[u8],
+    ) -> Result<(), EngineError> {
         let file = self.namespace().open(path, options)?;
         if !bytes.is_empty() {
             self.io.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;

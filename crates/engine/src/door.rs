@@ -1,4 +1,5 @@
-//! The door to the disk: opened with the I/O method that the configuration asks for, changed while it is open.
+//! The door to the disk: opened with the I/O method that the configuration asks for, changed while
+//! it is open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +12,19 @@ use crate::archiver;
 use crate::config::{EngineConfig, ExtendMethod, IoMethod};
 use crate::error::EngineError;
 
-/// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer, and some to spare.
+/// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer,
+/// and some to spare.
 pub(crate) const OTHER_BACKENDS: usize = 8;
 
-/// Descriptors beside data files and rings: WAL segments, pg_xact, pg_control, lock files, directories.
+/// Descriptors beside data files and rings: WAL segments, pg_xact, pg_control, lock files,
+/// directories.
 const OTHER_FILES: usize = 32;
 
-// Direct I/O transfers whole blocks: what PostgreSQL checks of its block sizes when io_direct is set.
-const _: () =
-    assert!(BLOCK_SIZE >= forebay_aio::IO_ALIGN && BLOCK_SIZE.is_multiple_of(forebay_aio::IO_ALIGN));
+// Direct I/O transfers whole blocks: what PostgreSQL checks of its block sizes when io_direct is
+// set.
+const _: () = assert!(
+    BLOCK_SIZE >= forebay_aio::IO_ALIGN && BLOCK_SIZE.is_multiple_of(forebay_aio::IO_ALIGN)
+);
 
 /// What may change while the engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +110,13 @@ pub(crate) fn change(aio: &Aio, to: &IoSettings) -> Result<(), EngineError> {
     Ok(aio.set_worker_limits(to.io_workers)?)
 }
 
-/// Refuses io_direct, and reading back what was written, where the file system can't do it; warns where it does it only in name.
-pub(crate) fn check_direct(aio: &Aio, dir: &Path, config: &EngineConfig) -> Result<(), EngineError> {
+/// Refuses io_direct, and reading back what was written, where the file system can't do it; warns
+/// where it does it only in name.
+pub(crate) fn check_direct(
+    aio: &Aio,
+    dir: &Path,
+    config: &EngineConfig,
+) -> Result<(), EngineError> {
     let direct = config.io_direct;
     let wal = direct.wal || direct.wal_init;
     let asked = [
@@ -144,7 +154,8 @@ mod tests {
     fn a_refusal_names_the_setting() {
         // There is no such directory to try it in.
         let dir = tempfile::tempdir().expect("a directory").path().join("none");
-        let aio = open(&EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() }).expect("aio");
+        let aio = open(&EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() })
+            .expect("aio");
         let refused = |config| match check_direct(&aio, &dir, &config) {
             Err(EngineError::Statement { message, detail, .. }) => {
                 assert!(message.starts_with("direct I/O is not possible in"), "{message}");

@@ -42,7 +42,8 @@ pub enum ShutdownMode {
     Immediate,
 }
 
-/// An open data directory. Dropped without [`Engine::shutdown`] it stops as [`ShutdownMode::Immediate`] does.
+/// An open data directory. Dropped without [`Engine::shutdown`] it stops as
+/// [`ShutdownMode::Immediate`] does.
 #[derive(Debug)]
 pub struct Engine {
     core: Arc<Core>,
@@ -66,7 +67,8 @@ impl Engine {
         init::init(dir, options)
     }
 
-    /// Makes a new data directory over a namespace and a method of the caller's: for simulated disks.
+    /// Makes a new data directory over a namespace and a method of the caller's: for simulated
+    /// disks.
     pub fn init_on(dir: &Path, options: &InitOptions, aio: &Arc<Aio>) -> Result<(), EngineError> {
         init::init_on(dir, options, aio)
     }
@@ -77,11 +79,19 @@ impl Engine {
         Engine::open_on(dir, config, aio)
     }
 
-    /// Opens a data directory over a namespace and a method of the caller's, in place of the configuration's: for
-    /// simulated disks and faults. It must have room for max_connections and eight more backends.
-    pub fn open_on(dir: &Path, config: EngineConfig, aio: Arc<Aio>) -> Result<Arc<Engine>, EngineError> {
+    /// Opens a data directory over a namespace and a method of the caller's, in place of the
+    /// configuration's: for simulated disks and faults. It must have room for max_connections and
+    /// eight more backends.
+    pub fn open_on(
+        dir: &Path,
+        config: EngineConfig,
+        aio: Arc<Aio>,
+    ) -> Result<Arc<Engine>, EngineError> {
         let dir = std::path::absolute(dir).map_err(|e| {
-            EngineError::statement("58P01", format!("could not find directory \"{}\": {e}", dir.display()))
+            EngineError::statement(
+                "58P01",
+                format!("could not find directory \"{}\": {e}", dir.display()),
+            )
         })?;
         let mut be = Backend::new(aio.backend(BackendType::Startup)?);
         directory::check(&mut Disk::new(&mut be.io), &dir)?;
@@ -94,7 +104,8 @@ impl Engine {
         match start(&dir, config, &aio, &mut be) {
             Ok((core, threads)) => {
                 let ready = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Ready);
-                let running = Mutex::new(Some(Running { threads, cleaner: Cleaner::default(), lock, be }));
+                let running =
+                    Mutex::new(Some(Running { threads, cleaner: Cleaner::default(), lock, be }));
                 // Dropped on failure, the engine stops.
                 let engine = Arc::new(Engine { core, running });
                 ready.map(|()| engine)
@@ -129,7 +140,9 @@ impl Engine {
         let Some(Running { mut threads, lock, mut be, .. }) = running.take() else { return Ok(()) };
         let core = &self.core;
         let result = match mode {
-            ShutdownMode::Fast if !core.fatal.has_stopped() => stop_fast(core, &lock, &mut threads, &mut be),
+            ShutdownMode::Fast if !core.fatal.has_stopped() => {
+                stop_fast(core, &lock, &mut threads, &mut be)
+            }
             ShutdownMode::Fast => {
                 stop_at_once(core, &mut threads, &mut be);
                 core.fatal.check_alive()
@@ -144,8 +157,8 @@ impl Engine {
         result.and(lock.release(core.aio.namespace().as_ref()))
     }
 
-    /// Hurries a fast stop that another thread waits for: what has not been archived by now is left to the next start. Called
-    /// again, an archive_command that does not end is killed.
+    /// Hurries a fast stop that another thread waits for: what has not been archived by now is left
+    /// to the next start. Called again, an archive_command that does not end is killed.
     pub fn hurry_stop(&self) {
         self.core.archiving.cut_short();
     }
@@ -175,7 +188,8 @@ impl Engine {
         self.core.control.get().segment_size.get()
     }
 
-    /// PostgreSQL's name of the way in which the log is made durable, also where that was found out.
+    /// PostgreSQL's name of the way in which the log is made durable, also where that was found
+    /// out.
     pub fn wal_sync_method_name(&self) -> &'static str {
         self.core.wal.config().sync_method.name()
     }
@@ -240,15 +254,18 @@ impl Engine {
         self.core.aio.backend_stats()
     }
 
-    /// One round of the background's work, for [`Background::Stepped`](crate::Background): the next WAL segment is prepared and
-    /// full blocks of the log are flushed, buffers are cleaned, and a checkpoint that is wanted is made. Where threads do this, it does
-    /// nothing.
+    /// One round of the background's work, for [`Background::Stepped`](crate::Background): the next
+    /// WAL segment is prepared and full blocks of the log are flushed, buffers are cleaned, and a
+    /// checkpoint that is wanted is made. Where threads do this, it does nothing.
     ///
     /// # Errors
-    /// What the disk said; that of a checkpoint is for those who asked for it. Nothing happens once the engine has stopped.
+    /// What the disk said; that of a checkpoint is for those who asked for it. Nothing happens once
+    /// the engine has stopped.
     pub fn step(&self) -> Result<(), EngineError> {
         match self.running.lock().as_mut() {
-            Some(Running { be, cleaner, .. }) if self.core.config.background == Background::Stepped => {
+            Some(Running { be, cleaner, .. })
+                if self.core.config.background == Background::Stepped =>
+            {
                 background::step(&self.core, be, cleaner).map_err(|e| self.core.fatal.check(e))
             }
             _ => Ok(()),
@@ -290,7 +307,8 @@ fn start(
     door::check_direct(aio, dir, &config)?;
     be.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
-    let control = Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
+    let control =
+        Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
     let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
     let smgr_config = SmgrConfig {
         direct: config.io_direct.data,
@@ -312,7 +330,8 @@ fn start(
     };
     let pool = BufferPool::new(pool_config, Arc::clone(aio), Arc::clone(&smgr))?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
-    let startup = Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
+    let startup =
+        Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
     let started = startup.run(be)?;
     let redo = started.resume.redo;
     let sync_method = walsync::method(aio, be, dir, &config)?;
@@ -382,7 +401,12 @@ fn remove_temp_tables(aio: &Aio, dir: &Path) {
     }
 }
 
-fn wal_config(dir: &Path, config: &EngineConfig, control: &Control, sync_method: SyncMethod) -> WalConfig {
+fn wal_config(
+    dir: &Path,
+    config: &EngineConfig,
+    control: &Control,
+    sync_method: SyncMethod,
+) -> WalConfig {
     let control = control.get();
     let auto = WalConfig::auto_buffers(config.shared_buffers, control.segment_size);
     WalConfig {
@@ -427,12 +451,14 @@ fn stop_fast(
     be: &mut Backend,
 ) -> Result<(), EngineError> {
     core.enter(Phase::Stopping);
-    // Only for those who look on: no reason to leave threads running and the log without its checkpoint.
+    // Only for those who look on: no reason to leave threads running and the log without its
+    // checkpoint.
     if let Err(error) = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Stopping) {
         tracing::warn!("{error}");
     }
     core.sessions.terminate_all();
-    // Once the calls under way have ended nobody gets in any more, not even to abort: that is done here.
+    // Once the calls under way have ended nobody gets in any more, not even to abort: that is done
+    // here.
     core.activity.close();
     threads.stop(core);
     let stopped = shut_down(core, be);

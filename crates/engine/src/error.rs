@@ -1,5 +1,5 @@
-//! The engine's error: one variant for each thing a caller may want to tell apart, with PostgreSQL's SQLSTATE,
-//! message, detail and hint.
+//! The engine's error: one variant for each thing a caller may want to tell apart, with
+//! PostgreSQL's SQLSTATE, message, detail and hint.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ pub enum EngineError {
     /// Bytes of a row that are none, or values that make no row.
     #[error(transparent)]
     Tuple(#[from] forebay_format::TupleError),
-    /// Recovery from an archive has reached its target, and was told to stop there. The next start goes on.
+    /// Recovery from an archive has reached its target, and was told to stop there. The next start
+    /// goes on.
     #[error("recovery has stopped at its target, {at}")]
     StoppedAtTarget {
         /// The end of the record replayed last.
@@ -190,9 +191,10 @@ impl EngineError {
             EngineError::Statement { hint, .. } => hint.clone(),
             EngineError::Storage(error) => error.hint(),
             EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
-            EngineError::Poisoned(_) => {
-                Some("Open the data directory again: recovery begins from the write-ahead log.".to_owned())
-            }
+            EngineError::Poisoned(_) => Some(
+                "Open the data directory again: recovery begins from the write-ahead log."
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

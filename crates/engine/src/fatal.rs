@@ -1,8 +1,8 @@
 //! The one way in which the engine gives up at once.
 //!
-//! After a failed sync nobody knows what is on the disk, and asking again would get a false answer: nothing may be
-//! acknowledged any more, and recovery from the log is the cure. So the engine is poisoned by the
-//! first failure of that kind:
+//! After a failed sync nobody knows what is on the disk, and asking again would get a false answer:
+//! nothing may be acknowledged any more, and recovery from the log is the cure. So the engine is
+//! poisoned by the first failure of that kind:
 //!
 //! ```text
 //!   first failure ──▶ noted ──▶ the log and the archiver end (hooks) ──▶ the configured action: the server's aborts the process
@@ -39,7 +39,11 @@ pub struct Failure {
 
 impl Failure {
     /// A failed operation on a file.
-    pub(crate) fn on_file(message: String, operation: &'static str, file: impl Into<PathBuf>) -> Failure {
+    pub(crate) fn on_file(
+        message: String,
+        operation: &'static str,
+        file: impl Into<PathBuf>,
+    ) -> Failure {
         Failure { message, operation: Some(operation), file: Some(file.into()) }
     }
 }
@@ -151,8 +155,9 @@ impl Fatal {
         self.failure.get().map_or(Ok(()), |failure| Err(EngineError::Poisoned(Arc::clone(failure))))
     }
 
-    /// Runs what must not be left halfway: pages changed without a record, a commit record without its outcome. An
-    /// error or a panic inside stops everything; recovery then finds one state or the other.
+    /// Runs what must not be left halfway: pages changed without a record, a commit record without
+    /// its outcome. An error or a panic inside stops everything; recovery then finds one state or
+    /// the other.
     pub(crate) fn critical<T>(
         &self,
         what: &str,
@@ -224,10 +229,18 @@ mod tests {
         fatal.at_stop(hook.clone());
         let lost = |file: &str| EngineError::LostWrite { file: file.into(), offset: 0, len: 8192 };
         assert!(matches!(fatal.check(lost("pg_wal/0001")), EngineError::LostWrite { .. }));
-        let Err(EngineError::Poisoned(first)) = fatal.check_alive() else { panic!("it has stopped") };
-        assert_eq!((first.operation, first.file.as_deref()), (Some("write"), Some("pg_wal/0001".as_ref())));
+        let Err(EngineError::Poisoned(first)) = fatal.check_alive() else {
+            panic!("it has stopped")
+        };
+        assert_eq!(
+            (first.operation, first.file.as_deref()),
+            (Some("write"), Some("pg_wal/0001".as_ref()))
+        );
         // The first failure is what is told of all later ones.
-        assert_eq!(fatal.check(lost("pg_wal/0002")).to_string(), EngineError::Poisoned(first).to_string());
+        assert_eq!(
+            fatal.check(lost("pg_wal/0002")).to_string(),
+            EngineError::Poisoned(first).to_string()
+        );
         fatal.stop("0001 again");
         fatal.at_stop(hook);
         assert!(fatal.has_stopped());
@@ -246,7 +259,8 @@ mod tests {
     fn recording() -> (Fatal, Arc<std::sync::Mutex<Vec<String>>>) {
         let told = Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = Arc::clone(&told);
-        let action = FatalAction(Arc::new(move |reason: &str| seen.lock().unwrap().push(reason.to_owned())));
+        let action =
+            FatalAction(Arc::new(move |reason: &str| seen.lock().unwrap().push(reason.to_owned())));
         (Fatal::new(Some(action)), told)
     }
 
@@ -256,11 +270,14 @@ mod tests {
         assert_eq!(fatal.critical("commit", || Ok(7)).unwrap(), 7);
         assert_eq!(fatal.watch("checkpointer", || 8), 8);
         assert!(!fatal.has_stopped());
-        fatal.critical("insertion", || Err::<(), _>(EngineError::internal("no record"))).unwrap_err();
+        fatal
+            .critical("insertion", || Err::<(), _>(EngineError::internal("no record")))
+            .unwrap_err();
         assert_eq!(*told.lock().unwrap(), ["insertion: no record"]);
 
         let (fatal, told) = recording();
-        let panics = || fatal.critical("commit", || -> Result<(), EngineError> { panic!("on purpose") });
+        let panics =
+            || fatal.critical("commit", || -> Result<(), EngineError> { panic!("on purpose") });
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
         assert_eq!(*told.lock().unwrap(), ["commit: panicked"]);
 

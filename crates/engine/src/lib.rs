@@ -1,16 +1,19 @@
-//! The embeddable engine: catalog, heap, transactions, recovery and checkpoints over PostgreSQL 18's bytes.
+//! The embeddable engine: catalog, heap, transactions, recovery and checkpoints over PostgreSQL
+//! 18's bytes.
 //!
 //! A map of the crate:
 //!
 //! - `bench`: measurements on the machine at hand.
-//! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing tables.
+//! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing
+//!   tables.
 //! - `checkpoint`: making everything durable, so that old WAL can go.
 //! - `checksums`: checking, enabling and disabling the page checksums of a cluster at rest.
 //! - `config`: what an engine is opened with.
 //! - `control`: pg_control.
 //! - `init`: making a data directory.
 //! - `recovery`: from a data directory to a log that goes on.
-//! - `core`: what sessions and background threads share; `registry`: the sessions; `oids`: object identifiers.
+//! - `core`: what sessions and background threads share; `registry`: the sessions; `oids`: object
+//!   identifiers.
 //! - `archiver`: what becomes of completed segments of the log.
 //! - `activity`: calls under way; `counters`: what pg_stat_database counts.
 //! - `background`: the engine's threads.
@@ -68,11 +71,11 @@ mod walsync;
 pub mod xact;
 
 pub use config::{
-    ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect, CheckpointStep,
-    CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction, HugePages, ImageCompression,
-    InitOptions, IoDirect, IoMethod, RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget,
-    RestoreFrom, RestoreSettings, RestoreSource, SessionSettings, TargetAction, TargetTimeline,
-    WalSyncMethod, WorkerLimits, WritingSettings,
+    ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect,
+    CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
+    HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, RecoveryReport, RecoverySettings,
+    RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings,
+    TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use door::IoSettings;
 pub use engine::{Engine, ShutdownMode};
@@ -87,8 +90,8 @@ pub use forebay_wal::SegmentStats;
 pub use locks::{Interrupt, InterruptKind, LockMode};
 pub use recovery::parse_timestamp;
 pub use session::{
-    BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session, Statement,
-    StatementSnapshot, Transaction,
+    BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session,
+    Statement, StatementSnapshot, Transaction,
 };
 pub use table::{Column, ColumnDef, Table};
 pub use types::{Datum, Oid, TypeInfo, Value};

@@ -1,6 +1,7 @@
 //! postmaster.pid: one server for one data directory.
 //!
-//! The file has PostgreSQL's eight lines, so that its tools understand it and it refuses to start beside us:
+//! The file has PostgreSQL's eight lines, so that its tools understand it and it refuses to start
+//! beside us:
 //!
 //! ```text
 //! 1  process id
@@ -13,8 +14,9 @@
 //! 8  status: "starting", "ready   ", "stopping"
 //! ```
 //!
-//! A process id may be that of a process long gone, and reused since. So the data directory itself is locked as
-//! well, for as long as the engine is open: the kernel releases that lock with the process, whatever happens.
+//! A process id may be that of a process long gone, and reused since. So the data directory itself
+//! is locked as well, for as long as the engine is open: the kernel releases that lock with the
+//! process, whatever happens.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +26,8 @@ use crate::disk::Disk;
 use crate::error::EngineError;
 
 const NAME: &str = "postmaster.pid";
-/// The file until it is complete: a crash while it is written must not leave one that keeps everybody out.
+/// The file until it is complete: a crash while it is written must not leave one that keeps
+/// everybody out.
 const UNFINISHED: &str = "postmaster.pid.tmp";
 
 /// What the file tells besides the process and the directory.
@@ -35,7 +38,8 @@ pub(crate) struct Told {
     pub listen_addr: String,
 }
 
-/// The lock; [`LockFile::release`] removes the file. A lock that is merely dropped leaves it behind, stale.
+/// The lock; [`LockFile::release`] removes the file. A lock that is merely dropped leaves it
+/// behind, stale.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     path: PathBuf,
@@ -63,7 +67,11 @@ impl ServerStatus {
 
 impl LockFile {
     /// Locks a data directory, or says who has it.
-    pub(crate) fn take(disk: &mut Disk<'_>, dir: &Path, told: &Told) -> Result<LockFile, EngineError> {
+    pub(crate) fn take(
+        disk: &mut Disk<'_>,
+        dir: &Path,
+        told: &Told,
+    ) -> Result<LockFile, EngineError> {
         let path = dir.join(NAME);
         let directory = disk.namespace().open(dir, &OpenOptions::READ)?;
         if !disk.namespace().try_lock(&directory)? {
@@ -104,7 +112,11 @@ impl LockFile {
         if let Err(error) = written {
             // What is left of it would be in nobody's way.
             let _ = disk.namespace().unlink(&unfinished);
-            return Err(if disk.namespace().exists(&self.path)? { taken(dir, None) } else { error });
+            return Err(if disk.namespace().exists(&self.path)? {
+                taken(dir, None)
+            } else {
+                error
+            });
         }
         if let Err(error) = disk.namespace().sync_dir(dir) {
             let _ = disk.namespace().unlink(&self.path);
@@ -114,7 +126,11 @@ impl LockFile {
     }
 
     /// Tells how the server stands.
-    pub(crate) fn set_status(&self, disk: &mut Disk<'_>, status: ServerStatus) -> Result<(), EngineError> {
+    pub(crate) fn set_status(
+        &self,
+        disk: &mut Disk<'_>,
+        status: ServerStatus,
+    ) -> Result<(), EngineError> {
         disk.overwrite(&self.path, self.text(status).as_bytes())
     }
 
@@ -149,7 +165,10 @@ pub struct RunningServer {
 }
 
 /// The server that runs on a data directory, Forebay or PostgreSQL.
-pub(crate) fn running(disk: &mut Disk<'_>, dir: &Path) -> Result<Option<RunningServer>, EngineError> {
+pub(crate) fn running(
+    disk: &mut Disk<'_>,
+    dir: &Path,
+) -> Result<Option<RunningServer>, EngineError> {
     let Some(text) = disk.read(&dir.join(NAME))? else { return Ok(None) };
     Ok(parse_running(&text).filter(|server| is_alive(server.pid)))
 }
@@ -159,11 +178,16 @@ fn parse_running(text: &[u8]) -> Option<RunningServer> {
     let text = String::from_utf8_lossy(text);
     let line = |n: usize| text.lines().nth(n).unwrap_or_default().trim().to_owned();
     // A file that is just being written has fewer lines.
-    Some(RunningServer { pid, port: line(3).parse().unwrap_or(0), socket_dir: line(4), listen_addr: line(5) })
+    Some(RunningServer {
+        pid,
+        port: line(3).parse().unwrap_or(0),
+        socket_dir: line(4),
+        listen_addr: line(5),
+    })
 }
 
-/// Locks a data directory without leaving a file in it, for work on a cluster at rest, or says who has it. PostgreSQL heeds no
-/// such lock, Forebay does.
+/// Locks a data directory without leaving a file in it, for work on a cluster at rest, or says who
+/// has it. PostgreSQL heeds no such lock, Forebay does.
 pub(crate) fn hold_still(disk: &mut Disk<'_>, dir: &Path) -> Result<File, EngineError> {
     let path = dir.join(NAME);
     let directory = disk.namespace().open(dir, &OpenOptions::READ)?;
@@ -185,7 +209,8 @@ fn parse_pid(text: &[u8]) -> Option<i32> {
     pid.checked_abs().filter(|pid| *pid > 0)
 }
 
-/// Refuses if the file names a process that lives. Our own id cannot be another server's: the directory was free.
+/// Refuses if the file names a process that lives. Our own id cannot be another server's: the
+/// directory was free.
 fn refuse_if_alive(dir: &Path, text: &[u8]) -> Result<(), EngineError> {
     if text.is_empty() {
         return Err(EngineError::statement("F0001", format!("lock file \"{NAME}\" is empty")).with_hint(
@@ -193,8 +218,8 @@ fn refuse_if_alive(dir: &Path, text: &[u8]) -> Result<(), EngineError> {
         ));
     }
     let Some(pid) = parse_pid(text) else {
-        let shown =
-            String::from_utf8_lossy(text.split(|b| *b == b'\n').next().unwrap_or_default()).into_owned();
+        let shown = String::from_utf8_lossy(text.split(|b| *b == b'\n').next().unwrap_or_default())
+            .into_owned();
         return Err(EngineError::statement(
             "F0001",
             format!("bogus data in lock file \"{NAME}\": \"{shown}\""),
@@ -213,8 +238,9 @@ fn is_alive(pid: i32) -> bool {
 
 fn taken(dir: &Path, pid: Option<i32>) -> EngineError {
     let who = pid.map_or_else(String::new, |pid| format!(" (PID {pid})"));
-    EngineError::statement("F0001", format!("lock file \"{NAME}\" already exists"))
-        .with_hint(format!("Is another postmaster{who} running in data directory \"{}\"?", dir.display()))
+    EngineError::statement("F0001", format!("lock file \"{NAME}\" already exists")).with_hint(
+        format!("Is another postmaster{who} running in data directory \"{}\"?", dir.display()),
+    )
 }
 
 #[cfg(test)]
@@ -241,7 +267,10 @@ mod tests {
         let text = b"77\n/data\n1795224099\n5433\n/run/sock\nlocalhost\n\nready   \n";
         let server = parse_running(text).expect("a server");
         assert_eq!((server.pid, server.port), (77, 5433));
-        assert_eq!((server.socket_dir.as_str(), server.listen_addr.as_str()), ("/run/sock", "localhost"));
+        assert_eq!(
+            (server.socket_dir.as_str(), server.listen_addr.as_str()),
+            ("/run/sock", "localhost")
+        );
         assert_eq!(parse_running(b"77\n").map(|server| server.port), Some(0));
         assert_eq!(parse_running(b""), None);
     }

@@ -1,7 +1,7 @@
 //! Object identifiers: a counter, reserved in the log a few thousand at a time.
 //!
-//! A crash may lose the last reservation together with everything that would have used it, but not files that were
-//! made under it: who makes a file checks that its name is free.
+//! A crash may lose the last reservation together with everything that would have used it, but not
+//! files that were made under it: who makes a file checks that its name is free.
 
 use forebay_aio as aio;
 use forebay_aio::sync::Mutex;
@@ -34,7 +34,8 @@ impl OidCounter {
         OidCounter { state: Mutex::new(State { next, reserved: 0 }) }
     }
 
-    /// The next identifier. After the last one it starts again with the first that is not PostgreSQL's own.
+    /// The next identifier. After the last one it starts again with the first that is not
+    /// PostgreSQL's own.
     pub(crate) fn allocate(&self, io: &mut aio::Backend, wal: &Wal) -> Result<Oid, EngineError> {
         let mut state = self.state.lock();
         if state.next < FIRST_NORMAL_OID {
@@ -42,7 +43,8 @@ impl OidCounter {
         }
         if state.reserved == 0 {
             let main = xlog::encode_next_oid(state.next.wrapping_add(RESERVE));
-            let record = Record { rmgr: Rmgr::XLOG, info: xlog::NEXTOID, xid: 0, main: &main, blocks: &[] };
+            let record =
+                Record { rmgr: Rmgr::XLOG, info: xlog::NEXTOID, xid: 0, main: &main, blocks: &[] };
             wal.insert(io, &record)?;
             state.reserved = RESERVE;
         }
@@ -52,7 +54,8 @@ impl OidCounter {
         Ok(oid)
     }
 
-    /// What a checkpoint notes: beyond everything reserved, or exactly the next if nothing else will be handed out.
+    /// What a checkpoint notes: beyond everything reserved, or exactly the next if nothing else
+    /// will be handed out.
     pub(crate) fn for_checkpoint(&self, shutdown: bool) -> Oid {
         let state = self.state.lock();
         if shutdown { state.next } else { state.next.wrapping_add(state.reserved) }

@@ -1,5 +1,5 @@
-//! Small files looked for on the disk after their write (checkpoint_verify_writes): pg_control, and pages of pg_xact. Relations' pages are the
-//! buffer pool's.
+//! Small files looked for on the disk after their write (checkpoint_verify_writes): pg_control, and
+//! pages of pg_xact. Relations' pages are the buffer pool's.
 
 use std::path::Path;
 
@@ -7,13 +7,19 @@ use forebay_aio::{AioError, AlignedBuf, Backend, File, Namespace, OpenOptions};
 
 use crate::error::EngineError;
 
-/// A file as it is on the disk, past the kernel's cache; or nothing to look at, where that is not wanted.
+/// A file as it is on the disk, past the kernel's cache; or nothing to look at, where that is not
+/// wanted.
 #[derive(Debug)]
 pub(crate) struct ReadBack(Option<File>);
 
 impl ReadBack {
-    /// To be opened before the file is written: descriptors may be short, and that is no reason to doubt what was written.
-    pub(crate) fn open(wanted: bool, names: &dyn Namespace, path: &Path) -> Result<ReadBack, AioError> {
+    /// To be opened before the file is written: descriptors may be short, and that is no reason to
+    /// doubt what was written.
+    pub(crate) fn open(
+        wanted: bool,
+        names: &dyn Namespace,
+        path: &Path,
+    ) -> Result<ReadBack, AioError> {
         if !wanted {
             return Ok(ReadBack(None));
         }
@@ -24,13 +30,20 @@ impl ReadBack {
     ///
     /// # Errors
     /// Something else is there, or it could not be read, twice.
-    pub(crate) fn verify(&self, io: &mut Backend, offset: u64, written: &[u8]) -> Result<(), EngineError> {
+    pub(crate) fn verify(
+        &self,
+        io: &mut Backend,
+        offset: u64,
+        written: &[u8],
+    ) -> Result<(), EngineError> {
         let Some(file) = &self.0 else { return Ok(()) };
         if io.aio().has_bug("readback: pg_xact and pg_control are taken to be there") {
             return Ok(());
         }
         let mut found = AlignedBuf::zeroed(written.len())?;
-        let got = io.read_at(file, offset, &mut found).or_else(|_| io.read_at(file, offset, &mut found))?;
+        let got = io
+            .read_at(file, offset, &mut found)
+            .or_else(|_| io.read_at(file, offset, &mut found))?;
         if got == written.len() && found[..] == *written {
             return Ok(());
         }
@@ -57,7 +70,9 @@ mod tests {
         let path = dir.path().join("file");
         std::fs::write(&path, [7; 2 * 8192]).expect("written");
         let plan = FaultPlan::new();
-        let aio = plan.open(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).expect("aio");
+        let aio = plan
+            .open(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
+            .expect("aio");
         let mut io = aio.backend(BackendType::Client).expect("a backend");
         let file = ReadBack::open(true, aio.namespace().as_ref(), &path).expect("open");
         let mut verify = |offset, byte: u8| file.verify(&mut io, offset, &[byte; 8192]);
@@ -70,7 +85,8 @@ mod tests {
         plan.add(Rule::on(Ops::READ).times(2), Effect::Fail(Errno::IO));
         let unread = verify(0, 7).expect_err("can't be read").to_string();
         assert!(unread.contains("Input/output error"), "{unread}");
-        let nothing = ReadBack::open(false, aio.namespace().as_ref(), &path).expect("nothing to open");
+        let nothing =
+            ReadBack::open(false, aio.namespace().as_ref(), &path).expect("nothing to open");
         nothing.verify(&mut io, 0, &[8; 8192]).expect("nobody looks");
     }
 }

@@ -113,8 +113,11 @@ mod tests {
     fn sessions_are_bounded_and_numbers_are_not_reused_at_once() {
         let registry = Registry::new(2);
         let interrupt = Interrupt::new();
-        let Entry { id: first, slot: 0 } = registry.enter(&interrupt).expect("first") else { panic!("slot") };
-        let Entry { id: second, slot: 1 } = registry.enter(&Interrupt::new()).expect("second") else {
+        let Entry { id: first, slot: 0 } = registry.enter(&interrupt).expect("first") else {
+            panic!("slot")
+        };
+        let Entry { id: second, slot: 1 } = registry.enter(&Interrupt::new()).expect("second")
+        else {
             panic!("slot")
         };
         assert_eq!(registry.enter(&interrupt).expect_err("third").sqlstate(), "53300");

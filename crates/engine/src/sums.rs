@@ -1,5 +1,5 @@
-//! Statistics of the server as a whole that are sums: checkpoints, the replacement of buffers, the log. What counts only ever
-//! adds; who sets a sum to zero has it shown from where it stands.
+//! Statistics of the server as a whole that are sums: checkpoints, the replacement of buffers, the
+//! log. What counts only ever adds; who sets a sum to zero has it shown from where it stands.
 
 use forebay_aio::sync::{Mutex, SystemTime};
 use forebay_archive::ArchiverStats;

@@ -98,7 +98,8 @@ impl Table {
         }
     }
 
-    /// Fails (0A000) if rows can't be inserted as PostgreSQL would. Columns with defaults are the caller's to check.
+    /// Fails (0A000) if rows can't be inserted as PostgreSQL would. Columns with defaults are the
+    /// caller's to check.
     pub fn check_insertable(&self) -> Result<(), EngineError> {
         match self.limits.insert {
             None => Ok(()),

@@ -12,7 +12,8 @@ pub use forebay_archive::ArchiverStats;
 pub use crate::sums::{BgwriterRow, CheckpointerRow, SharedStats, WalRow};
 pub use forebay_aio::BackendStatsRow as AioBackendRow;
 pub use forebay_storage::{
-    BufferInfo, BufferPage, ChecksumFailures, KernelCached, MemoryChecksums, PoolSummary, UsageCount,
+    BufferInfo, BufferPage, ChecksumFailures, KernelCached, MemoryChecksums, PoolSummary,
+    UsageCount,
 };
 
 /// A row of pg_stat_io. None where PostgreSQL shows NULL (the combination cannot happen).
@@ -93,7 +94,8 @@ pub struct AioRow {
     pub f_buffered: bool,
 }
 
-/// What pg_stat_database tells of the database, as far as it is counted, since the engine was opened.
+/// What pg_stat_database tells of the database, as far as it is counted, since the engine was
+/// opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DatabaseRow {
     /// Sessions now.
@@ -155,7 +157,9 @@ fn counts(who: BackendType, object: IoObject, context: IoContext, op: IoOp) -> b
     }
     match op {
         IoOp::Read | IoOp::Hit | IoOp::Evict => !writer,
-        IoOp::Extend => !writer && who != BackendType::AutovacuumLauncher && context != IoContext::BulkRead,
+        IoOp::Extend => {
+            !writer && who != BackendType::AutovacuumLauncher && context != IoContext::BulkRead
+        }
         IoOp::Reuse => ring,
         IoOp::Fsync => !ring && !temp,
         IoOp::Writeback => !temp,
@@ -168,7 +172,11 @@ fn reads_wal(who: BackendType) -> bool {
     use BackendType as B;
     !matches!(
         who,
-        B::AutovacuumLauncher | B::AutovacuumWorker | B::BackgroundWriter | B::WalReceiver | B::WalWriter
+        B::AutovacuumLauncher
+            | B::AutovacuumWorker
+            | B::BackgroundWriter
+            | B::WalReceiver
+            | B::WalWriter
     )
 }
 

@@ -1,7 +1,7 @@
 //! `wal_sync_method = auto`: measured at the first start, and kept for later ones.
 //!
-//! The choice is a small text file in `pg_wal`: it holds for the disk that the log is on, and a base backup leaves it
-//! behind. PostgreSQL leaves files of such names alone.
+//! The choice is a small text file in `pg_wal`: it holds for the disk that the log is on, and a
+//! base backup leaves it behind. PostgreSQL leaves files of such names alone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::error::EngineError;
 
 /// The file in `pg_wal`.
 const FILE: &str = "forebay.sync_method";
-/// Its name until it is whole; what a crash leaves of it is removed with the other temporary files of the log.
+/// Its name until it is whole; what a crash leaves of it is removed with the other temporary files
+/// of the log.
 const TEMPORARY: &str = "xlogtemp.sync_method";
 
 /// The method to write WAL by.
@@ -36,20 +37,32 @@ pub(crate) fn method(
     }
 }
 
-/// The method chosen earlier, or now. Where nothing can be measured it is the default, and the next start tries again.
-fn automatic(aio: &Arc<Aio>, be: &mut Backend, wal: &Path, direct: bool) -> Result<SyncMethod, EngineError> {
+/// The method chosen earlier, or now. Where nothing can be measured it is the default, and the next
+/// start tries again.
+fn automatic(
+    aio: &Arc<Aio>,
+    be: &mut Backend,
+    wal: &Path,
+    direct: bool,
+) -> Result<SyncMethod, EngineError> {
     let now = Conditions { direct, io_method: aio.method_name().to_owned() };
     if let Some(choice) = recorded(be, wal)
         && choice.conditions == now
     {
-        tracing::info!("wal_sync_method is {}, as chosen at an earlier start", choice.method.name());
+        tracing::info!(
+            "wal_sync_method is {}, as chosen at an earlier start",
+            choice.method.name()
+        );
         return Ok(choice.method);
     }
     let choice = match probe(aio, &mut be.io, wal, direct) {
         Ok(choice) => choice,
         Err(error) => {
             let method = SyncMethod::Fdatasync;
-            tracing::warn!("wal_sync_method is {}: nothing could be measured: {error}", method.name());
+            tracing::warn!(
+                "wal_sync_method is {}: nothing could be measured: {error}",
+                method.name()
+            );
             return Ok(method);
         }
     };
@@ -70,7 +83,10 @@ fn recorded(be: &mut Backend, wal: &Path) -> Option<Choice> {
         Ok(bytes) => {
             let choice = Choice::from_text(std::str::from_utf8(&bytes?).ok()?);
             if choice.is_none() {
-                tracing::warn!("file \"{}\" is not understood: it will be replaced", path.display());
+                tracing::warn!(
+                    "file \"{}\" is not understood: it will be replaced",
+                    path.display()
+                );
             }
             choice
         }

@@ -1,4 +1,5 @@
-//! Checkpoints over disks that fail, and checkpoints that take their time until someone is in a hurry.
+//! Checkpoints over disks that fail, and checkpoints that take their time until someone is in a
+//! hurry.
 
 mod common;
 
@@ -10,17 +11,20 @@ use common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits, probe_io_uring};
 use forebay_engine::{
-    CleanerOptions, Engine, EngineConfig, FatalAction, IoMethod, Session, ShutdownMode, WritingSettings,
+    CleanerOptions, Engine, EngineConfig, FatalAction, IoMethod, Session, ShutdownMode,
+    WritingSettings,
 };
 
 const EIO: Effect = Effect::Fail(Errno::IO);
-/// Less than a spread checkpoint of so many pages takes (they rest a tenth of a second each), far more than a fast one.
+/// Less than a spread checkpoint of so many pages takes (they rest a tenth of a second each), far
+/// more than a fast one.
 const MANY: u64 = 700;
 const SOON: Duration = Duration::from_secs(60);
 
 type Reasons = Arc<Mutex<Vec<String>>>;
 
-/// An engine over a disk that fails by plan, without a background writer; what would have stopped the process.
+/// An engine over a disk that fails by plan, without a background writer; what would have stopped
+/// the process.
 fn open_on(
     dir: &Path,
     plan: &Arc<FaultPlan>,
@@ -29,8 +33,9 @@ fn open_on(
 ) -> (Arc<Engine>, Reasons) {
     let reasons = Reasons::default();
     let seen = Arc::clone(&reasons);
-    let action =
-        FatalAction(Arc::new(move |reason: &str| seen.lock().expect("reasons").push(reason.to_owned())));
+    let action = FatalAction(Arc::new(move |reason: &str| {
+        seen.lock().expect("reasons").push(reason.to_owned())
+    }));
     let writing = WritingSettings {
         cleaner: CleanerOptions { max_pages: 0, ..CleanerOptions::default() },
         ..config.writing
@@ -41,7 +46,8 @@ fn open_on(
     (Engine::open_on(dir, config, aio).expect("open"), reasons)
 }
 
-/// Runs a test over every method, buffered and direct, in a new directory with a table of 4000 rows, none of them on disk.
+/// Runs a test over every method, buffered and direct, in a new directory with a table of 4000
+/// rows, none of them on disk.
 fn each(test: impl Fn(&Path, &Arc<FaultPlan>, &Arc<Engine>, Session, &Reasons)) {
     let mut methods =
         vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::PosixAio];
@@ -75,11 +81,16 @@ fn rows_after_reopening(dir: &Path) -> u64 {
 #[test]
 fn a_checkpoint_that_cannot_write_fails_and_the_next_one_does_not() {
     each(|dir, plan, engine, mut session, reasons| {
-        for (errno, words) in [(Errno::IO, "Input/output error"), (Errno::NOSPC, "No space left on device")] {
+        for (errno, words) in
+            [(Errno::IO, "Input/output error"), (Errno::NOSPC, "No space left on device")]
+        {
             plan.add(Rule::on(Ops::WRITE).path("base/5/"), Effect::Fail(errno));
             let error = session.checkpoint().expect_err("nothing can be written");
             let detail = error.detail().unwrap_or_default();
-            assert!(detail.contains("could not write block") && detail.contains("base/5/"), "{detail}");
+            assert!(
+                detail.contains("could not write block") && detail.contains("base/5/"),
+                "{detail}"
+            );
             assert!(detail.contains(words), "{detail}");
             plan.mend();
         }
@@ -103,7 +114,8 @@ fn a_failed_checkpoint_moves_nothing_and_a_stop_on_a_bad_disk_ends() {
         session.checkpoint().expect_err("nothing can be written");
         insert(&mut session, "t", 4000..4500);
         drop(session);
-        // There can be no shutdown checkpoint: the stop says so, and recovery has the log from before.
+        // There can be no shutdown checkpoint: the stop says so, and recovery has the log from
+        // before.
         let error = engine.shutdown(ShutdownMode::Fast).expect_err("the disk is bad");
         assert!(error.to_string().contains("base/5/"), "{error}");
         plan.mend();
@@ -118,19 +130,26 @@ fn files_are_synced_when_all_is_written_and_pg_control_comes_last() {
         session.checkpoint().expect("checkpoint");
         let calls = plan.take_calls();
         let of = |ops: Ops, part: &'static str| {
-            let is = move |call: &Call| ops.contains(call.op) && call.path.to_string_lossy().contains(part);
+            let is = move |call: &Call| {
+                ops.contains(call.op) && call.path.to_string_lossy().contains(part)
+            };
             calls.iter().enumerate().filter(move |(_, call)| is(call))
         };
         let (last_write, _) = of(Ops::WRITE, "/base/").next_back().expect("pages are written");
         let (first_sync, _) = of(Ops::SYNCS, "/base/").next().expect("files are synced");
         assert!(last_write < first_sync, "a file was synced before all was written");
         for (_, written) in of(Ops::WRITE, "/base/") {
-            assert!(of(Ops::SYNCS, "/base/").any(|(_, sync)| sync.path == written.path), "{written:?}");
+            assert!(
+                of(Ops::SYNCS, "/base/").any(|(_, sync)| sync.path == written.path),
+                "{written:?}"
+            );
         }
         let (last_sync, _) = of(Ops::SYNCS, "/base/").next_back().expect("files are synced");
-        let (control, _) = of(Ops::WRITE, "/global/pg_control").next_back().expect("pg_control is written");
-        let (logged, _) =
-            of(Ops::WRITE | Ops::SYNCS, "/pg_wal/").rfind(|&(at, _)| at < control).expect("a record");
+        let (control, _) =
+            of(Ops::WRITE, "/global/pg_control").next_back().expect("pg_control is written");
+        let (logged, _) = of(Ops::WRITE | Ops::SYNCS, "/pg_wal/")
+            .rfind(|&(at, _)| at < control)
+            .expect("a record");
         assert!(last_sync < logged && logged < control);
     });
 }
@@ -141,7 +160,8 @@ fn much_wal() -> WritingSettings {
     WritingSettings { max_wal_size: 24 << 20, cleaner, ..little_wal() }
 }
 
-/// Inserts until the log makes a checkpoint due, which then has all the time that checkpoint_timeout gives.
+/// Inserts until the log makes a checkpoint due, which then has all the time that
+/// checkpoint_timeout gives.
 fn begin_spread(engine: &Arc<Engine>, session: &mut Session, next: &mut i64) {
     let before = engine.checkpointer_stats().num_requested;
     while engine.checkpointer_stats().num_requested == before {
@@ -155,8 +175,11 @@ fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
     init(&dir);
-    let config =
-        EngineConfig { writing: much_wal(), shared_buffers: 4096, ..config(IoMethod::Worker, false) };
+    let config = EngineConfig {
+        writing: much_wal(),
+        shared_buffers: 4096,
+        ..config(IoMethod::Worker, false)
+    };
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
@@ -201,8 +224,10 @@ fn a_checkpoint_by_time_that_failed_is_made_again() {
     let dir = scratch.path().join("data");
     init(&dir);
     let plan = FaultPlan::new();
-    let writing =
-        WritingSettings { checkpoint_timeout: Duration::from_millis(20), ..WritingSettings::default() };
+    let writing = WritingSettings {
+        checkpoint_timeout: Duration::from_millis(20),
+        ..WritingSettings::default()
+    };
     let fault = plan.add(Rule::on(Ops::WRITE).path("base/5/").times(1), EIO);
     let config = EngineConfig { writing, ..config(IoMethod::Sync, false) };
     let (engine, reasons) = open_on(&dir, &plan, MethodKind::Sync, config);

@@ -1,4 +1,5 @@
-//! `backup_label`: where recovery of a base backup begins. PostgreSQL's, and Forebay's, which are alike.
+//! `backup_label`: where recovery of a base backup begins. PostgreSQL's, and Forebay's, which are
+//! alike.
 //!
 //! ```text
 //!   START WAL LOCATION: 0/2000028 (file 000000010000000000000002)
@@ -52,7 +53,16 @@ pub enum BackupLabelError {
 impl BackupLabel {
     /// The file's text.
     pub fn to_text(&self) -> String {
-        let BackupLabel { start, start_file, checkpoint, method, from, start_time, label, timeline } = self;
+        let BackupLabel {
+            start,
+            start_file,
+            checkpoint,
+            method,
+            from,
+            start_time,
+            label,
+            timeline,
+        } = self;
         format!(
             "START WAL LOCATION: {start} (file {start_file})\nCHECKPOINT LOCATION: {checkpoint}\n\
              BACKUP METHOD: {method}\nBACKUP FROM: {from}\nSTART TIME: {start_time}\nLABEL: {label}\n\
@@ -67,7 +77,8 @@ impl BackupLabel {
             text.lines().find_map(of).ok_or(BackupLabelError::Missing(name))
         };
         let first = field("START WAL LOCATION")?;
-        let invalid = |name: &'static str, value: &str| BackupLabelError::Invalid(name, value.to_owned());
+        let invalid =
+            |name: &'static str, value: &str| BackupLabelError::Invalid(name, value.to_owned());
         let place = first.split_once(" (file ").and_then(|(lsn, file)| {
             let file = file.strip_suffix(')')?;
             Some((lsn.parse::<Lsn>().ok()?, file.to_owned()))
@@ -85,7 +96,9 @@ impl BackupLabel {
         Ok(BackupLabel {
             start,
             start_file,
-            checkpoint: checkpoint.parse().map_err(|_| invalid("CHECKPOINT LOCATION", &checkpoint))?,
+            checkpoint: checkpoint
+                .parse()
+                .map_err(|_| invalid("CHECKPOINT LOCATION", &checkpoint))?,
             method: field("BACKUP METHOD").unwrap_or_default(),
             from: field("BACKUP FROM").unwrap_or_default(),
             start_time: field("START TIME").unwrap_or_default(),
@@ -124,9 +137,12 @@ mod tests {
 
     #[test]
     fn damage_is_told() {
-        for (from, to) in
-            [("0/2000028", "zero"), (" (file", " file"), ("CHECKPOINT LOC", "X"), ("0/2000080", "1")]
-        {
+        for (from, to) in [
+            ("0/2000028", "zero"),
+            (" (file", " file"),
+            ("CHECKPOINT LOC", "X"),
+            ("0/2000080", "1"),
+        ] {
             assert!(BackupLabel::parse(&TEXT.replace(from, to)).is_err(), "{from}");
         }
     }

@@ -19,7 +19,8 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     array_at(bytes, at).map(u32::from_le_bytes)
 }
 
-/// Copies `value` to `at`. The caller guarantees the room, as all encoders write into buffers they sized themselves.
+/// Copies `value` to `at`. The caller guarantees the room, as all encoders write into buffers they
+/// sized themselves.
 #[inline]
 pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     match bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) {

@@ -1,12 +1,14 @@
 //! Page checksums.
 //!
-//! A page is 64 rows of 32 words. Each column runs through a multiplicative hash of its own, with a start value of its own; two
-//! rows of zeros are mixed in behind, the 32 results are XORed together and with the block number, and the sum is folded to 1
-//! .. 65535. The checksum's own field counts as zero.
+//! A page is 64 rows of 32 words. Each column runs through a multiplicative hash of its own, with a
+//! start value of its own; two rows of zeros are mixed in behind, the 32 results are XORed together
+//! and with the block number, and the sum is folded to 1 .. 65535. The checksum's own field counts
+//! as zero.
 //!
-//! There are several implementations, which tests compare; [`Variant`] lists them, and [`Variant::best`] is the choice at run time.
-//! The multiplication takes long, so independent chains hide each other's latency: the wide ones take several pages side by side,
-//! and fetch the next ones meanwhile.
+//! There are several implementations, which tests compare; [`Variant`] lists them, and
+//! [`Variant::best`] is the choice at run time. The multiplication takes long, so independent
+//! chains hide each other's latency: the wide ones take several pages side by side, and fetch the
+//! next ones meanwhile.
 //!
 //! - `variant`: the list, the choice
 //! - `scalar`, `sse2`, `avx2`, `avx512`, `neon`: one each
@@ -97,7 +99,10 @@ impl fmt::Display for PageDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadChecksum { expected, found } => {
-                write!(f, "page verification failed, calculated checksum {expected} but expected {found}")
+                write!(
+                    f,
+                    "page verification failed, calculated checksum {expected} but expected {found}"
+                )
             }
             Self::BadHeader => f.write_str("invalid page header"),
         }
@@ -112,8 +117,9 @@ pub fn page_checksum(page: &PageBytes, block: BlockNumber) -> u16 {
     folded(sum, block)
 }
 
-/// The checksums of pages at consecutive blocks, into `sums`, which has one place a page. Several pages are taken side by side,
-/// which is faster than one after the other, in the processor's cache and from memory.
+/// The checksums of pages at consecutive blocks, into `sums`, which has one place a page. Several
+/// pages are taken side by side, which is faster than one after the other, in the processor's cache
+/// and from memory.
 pub fn checksum_pages(pages: &[PageBytes], first: BlockNumber, sums: &mut [u16]) {
     let best = Variant::best();
     best.each(pages.len(), |n| &pages[n], first, sums, best.preferred());
@@ -142,8 +148,8 @@ pub fn verify_page(page: &PageBytes, block: BlockNumber) -> Result<(), PageDefec
     verdict(page, || page_checksum(page, block))
 }
 
-/// As [`verify_page`], for pages at consecutive blocks that are at several places in memory. `each` gets the place of each page
-/// among them, in order, and its verdict.
+/// As [`verify_page`], for pages at consecutive blocks that are at several places in memory. `each`
+/// gets the place of each page among them, in order, and its verdict.
 pub fn verify_scattered(
     pages: &[&PageBytes],
     first: BlockNumber,
@@ -187,12 +193,14 @@ mod tests {
     fn page(seed: &[u8]) -> PageBytes {
         let mut bytes = [0; BLOCK_SIZE];
         for (n, byte) in bytes.iter_mut().enumerate() {
-            *byte = (n as u8).wrapping_mul(31) ^ seed.get(n % seed.len().max(1)).copied().unwrap_or(0);
+            *byte =
+                (n as u8).wrapping_mul(31) ^ seed.get(n % seed.len().max(1)).copied().unwrap_or(0);
         }
         bytes
     }
 
-    /// Every implementation that this processor can run gives what plain code gives, however many pages it takes at a time.
+    /// Every implementation that this processor can run gives what plain code gives, however many
+    /// pages it takes at a time.
     fn agree(pages: &[PageBytes], first: BlockNumber) {
         let plain: Vec<u16> = pages
             .iter()

@@ -1,7 +1,8 @@
 //! `global/pg_control`: the state of the cluster and its last checkpoint.
 //!
-//! One struct of 296 bytes at the beginning of a file of 8192, the rest zeros. It is smaller than a sector, so that its update is
-//! whole or not done at all; the checksum over all before it tells the difference.
+//! One struct of 296 bytes at the beginning of a file of 8192, the rest zeros. It is smaller than a
+//! sector, so that its update is whole or not done at all; the checksum over all before it tells
+//! the difference.
 //!
 //! ```text
 //!   0         8        12       16     24    32          40                128       136                  168
@@ -104,7 +105,8 @@ impl DbState {
     }
 }
 
-/// Contents of the control file. Fields that can have one value only are checked when decoding and not kept.
+/// Contents of the control file. Fields that can have one value only are checked when decoding and
+/// not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlFile {
     /// The cluster.
@@ -165,7 +167,9 @@ pub enum ControlError {
     #[error("incorrect checksum in control file")]
     BadCrc,
     /// Made by another version.
-    #[error("database files are incompatible with server: {what} {found}, but this server needs {expected}")]
+    #[error(
+        "database files are incompatible with server: {what} {found}, but this server needs {expected}"
+    )]
     Incompatible {
         /// Which of the things that must agree.
         what: &'static str,
@@ -239,7 +243,8 @@ impl ControlFile {
         out
     }
 
-    /// Decodes the beginning of the file. The version is looked at first: the file of another version has its checksum elsewhere.
+    /// Decodes the beginning of the file. The version is looked at first: the file of another
+    /// version has its checksum elsewhere.
     pub fn decode(bytes: &[u8]) -> Result<Self, ControlError> {
         let (Some(covered), Some(bytes)) = (bytes.get(..CRC_AT), bytes.get(..STRUCT_SIZE)) else {
             return Err(ControlError::TooShort(bytes.len()));
@@ -247,7 +252,8 @@ impl ControlFile {
         let short = ControlError::TooShort(bytes.len());
         let mut cursor = Cursor::new(bytes);
         let system_id = cursor.u64().ok_or(short.clone())?;
-        let (version, catalog) = (cursor.u32().ok_or(short.clone())?, cursor.u32().ok_or(short.clone())?);
+        let (version, catalog) =
+            (cursor.u32().ok_or(short.clone())?, cursor.u32().ok_or(short.clone())?);
         expect("control file version", version, CONTROL_VERSION)?;
         if crate::bytes::u32_at(bytes, CRC_AT) != Some(crc::crc32c(covered)) {
             return Err(ControlError::BadCrc);
@@ -321,7 +327,11 @@ fn read_bool(cursor: &mut Cursor<'_>) -> Option<bool> {
 
 fn expect(what: &'static str, found: u32, expected: u32) -> Result<(), ControlError> {
     let (found, expected) = (u64::from(found), u64::from(expected));
-    if found == expected { Ok(()) } else { Err(ControlError::Incompatible { what, found, expected }) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(ControlError::Incompatible { what, found, expected })
+    }
 }
 
 /// Checks everything that must agree with how this program was built; `None` if bytes are missing.
@@ -385,7 +395,10 @@ pub(super) mod tests {
     fn round_trip() {
         assert_eq!(ControlFile::decode(&sample().encode()), Ok(sample()));
         assert_eq!(ControlFile::decode(&sample().encode()[..512]), Ok(sample()));
-        assert_eq!(ControlFile::decode(&sample().encode()[..295]), Err(ControlError::TooShort(295)));
+        assert_eq!(
+            ControlFile::decode(&sample().encode()[..295]),
+            Err(ControlError::TooShort(295))
+        );
     }
 
     #[test]
@@ -418,7 +431,10 @@ pub(super) mod tests {
         }
         let mut bytes = good;
         bytes[16] = 7;
-        assert!(matches!(ControlFile::decode(&with_crc(bytes)), Err(ControlError::Impossible { .. })));
+        assert!(matches!(
+            ControlFile::decode(&with_crc(bytes)),
+            Err(ControlError::Impossible { .. })
+        ));
     }
 
     proptest! {

@@ -52,7 +52,8 @@ pub const fn xid_is_normal(xid: Xid) -> bool {
     xid >= FIRST_NORMAL_XID
 }
 
-/// Is `a` older than `b`? Ordinary ids compare modulo 2^32; the special ones are older than all ordinary ones.
+/// Is `a` older than `b`? Ordinary ids compare modulo 2^32; the special ones are older than all
+/// ordinary ones.
 pub const fn xid_precedes(a: Xid, b: Xid) -> bool {
     if !xid_is_normal(a) || !xid_is_normal(b) { a < b } else { (a.wrapping_sub(b) as i32) < 0 }
 }
@@ -104,7 +105,8 @@ impl FullXid {
         }
     }
 
-    /// The full id of `xid`, given that it is not newer than `self` and at most half a circle older.
+    /// The full id of `xid`, given that it is not newer than `self` and at most half a circle
+    /// older.
     pub const fn resolve_older(self, xid: Xid) -> Self {
         if !xid_is_normal(xid) {
             return Self::new(0, xid);
@@ -219,7 +221,8 @@ impl RelFileLocator {
         format!("{}/{}{}", self.directory(), self.rel, fork.suffix())
     }
 
-    /// The path of a fork's segment file: the first has no number, later ones end in `.1`, `.2` and so on.
+    /// The path of a fork's segment file: the first has no number, later ones end in `.1`, `.2` and
+    /// so on.
     pub fn segment_path(&self, fork: Fork, segment: u32) -> String {
         let path = self.path(fork);
         if segment == 0 { path } else { format!("{path}.{segment}") }
@@ -280,7 +283,8 @@ impl ItemPointer {
 
     /// Encodes the stored form.
     pub fn encode(self) -> [u8; Self::SIZE] {
-        let ([a, b], [c, d]) = (((self.block >> 16) as u16).to_le_bytes(), (self.block as u16).to_le_bytes());
+        let ([a, b], [c, d]) =
+            (((self.block >> 16) as u16).to_le_bytes(), (self.block as u16).to_le_bytes());
         let [e, f] = self.offset.to_le_bytes();
         [a, b, c, d, e, f]
     }
@@ -341,7 +345,10 @@ mod tests {
         assert_eq!(xid_previous(FIRST_NORMAL_XID), u32::MAX);
         assert_eq!(FullXid::new(0, u32::MAX).next(), FullXid::new(1, FIRST_NORMAL_XID));
         assert_eq!(FullXid::new(2, 10).resolve_older(7), FullXid::new(2, 7));
-        assert_eq!(FullXid::new(2, 10).resolve_older(4_000_000_000), FullXid::new(1, 4_000_000_000));
+        assert_eq!(
+            FullXid::new(2, 10).resolve_older(4_000_000_000),
+            FullXid::new(1, 4_000_000_000)
+        );
     }
 
     #[test]

@@ -67,7 +67,8 @@ impl FromStr for Lsn {
             let hex = (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
             hex.then(|| u64::from_str_radix(part, 16).ok()).flatten()
         };
-        let parsed = text.split_once('/').and_then(|(high, low)| Some(half(high)? << 32 | half(low)?));
+        let parsed =
+            text.split_once('/').and_then(|(high, low)| Some(half(high)? << 32 | half(low)?));
         parsed.map(Self).ok_or_else(|| ParseLsnError(text.to_owned()))
     }
 }
@@ -88,7 +89,11 @@ impl SegmentSize {
 
     /// Checks a size.
     pub const fn new(bytes: u32) -> Option<Self> {
-        if bytes.is_power_of_two() && bytes >= 1 << 20 && bytes <= 1 << 30 { Some(Self(bytes)) } else { None }
+        if bytes.is_power_of_two() && bytes >= 1 << 20 && bytes <= 1 << 30 {
+            Some(Self(bytes))
+        } else {
+            None
+        }
     }
 
     /// The size in bytes.
@@ -106,7 +111,8 @@ impl SegmentSize {
         lsn.0 / self.bytes()
     }
 
-    /// Number of the segment that holds the byte before `lsn`: where a record that ends there was written.
+    /// Number of the segment that holds the byte before `lsn`: where a record that ends there was
+    /// written.
     pub const fn number_before(self, lsn: Lsn) -> u64 {
         lsn.0.saturating_sub(1) / self.bytes()
     }
@@ -137,7 +143,8 @@ impl SegmentSize {
             return None;
         }
         let part = |range| name.get(range).and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let (timeline, high, low) = (part(0..8)?, u64::from(part(8..16)?), u64::from(part(16..24)?));
+        let (timeline, high, low) =
+            (part(0..8)?, u64::from(part(8..16)?), u64::from(part(16..24)?));
         (low < self.per_4g()).then(|| (timeline, high * self.per_4g() + low))
     }
 }

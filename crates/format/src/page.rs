@@ -10,8 +10,8 @@
 //!   line pointer (u32):  bits 0..14 offset of the item | 15..16 state | 17..31 length of the item
 //! ```
 //!
-//! - lsn: end of the last WAL record that changed the page; the WAL must be durable up to it before the page is written. It is
-//!   stored as two little-endian halves, the high one first.
+//! - lsn: end of the last WAL record that changed the page; the WAL must be durable up to it before
+//!   the page is written. It is stored as two little-endian halves, the high one first.
 //! - sum: the checksum, see [`crate::checksum`]
 //! - lower, upper: the hole between line pointers and items
 //! - special: an index's own data begins here; 8192 for a heap
@@ -139,8 +139,9 @@ pub fn is_all_zeros(bytes: &PageBytes) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
-/// A page, to read: all of it but the checksum, whose field others may store meanwhile (a page is summed in place before it is
-/// written, while readers go on). So it is made of the bytes before that field and those behind it, and never refers to it.
+/// A page, to read: all of it but the checksum, whose field others may store meanwhile (a page is
+/// summed in place before it is written, while readers go on). So it is made of the bytes before
+/// that field and those behind it, and never refers to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
     head: &'a [u8; CHECKSUM_AT],
@@ -167,7 +168,8 @@ impl<'a> Page<'a> {
         u16_at(self.rest, at - REST_AT).unwrap_or(0)
     }
 
-    /// Bytes at offsets of the page; `None` where the range leaves the page, or begins before the flags.
+    /// Bytes at offsets of the page; `None` where the range leaves the page, or begins before the
+    /// flags.
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> Option<&'a [u8]> {
         self.rest.get(range.start.checked_sub(REST_AT)?..range.end.checked_sub(REST_AT)?)
@@ -239,7 +241,8 @@ impl<'a> Page<'a> {
         self.head.iter().chain(self.rest).all(|&byte| byte == 0)
     }
 
-    /// Is the header possible? Says nothing about items. A new page's is not, unless all its bytes are zero.
+    /// Is the header possible? Says nothing about items. A new page's is not, unless all its bytes
+    /// are zero.
     #[inline]
     pub fn header_is_sane(&self) -> bool {
         let (lower, upper, special) = (self.lower(), self.upper(), self.special());
@@ -273,7 +276,8 @@ impl<'a> Page<'a> {
         self.bytes(HEADER_SIZE..end).unwrap_or_default().as_chunks().0
     }
 
-    /// The bytes of a normal item, `None` for other line pointers and for those that leave the page.
+    /// The bytes of a normal item, `None` for other line pointers and for those that leave the
+    /// page.
     #[inline]
     pub fn item(&self, n: OffsetNumber) -> Option<&'a [u8]> {
         let id = self.item_id(n).filter(|id| id.is_normal())?;
@@ -297,14 +301,15 @@ impl<'a> Page<'a> {
         self.upper().saturating_sub(self.lower())
     }
 
-    /// Room for one more item with its line pointer; the item's size must be rounded up to a multiple of 8.
+    /// Room for one more item with its line pointer; the item's size must be rounded up to a
+    /// multiple of 8.
     #[inline]
     pub fn free_space(&self) -> usize {
         self.hole_len().saturating_sub(ITEM_ID_SIZE)
     }
 
-    /// Room for one more heap tuple: as [`free_space`](Self::free_space), but none when all line pointers a heap page may have
-    /// are in use.
+    /// Room for one more heap tuple: as [`free_space`](Self::free_space), but none when all line
+    /// pointers a heap page may have are in use.
     #[inline]
     pub fn heap_free_space(&self) -> usize {
         let space = self.free_space();
@@ -318,7 +323,8 @@ impl<'a> Page<'a> {
 
     /// The first line pointer that may be used again.
     fn find_unused(&self) -> Option<OffsetNumber> {
-        (1..=self.item_count()).find(|&n| self.item_id(n).is_some_and(|id| id.is_unused() && id.len == 0))
+        (1..=self.item_count())
+            .find(|&n| self.item_id(n).is_some_and(|id| id.is_unused() && id.len == 0))
     }
 }
 
@@ -431,8 +437,9 @@ impl<'a> PageMut<'a> {
 
     /// Adds a heap tuple and returns its number, or `None` if it has no room or the place is taken.
     ///
-    /// Without `at`, an unused line pointer is taken again if the page says it has some, else a new one is appended. With `at`,
-    /// exactly that one is taken: an unused one, or the next after the last.
+    /// Without `at`, an unused line pointer is taken again if the page says it has some, else a new
+    /// one is appended. With `at`, exactly that one is taken: an unused one, or the next after the
+    /// last.
     pub fn add_item(&mut self, item: &[u8], at: Option<OffsetNumber>) -> Option<OffsetNumber> {
         let page = self.page();
         let (lower, upper) = (page.lower(), page.upper());
@@ -442,7 +449,10 @@ impl<'a> PageMut<'a> {
         let limit = page.item_count() + 1;
         let n = match at {
             Some(n) if n == 0 || n > limit => return None,
-            Some(n) if n < limit && !page.item_id(n).is_some_and(|id| id.is_unused() && id.len == 0) => {
+            Some(n)
+                if n < limit
+                    && !page.item_id(n).is_some_and(|id| id.is_unused() && id.len == 0) =>
+            {
                 return None;
             }
             Some(n) => n,
@@ -466,7 +476,8 @@ impl<'a> PageMut<'a> {
         self.0.get_mut(new_upper..new_upper + item.len())?.copy_from_slice(item);
         self.set_lower(new_lower as u16);
         self.set_upper(new_upper as u16);
-        let id = ItemId { offset: new_upper as u16, state: ItemState::Normal, len: item.len() as u16 };
+        let id =
+            ItemId { offset: new_upper as u16, state: ItemState::Normal, len: item.len() as u16 };
         self.set_item_id(n, id);
         Some(n)
     }
@@ -489,7 +500,10 @@ mod tests {
         let page = Page::new(&bytes);
         assert!(page.header_is_sane() && !page.is_new() && !page.is_all_zeros());
         assert_eq!((page.lower(), page.upper(), page.special()), (24, 8192, 8192));
-        assert_eq!((page.item_count(), page.free_space(), page.size_and_version()), (0, 8164, 0x2004));
+        assert_eq!(
+            (page.item_count(), page.free_space(), page.size_and_version()),
+            (0, 8164, 0x2004)
+        );
         let zeros = [0; BLOCK_SIZE];
         assert!(
             Page::new(&zeros).is_new()

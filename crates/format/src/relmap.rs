@@ -1,4 +1,5 @@
-//! `pg_filenode.map`: the files of the catalogs whose `pg_class` row cannot tell, as reading it needs them.
+//! `pg_filenode.map`: the files of the catalogs whose `pg_class` row cannot tell, as reading it
+//! needs them.
 //!
 //! ```text
 //!   0       4       8                                    520   524

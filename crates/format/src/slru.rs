@@ -1,4 +1,5 @@
-//! `pg_xact`: two bits for each transaction, four transactions in a byte, 32768 in a page, 32 pages in a segment file.
+//! `pg_xact`: two bits for each transaction, four transactions in a byte, 32768 in a page, 32 pages
+//! in a segment file.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 

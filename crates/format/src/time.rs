@@ -1,7 +1,8 @@
-//! Moments as PostgreSQL's files and messages write them, in UTC and by the Gregorian calendar: text of a moment, and back.
+//! Moments as PostgreSQL's files and messages write them, in UTC and by the Gregorian calendar:
+//! text of a moment, and back.
 //!
-//! A moment is a number of microseconds since 2000-01-01, as timestamptz and the log have it, or of seconds since 1970, as
-//! pg_control has it.
+//! A moment is a number of microseconds since 2000-01-01, as timestamptz and the log have it, or of
+//! seconds since 1970, as pg_control has it.
 
 /// Seconds from 1970-01-01 to 2000-01-01.
 pub const POSTGRES_EPOCH: i64 = 946_684_800;
@@ -28,7 +29,8 @@ pub struct Date {
 impl Date {
     /// The day that is so many days after 1970-01-01.
     pub fn of_unix_day(days: i64) -> Date {
-        // Years that begin on the first of March, in eras of 400, so that the leap day is the last one.
+        // Years that begin on the first of March, in eras of 400, so that the leap day is the last
+        // one.
         let days = days.saturating_add(FROM_ERA_ZERO);
         let (era, in_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
         let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
@@ -56,7 +58,10 @@ impl Date {
         let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
         let from_march = if month > 2 { month - 3 } else { month + 9 };
         let in_year = (153 * from_march + 2) / 5 + day - 1;
-        Some(era * ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + in_year - FROM_ERA_ZERO)
+        Some(
+            era * ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + in_year
+                - FROM_ERA_ZERO,
+        )
     }
 
     fn month_days(self) -> i64 {
@@ -70,11 +75,17 @@ impl Date {
     }
 }
 
-/// Seconds since 1970 as "2026-11-21 01:21:39", to be followed by what the reader is to know of the time zone.
+/// Seconds since 1970 as "2026-11-21 01:21:39", to be followed by what the reader is to know of the
+/// time zone.
 pub fn date_and_time(seconds: i64) -> String {
     let Date { year, month, day } = Date::of_unix_day(seconds.div_euclid(DAY));
     let rest = seconds.rem_euclid(DAY);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
 }
 
 /// Seconds since 1970 as the log shows them: "2026-11-21 01:21:39 UTC".
@@ -107,8 +118,9 @@ pub struct Written {
     pub has_zone: bool,
 }
 
-/// Reads a moment: `2026-11-21 01:21:39.5+00`, with `T` for the blank, the time of day, its seconds, their fraction and the zone as
-/// far as they are there. Zones are differences from UTC, `Z`, `UTC` and `GMT`. None if it is no moment.
+/// Reads a moment: `2026-11-21 01:21:39.5+00`, with `T` for the blank, the time of day, its
+/// seconds, their fraction and the zone as far as they are there. Zones are differences from UTC,
+/// `Z`, `UTC` and `GMT`. None if it is no moment.
 pub fn parse(text: &str) -> Option<Written> {
     let text = text.trim();
     let (date, rest) = text.split_at_checked(10)?;
@@ -118,7 +130,8 @@ pub fn parse(text: &str) -> Option<Written> {
         return None;
     }
     let rest = rest.strip_prefix('T').unwrap_or(rest).trim_start();
-    let end = rest.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')).unwrap_or(rest.len());
+    let end =
+        rest.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')).unwrap_or(rest.len());
     let (time, zone) = rest.split_at_checked(end)?;
     let time = if time.is_empty() { 0 } else { time_of_day(time)? };
     let days = date.unix_day()?.checked_sub(POSTGRES_EPOCH / DAY)?;
@@ -184,7 +197,10 @@ mod tests {
             timestamp((1_795_224_099 - POSTGRES_EPOCH) * SECOND + 500_000),
             "2026-11-21 01:21:39.5+00"
         );
-        assert_eq!((timestamp(i64::MAX), timestamp(i64::MIN)), ("infinity".into(), "-infinity".into()));
+        assert_eq!(
+            (timestamp(i64::MAX), timestamp(i64::MIN)),
+            ("infinity".into(), "-infinity".into())
+        );
         // No number is too large to be written.
         for seconds in [i64::MAX, i64::MIN] {
             assert!(date_and_time(seconds).len() > 19);

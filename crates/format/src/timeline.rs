@@ -1,7 +1,8 @@
 //! Timelines: which part of a log's past lies on which, as history files tell.
 //!
-//! A cluster that is recovered to a point of its past goes on there on a new timeline, with segment files of its own; the file
-//! `TTTTTTTT.history` says where it branched off. One line for each ancestor, the oldest first:
+//! A cluster that is recovered to a point of its past goes on there on a new timeline, with segment
+//! files of its own; the file `TTTTTTTT.history` says where it branched off. One line for each
+//! ancestor, the oldest first:
 //!
 //! ```text
 //!   parent, decimal <tab> switch point, X/X <tab> reason
@@ -16,7 +17,8 @@
 //!                                                                         2  0/5000000
 //! ```
 //!
-//! Empty lines, and lines that begin with `#`, say nothing. What follows the switch point is for people.
+//! Empty lines, and lines that begin with `#`, say nothing. What follows the switch point is for
+//! people.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -32,8 +34,8 @@ pub fn history_file_name(timeline: TimelineId) -> String {
 /// The timeline whose history file has this name.
 pub fn parse_history_file_name(name: &str) -> Option<TimelineId> {
     let digits = name.strip_suffix(".history")?;
-    let shaped =
-        digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
+    let shaped = digits.len() == 8
+        && digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
     shaped.then(|| TimelineId::from_str_radix(digits, 16).ok()).flatten()
 }
 
@@ -82,7 +84,9 @@ pub enum HistoryError {
 impl TimelineHistory {
     /// A timeline without a past.
     pub fn alone(timeline: TimelineId) -> TimelineHistory {
-        TimelineHistory { stretches: vec![TimelineStretch { timeline, begin: Lsn::INVALID, end: None }] }
+        TimelineHistory {
+            stretches: vec![TimelineStretch { timeline, begin: Lsn::INVALID, end: None }],
+        }
     }
 
     /// Reads the history file of `timeline`.
@@ -112,7 +116,8 @@ impl TimelineHistory {
     /// The history file's text, with `reason` for the last switch. Earlier reasons are not kept.
     pub fn to_text(&self, reason: &str) -> String {
         let mut out = String::new();
-        let ends = self.stretches.iter().filter_map(|stretch| Some((stretch.timeline, stretch.end?)));
+        let ends =
+            self.stretches.iter().filter_map(|stretch| Some((stretch.timeline, stretch.end?)));
         let count = self.stretches.len().saturating_sub(1);
         for (n, (timeline, end)) in ends.enumerate() {
             let why = if n + 1 == count { reason } else { "" };
@@ -163,7 +168,8 @@ impl TimelineHistory {
 fn parse_entry(line: &str) -> Option<(TimelineId, Lsn)> {
     let (timeline, rest) = line.split_once(char::is_whitespace)?;
     let point = rest.trim_start().split(char::is_whitespace).next()?;
-    let timeline = timeline.bytes().all(|b| b.is_ascii_digit()).then(|| timeline.parse().ok()).flatten()?;
+    let timeline =
+        timeline.bytes().all(|b| b.is_ascii_digit()).then(|| timeline.parse().ok()).flatten()?;
     Some((timeline, point.parse().ok()?)).filter(|&(timeline, _)| timeline != 0)
 }
 
@@ -174,15 +180,15 @@ mod tests {
     use proptest::prelude::*;
 
     /// As PostgreSQL writes them.
-    const TEXT: &str =
-        "1\t0/3000000\tno recovery target specified\n\n2\t0/5000148\tbefore 2026-11-21 01:02:03+00\n";
+    const TEXT: &str = "1\t0/3000000\tno recovery target specified\n\n2\t0/5000148\tbefore 2026-11-21 01:02:03+00\n";
 
     #[test]
     fn a_history_says_who_wrote_what() {
         let history = TimelineHistory::parse(3, TEXT).unwrap();
         assert_eq!(history.timeline(), 3);
         assert_eq!(
-            [0, 0x2ff_ffff, 0x300_0000, 0x500_0147, 0x500_0148, 9 << 32].map(|at| history.at(Lsn(at))),
+            [0, 0x2ff_ffff, 0x300_0000, 0x500_0147, 0x500_0148, 9 << 32]
+                .map(|at| history.at(Lsn(at))),
             [1, 1, 2, 2, 3, 3]
         );
         assert_eq!(history.switch_point(1), Some(Lsn(0x300_0000)));
@@ -197,9 +203,13 @@ mod tests {
     fn names() {
         assert_eq!(history_file_name(0x1A), "0000001A.history");
         assert_eq!(parse_history_file_name("0000001A.history"), Some(0x1A));
-        for bad in
-            ["0000001a.history", "1A.history", "0000001A.history.ready", "0000001A", "+000001A.history"]
-        {
+        for bad in [
+            "0000001a.history",
+            "1A.history",
+            "0000001A.history.ready",
+            "0000001A",
+            "+000001A.history",
+        ] {
             assert_eq!(parse_history_file_name(bad), None, "{bad}");
         }
     }
@@ -228,7 +238,10 @@ mod tests {
         ];
         for text in syntax {
             assert!(
-                matches!(TimelineHistory::parse(9, text), Err(HistoryError::Syntax { line: 1, .. })),
+                matches!(
+                    TimelineHistory::parse(9, text),
+                    Err(HistoryError::Syntax { line: 1, .. })
+                ),
                 "{text:?}"
             );
         }

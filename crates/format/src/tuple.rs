@@ -73,8 +73,11 @@ pub const HEAP_MOVED_IN: u16 = 0x8000;
 /// Infomask: all that is about visibility.
 pub const HEAP_XACT_MASK: u16 = 0xfff0;
 /// Infomask: all that is about xmax.
-pub const HEAP_XMAX_BITS: u16 =
-    HEAP_XMAX_COMMITTED | HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK | HEAP_XMAX_LOCK_ONLY;
+pub const HEAP_XMAX_BITS: u16 = HEAP_XMAX_COMMITTED
+    | HEAP_XMAX_INVALID
+    | HEAP_XMAX_IS_MULTI
+    | HEAP_LOCK_MASK
+    | HEAP_XMAX_LOCK_ONLY;
 
 /// Infomask2: number of values.
 pub const HEAP_NATTS_MASK: u16 = 0x07ff;
@@ -107,7 +110,9 @@ pub enum TupleError {
         len: usize,
     },
     /// The values cannot begin where the header says.
-    #[error("tuple header length {hoff} is not possible for a tuple of {len} bytes with {attrs} values")]
+    #[error(
+        "tuple header length {hoff} is not possible for a tuple of {len} bytes with {attrs} values"
+    )]
     BadHeaderLength {
         /// The stored header length.
         hoff: usize,
@@ -321,7 +326,8 @@ impl<'a> HeapTupleMut<'a> {
         put(self.0, HOFF_AT, [hoff]);
     }
 
-    /// What an insertion writes: xmin and command, no xmax; the flags about visibility are cleared but for "no xmax".
+    /// What an insertion writes: xmin and command, no xmax; the flags about visibility are cleared
+    /// but for "no xmax".
     pub fn stamp_insert(&mut self, xid: Xid, cid: CommandId) {
         let (mask, mask2) = (self.tuple().infomask(), self.tuple().infomask2());
         self.set_infomask(mask & !HEAP_XACT_MASK | HEAP_XMAX_INVALID);

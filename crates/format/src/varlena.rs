@@ -30,7 +30,8 @@ const ON_DISK_POINTER: usize = 16;
 pub enum Varlena<'a> {
     /// The value itself.
     Plain(&'a [u8]),
-    /// Compressed in place: the raw size with the method in its two highest bits, then the compressed bytes.
+    /// Compressed in place: the raw size with the method in its two highest bits, then the
+    /// compressed bytes.
     Compressed {
         /// Size of the value when unpacked.
         raw_size: u32,
@@ -52,8 +53,8 @@ pub enum Varlena<'a> {
     },
 }
 
-/// Splits the value at the beginning of `bytes` off: what it is and how many bytes it takes. `None` if it is damaged or runs over
-/// the end.
+/// Splits the value at the beginning of `bytes` off: what it is and how many bytes it takes. `None`
+/// if it is damaged or runs over the end.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     let first = *bytes.first()?;
@@ -72,7 +73,10 @@ pub fn decode(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     }
     let info = u32_at(body, 0)?;
     let data = body.get(4..)?;
-    Some((Varlena::Compressed { raw_size: info & 0x3fff_ffff, method: (info >> 30) as u8, data }, len))
+    Some((
+        Varlena::Compressed { raw_size: info & 0x3fff_ffff, method: (info >> 30) as u8, data },
+        len,
+    ))
 }
 
 fn decode_external(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
@@ -89,8 +93,8 @@ fn decode_external(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     Some((value, 2 + ON_DISK_POINTER))
 }
 
-/// Does the value that begins with this byte have a header that needs no alignment? (A zero byte is padding or the beginning of a
-/// long header.)
+/// Does the value that begins with this byte have a header that needs no alignment? (A zero byte is
+/// padding or the beginning of a long header.)
 #[inline]
 pub(crate) const fn is_unaligned(first: u8) -> bool {
     first & 1 == 1
@@ -157,7 +161,8 @@ mod tests {
         for n in [2004_u32, 1000, 77, 88] {
             pointer.extend_from_slice(&n.to_le_bytes());
         }
-        let external = Varlena::External { raw_size: 2004, ext_info: 1000, value_id: 77, toast_rel: 88 };
+        let external =
+            Varlena::External { raw_size: 2004, ext_info: 1000, value_id: 77, toast_rel: 88 };
         assert_eq!(decode(&pointer), Some((external, 18)));
         assert_eq!(decode(&pointer[..17]), None);
         assert_eq!(decode(&[1, 9]), None);
@@ -168,7 +173,8 @@ mod tests {
 
     #[test]
     fn damaged_values_are_refused() {
-        for bad in [&[][..], &[9, 1], &[0, 0, 0, 0], &[0x0c, 0, 0, 0], &[0x40, 0, 0, 0, 1], &[4, 0]] {
+        for bad in [&[][..], &[9, 1], &[0, 0, 0, 0], &[0x0c, 0, 0, 0], &[0x40, 0, 0, 0, 1], &[4, 0]]
+        {
             assert_eq!(decode(bad), None, "{bad:?}");
         }
     }

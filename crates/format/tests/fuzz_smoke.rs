@@ -1,4 +1,5 @@
-//! Runs the entry points of the fuzz targets over damaged samples: always the same ones, so that a failure repeats.
+//! Runs the entry points of the fuzz targets over damaged samples: always the same ones, so that a
+//! failure repeats.
 
 #[path = "../../../fuzz/src/entry.rs"]
 mod entry;
@@ -23,7 +24,8 @@ impl Numbers {
     }
 }
 
-/// Runs a target over a sample, whole and `times` times with up to four bytes changed among the first `within`, sometimes cut.
+/// Runs a target over a sample, whole and `times` times with up to four bytes changed among the
+/// first `within`, sometimes cut.
 fn damage(target: fn(&[u8]), sample: &[u8], within: usize, times: usize) {
     target(sample);
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -110,8 +112,9 @@ fn compressed_images() {
         for standard in [false, true] {
             let tag = PageTag::new(RelFileLocator::in_default(5, 16384), Fork::Main, 3);
             let image = Image { page, standard, apply: true };
-            let builder =
-                RecordBuilder::new(Rmgr::XLOG, 0xb0, 0).block(0, tag, false, Some(image)).compress(method);
+            let builder = RecordBuilder::new(Rmgr::XLOG, 0xb0, 0)
+                .block(0, tag, false, Some(image))
+                .compress(method);
             let record = builder.finish().expect("a record").to_vec();
             damage(entry::wal_record, &record[4..], 60, 1000);
             damage(entry::wal_record, &record[4..], record.len() - 4, 2000);

@@ -1,4 +1,5 @@
-//! Pages, tuples and small files that PostgreSQL wrote: they decode to what was put in, and encode to the same bytes.
+//! Pages, tuples and small files that PostgreSQL wrote: they decode to what was put in, and encode
+//! to the same bytes.
 
 use forebay_format::{
     AttrLayout, HeapTuple, HeapTupleMut, Lsn, Page, PageBytes, PageMut,
@@ -89,7 +90,10 @@ fn tuples_hold_what_was_inserted() {
     assert_eq!(items.len(), rows.len());
     for ((n, item), row) in items.into_iter().zip(&rows) {
         let tuple = HeapTuple::new(item).expect("a tuple");
-        assert_eq!((tuple.ctid().block, tuple.ctid().offset, tuple.attribute_count()), (0, n, row.len()));
+        assert_eq!(
+            (tuple.ctid().block, tuple.ctid().offset, tuple.attribute_count()),
+            (0, n, row.len())
+        );
         let mut values = [Some(&b"unset"[..]); 7];
         deform(tuple, &T, &mut values).expect("a good tuple");
         let mut expected: Vec<_> = row.iter().map(Option::as_deref).collect();
@@ -172,7 +176,8 @@ fn the_catalogs_rows_can_be_read() {
     let mut names = Vec::new();
     for (_, item) in Page::new(&bytes).items() {
         let mut walk = Deform::new(HeapTuple::new(item).expect("a tuple")).expect("a good header");
-        let values = layouts.map(|layout| walk.next(layout).expect("a good value").expect("not null"));
+        let values =
+            layouts.map(|layout| walk.next(layout).expect("a good value").expect("not null"));
         let forebay_format::varlena::Varlena::Plain(name) = values[1] else { panic!("a name") };
         let end = name.iter().position(|&b| b == 0).expect("an end");
         names.push(String::from_utf8(name[..end].to_vec()).expect("text"));

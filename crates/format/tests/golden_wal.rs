@@ -1,4 +1,5 @@
-//! WAL that PostgreSQL wrote: each record is found, verified, decoded as `pg_waldump` does, and encoded to the same bytes.
+//! WAL that PostgreSQL wrote: each record is found, verified, decoded as `pg_waldump` does, and
+//! encoded to the same bytes.
 
 mod support;
 
@@ -7,8 +8,8 @@ use forebay_format::{
     control::ControlFile,
     tuple::{HeapTuple, HeapTupleMut},
     wal::{
-        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, desc, heap, prune, smgr,
-        standby, verify_crc, xact, xlog,
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, desc, heap, prune,
+        smgr, standby, verify_crc, xact, xlog,
     },
 };
 use support::{WAL, WAL_START, records};
@@ -42,7 +43,13 @@ fn parse_line(line: &'static str) -> Told {
     let rest = line.split_once("desc: ").expect("a description").1;
     Told {
         rmgr: field("rmgr: "),
-        total_len: total.trim_start().split(',').next().expect("a number").parse().expect("a number"),
+        total_len: total
+            .trim_start()
+            .split(',')
+            .next()
+            .expect("a number")
+            .parse()
+            .expect("a number"),
         xid: field("tx: ").parse().expect("a number"),
         lsn: field("lsn: ").parse().expect("a position"),
         prev: field("prev ").parse().expect("a position"),
@@ -108,7 +115,8 @@ fn records_are_those_that_pg_waldump_finds() {
                 )
             })
             .collect();
-        let references: Vec<_> = told.rest.split(", ").filter(|part| part.starts_with("blkref")).collect();
+        let references: Vec<_> =
+            told.rest.split(", ").filter(|part| part.starts_with("blkref")).collect();
         assert_eq!(blocks, references);
     }
 }
@@ -117,7 +125,8 @@ fn records_are_those_that_pg_waldump_finds() {
 fn records_are_made_again() {
     for (_, bytes) in records() {
         let record = decode_record(&bytes).expect("a good record");
-        let mut again = RecordBuilder::from_decoded(&record).finish().expect("a record that can be");
+        let mut again =
+            RecordBuilder::from_decoded(&record).finish().expect("a record that can be");
         again.seal(record.header.prev);
         assert_eq!(again.total_len(), bytes.len());
         assert_eq!(again.to_vec(), bytes, "{record}");
@@ -136,24 +145,29 @@ fn payloads_are_made_again() {
                     xlog::CheckPoint::decode(main).expect("good").encode().to_vec()
                 }
                 (Rmgr::XLOG, "CHECKPOINT_REDO") => {
-                    xlog::encode_checkpoint_redo(xlog::decode_checkpoint_redo(main).expect("good")).to_vec()
+                    xlog::encode_checkpoint_redo(xlog::decode_checkpoint_redo(main).expect("good"))
+                        .to_vec()
                 }
                 (Rmgr::XLOG, "NEXTOID") => {
                     xlog::encode_next_oid(xlog::decode_next_oid(main).expect("good")).to_vec()
                 }
                 (Rmgr::XLOG, "PARAMETER_CHANGE") => {
-                    let mut bytes = xlog::ParameterChange::decode(main).expect("good").encode().to_vec();
+                    let mut bytes =
+                        xlog::ParameterChange::decode(main).expect("good").encode().to_vec();
                     bytes[26..].copy_from_slice(&main[26..]); // padding, which PostgreSQL does not clear
                     bytes
                 }
                 (Rmgr::XLOG, "FPI_FOR_HINT") => Vec::new(),
                 (Rmgr::XACT, _) => {
                     let mut out = Vec::new();
-                    let has_info = xact::XactEnd::decode(info, main).expect("good").encode(&mut out);
+                    let has_info =
+                        xact::XactEnd::decode(info, main).expect("good").encode(&mut out);
                     assert_eq!(has_info, info & xact::HAS_INFO);
                     out
                 }
-                (Rmgr::SMGR, "CREATE") => smgr::SmgrCreate::decode(main).expect("good").encode().to_vec(),
+                (Rmgr::SMGR, "CREATE") => {
+                    smgr::SmgrCreate::decode(main).expect("good").encode().to_vec()
+                }
                 (Rmgr::CLOG, "ZEROPAGE") => {
                     clog::encode_zero_page(clog::decode_zero_page(main).expect("good")).to_vec()
                 }
@@ -167,14 +181,20 @@ fn payloads_are_made_again() {
                     bytes[9..12].copy_from_slice(&main[9..12]); // padding
                     bytes
                 }
-                (Rmgr::STANDBY, "LOCK") => standby::encode_locks(&standby::decode_locks(main).expect("good")),
-                (Rmgr::HEAP, "INSERT") => heap::HeapInsert::decode(main).expect("good").encode().to_vec(),
+                (Rmgr::STANDBY, "LOCK") => {
+                    standby::encode_locks(&standby::decode_locks(main).expect("good"))
+                }
+                (Rmgr::HEAP, "INSERT") => {
+                    heap::HeapInsert::decode(main).expect("good").encode().to_vec()
+                }
                 (Rmgr::HEAP, "DELETE" | "LOCK") => {
                     heap::HeapDelete::decode(main).expect("good").encode().to_vec()
                 }
                 (Rmgr::HEAP, "UPDATE" | "HOT_UPDATE") => update_again(&record),
                 (Rmgr::HEAP, "INPLACE") => inplace_again(main),
-                (Rmgr::HEAP2, "VISIBLE") => heap::HeapVisible::decode(main).expect("good").encode().to_vec(),
+                (Rmgr::HEAP2, "VISIBLE") => {
+                    heap::HeapVisible::decode(main).expect("good").encode().to_vec()
+                }
                 (Rmgr::HEAP2, "PRUNE_VACUUM_SCAN") => prune_again(&record),
                 (Rmgr::HEAP2, _) => multi_insert_again(&record),
                 (Rmgr::BTREE, _) => continue,
@@ -208,7 +228,10 @@ fn prune_again(record: &DecodedRecord<'_>) -> Vec<u8> {
     let prune = prune::HeapPrune::decode(record.main, Some(theirs)).expect("good");
     let frozen: Vec<_> = prune.plans.iter().map(|plan| plan.offsets.clone()).collect();
     assert_eq!(frozen, [vec![1, 5, 6], vec![7]]);
-    assert_eq!((prune.conflict_horizon, prune.redirected.as_slice()), (Some(32_776), &[(3, 7)][..]));
+    assert_eq!(
+        (prune.conflict_horizon, prune.redirected.as_slice()),
+        (Some(32_776), &[(3, 7)][..])
+    );
     assert_eq!((prune.dead.len(), prune.unused.as_slice()), (0, &[2, 4][..]));
     let (mut main, mut data) = (Vec::new(), Vec::new());
     prune.encode(&mut main, &mut data);
@@ -250,14 +273,18 @@ fn payloads_say_what_happened() {
     let commit = find(&all, Rmgr::XACT, "COMMIT", 7);
     let end = xact::XactEnd::decode(commit.header.info, commit.main).expect("good");
     assert_eq!((end.rels.len(), end.invalidations.len(), end.db.map(|db| db.0)), (1, 3, Some(5)));
-    let running =
-        standby::RunningXacts::decode(find(&all, Rmgr::STANDBY, "RUNNING_XACTS", 0).main).expect("good");
-    assert_eq!((running.next_xid, running.latest_completed, running.xids.len()), (32_774, 32_773, 0));
+    let running = standby::RunningXacts::decode(find(&all, Rmgr::STANDBY, "RUNNING_XACTS", 0).main)
+        .expect("good");
+    assert_eq!(
+        (running.next_xid, running.latest_completed, running.xids.len()),
+        (32_774, 32_773, 0)
+    );
     assert_eq!(clog::decode_zero_page(find(&all, Rmgr::CLOG, "ZEROPAGE", 0).main), Ok(1));
     let online = find(&all, Rmgr::XLOG, "CHECKPOINT_ONLINE", 0);
     let redo = find(&all, Rmgr::XLOG, "CHECKPOINT_REDO", 0);
     let checkpoint = xlog::CheckPoint::decode(online.main).expect("good");
-    let position = all.iter().find(|(_, bytes)| decode_record(bytes).as_ref() == Ok(&redo)).expect("there").0;
+    let position =
+        all.iter().find(|(_, bytes)| decode_record(bytes).as_ref() == Ok(&redo)).expect("there").0;
     assert_eq!((checkpoint.redo, checkpoint.oldest_active_xid), (position, 32_774));
     assert_eq!(xlog::decode_checkpoint_redo(redo.main), Ok(xlog::WalLevel::Replica as i32));
     let last = all.last().expect("a record");

@@ -76,7 +76,12 @@ impl Disk {
     }
 
     /// Renames a file or directory.
-    pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), replace: bool) -> Result<(), Errno> {
+    pub(crate) fn rename(
+        &self,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        replace: bool,
+    ) -> Result<(), Errno> {
         let mut state = self.powered()?;
         let from = (state.directory(from.0)?, from.1);
         let to = (state.directory(to.0)?, to.1);
@@ -99,7 +104,13 @@ impl Disk {
     }
 
     /// Writes to a file: at once, or in the medium's time, in which the power may be cut.
-    pub(crate) fn write(&self, ino: u64, offset: u64, bytes: &[u8], manner: Manner) -> Result<(), Errno> {
+    pub(crate) fn write(
+        &self,
+        ino: u64,
+        offset: u64,
+        bytes: &[u8],
+        manner: Manner,
+    ) -> Result<(), Errno> {
         let mut state = self.powered()?;
         let (number, _) = state.file(ino)?;
         if manner.direct || manner.durable {
@@ -110,7 +121,8 @@ impl Disk {
         }
         let (_, file) = state.file(ino)?;
         if manner.durable && !self.rules.lies {
-            // The length that it needs is durable with it: with all that was before, if it is in doubt.
+            // The length that it needs is durable with it: with all that was before, if it is in
+            // doubt.
             if file.has_unsynced_length() {
                 file.sync();
             }
@@ -149,7 +161,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Syncs a file: what was written before the call is durable. What is written meanwhile may be lost.
+    /// Syncs a file: what was written before the call is durable. What is written meanwhile may be
+    /// lost.
     pub(crate) fn sync_file(&self, ino: u64) -> Result<(), Errno> {
         let mut state = self.powered()?;
         let (_, file) = state.file(ino)?;

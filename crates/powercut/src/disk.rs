@@ -12,7 +12,8 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 pub enum NamesRule {
     /// After the sync of its directory, as POSIX has it.
     Directory,
-    /// After any sync: one log holds the names of all directories, in order, as ext4 and XFS have it.
+    /// After any sync: one log holds the names of all directories, in order, as ext4 and XFS have
+    /// it.
     OneLog,
 }
 
@@ -114,7 +115,8 @@ impl Disk {
         Disk::with(state, rules)
     }
 
-    /// Cuts the power: calls fail from now on, those under way too. The disk that is found when it is back.
+    /// Cuts the power: calls fail from now on, those under way too. The disk that is found when it
+    /// is back.
     pub fn cut(&self, survival: &mut Survival, rules: Rules) -> Arc<Disk> {
         let mut state = self.state.lock();
         state.on = false;
@@ -136,7 +138,10 @@ impl Disk {
         }
         let (next_file, next_write) = (state.next_file, state.next_write);
         let (in_flight, dice) = (BTreeMap::new(), Dice::new(rules.seed));
-        Disk::with(State { names, files, metas, in_flight, next_file, next_write, on: true, dice }, rules)
+        Disk::with(
+            State { names, files, metas, in_flight, next_file, next_write, on: true, dice },
+            rules,
+        )
     }
 
     /// The state, while the power is on.
@@ -146,7 +151,11 @@ impl Disk {
     }
 
     /// Waits as long as the medium takes, up to `longest` microseconds, or until the power is cut.
-    pub(crate) fn work(&self, state: &mut MutexGuard<'_, State>, longest: u64) -> Result<(), Errno> {
+    pub(crate) fn work(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        longest: u64,
+    ) -> Result<(), Errno> {
         let micros = state.dice.below(longest + 1);
         let until = Instant::now() + Duration::from_micros(micros);
         while state.on && !self.off.wait_until(state, until).timed_out() {}

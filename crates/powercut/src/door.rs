@@ -7,10 +7,10 @@ use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_aio::sync::{Arc, Duration, Mutex, SystemTime};
 use forebay_sim::Node;
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
+    TimeOrNow, WriteFlags,
 };
 
 use crate::change::Manner;
@@ -50,8 +50,11 @@ impl Door {
         let number = state.directory(ino)?;
         let own = [".", ".."].map(|name| (ino, FileType::Directory, OsString::from(name)));
         let named = state.names.entries(number).map(|(name, node)| {
-            let kind =
-                if matches!(node, Node::File(_)) { FileType::RegularFile } else { FileType::Directory };
+            let kind = if matches!(node, Node::File(_)) {
+                FileType::RegularFile
+            } else {
+                FileType::Directory
+            };
             (inode(node), kind, name.clone())
         });
         Ok(own.into_iter().chain(named).collect())
@@ -156,7 +159,15 @@ impl Filesystem for Door {
         attributes(reply, resized.and_then(|()| self.set_meta(ino.0, change)));
     }
 
-    fn mkdir(&self, r: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        r: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         entry(reply, self.disk.make(parent.0, name, true, new_meta(r, mode)));
     }
 
@@ -262,7 +273,14 @@ impl Filesystem for Door {
         empty(reply, self.disk.sync_file(ino.0));
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
         empty(reply, self.disk.sync_directory(ino.0));
     }
 
@@ -277,7 +295,14 @@ impl Filesystem for Door {
         }
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let Some(listing) = self.listings.lock().get(&handle.0).cloned() else {
             return reply.error(Errno::EBADF);
         };
@@ -289,7 +314,14 @@ impl Filesystem for Door {
         reply.ok();
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         self.listings.lock().remove(&handle.0);
         reply.ok();
     }

@@ -35,7 +35,8 @@ impl Mounted {
     /// As mount(2).
     pub fn new(disk: &Arc<Disk>, point: &Path) -> io::Result<Mounted> {
         let mut config = Config::default();
-        config.mount_options = vec![MountOption::DefaultPermissions, MountOption::FSName("powercut".into())];
+        config.mount_options =
+            vec![MountOption::DefaultPermissions, MountOption::FSName("powercut".into())];
         config.acl = SessionACL::All;
         config.n_threads = Some(THREADS);
         let session = Session::new(Door::new(Arc::clone(disk)), point, &config)?.spawn()?;

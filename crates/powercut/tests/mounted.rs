@@ -9,8 +9,13 @@ use std::sync::Arc;
 use forebay_powercut::{Disk, Mounted, NamesRule, Rules, refusal};
 use forebay_sim::Survival;
 
-const RULES: Rules =
-    Rules { names: NamesRule::Directory, lies: false, sync_micros: 100, write_micros: 100, seed: 1 };
+const RULES: Rules = Rules {
+    names: NamesRule::Directory,
+    lies: false,
+    sync_micros: 100,
+    write_micros: 100,
+    seed: 1,
+};
 const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 const DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 
@@ -28,7 +33,8 @@ impl Bench {
             println!("skipped: {test} needs {why}");
             return None;
         }
-        let point = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
+        let point =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
         fs::create_dir(&point).expect("the target folder can be written");
         let disk = Disk::new(rules);
         let mounted = Some(Mounted::new(&disk, &point).expect("it can be mounted"));
@@ -82,7 +88,10 @@ fn what_was_synced_stays_and_the_rest_is_lost() {
     file.write_all_at(&[2; 4096], 0).expect("written");
     file.write_all_at(&[2; 4096], 8192).expect("written");
     File::create(bench.path("b")).expect("created").sync_all().expect("synced");
-    assert_eq!(fs::read(bench.path("a")).expect("read"), [[2; 4096], [1; 4096], [2; 4096]].concat());
+    assert_eq!(
+        fs::read(bench.path("a")).expect("read"),
+        [[2; 4096], [1; 4096], [2; 4096]].concat()
+    );
     bench.cut(Survival::none());
     assert_eq!(fs::read(bench.path("a")).expect("read"), [1; 8192]);
     assert_eq!(bench.names(), ["a"], "a name lasts after its directory's sync");
@@ -138,8 +147,9 @@ fn one_log_of_names_is_durable_with_any_sync() {
 #[test]
 fn synchronous_writes_are_durable_buffered_and_direct() {
     let Some(mut bench) = Bench::new("synchronous_writes", RULES) else { return };
-    let open =
-        |flags| OpenOptions::new().write(true).custom_flags(flags).open(bench.path("a")).expect("opened");
+    let open = |flags| {
+        OpenOptions::new().write(true).custom_flags(flags).open(bench.path("a")).expect("opened")
+    };
     fs::write(bench.path("a"), [0; 16384]).expect("written");
     open(0).sync_all().expect("synced");
     bench.sync_names();
@@ -162,7 +172,8 @@ fn lengths_are_lost_with_their_file_unsynced() {
     file.sync_all().expect("synced");
     bench.sync_names();
     file.set_len(0).expect("cut");
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 50_000).expect("allocated");
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 50_000)
+        .expect("allocated");
     assert_eq!(file.metadata().expect("known").len(), 50_000);
     bench.cut(Survival::none());
     assert_eq!(fs::metadata(bench.path("a")).expect("known").len(), 10_000);
@@ -170,7 +181,8 @@ fn lengths_are_lost_with_their_file_unsynced() {
 
 #[test]
 fn a_file_system_that_lies_keeps_nothing() {
-    let Some(mut bench) = Bench::new("a_file_system_that_lies", Rules { lies: true, ..RULES }) else {
+    let Some(mut bench) = Bench::new("a_file_system_that_lies", Rules { lies: true, ..RULES })
+    else {
         return;
     };
     fs::write(bench.path("a"), "a").expect("written");

@@ -13,8 +13,8 @@ use forebay_engine::InitOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Where data lie when -D does not say. PGDATA is not consulted: where PostgreSQL is installed too, it names
-/// PostgreSQL's own directory, which must not be opened by mistake.
+/// Where data lie when -D does not say. PGDATA is not consulted: where PostgreSQL is installed too,
+/// it names PostgreSQL's own directory, which must not be opened by mistake.
 const DEFAULT_DIR: &str = "./forebay-data";
 
 /// A PostgreSQL-compatible database server that does its own I/O.
@@ -43,7 +43,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Store a WAL file in an archive: a server's archive_command is `forebay archive-push %p`
     ArchivePush(archive::PushArgs),
-    /// Restore a WAL file from an archive: a server's restore_command is `forebay archive-get %f %p`
+    /// Restore a WAL file from an archive: a server's restore_command is
+    /// `forebay archive-get %f %p`
     ArchiveGet(archive::GetArgs),
     /// Stay, and store and fetch ahead of archive-push and archive-get
     Archiverd(archive::DaemonArgs),
@@ -105,13 +106,15 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli.command,
         // pg_checksums' exit code, which is not clap's.
         Err(error)
-            if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|it| it == "checksums") =>
+            if error.use_stderr()
+                && std::env::args_os().nth(1).is_some_and(|it| it == "checksums") =>
         {
             return ExitCode::from(checksums::refuse(&error));
         }
         // Any small exit code would tell a server that recovers that the file does not exist.
         Err(error)
-            if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|it| it == "archive-get") =>
+            if error.use_stderr()
+                && std::env::args_os().nth(1).is_some_and(|it| it == "archive-get") =>
         {
             return ExitCode::from(archive::refuse_get(&error));
         }
@@ -135,15 +138,21 @@ pub fn run() -> ExitCode {
             settings.extend(args.port.map(|port| ("port".to_owned(), port)));
             serve::serve(&ServeOptions { data_dir: args.data_dir, settings })
         }
-        Command::Demo(args) => {
-            demo::run(&DemoOptions { keep: args.keep, dir: args.dir, megabytes: u64::from(args.size) })
-        }
+        Command::Demo(args) => demo::run(&DemoOptions {
+            keep: args.keep,
+            dir: args.dir,
+            megabytes: u64::from(args.size),
+        }),
     })
 }
 
 fn init(args: &InitArgs) -> u8 {
     if !args.wal_segsize.is_power_of_two() || args.wal_segsize > 1024 {
-        log::line("FATAL", None, "argument of --wal-segsize must be a power of two between 1 and 1024");
+        log::line(
+            "FATAL",
+            None,
+            "argument of --wal-segsize must be a power of two between 1 and 1024",
+        );
         return 1;
     }
     let options = InitOptions { wal_segment_size: args.wal_segsize << 20, sync: !args.no_sync };
@@ -170,7 +179,15 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
-        let cli = Cli::try_parse_from(["forebay", "serve", "-p", "5433", "-c", "io-method=sync", "-cport=1"]);
+        let cli = Cli::try_parse_from([
+            "forebay",
+            "serve",
+            "-p",
+            "5433",
+            "-c",
+            "io-method=sync",
+            "-cport=1",
+        ]);
         let Command::Serve(args) = cli.expect("parses").command else { panic!("not serve") };
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(args.settings, [pair("io_method", "sync"), pair("port", "1")]);

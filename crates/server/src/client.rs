@@ -1,4 +1,5 @@
-//! A small client of the wire protocol: what the demonstration and the tests talk to the server with.
+//! A small client of the wire protocol: what the demonstration and the tests talk to the server
+//! with.
 
 use crate::wire::PROTOCOL_3_0;
 use crate::wire::backend::message;
@@ -108,7 +109,10 @@ pub struct Client {
 impl Client {
     /// Connects over TCP as postgres.
     pub fn tcp(port: u16) -> Result<Client, ClientError> {
-        Client::start(Stream::Tcp(TcpStream::connect(("127.0.0.1", port))?), &[("user", "postgres")])
+        Client::start(
+            Stream::Tcp(TcpStream::connect(("127.0.0.1", port))?),
+            &[("user", "postgres")],
+        )
     }
 
     /// Connects over a Unix socket as postgres.
@@ -139,7 +143,11 @@ impl Client {
     }
 
     /// Sends a startup packet.
-    pub fn send_startup(&mut self, version: u32, parameters: &[(&str, &str)]) -> Result<(), ClientError> {
+    pub fn send_startup(
+        &mut self,
+        version: u32,
+        parameters: &[(&str, &str)],
+    ) -> Result<(), ClientError> {
         let mut body = version.to_be_bytes().to_vec();
         for (name, value) in parameters {
             body.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
@@ -184,7 +192,8 @@ impl Client {
                     self.parameters.insert(name, value);
                 }
                 b'K' => {
-                    let (pid, key) = body.split_first_chunk::<4>().ok_or(ClientError::Unexpected(kind))?;
+                    let (pid, key) =
+                        body.split_first_chunk::<4>().ok_or(ClientError::Unexpected(kind))?;
                     self.pid = u32::from_be_bytes(*pid);
                     self.key = key.to_vec();
                 }
@@ -277,7 +286,8 @@ impl Client {
 pub fn cancel(port: u16, pid: u32, key: &[u8]) -> Result<(), ClientError> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     let len = u32::try_from(12 + key.len()).unwrap_or(16);
-    let packet = [&len.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &pid.to_be_bytes(), key].concat();
+    let packet =
+        [&len.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &pid.to_be_bytes(), key].concat();
     (&stream).write_all(&packet)?;
     // The server closes when it has dealt with the request.
     let _ = io::copy(&mut &stream, &mut io::sink());

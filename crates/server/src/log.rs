@@ -1,4 +1,5 @@
-//! Log lines on stderr, in PostgreSQL's form: time, the session's or process's number, kind, message.
+//! Log lines on stderr, in PostgreSQL's form: time, the session's or process's number, kind,
+//! message.
 //!
 //! Crates below use `tracing`; `install` sends their events here, in the same form.
 
@@ -20,7 +21,8 @@ pub fn line(kind: &str, session: Option<i32>, message: &str) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let stamp = timestamp(now.as_secs(), now.subsec_millis());
     let number = session.map_or_else(|| i64::from(std::process::id()), i64::from);
-    // One write for a line, so that lines of different threads do not mix. A log nobody reads is not worth dying for.
+    // One write for a line, so that lines of different threads do not mix. A log nobody reads is
+    // not worth dying for.
     let text = format!("{stamp} UTC [{number}] {kind}:  {}\n", message.replace('\n', "\n\t"));
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
@@ -38,7 +40,8 @@ pub fn install() {
     let _ = tracing::subscriber::set_global_default(subscriber);
     std::panic::set_hook(Box::new(|info| {
         let what = info.payload_as_str().unwrap_or("no message");
-        let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
+        let place =
+            info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
         line("ERROR", None, &format!("internal error{place}: {what}"));
     }));
 }
@@ -50,8 +53,10 @@ struct ToLog {
 impl<S: Subscriber> Layer<S> for ToLog {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        // Libraries below are heard when something is wrong; what goes on in them is not this log's matter.
-        let own = ["forebay", "object_store"].iter().any(|name| metadata.target().starts_with(name));
+        // Libraries below are heard when something is wrong; what goes on in them is not this log's
+        // matter.
+        let own =
+            ["forebay", "object_store"].iter().any(|name| metadata.target().starts_with(name));
         let kind = match *metadata.level() {
             Level::ERROR => "ERROR",
             Level::WARN => "WARNING",

@@ -20,7 +20,8 @@ use crate::survival::Survival;
 pub enum Ending {
     /// The power fails: what is not durable is in doubt.
     Crash,
-    /// The process that uses it is killed: the system keeps what it was given, and goes on with what it was told to do.
+    /// The process that uses it is killed: the system keeps what it was given, and goes on with
+    /// what it was told to do.
     Kill,
 }
 
@@ -81,12 +82,20 @@ impl State {
     /// Whether a sync of a file does what it says.
     pub fn heeds_file(&self, path: &Path) -> bool {
         let dir = path.parent().unwrap_or(path);
-        !self.mischief.forgotten.iter().any(|f| matches!(f, Forgotten::FilesIn(name) if dir.ends_with(name)))
+        !self
+            .mischief
+            .forgotten
+            .iter()
+            .any(|f| matches!(f, Forgotten::FilesIn(name) if dir.ends_with(name)))
     }
 
     /// Whether a sync of a directory does what it says.
     pub fn heeds_names(&self, dir: &Path) -> bool {
-        !self.mischief.forgotten.iter().any(|f| matches!(f, Forgotten::NamesIn(name) if dir.ends_with(name)))
+        !self
+            .mischief
+            .forgotten
+            .iter()
+            .any(|f| matches!(f, Forgotten::NamesIn(name) if dir.ends_with(name)))
     }
 
     /// Begins a call that changes nothing. What befalls it.
@@ -170,7 +179,8 @@ impl State {
                 && let Some(file) = self.files.get(&number)
             {
                 let pages = file.live().len().saturating_sub(len as u64) / 8192;
-                let mine = (0..=pages).map(|page| (number, page * 8192)).filter(|place| *place != but);
+                let mine =
+                    (0..=pages).map(|page| (number, page * 8192)).filter(|place| *place != but);
                 places.extend(mine.filter(|_| file.live().len() >= len as u64));
             }
         }
@@ -212,11 +222,13 @@ struct Mischief {
     reached: Arc<AtomicU64>,
 }
 
-/// A simulated disk: both halves of aio's door, a namespace and an executor. A clone is the same disk.
+/// A simulated disk: both halves of aio's door, a namespace and an executor. A clone is the same
+/// disk.
 ///
-/// Whatever was not synced, may be lost in a crash: bytes by sectors, lengths, and changes of names directory by directory; what was
-/// in flight may have been done or not. The power fails at a chosen call or when [`SimDisk::cut_power`] is called; every later call
-/// fails. [`SimDisk::restart`] makes the disk that is found afterwards.
+/// Whatever was not synced, may be lost in a crash: bytes by sectors, lengths, and changes of names
+/// directory by directory; what was in flight may have been done or not. The power fails at a
+/// chosen call or when [`SimDisk::cut_power`] is called; every later call fails.
+/// [`SimDisk::restart`] makes the disk that is found afterwards.
 #[derive(Clone)]
 pub struct SimDisk {
     pub(crate) state: Arc<Mutex<State>>,
@@ -269,8 +281,9 @@ impl SimDisk {
         &self.root
     }
 
-    /// A door to this disk whose I/O is executed and completed in an order that `seed` chooses, with cuts and lost attempts. One at a
-    /// time, and to be closed by [`SimDisk::close`] when it is done with.
+    /// A door to this disk whose I/O is executed and completed in an order that `seed` chooses,
+    /// with cuts and lost attempts. One at a time, and to be closed by [`SimDisk::close`] when it
+    /// is done with.
     pub fn open(&self, config: AioConfig, seed: u64) -> Result<Arc<Aio>, AioError> {
         let (names, executor) = (Arc::new(self.clone()), Arc::new(self.clone()));
         let whole = self.state.lock().whole_pages;
@@ -308,23 +321,26 @@ impl SimDisk {
         self.state.lock().faults.struck()
     }
 
-    /// How often each class of fault has fired; the losses of a crash count for the disk that is found after it.
+    /// How often each class of fault has fired; the losses of a crash count for the disk that is
+    /// found after it.
     pub fn fired(&self) -> Fired {
         self.state.lock().faults.fired()
     }
 
-    /// From now on these syncs succeed and do nothing, as if the program had forgotten them: a battery that does not notice is worth
-    /// nothing.
+    /// From now on these syncs succeed and do nothing, as if the program had forgotten them: a
+    /// battery that does not notice is worth nothing.
     pub fn forget(&self, what: Forgotten) {
         self.state.lock().mischief.forgotten.push(what);
     }
 
-    /// From now on this disk, and those that follow from it, writes pages of 8 kB whole or not at all.
+    /// From now on this disk, and those that follow from it, writes pages of 8 kB whole or not at
+    /// all.
     pub fn write_whole_pages(&self) {
         self.state.lock().whole_pages = true;
     }
 
-    /// From now on programs that open this disk, or one that follows from it, have this bug. Needs the feature `planted-bugs`.
+    /// From now on programs that open this disk, or one that follows from it, have this bug. Needs
+    /// the feature `planted-bugs`.
     pub fn plant(&self, bug: &'static str) {
         let possible = forebay_aio::CAN_HAVE_BUGS;
         assert!(possible, "this build can't have the bug \"{bug}\"");
@@ -336,8 +352,8 @@ impl SimDisk {
         self.state.lock().mischief.reached.load(Relaxed)
     }
 
-    /// It ends in the midst of the call after the next `calls` that change something. Of a crash, it is done as far as the survival of
-    /// unsynced changes goes; nobody is told.
+    /// It ends in the midst of the call after the next `calls` that change something. Of a crash,
+    /// it is done as far as the survival of unsynced changes goes; nobody is told.
     pub fn end_after(&self, calls: u64, ending: Ending) {
         let mut state = self.state.lock();
         state.end_at = Some((state.changes + calls, ending));
@@ -373,7 +389,8 @@ impl SimDisk {
         self.settle();
     }
 
-    /// Finds out what was in flight, if it has just ended: whatever was submitted is executed now, and taken down.
+    /// Finds out what was in flight, if it has just ended: whatever was submitted is executed now,
+    /// and taken down.
     pub(crate) fn settle(&self) {
         let mut state = self.state.lock();
         if state.power != Power::Dying {
@@ -408,7 +425,8 @@ impl SimDisk {
         state.files.values().map(SimFile::unsynced_writes).sum::<usize>() + state.in_flight.len()
     }
 
-    /// What tells the outcomes of two crashes apart in two runs that began alike: what is durable, and what is in doubt.
+    /// What tells the outcomes of two crashes apart in two runs that began alike: what is durable,
+    /// and what is in doubt.
     pub fn doubt(&self) -> Doubt {
         let state = self.state.lock();
         let mut writes = Vec::new();
@@ -419,7 +437,8 @@ impl SimDisk {
             let in_flight = state.in_flight.iter().filter(|write| write.file == *number);
             writes.extend(in_flight.map(|w| fingerprint(&(number, w.offset, &w.bytes))));
         }
-        let others = state.files.values().map(SimFile::unsynced).sum::<usize>() + state.names.unsynced();
+        let others =
+            state.files.values().map(SimFile::unsynced).sum::<usize>() + state.names.unsynced();
         Doubt { version: state.version, others, writes }
     }
 
@@ -455,8 +474,8 @@ impl SimDisk {
         (state.mischief, state.whole_pages) = (from.mischief.clone(), from.whole_pages);
     }
 
-    /// The disk as the next process finds it after a kill: nothing is lost, nothing became durable by it, and what was in flight
-    /// is done or not.
+    /// The disk as the next process finds it after a kill: nothing is lost, nothing became durable
+    /// by it, and what was in flight is done or not.
     pub fn after_kill(&self, seed: u64) -> SimDisk {
         self.end_now(Ending::Kill);
         let state = self.state.lock();
@@ -470,7 +489,8 @@ impl SimDisk {
                 file.write(write.offset, &write.bytes);
             }
         }
-        let disk = SimDisk::with(self.root.clone(), state.names.clone(), files, state.next_file, seed);
+        let disk =
+            SimDisk::with(self.root.clone(), state.names.clone(), files, state.next_file, seed);
         disk.inherit(&state);
         disk
     }
@@ -484,7 +504,8 @@ impl SimDisk {
         }
     }
 
-    /// Another disk with the same content, of which this one's synced and unsynced both count as synced: to begin many runs from.
+    /// Another disk with the same content, of which this one's synced and unsynced both count as
+    /// synced: to begin many runs from.
     pub fn copy(&self, seed: u64) -> SimDisk {
         let state = self.state.lock();
         let names = state.names.after_crash(&mut Survival::all());
@@ -517,8 +538,8 @@ impl SimDisk {
         }
     }
 
-    /// Copies a file, or a directory with all below it that `wanted` says, to another name: at one moment and durably, as no program
-    /// could. Directories that are there are filled.
+    /// Copies a file, or a directory with all below it that `wanted` says, to another name: at one
+    /// moment and durably, as no program could. Directories that are there are filled.
     pub fn copy_tree(&self, from: &Path, to: &Path, wanted: impl Fn(&Path) -> bool) {
         let mut guard = self.state.lock();
         let state = &mut *guard;

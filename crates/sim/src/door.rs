@@ -6,8 +6,8 @@ use forebay_aio::execute::{Executor, Request};
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Arc, Duration, UNIX_EPOCH};
 use forebay_aio::{
-    AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileKind, FileStat, Namespace, OpKind,
-    OpenOptions,
+    AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileKind, FileStat, Namespace,
+    OpKind, OpenOptions,
 };
 
 use crate::disk::{SimDisk, State};
@@ -45,7 +45,8 @@ impl Drop for Opened {
 impl SimDisk {
     /// What was opened; EBADF where the file is another disk's, such as that from before a crash.
     fn opened<'f>(&self, file: &'f File) -> Result<&'f Opened, Errno> {
-        let opened = file.object().and_then(|object| object.downcast_ref::<Opened>()).ok_or(Errno::BADF)?;
+        let opened =
+            file.object().and_then(|object| object.downcast_ref::<Opened>()).ok_or(Errno::BADF)?;
         if Arc::ptr_eq(&opened.disk.state, &self.state) { Ok(opened) } else { Err(Errno::BADF) }
     }
 
@@ -61,18 +62,22 @@ impl SimDisk {
     }
 
     fn move_name(&self, from: &Path, to: &Path, replace: bool) -> Result<(), AioError> {
-        self.named("rename file", from, |state| match (state.names.get(from), state.names.get(to)) {
-            (None, _) => Err(Errno::NOENT),
-            (_, Some(_)) if !replace => Err(Errno::EXIST),
-            (Some(Node::Directory(_)), Some(Node::File(_))) => Err(Errno::NOTDIR),
-            (Some(Node::File(_)), Some(Node::Directory(_))) => Err(ISDIR),
-            (Some(Node::Directory(_)), Some(_)) if !state.names.children(to).is_empty() => Err(Errno::EXIST),
-            (Some(Node::Directory(_)), _) if to.starts_with(from) => Err(Errno::INVAL),
-            _ if !state.names.has_parent(to) => Err(Errno::NOENT),
-            _ => {
-                let change = state.change(CallKind::Rename, from, false)?;
-                state.names.rename(from, to);
-                change.told(())
+        self.named("rename file", from, |state| {
+            match (state.names.get(from), state.names.get(to)) {
+                (None, _) => Err(Errno::NOENT),
+                (_, Some(_)) if !replace => Err(Errno::EXIST),
+                (Some(Node::Directory(_)), Some(Node::File(_))) => Err(Errno::NOTDIR),
+                (Some(Node::File(_)), Some(Node::Directory(_))) => Err(ISDIR),
+                (Some(Node::Directory(_)), Some(_)) if !state.names.children(to).is_empty() => {
+                    Err(Errno::EXIST)
+                }
+                (Some(Node::Directory(_)), _) if to.starts_with(from) => Err(Errno::INVAL),
+                _ if !state.names.has_parent(to) => Err(Errno::NOENT),
+                _ => {
+                    let change = state.change(CallKind::Rename, from, false)?;
+                    state.names.rename(from, to);
+                    change.told(())
+                }
             }
         })
     }
@@ -184,12 +189,22 @@ impl Namespace for SimDisk {
             state.look(CallKind::Look, path)?;
             let Some(node) = state.names.get(path) else { return Ok(None) };
             let (len, links, mode) = match node {
-                Node::File(number) => (state.file(number)?.live().len(), state.names.links(number), 0o600),
+                Node::File(number) => {
+                    (state.file(number)?.live().len(), state.names.links(number), 0o600)
+                }
                 Node::Directory(_) => (0, 2, 0o700),
             };
             let uid = rustix::process::geteuid().as_raw();
             let changed = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-            Ok(Some(FileStat { kind: kind(node), len, links, mode, uid, modified: changed, changed }))
+            Ok(Some(FileStat {
+                kind: kind(node),
+                len,
+                links,
+                mode,
+                uid,
+                modified: changed,
+                changed,
+            }))
         })
     }
 
@@ -270,7 +285,12 @@ impl Namespace for SimDisk {
     }
 
     fn probe_direct(&self, _dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
-        Ok(DirectAlignment { memory: SECTOR, offset: SECTOR, filesystem: "simulated".to_owned(), note: None })
+        Ok(DirectAlignment {
+            memory: SECTOR,
+            offset: SECTOR,
+            filesystem: "simulated".to_owned(),
+            note: None,
+        })
     }
 }
 
@@ -311,15 +331,32 @@ impl State {
     }
 
     /// Bytes that are read. A short read ends between sectors.
-    fn read(&mut self, file: &File, number: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    fn read(
+        &mut self,
+        file: &File,
+        number: u64,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, Errno> {
         let strike = self.look(CallKind::Read, file.path())?;
-        let most = if let Some(Strike::Part(..)) = strike { self.part(into.len()) } else { into.len() };
+        let most =
+            if let Some(Strike::Part(..)) = strike { self.part(into.len()) } else { into.len() };
         let found = self.file(number)?;
         let into = &mut into[..most];
-        Ok(if file.is_direct() { found.read_direct(offset, into) } else { found.live().read(offset, into) })
+        Ok(if file.is_direct() {
+            found.read_direct(offset, into)
+        } else {
+            found.live().read(offset, into)
+        })
     }
 
-    fn write(&mut self, file: &File, number: u64, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(
+        &mut self,
+        file: &File,
+        number: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, Errno> {
         let path = file.path();
         let durably = file.is_dsync() && self.heeds_file(path);
         let end = offset + bytes.len() as u64;
@@ -378,7 +415,11 @@ impl State {
     /// The system's end has come: what was in flight is taken down, and nobody is told.
     fn last_words(&mut self, request: &Request<'_>, file: u64) -> Result<usize, Errno> {
         if request.op() == OpKind::Writev {
-            self.in_flight.push(InFlight { file, offset: request.offset(), bytes: request.bytes() });
+            self.in_flight.push(InFlight {
+                file,
+                offset: request.offset(),
+                bytes: request.bytes(),
+            });
         }
         Err(Errno::IO)
     }
@@ -414,7 +455,10 @@ impl Executor for SimDisk {
         let number = self.opened(file)?.file()?;
         let aligned = |n: u64| n.is_multiple_of(SECTOR as u64);
         let transfers = matches!(request.op(), OpKind::Readv | OpKind::Writev);
-        if transfers && file.is_direct() && !(aligned(request.offset()) && aligned(request.length())) {
+        if transfers
+            && file.is_direct()
+            && !(aligned(request.offset()) && aligned(request.length()))
+        {
             return Err(Errno::INVAL);
         }
         let dying = self.state.lock().is_dying();

@@ -1,4 +1,5 @@
-//! Faults that the disk makes beside the crash, by chance or at one chosen call; and how often each class has fired.
+//! Faults that the disk makes beside the crash, by chance or at one chosen call; and how often each
+//! class has fired.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -147,8 +148,13 @@ pub enum Failure {
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Failure; 5] =
-        [Failure::Error, Failure::NoSpace, Failure::Interrupted, Failure::Short, Failure::FalseAlarm];
+    pub const ALL: [Failure; 5] = [
+        Failure::Error,
+        Failure::NoSpace,
+        Failure::Interrupted,
+        Failure::Short,
+        Failure::FalseAlarm,
+    ];
 
     /// What strikes a call of this kind; None: nothing.
     pub(crate) fn on(self, kind: CallKind) -> Option<Strike> {
@@ -275,7 +281,9 @@ impl Faults {
             CallKind::Read if falls(rates.read_error) => Failure::Error.on(kind),
             CallKind::Write if falls(rates.write_error) => Failure::Error.on(kind),
             CallKind::Read | CallKind::Write if falls(rates.short) => Failure::Short.on(kind),
-            CallKind::Write | CallKind::Resize if grows && falls(rates.no_space) => Failure::NoSpace.on(kind),
+            CallKind::Write | CallKind::Resize if grows && falls(rates.no_space) => {
+                Failure::NoSpace.on(kind)
+            }
             CallKind::Write if !grows && falls(lost) => Some(Strike::Lose),
             CallKind::Write if !grows && falls(misdirected) => Some(Strike::Misdirect),
             CallKind::Sync if falls(rates.failed_sync) => Some(Strike::Forget),
@@ -333,8 +341,9 @@ mod tests {
     fn the_chosen_call_fails_and_no_other() {
         let mut faults = Faults::new(1);
         faults.choose(2, Failure::Error);
-        let struck: Vec<bool> =
-            (0..5).map(|_| faults.next(CallKind::Read, &"f", false, FileKind::Other).is_some()).collect();
+        let struck: Vec<bool> = (0..5)
+            .map(|_| faults.next(CallKind::Read, &"f", false, FileKind::Other).is_some())
+            .collect();
         assert_eq!(struck, [false, false, true, false, false]);
         assert_eq!(faults.fired().get(&FaultClass::ReadError), Some(&1));
         assert!(faults.struck().is_some_and(|what| what.contains("Read")));

@@ -1,4 +1,5 @@
-//! A simulated file: what everybody reads now, what is surely on the medium, and what happened in between.
+//! A simulated file: what everybody reads now, what is surely on the medium, and what happened in
+//! between.
 //!
 //! ```text
 //!   write ──> live                                   sync ──> durable
@@ -6,8 +7,9 @@
 //!                  └── a crash: each sector of each change survives or not, each new length too
 //! ```
 //!
-//! `live` is the system's cache. After a failed sync it holds what the medium never got and never will, and calls it clean: such a
-//! cache lies, until it is dropped. Who reads directly reads the medium.
+//! `live` is the system's cache. After a failed sync it holds what the medium never got and never
+//! will, and calls it clean: such a cache lies, until it is dropped. Who reads directly reads the
+//! medium.
 
 use crate::image::Image;
 use crate::survival::Survival;
@@ -100,7 +102,8 @@ impl SimFile {
         self.overtake(offset, bytes.len());
     }
 
-    /// A write of which the system has the bytes, and the medium never gets them; a direct one nobody has.
+    /// A write of which the system has the bytes, and the medium never gets them; a direct one
+    /// nobody has.
     pub fn lose_write(&mut self, offset: u64, bytes: &[u8], direct: bool) {
         if direct {
             self.live.set_len(self.live.len().max(offset + bytes.len() as u64));
@@ -117,20 +120,29 @@ impl SimFile {
         self.lies = true;
     }
 
-    /// What was written to these bytes earlier, and is not durable, will not come over them any more.
+    /// What was written to these bytes earlier, and is not durable, will not come over them any
+    /// more.
     fn overtake(&mut self, offset: u64, len: usize) {
         let end = offset + len as u64;
         let mut kept = Vec::with_capacity(self.unsynced.len());
         for (number, change) in self.unsynced.drain(..) {
             match change {
-                Change::Data { offset: at, bytes } if at < end && at + bytes.len() as u64 > offset => {
+                Change::Data { offset: at, bytes }
+                    if at < end && at + bytes.len() as u64 > offset =>
+                {
                     let (before, after) =
                         (offset.saturating_sub(at) as usize, end.saturating_sub(at) as usize);
                     if before > 0 {
-                        kept.push((number, Change::Data { offset: at, bytes: bytes[..before].to_vec() }));
+                        kept.push((
+                            number,
+                            Change::Data { offset: at, bytes: bytes[..before].to_vec() },
+                        ));
                     }
                     if after < bytes.len() {
-                        kept.push((number, Change::Data { offset: end, bytes: bytes[after..].to_vec() }));
+                        kept.push((
+                            number,
+                            Change::Data { offset: end, bytes: bytes[after..].to_vec() },
+                        ));
                     }
                 }
                 other => kept.push((number, other)),
@@ -147,7 +159,8 @@ impl SimFile {
         }
     }
 
-    /// All that is unsynced goes to the medium; what a failed sync made the system forget does not. Whether there was anything.
+    /// All that is unsynced goes to the medium; what a failed sync made the system forget does not.
+    /// Whether there was anything.
     pub fn sync(&mut self) -> bool {
         self.sync_until(self.mark())
     }
@@ -169,8 +182,8 @@ impl SimFile {
         n > 0
     }
 
-    /// A sync that failed: the system calls the changes clean, and forgets that they never reached the medium. They can be read
-    /// until the cache is dropped.
+    /// A sync that failed: the system calls the changes clean, and forgets that they never reached
+    /// the medium. They can be read until the cache is dropped.
     pub fn forget_unsynced(&mut self) {
         self.lies |= !self.unsynced.is_empty();
         self.unsynced.clear();
@@ -211,7 +224,8 @@ impl SimFile {
         let mut len = image.len();
         for (_, change) in &self.unsynced {
             match change {
-                // A length that is lost takes back neither what was cut before nor what was written.
+                // A length that is lost takes back neither what was cut before nor what was
+                // written.
                 Change::Len(new) => {
                     if survival.length() {
                         image.set_len(*new);
@@ -297,7 +311,8 @@ mod tests {
         let mark = file.mark();
         file.write(0, &[2; SECTOR]);
         assert!(file.sync_until(mark));
-        let [none, all] = [Survival::none(), Survival::all()].map(|mut s| crashed(&file, &mut s)[0]);
+        let [none, all] =
+            [Survival::none(), Survival::all()].map(|mut s| crashed(&file, &mut s)[0]);
         assert_eq!((none, all), (1, 2), "the later write is in doubt");
         assert!(!file.sync_until(mark), "nothing is left before the mark");
         assert!(file.sync());
@@ -363,7 +378,9 @@ mod tests {
         file.write(0, &[1; 2 * SECTOR]);
         file.sync();
         let write = InFlight { file: 0, offset: 0, bytes: vec![2; SECTOR] };
-        let of = |mut survival: Survival| bytes(&file.after_crash(&mut survival, [&write].into_iter()))[0];
+        let of = |mut survival: Survival| {
+            bytes(&file.after_crash(&mut survival, [&write].into_iter()))[0]
+        };
         assert_eq!((of(Survival::none()), of(Survival::all())), (1, 2));
         assert_eq!((of(Survival::chosen(0)), of(Survival::chosen(1))), (1, 2));
         assert_eq!(bytes(&file)[0], 1, "nobody has read it before");

@@ -1,4 +1,5 @@
-//! The bytes of a file, sparse: what was never written, or written as zeros, takes no memory. A clone shares its blocks.
+//! The bytes of a file, sparse: what was never written, or written as zeros, takes no memory. A
+//! clone shares its blocks.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,9 @@ impl Image {
         let n = self.len.saturating_sub(offset).min(into.len() as u64) as usize;
         for (block, within, range) in pieces(offset, n) {
             match self.blocks.get(&block) {
-                Some(bytes) => into[range.clone()].copy_from_slice(&bytes[within..within + range.len()]),
+                Some(bytes) => {
+                    into[range.clone()].copy_from_slice(&bytes[within..within + range.len()])
+                }
                 None => into[range].fill(0),
             }
         }
@@ -60,7 +63,8 @@ impl Image {
     }
 }
 
-/// Number of each block that `n` bytes from `offset` on touch, where in it they begin, and which of the bytes they are.
+/// Number of each block that `n` bytes from `offset` on touch, where in it they begin, and which of
+/// the bytes they are.
 fn pieces(offset: u64, n: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! Development only: a disk that lies no more than real ones do, behind aio's one door.
 //!
-//! The production code runs on it unchanged: [`SimDisk`] is a namespace and an executor. It keeps what everybody reads apart from
-//! what is surely on the medium. Everything follows from seeds.
+//! The production code runs on it unchanged: [`SimDisk`] is a namespace and an executor. It keeps
+//! what everybody reads apart from what is surely on the medium. Everything follows from seeds.
 //!
 //! ```text
 //!   engine, wal, storage ──> aio ──> SimDisk: names (live, unsynced, durable), files (live, unsynced, durable), faults

@@ -1,4 +1,5 @@
-//! What a workload was told: which rows must be there after a crash, which may be, and which must not.
+//! What a workload was told: which rows must be there after a crash, which may be, and which must
+//! not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,7 +9,8 @@ use std::ops::Range;
 pub enum Fate {
     /// Acknowledged: it stays.
     Done,
-    /// Acknowledged without waiting: it is there as a whole, or not at all, until a later one is [`Fate::Done`].
+    /// Acknowledged without waiting: it is there as a whole, or not at all, until a later one is
+    /// [`Fate::Done`].
     Unwaited,
     /// The commit was sent and no answer came: it is there as a whole, or not at all.
     Unknown,
@@ -71,8 +73,9 @@ impl Model {
     pub fn made(&mut self, name: &str, fate: Fate) {
         self.noted += 1;
         self.waited(fate);
-        let before =
-            self.tables.insert(name.to_owned(), Table { made: fate, dropped: None, rows: Vec::new() });
+        let before = self
+            .tables
+            .insert(name.to_owned(), Table { made: fate, dropped: None, rows: Vec::new() });
         assert!(before.is_none(), "table {name} is made once");
     }
 
@@ -92,7 +95,8 @@ impl Model {
     fn waited(&mut self, fate: Fate) {
         if fate == Fate::Done {
             let rows = self.tables.values_mut().flat_map(|table| &mut table.rows);
-            rows.filter(|(_, fate)| *fate == Fate::Unwaited).for_each(|(_, fate)| *fate = Fate::Done);
+            rows.filter(|(_, fate)| *fate == Fate::Unwaited)
+                .for_each(|(_, fate)| *fate = Fate::Done);
         }
     }
 
@@ -112,7 +116,8 @@ impl Model {
         self.tables.iter().filter(|(_, t)| there(t)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Compares with what was found: the ids in each table that exists. What was unknown is settled by it.
+    /// Compares with what was found: the ids in each table that exists. What was unknown is settled
+    /// by it.
     ///
     /// # Errors
     /// The first thing that contradicts what was acknowledged.
@@ -127,7 +132,9 @@ impl Model {
                     Lost(what) => Lost(format!("table {name}: {what}")),
                     Phantom(what) => Phantom(format!("table {name}: {what}")),
                 })?,
-                None if table.made == Fate::Unknown || table.dropped.is_some() => gone.push(name.clone()),
+                None if table.made == Fate::Unknown || table.dropped.is_some() => {
+                    gone.push(name.clone())
+                }
                 None => return Err(Lost(format!("table {name} is lost"))),
             }
         }
@@ -154,10 +161,15 @@ impl Table {
             let all = ids.clone().count();
             match fate {
                 Fate::Done if there < all => {
-                    return Err(Lost(format!("{} of the acknowledged rows {ids:?} are lost", all - there)));
+                    return Err(Lost(format!(
+                        "{} of the acknowledged rows {ids:?} are lost",
+                        all - there
+                    )));
                 }
                 Fate::Unknown | Fate::Unwaited if there > 0 && there < all => {
-                    return Err(Lost(format!("{there} of the rows {ids:?} of one transaction are there")));
+                    return Err(Lost(format!(
+                        "{there} of the rows {ids:?} of one transaction are there"
+                    )));
                 }
                 Fate::Unknown | Fate::Unwaited if there == 0 => {}
                 _ => kept.push((ids, Fate::Done)),
@@ -165,7 +177,9 @@ impl Table {
         }
         self.rows = kept;
         match left.first() {
-            Some(id) => Err(Phantom(format!("{} rows that nobody committed, such as {id}", left.len()))),
+            Some(id) => {
+                Err(Phantom(format!("{} rows that nobody committed, such as {id}", left.len())))
+            }
             None => Ok(()),
         }
     }
@@ -201,7 +215,8 @@ mod tests {
         ] {
             assert!(model().settle(&wrong).is_err(), "{wrong:?}");
         }
-        let stranger = BTreeMap::from([("t".to_owned(), (0..10).collect()), ("u".to_owned(), vec![])]);
+        let stranger =
+            BTreeMap::from([("t".to_owned(), (0..10).collect()), ("u".to_owned(), vec![])]);
         assert!(model().settle(&stranger).is_err());
     }
 

@@ -1,6 +1,8 @@
-//! Names: the tree as everybody sees it, the tree as the medium has it, and the changes in between, directory by directory.
+//! Names: the tree as everybody sees it, the tree as the medium has it, and the changes in between,
+//! directory by directory.
 //!
-//! A directory is known by a number, as a file is: what is in it goes along when it is renamed, and is durable, or not, by itself.
+//! A directory is known by a number, as a file is: what is in it goes along when it is renamed, and
+//! is durable, or not, by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -41,7 +43,8 @@ enum Change {
 impl Change {
     /// The directory whose sync makes it durable.
     fn directory(&self) -> u64 {
-        let (Change::Add((dir, _), _) | Change::Remove((dir, _)) | Change::Rename(_, (dir, _))) = self;
+        let (Change::Add((dir, _), _) | Change::Remove((dir, _)) | Change::Rename(_, (dir, _))) =
+            self;
         *dir
     }
 
@@ -61,7 +64,8 @@ impl Change {
     }
 }
 
-/// What is in each directory. There are directories that nothing leads to: those that were removed, or whose names are lost.
+/// What is in each directory. There are directories that nothing leads to: those that were removed,
+/// or whose names are lost.
 #[derive(Clone, Debug, Default)]
 struct Tree(BTreeMap<u64, BTreeMap<OsString, Node>>);
 
@@ -187,7 +191,8 @@ impl Names {
         }
     }
 
-    /// A file or a directory, with all that is in it, gets another name; what had it before has none.
+    /// A file or a directory, with all that is in it, gets another name; what had it before has
+    /// none.
     pub fn rename(&mut self, from: &Path, to: &Path) {
         if let (Some(from), Some(to)) = (self.place(from), self.place(to)) {
             self.change(Change::Rename(from, to));
@@ -213,7 +218,8 @@ impl Names {
         names.filter(|node| **node == Node::File(file)).count() as u64
     }
 
-    /// The changes in a directory are on the medium. Whether there were any. None: there is no such directory.
+    /// The changes in a directory are on the medium. Whether there were any. None: there is no such
+    /// directory.
     pub fn sync(&mut self, dir: &Path) -> Option<bool> {
         if !dir.starts_with(&self.root) {
             // Somebody else's.
@@ -228,13 +234,13 @@ impl Names {
         self.next_change
     }
 
-    /// The changes in a directory, or in all of them, before a mark are on the medium. Whether there
-    /// were any.
+    /// The changes in a directory, or in all of them, before a mark are on the medium. Whether
+    /// there were any.
     pub fn sync_until(&mut self, dir: Option<u64>, mark: u64) -> bool {
-        let (synced, rest): (Vec<_>, Vec<_>) = self
-            .unsynced
-            .drain(..)
-            .partition(|(number, change)| *number < mark && dir.is_none_or(|dir| change.directory() == dir));
+        let (synced, rest): (Vec<_>, Vec<_>) =
+            self.unsynced.drain(..).partition(|(number, change)| {
+                *number < mark && dir.is_none_or(|dir| change.directory() == dir)
+            });
         self.unsynced = rest;
         for (_, change) in &synced {
             change.apply(&mut self.durable);
@@ -268,7 +274,11 @@ impl Names {
     }
 
     /// The names with the first changes of each group.
-    fn left<'c>(&self, groups: impl Iterator<Item = &'c Vec<&'c Change>>, survival: &mut Survival) -> Names {
+    fn left<'c>(
+        &self,
+        groups: impl Iterator<Item = &'c Vec<&'c Change>>,
+        survival: &mut Survival,
+    ) -> Names {
         let mut tree = self.durable.clone();
         for changes in groups {
             for change in &changes[..survival.names(changes.len())] {
@@ -285,7 +295,14 @@ impl Names {
             .collect();
         tree.0.retain(|dir, _| reached.contains(dir));
         let (root, live, durable) = (self.root.clone(), tree.clone(), tree);
-        Names { root, live, durable, unsynced: Vec::new(), next_change: self.next_change, next: self.next }
+        Names {
+            root,
+            live,
+            durable,
+            unsynced: Vec::new(),
+            next_change: self.next_change,
+            next: self.next,
+        }
     }
 
     fn change(&mut self, change: Change) {
@@ -310,16 +327,25 @@ mod tests {
         names.add_file(Path::new("/d/sub/a"), 1);
         assert_eq!(shown(&names.after_crash(&mut Survival::none())), ["/d"]);
         assert_eq!(names.sync(Path::new("/d/sub")), Some(true));
-        assert_eq!(shown(&names.after_crash(&mut Survival::none())), ["/d"], "the directory itself is lost");
+        assert_eq!(
+            shown(&names.after_crash(&mut Survival::none())),
+            ["/d"],
+            "the directory itself is lost"
+        );
         names.sync(Path::new("/d"));
         assert_eq!(shown(&names.after_crash(&mut Survival::none())), ["/d", "/d/sub", "/d/sub/a"]);
         names.rename(Path::new("/d/sub/a"), Path::new("/d/sub/b"));
         names.remove(Path::new("/d/sub/b"));
         assert_eq!(shown(&names.after_crash(&mut Survival::none())), ["/d", "/d/sub", "/d/sub/a"]);
         assert_eq!(shown(&names.after_crash(&mut Survival::all())), ["/d", "/d/sub"]);
-        let seen: std::collections::BTreeSet<usize> =
-            (0..50).map(|seed| shown(&names.after_crash(&mut Survival::random(seed))).len()).collect();
-        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [2, 3], "never two names, and a name moves at once");
+        let seen: std::collections::BTreeSet<usize> = (0..50)
+            .map(|seed| shown(&names.after_crash(&mut Survival::random(seed))).len())
+            .collect();
+        assert_eq!(
+            seen.into_iter().collect::<Vec<_>>(),
+            [2, 3],
+            "never two names, and a name moves at once"
+        );
         assert_eq!(names.sync(Path::new("/d/none")), None);
     }
 
@@ -330,8 +356,9 @@ mod tests {
         names.add(sub, OsStr::new("a"), Node::File(1));
         let mark = names.mark();
         names.move_to((sub, OsStr::new("a")), (ROOT, OsStr::new("b")));
-        let orders: BTreeSet<Vec<String>> =
-            (0..50).map(|seed| shown(&names.after_crash_in_order(&mut Survival::random(seed)))).collect();
+        let orders: BTreeSet<Vec<String>> = (0..50)
+            .map(|seed| shown(&names.after_crash_in_order(&mut Survival::random(seed))))
+            .collect();
         let possible = [
             vec!["/d"],
             vec!["/d", "/d/b", "/d/sub"],
@@ -360,7 +387,11 @@ mod tests {
         let mut inner = names.clone();
         inner.sync(Path::new("/d/name"));
         let left = shown(&inner.after_crash(&mut Survival::none()));
-        assert_eq!(left, ["/d", "/d/new", "/d/new/a", "/d/new/b"], "its contents, under its old name");
+        assert_eq!(
+            left,
+            ["/d", "/d/new", "/d/new/a", "/d/new/b"],
+            "its contents, under its old name"
+        );
         names.sync(Path::new("/d"));
         let left = shown(&names.after_crash(&mut Survival::none()));
         assert_eq!(left, ["/d", "/d/name", "/d/name/a"], "its name, without what is new in it");

@@ -9,14 +9,16 @@ use crate::file::SECTOR;
 enum Rule {
     /// The same for everything.
     Always(bool),
-    /// Write by write, piece by piece, with this share of a thousand for each piece; a torn write tears at sectors or at pages.
+    /// Write by write, piece by piece, with this share of a thousand for each piece; a torn write
+    /// tears at sectors or at pages.
     Random { dice: Dice, share: u32, unit: usize },
-    /// Whole writes, in the order in which they were made: bit `n` for write `n`; those beyond are lost. Lengths follow the
-    /// write before them.
+    /// Whole writes, in the order in which they were made: bit `n` for write `n`; those beyond are
+    /// lost. Lengths follow the write before them.
     Chosen { bits: u64, next: u32, last: bool },
 }
 
-/// Decides, one after the other, which unsynced changes a crash leaves; and counts what it has done.
+/// Decides, one after the other, which unsynced changes a crash leaves; and counts what it has
+/// done.
 #[derive(Clone, Debug)]
 pub struct Survival {
     rule: Rule,
@@ -40,7 +42,8 @@ impl Survival {
         Survival::by(Rule::Always(true))
     }
 
-    /// Chance decides, and how likely survival is: a third of the seeds keep much, a third little, and a third half.
+    /// Chance decides, and how likely survival is: a third of the seeds keep much, a third little,
+    /// and a third half.
     pub fn random(seed: u64) -> Survival {
         let mut dice = Dice::new(seed ^ 0x5a5a_1234);
         let share = [100, 500, 900][dice.below(3) as usize];
@@ -123,7 +126,8 @@ impl Survival {
         survives
     }
 
-    /// How many of `n` changes of names in one directory survive: the first ones, since file systems log them in order.
+    /// How many of `n` changes of names in one directory survive: the first ones, since file
+    /// systems log them in order.
     pub(crate) fn names(&mut self, n: usize) -> usize {
         let kept = match &mut self.rule {
             Rule::Always(true) => n,

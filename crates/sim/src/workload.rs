@@ -1,4 +1,5 @@
-//! Lives of an engine on a simulated disk: what is done follows from a seed, and the model takes down what was acknowledged.
+//! Lives of an engine on a simulated disk: what is done follows from a seed, and the model takes
+//! down what was acknowledged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,9 +9,9 @@ use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Aio, AioConfig, AioError};
 use forebay_engine::types::oids;
 use forebay_engine::{
-    Background, CheckpointStep, CheckpointWatch, CleanerOptions, ColumnDef, Datum, Engine, EngineConfig,
-    EngineError, FatalAction, InitOptions, IoDirect, LockMode, RowBatch, Session, ShutdownMode,
-    WalSyncMethod, WritingSettings,
+    Background, CheckpointStep, CheckpointWatch, CleanerOptions, ColumnDef, Datum, Engine,
+    EngineConfig, EngineError, FatalAction, InitOptions, IoDirect, LockMode, RowBatch, Session,
+    ShutdownMode, WalSyncMethod, WritingSettings,
 };
 
 use crate::dice::Dice;
@@ -26,7 +27,8 @@ pub struct Setup {
     pub direct: bool,
     /// Whether WAL is written through O_DSYNC.
     pub open_datasync: bool,
-    /// Whether a page's first change after a checkpoint logs all of it. Without, only disks that write whole pages can be used.
+    /// Whether a page's first change after a checkpoint logs all of it. Without, only disks that
+    /// write whole pages can be used.
     pub full_page_writes: bool,
     /// Whether a checkpoint reads back what was written.
     pub verify_writes: bool,
@@ -55,7 +57,10 @@ pub(crate) fn data_dir(disk: &SimDisk) -> PathBuf {
 }
 
 fn door(disk: &SimDisk, order: u64) -> Result<Arc<Aio>, AioError> {
-    disk.open(AioConfig { max_backends: 16, handles_per_backend: 16, ..AioConfig::default() }, order)
+    disk.open(
+        AioConfig { max_backends: 16, handles_per_backend: 16, ..AioConfig::default() },
+        order,
+    )
 }
 
 /// A disk with a new data directory on it, all of it durable.
@@ -92,11 +97,13 @@ struct During {
 impl During {
     fn at(&mut self, step: CheckpointStep) {
         let Some(session) = &mut self.session else { return };
-        let (now, later) = std::mem::take(&mut self.rows).into_iter().partition(|(at, ..)| *at == step);
+        let (now, later) =
+            std::mem::take(&mut self.rows).into_iter().partition(|(at, ..)| *at == step);
         self.rows = later;
         let now: Vec<(CheckpointStep, String, Range<i64>)> = now;
         for (_, table, ids) in now {
-            let (sent, result) = transaction(session, |session| insert(session, &table, ids.clone()));
+            let (sent, result) =
+                transaction(session, |session| insert(session, &table, ids.clone()));
             note(sent, &result, |fate| self.done.push((table.clone(), ids.clone(), fate)));
         }
     }
@@ -278,7 +285,8 @@ impl Life {
     /// Inserts rows; and waits for them to be durable, or not.
     pub(crate) fn put(&mut self, model: &mut Model, name: &str, ids: Range<i64>, waits: bool) {
         self.session.settings_mut().synchronous_commit = waits;
-        let (sent, result) = transaction(&mut self.session, |session| insert(session, name, ids.clone()));
+        let (sent, result) =
+            transaction(&mut self.session, |session| insert(session, name, ids.clone()));
         self.session.settings_mut().synchronous_commit = true;
         note(sent, &result, |fate| {
             let fate = if fate == Fate::Done && !waits { Fate::Unwaited } else { fate };
@@ -354,13 +362,16 @@ impl Life {
                 if !listed.name.starts_with("t_") {
                     continue;
                 }
-                let table = session.open_table(None, &listed.name, LockMode::AccessShare).map_err(told)?;
+                let table =
+                    session.open_table(None, &listed.name, LockMode::AccessShare).map_err(told)?;
                 let mut scan = session.scan(&table).map_err(told)?;
                 let mut ids = Vec::new();
                 while let Some(row) = scan.next(session).map_err(told)? {
                     match row.decode().map_err(told)?[..] {
                         [Datum::Int8(id), Datum::Text(text)] if text == note_of(id) => ids.push(id),
-                        ref other => return Err(format!("a row that was never written: {other:?}")),
+                        ref other => {
+                            return Err(format!("a row that was never written: {other:?}"));
+                        }
                     }
                 }
                 found.insert(listed.name.clone(), ids);
@@ -455,7 +466,11 @@ impl Script {
     }
 
     pub(crate) fn ids(&mut self) -> Range<i64> {
-        let n = if self.dice.chance(100) { 300 + self.dice.below(1200) } else { 1 + self.dice.below(40) };
+        let n = if self.dice.chance(100) {
+            300 + self.dice.below(1200)
+        } else {
+            1 + self.dice.below(40)
+        };
         let from = self.ids;
         self.ids += n as i64;
         from..self.ids

@@ -1,8 +1,9 @@
-//! Power loss before the `.done` mark of an archived segment persists, by what has become of the segment meanwhile: after the next start
-//! the mark says `.ready` again. What the archive has stays as it is, whatever is offered, and what can be settled is settled.
+//! Power loss before the `.done` mark of an archived segment persists, by what has become of the
+//! segment meanwhile: after the next start the mark says `.ready` again. What the archive has stays
+//! as it is, whatever is offered, and what can be settled is settled.
 //!
-//! The log's side waits for the marks' durability before it lets go of a segment, so only the first case should come about. The others
-//! are those of a disk that has not kept its word.
+//! The log's side waits for the marks' durability before it lets go of a segment, so only the first
+//! case should come about. The others are those of a disk that has not kept its word.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +56,8 @@ struct Life {
 
 impl Life {
     fn on(disk: &SimDisk) -> Life {
-        let aio = disk.open(AioConfig { max_backends: 2, ..AioConfig::default() }, 1).expect("a door");
+        let aio =
+            disk.open(AioConfig { max_backends: 2, ..AioConfig::default() }, 1).expect("a door");
         let be = aio.backend(BackendType::Standalone).expect("a backend");
         Life { disk: disk.clone(), aio, be }
     }
@@ -68,7 +70,9 @@ impl Life {
     fn write(&mut self, path: &Path, bytes: &[u8]) {
         let file = self.names().open(path, &OpenOptions::READ_WRITE.create()).expect("opened");
         if !bytes.is_empty() {
-            self.be.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes).expect("memory")).expect("written");
+            self.be
+                .write_all_at(&file, 0, &AlignedBuf::copy_of(bytes).expect("memory"))
+                .expect("written");
         }
         self.be.fsync(&file).expect("synced");
     }
@@ -96,7 +100,8 @@ impl Life {
     }
 }
 
-/// Segment 1 is archived, and the power fails after `meanwhile`, before its mark is durable: what is found then.
+/// Segment 1 is archived, and the power fails after `meanwhile`, before its mark is durable: what
+/// is found then.
 fn lost_mark(meanwhile: impl FnOnce(&mut Life)) -> SimDisk {
     let disk = SimDisk::new(ROOT, 1);
     let mut life = Life::on(&disk);
@@ -125,7 +130,11 @@ fn power_loss_before_the_done_mark_with_the_segment_intact() {
     let disk = lost_mark(|_| ());
     let mut life = Life::on(&disk);
     let archiver = life.archive();
-    assert_eq!((archiver.stats().archived_count, archiver.stats().failed_count), (1, 0), "the same again");
+    assert_eq!(
+        (archiver.stats().archived_count, archiver.stats().failed_count),
+        (1, 0),
+        "the same again"
+    );
     assert!(disk.bytes(&mark(1, "done")).is_some() && disk.bytes(&mark(1, "ready")).is_none());
     assert!(stored(&disk, 1) == Some(segment(1)));
     drop(archiver);

@@ -1,8 +1,8 @@
 //! An archive on a disk that loses what was not synced, and on one that refuses.
 //!
-//! Two segments are stored, and the power fails in the midst of each call that changes something, one after the other. What was
-//! acknowledged is there afterwards, byte for byte; what was not is whole or absent; and storing both again succeeds, whatever is
-//! left of the first attempt.
+//! Two segments are stored, and the power fails in the midst of each call that changes something,
+//! one after the other. What was acknowledged is there afterwards, byte for byte; what was not is
+//! whole or absent; and storing both again succeeds, whatever is left of the first attempt.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,8 +72,10 @@ fn prepared() -> SimDisk {
     }
     for number in NUMBERS {
         let path = wal().join(name(number).as_str());
-        let file = aio.namespace().open(&path, &OpenOptions::READ_WRITE.create_new()).expect("made");
-        be.write_all_at(&file, 0, &AlignedBuf::copy_of(&segment(number)).expect("memory")).expect("written");
+        let file =
+            aio.namespace().open(&path, &OpenOptions::READ_WRITE.create_new()).expect("made");
+        be.write_all_at(&file, 0, &AlignedBuf::copy_of(&segment(number)).expect("memory"))
+            .expect("written");
         be.fsync(&file).expect("synced");
     }
     for dir in ["/sim", "/sim/data", "/sim/data/pg_wal", "/sim/archive"] {
@@ -101,7 +103,8 @@ impl Life {
 
     fn push(&mut self, number: u64) -> Result<(), ArchiveError> {
         let path = wal().join(name(number).as_str());
-        push::push(&self.aio, &mut self.be, &self.repository, &path, &SourceOptions::default()).map(drop)
+        push::push(&self.aio, &mut self.be, &self.repository, &path, &SourceOptions::default())
+            .map(drop)
     }
 
     fn fetch(&mut self, number: u64) -> Result<Option<Vec<u8>>, ArchiveError> {
@@ -125,7 +128,9 @@ impl Life {
 fn check(life: &mut Life, acknowledged: &[u64], what: &str) {
     for number in NUMBERS {
         match life.fetch(number) {
-            Ok(Some(bytes)) => assert!(bytes == segment(number), "{what}: {number} has other contents"),
+            Ok(Some(bytes)) => {
+                assert!(bytes == segment(number), "{what}: {number} has other contents")
+            }
             Ok(None) | Err(ArchiveError::Store(StoreError::NoArchive { .. })) => {
                 assert!(!acknowledged.contains(&number), "{what}: {number} is lost");
             }
@@ -139,8 +144,10 @@ fn check(life: &mut Life, acknowledged: &[u64], what: &str) {
         let bytes = life.fetch(number).expect("it can be read");
         assert!(bytes == Some(segment(number)), "{what}: {number} after it was stored again");
     }
-    let found = life.repository.verify(&life.aio, &VerifyOptions { threads: 1, quick: false }, &|_, _| ());
-    let serious: Vec<_> = found.expect("verified").problems.into_iter().filter(|p| p.is_serious()).collect();
+    let found =
+        life.repository.verify(&life.aio, &VerifyOptions { threads: 1, quick: false }, &|_, _| ());
+    let serious: Vec<_> =
+        found.expect("verified").problems.into_iter().filter(|p| p.is_serious()).collect();
     assert_eq!(serious, [], "{what}");
 }
 
@@ -169,8 +176,12 @@ fn power_loss_in_the_midst_of_every_call() {
                 let found = life.end().restart(Survival::none(), calls);
                 let mut life = Life::on(found, &options, calls + 2);
                 for number in NUMBERS {
-                    let bytes = life.fetch(number).unwrap_or_else(|error| panic!("{what}: {error}"));
-                    assert!(bytes == Some(segment(number)), "{what}: {number} after a second crash");
+                    let bytes =
+                        life.fetch(number).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert!(
+                        bytes == Some(segment(number)),
+                        "{what}: {number} after a second crash"
+                    );
                 }
                 drop(life.end());
             }

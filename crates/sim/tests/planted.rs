@@ -1,5 +1,6 @@
-//! A battery is worth what it catches. Each of these bugs is planted in the engine, one at a time, and the battery must notice: by
-//! lives by chance, or by the exhaustive part of it that is meant for such bugs. Only in builds with the feature `planted-bugs`.
+//! A battery is worth what it catches. Each of these bugs is planted in the engine, one at a time,
+//! and the battery must notice: by lives by chance, or by the exhaustive part of it that is meant
+//! for such bugs. Only in builds with the feature `planted-bugs`.
 
 mod common;
 
@@ -10,7 +11,8 @@ use common::{setting, threads};
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
-    every_failure, lying_writes, recovery_again, recovery_moved_back, restores_cut_short, run_with, wal_rot,
+    every_failure, lying_writes, recovery_again, recovery_moved_back, restores_cut_short, run_with,
+    wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk};
@@ -116,7 +118,12 @@ fn stride(seed: u64) -> usize {
 }
 
 /// The seed that notices a bug, and what it says.
-fn catch(template: &SimDisk, bug: &'static str, by: By, most: u64) -> Result<(u64, String), String> {
+fn catch(
+    template: &SimDisk,
+    bug: &'static str,
+    by: By,
+    most: u64,
+) -> Result<(u64, String), String> {
     let rotten = template.copy(0);
     rotten.plant(bug);
     let once = |seed: u64| match by {
@@ -158,7 +165,9 @@ fn every_planted_bug_is_caught() {
             scope.spawn(|| {
                 while let Some(&&(bug, by)) = bugs.get(next.fetch_add(1, Relaxed)) {
                     match catch(&template, bug, by, most) {
-                        Ok((seed, wrong)) => println!("battery: \"{bug}\": {by:?}, seed {seed}: {wrong}"),
+                        Ok((seed, wrong)) => {
+                            println!("battery: \"{bug}\": {by:?}, seed {seed}: {wrong}")
+                        }
                         Err(uncaught) => missed.lock().expect("no panic in between").push(uncaught),
                     }
                 }
@@ -170,13 +179,17 @@ fn every_planted_bug_is_caught() {
     println!("battery: {} planted bugs, all caught", bugs.len());
 }
 
-/// A bug that no place of the program asks for would be caught by nothing, and its absence by nobody.
+/// A bug that no place of the program asks for would be caught by nothing, and its absence by
+/// nobody.
 #[test]
 fn every_planted_bug_is_reached() {
     let template = fresh_disk().expect("init");
     // Those of archives have disks of their own; what is caught there has been reached.
     let elsewhere = |by: &By| {
-        matches!(by, By::Archive | By::Archived | By::Pitr | By::Retarget | By::Backups | By::Restores)
+        matches!(
+            by,
+            By::Archive | By::Archived | By::Pitr | By::Retarget | By::Backups | By::Restores
+        )
     };
     for (bug, by) in BUGS.iter().filter(|(_, by)| !elsewhere(by)) {
         let rotten = template.copy(0);

@@ -1,4 +1,5 @@
-//! How fast COPY FROM STDIN is, over a scratch engine: `cargo run --release -p forebay-sql --example copy_rate`.
+//! How fast COPY FROM STDIN is, over a scratch engine: `cargo run --release -p forebay-sql
+//! --example copy_rate`.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -12,7 +13,8 @@ const ROWS: i32 = 2_000_000;
 fn data(delimiter: char) -> Vec<u8> {
     let mut data = String::new();
     for i in 0..ROWS {
-        let (a, c, d) = (i.wrapping_mul(7919), f64::from(i) / 8.0, if i % 2 == 0 { 't' } else { 'f' });
+        let (a, c, d) =
+            (i.wrapping_mul(7919), f64::from(i) / 8.0, if i % 2 == 0 { 't' } else { 'f' });
         data.push_str(&format!("{a}{delimiter}some text of row {i}{delimiter}{c}{delimiter}{d}\n"));
     }
     data.into_bytes()
@@ -32,11 +34,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut conn = Connection::new(engine.session()?, settings, support::identity());
     for (options, delimiter) in [("", '\t'), ("csv", ',')] {
         let data = data(delimiter);
-        support::run(&mut conn, "drop table if exists t; create table t (a int, b text, c float8, d bool)");
+        support::run(
+            &mut conn,
+            "drop table if exists t; create table t (a int, b text, c float8, d bool)",
+        );
         let mut sink = support::Recorder::default();
         let started = Instant::now();
         let mut script = conn.start_script(&format!("copy t from stdin {options}"))?;
-        let Step::CopyIn(mut copy) = conn.step(&mut script, &mut sink)? else { return Err("no COPY".into()) };
+        let Step::CopyIn(mut copy) = conn.step(&mut script, &mut sink)? else {
+            return Err("no COPY".into());
+        };
         for chunk in data.chunks(65536) {
             copy.push(&mut conn, chunk)?;
         }

@@ -61,7 +61,13 @@ fn connect(engine: &Arc<Engine>) -> Connection {
     Connection::new(session, Box::new(support::FewSettings::new()), support::identity())
 }
 
-fn measure(engine: &Arc<Engine>, start: &Barrier, name: &str, run: fn(&mut Connection), statements: usize) {
+fn measure(
+    engine: &Arc<Engine>,
+    start: &Barrier,
+    name: &str,
+    run: fn(&mut Connection),
+    statements: usize,
+) {
     let mut conn = connect(engine);
     conn.parse("read", "select 1 from t limit 1", &[]).expect("parse");
     conn.parse("write", "insert into u values (1)", &[]).expect("parse");

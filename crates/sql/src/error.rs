@@ -71,7 +71,11 @@ pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 impl SqlError {
     /// A report of any severity.
-    pub fn report(severity: Severity, sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+    pub fn report(
+        severity: Severity,
+        sqlstate: &'static str,
+        message: impl Into<String>,
+    ) -> SqlError {
         SqlError(Box::new(Report {
             severity,
             sqlstate,

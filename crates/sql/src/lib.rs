@@ -1,6 +1,7 @@
 //! SQL over the engine: parse, bind, plan, execute.
 //!
-//! - `connection/`: what the server drives: scripts, prepared statements, portals, COPY, transactions
+//! - `connection/`: what the server drives: scripts, prepared statements, portals, COPY,
+//!   transactions
 //! - `settings.rs`: the trait through which SHOW and SET reach the server's settings
 //! - `value/`: types, values, their text and binary forms
 //! - `error.rs`: SqlError: a PostgreSQL report
@@ -17,8 +18,8 @@ pub mod settings;
 pub mod value;
 
 pub use connection::{
-    ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink, Script, Step,
-    TransactionStatus,
+    ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink,
+    Script, Step, TransactionStatus,
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
 pub use settings::{SetScope, SettingRow, Settings, Shown};

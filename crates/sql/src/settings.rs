@@ -52,12 +52,14 @@ pub trait Settings: Send {
     fn reset_all(&mut self) -> Result<()>;
     /// All settings in the order of `SHOW ALL` (by name, case ignored).
     fn all(&self) -> Vec<SettingRow>;
-    /// A number that grows with every change: while it stays the same, `engine` need not be asked again.
+    /// A number that grows with every change: while it stays the same, `engine` need not be asked
+    /// again.
     fn change_count(&self) -> u64;
     /// What the engine's session is to run with; a connection hands it down before a statement.
     fn engine(&self) -> forebay_engine::SessionSettings;
     /// Asks the server to read its configuration files again; true if it was asked.
     fn reload_server(&mut self) -> bool;
-    /// The transaction has ended: keep what was SET (committed) or undo it; LOCAL values end either way.
+    /// The transaction has ended: keep what was SET (committed) or undo it; LOCAL values end either
+    /// way.
     fn end_transaction(&mut self, committed: bool);
 }

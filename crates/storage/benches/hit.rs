@@ -1,4 +1,5 @@
-//! What a page costs that is in memory: find, pin, unpin; by one thread and by two on pages of their own.
+//! What a page costs that is in memory: find, pin, unpin; by one thread and by two on pages of
+//! their own.
 //!
 //! ```text
 //! cargo bench -p forebay-storage --bench hit
@@ -15,7 +16,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
 use forebay_format::{Fork, PageTag, RelFileLocator};
 use forebay_storage::{
-    Backend, BufferPool, PoolConfig, ReadStream, Smgr, SmgrConfig, Strategy, StreamFlags, StreamSettings,
+    Backend, BufferPool, PoolConfig, ReadStream, Smgr, SmgrConfig, Strategy, StreamFlags,
+    StreamSettings,
 };
 
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
@@ -32,8 +34,8 @@ impl Bed {
     fn new() -> Bed {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(dir.path().join("base/5")).expect("a directory");
-        let aio =
-            Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).expect("an I/O layer");
+        let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
+            .expect("an I/O layer");
         let smgr = Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig::default());
         let config = PoolConfig { buffers: 4096, ..PoolConfig::default() };
         let pool = BufferPool::new(config, Arc::clone(&aio), smgr).expect("a pool");
@@ -162,7 +164,8 @@ fn changes(c: &mut Criterion) {
                         let pool = &bed.pool;
                         scope.spawn(move || {
                             for n in 0..each {
-                                let pin = pool.read(&mut be, tag(7), Strategy::Normal).expect("a page");
+                                let pin =
+                                    pool.read(&mut be, tag(7), Strategy::Normal).expect("a page");
                                 let mut page = pin.lock_exclusive();
                                 page[100..800].fill(n as u8);
                                 page.mark_dirty();

@@ -1,12 +1,13 @@
-//! Measures a cold sequential scan through a read stream, prewarm in both modes and a checkpoint's write pass.
+//! Measures a cold sequential scan through a read stream, prewarm in both modes and a checkpoint's
+//! write pass.
 //!
 //! `cold_scan DIR METHOD direct|buffered MEGABYTES CONCURRENCY COMBINE`
 
 use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace, WorkerLimits};
 use forebay_format::{Fork, PageMut, RelFileLocator};
 use forebay_storage::{
-    Backend, BufferPool, PoolConfig, PrewarmMode, ReadStream, Smgr, SmgrConfig, Strategy, StreamFlags,
-    StreamSettings, WriteScope,
+    Backend, BufferPool, PoolConfig, PrewarmMode, ReadStream, Smgr, SmgrConfig, Strategy,
+    StreamFlags, StreamSettings, WriteScope,
 };
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         bench.scan(&pool, &mut be, strategy, false)?;
         watch.report(name, blocks);
     }
-    for (name, mode) in [("prewarm read", PrewarmMode::Read), ("prewarm buffer", PrewarmMode::Buffer)] {
+    for (name, mode) in
+        [("prewarm read", PrewarmMode::Read), ("prewarm buffer", PrewarmMode::Buffer)]
+    {
         let (pool, mut be) = bench.pool(blocks as usize + 1000)?;
         let watch = Watch::new();
         pool.prewarm(&mut be, REL, Fork::Main, mode)?;
@@ -171,7 +174,8 @@ impl Watch {
 /// Processor time of this process.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks: u64 = stat.split_whitespace().skip(13).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+    let ticks: u64 =
+        stat.split_whitespace().skip(13).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
     ticks as f64 / 100.0
 }
 

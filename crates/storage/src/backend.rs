@@ -16,7 +16,12 @@ pub struct Backend {
 impl Backend {
     /// Wraps the I/O context.
     pub fn new(io: aio::Backend) -> Self {
-        Backend { io, policy: ReadPolicy::default(), warnings: Mailbox::default(), rings: Default::default() }
+        Backend {
+            io,
+            policy: ReadPolicy::default(),
+            warnings: Mailbox::default(),
+            rings: Default::default(),
+        }
     }
 
     /// The ring of a strategy, taken out while it is used.

@@ -136,7 +136,9 @@ pub enum StorageError {
         errno: Errno,
     },
     /// A temporary file ends before what was written into it.
-    #[error("could not read from file \"{file}\" at offset {offset}: read only {got} of {wanted} bytes")]
+    #[error(
+        "could not read from file \"{file}\" at offset {offset}: read only {got} of {wanted} bytes"
+    )]
     TempShort {
         /// The file, relative to the data directory.
         file: String,
@@ -153,7 +155,8 @@ pub enum StorageError {
         /// The limit.
         kilobytes: i64,
     },
-    /// A sync failed: what was written may be lost, and a second sync would not tell. The process must stop.
+    /// A sync failed: what was written may be lost, and a second sync would not tell. The process
+    /// must stop.
     #[error("could not fsync file \"{file}\": {errno}")]
     Sync {
         /// The file or directory.
@@ -161,16 +164,19 @@ pub enum StorageError {
         /// The system's reason.
         errno: Errno,
     },
-    /// What is on the disk is not what was written there last, with success. The log can make it again: the process must stop, and
-    /// recover.
-    #[error("lost write of block {block} in file \"{file}\": on disk is not what was written there")]
+    /// What is on the disk is not what was written there last, with success. The log can make it
+    /// again: the process must stop, and recover.
+    #[error(
+        "lost write of block {block} in file \"{file}\": on disk is not what was written there"
+    )]
     LostWrite {
         /// The segment file, relative to the data directory.
         file: String,
         /// The block.
         block: BlockNumber,
     },
-    /// The WAL could not be flushed ahead of a page, which stays dirty. What it means is the WAL's to say.
+    /// The WAL could not be flushed ahead of a page, which stays dirty. What it means is the WAL's
+    /// to say.
     #[error("could not flush write-ahead log ahead of a page: {0}")]
     Wal(WalFailure),
     /// Two threads wait to be the only one with a page.
@@ -179,7 +185,8 @@ pub enum StorageError {
         /// The page.
         tag: PageTag,
     },
-    /// All buffers are pinned, and everyone who has a pin waits for another one; or none was given back for a long time.
+    /// All buffers are pinned, and everyone who has a pin waits for another one; or none was given
+    /// back for a long time.
     #[error("no unpinned buffers available")]
     NoUnpinnedBuffers,
     /// The layer below refused to start an operation.

@@ -27,9 +27,9 @@
 //!
 //! # Waiting
 //!
-//! A thread that holds staged, unsubmitted I/O never waits for another thread. A thread that waits for a buffer
-//! whose I/O someone else started completes that I/O itself through its wait reference. Both together exclude
-//! that two threads wait for each other's I/O.
+//! A thread that holds staged, unsubmitted I/O never waits for another thread. A thread that waits
+//! for a buffer whose I/O someone else started completes that I/O itself through its wait
+//! reference. Both together exclude that two threads wait for each other's I/O.
 
 pub mod backend;
 pub mod error;
@@ -47,13 +47,16 @@ pub use error::{StorageError, WalFailure, sqlstate_of};
 pub use local::LocalPool;
 pub use pace::{FullSpeed, Pace};
 pub use pool::{
-    BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanReport, Cleaner, CleanerOptions, Dirtied,
-    DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PageHoldGuard, PageReadGuard,
-    PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched, READ_BACK_FILES, ReadPolicy,
-    ReadWarning, Strategy, UsageCount, WalFlush, WriteReport, WriteScope,
+    BufferInfo, BufferPage, BufferPool, ChecksumFailures, CleanReport, Cleaner, CleanerOptions,
+    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PageHoldGuard,
+    PageReadGuard, PageWriteGuard, Pinned, PoolConfig, PoolStats, PoolSummary, Prefetched,
+    READ_BACK_FILES, ReadPolicy, ReadWarning, Strategy, UsageCount, WalFlush, WriteReport,
+    WriteScope,
 };
 pub use prewarm::{PrewarmMode, kernel_cached_pages, prewarm};
-pub use smgr::{ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, database_dirs, remove_private_files};
+pub use smgr::{
+    ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, database_dirs, remove_private_files,
+};
 pub use stream::{BlockSource, ReadStream, StreamFlags, StreamSettings, WithData};
 pub use tempfile::{
     LeftoverReport, TempFile, TempFiles, TempOptions, TempReader, TempSpace, TempStats, TempWriter,

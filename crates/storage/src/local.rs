@@ -1,12 +1,14 @@
 //! Temporary relations of one session: a pool of its own (temp_buffers), over files of its own.
 //!
-//! It is a [`BufferPool`] like the shared one, so that everything that works on pages works on it: reading, streams,
-//! extension, writing out. What differs:
+//! It is a [`BufferPool`] like the shared one, so that everything that works on pages works on it:
+//! reading, streams, extension, writing out. What differs:
 //!
-//! - files are named for the session's backend (`base/5/t3_16384`) and never synced, and no log is flushed for them;
-//! - nobody else knows the pool, so its locks are never waited for, and no checkpoint or cleaner looks at it: a dirty
-//!   page is written when its buffer is wanted;
-//! - its I/O counts as that of temporary relations, whatever the strategy; wrong checksums count with everyone's.
+//! - files are named for the session's backend (`base/5/t3_16384`) and never synced, and no log is
+//!   flushed for them;
+//! - nobody else knows the pool, so its locks are never waited for, and no checkpoint or cleaner
+//!   looks at it: a dirty page is written when its buffer is wanted;
+//! - its I/O counts as that of temporary relations, whatever the strategy; wrong checksums count
+//!   with everyone's.
 //!
 //! The memory is mapped when the pool is made, and takes none until pages are used.
 
@@ -27,14 +29,18 @@ pub struct LocalPool {
 }
 
 impl LocalPool {
-    /// A pool of `buffers` pages (at least 16) beside the shared one, for the session of backend `owner`. No two
-    /// sessions may have the same number at one time.
+    /// A pool of `buffers` pages (at least 16) beside the shared one, for the session of backend
+    /// `owner`. No two sessions may have the same number at one time.
     pub fn new(shared: &BufferPool, owner: i32, buffers: usize) -> Result<Self, StorageError> {
         let pool = LocalPool::pool(shared, shared.smgr.private(owner), buffers)?;
         Ok(LocalPool { pool, relations: Mutex::default() })
     }
 
-    fn pool(like: &BufferPool, smgr: Arc<Smgr>, buffers: usize) -> Result<Arc<BufferPool>, StorageError> {
+    fn pool(
+        like: &BufferPool,
+        smgr: Arc<Smgr>,
+        buffers: usize,
+    ) -> Result<Arc<BufferPool>, StorageError> {
         let config = PoolConfig { buffers, ..like.config.clone() };
         let failures = Arc::clone(&like.core.checksum_failures);
         BufferPool::counting(config, Arc::clone(&like.aio), smgr, failures)
@@ -53,8 +59,8 @@ impl LocalPool {
         Ok(())
     }
 
-    /// Makes the main fork of a relation. A file that an earlier session of the same number left is in the way of
-    /// nobody: it is removed.
+    /// Makes the main fork of a relation. A file that an earlier session of the same number left is
+    /// in the way of nobody: it is removed.
     pub fn create(&self, be: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
         let new = self.relations.lock().insert(rel);
         if new {

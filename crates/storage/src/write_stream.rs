@@ -1,13 +1,15 @@
-//! A write stream: dirty pages go in, in any order; neighbours come out as single writes, a bounded number in flight.
+//! A write stream: dirty pages go in, in any order; neighbours come out as single writes, a bounded
+//! number in flight.
 //!
 //! ```text
 //!   push() --> window (not locked) --> runs (locked, not started) --> in flight --> next_written(), in order
 //!               sorted when full        log flushed once for all       at most `depth`
 //! ```
 //!
-//! A page is locked only when its run is about to start. Whoever waits for a page's lock holds nothing: the runs that are
-//! locked by then are started first. After an error the stream gives up what it has not started, and waits for the rest; unless
-//! it was told to go on, and to tell at the end.
+//! A page is locked only when its run is about to start. Whoever waits for a page's lock holds
+//! nothing: the runs that are locked by then are started first. After an error the stream gives up
+//! what it has not started, and waits for the rest; unless it was told to go on, and to tell at the
+//! end.
 
 use crate::Backend;
 use crate::error::StorageError;
@@ -38,7 +40,8 @@ pub struct WriteOptions {
     pub locked: Locked,
     /// Does the stream go on after a write that failed? The first failure is then told at the end.
     pub go_on: bool,
-    /// Blocks after which the kernel is told to begin writing back what it has buffered; 0: never. Without effect on direct files.
+    /// Blocks after which the kernel is told to begin writing back what it has buffered; 0: never.
+    /// Without effect on direct files.
     pub flush_after: u32,
 }
 
@@ -55,7 +58,8 @@ impl WriteOptions {
         }
     }
 
-    /// For cleaning ahead of need: the pool's own depth, leaving out pages that are locked or can't be written.
+    /// For cleaning ahead of need: the pool's own depth, leaving out pages that are locked or can't
+    /// be written.
     pub fn cleaning(pool: &BufferPool) -> WriteOptions {
         WriteOptions { locked: Locked::Skip, go_on: true, ..WriteOptions::checkpoint(pool) }
     }
@@ -120,7 +124,8 @@ impl<'a> WriteStream<'a> {
         }
     }
 
-    /// How many pages the stream takes together: their order does not matter, and the log is flushed once for them.
+    /// How many pages the stream takes together: their order does not matter, and the log is
+    /// flushed once for them.
     pub fn window(&self) -> usize {
         self.group() * self.options.combine as usize
     }
@@ -130,13 +135,14 @@ impl<'a> WriteStream<'a> {
         self.options.combine as usize
     }
 
-    /// Runs that are started together: half of what may be in flight, so that the other half keeps the disk busy.
+    /// Runs that are started together: half of what may be in flight, so that the other half keeps
+    /// the disk busy.
     fn group(&self) -> usize {
         self.options.depth.div_ceil(2)
     }
 
-    /// Takes a page to be written, if it is dirty when its turn comes. The stream keeps the pin until then; the caller holds no
-    /// lock on the page when it next calls the stream.
+    /// Takes a page to be written, if it is dirty when its turn comes. The stream keeps the pin
+    /// until then; the caller holds no lock on the page when it next calls the stream.
     pub fn push(&mut self, be: &mut Backend, pin: Pinned) -> Result<(), StorageError> {
         let candidate = Candidate { tag: pin.tag(), buf: pin.buffer(), pin: Some(pin) };
         self.take(be, candidate)
@@ -243,9 +249,16 @@ impl<'a> WriteStream<'a> {
     }
 
     /// Adds a locked page to the last run, or begins the next.
-    fn append(&mut self, io: &mut aio::Backend, tag: PageTag, buf: u32) -> Result<(), StorageError> {
+    fn append(
+        &mut self,
+        io: &mut aio::Backend,
+        tag: PageTag,
+        buf: u32,
+    ) -> Result<(), StorageError> {
         let limit = self.options.combine as usize;
-        let joins = |r: &Run| r.next() == tag && r.bufs.len() < limit && !self.pool.starts_segment(tag.block);
+        let joins = |r: &Run| {
+            r.next() == tag && r.bufs.len() < limit && !self.pool.starts_segment(tag.block)
+        };
         if let Some(run) = self.runs.last_mut()
             && joins(run)
         {
@@ -270,7 +283,9 @@ impl<'a> WriteStream<'a> {
             self.give_up_runs();
             return Err(error);
         }
-        while self.in_flight.len() + self.runs.len() > self.options.depth && !self.in_flight.is_empty() {
+        while self.in_flight.len() + self.runs.len() > self.options.depth
+            && !self.in_flight.is_empty()
+        {
             if let Err(error) = self.finish_oldest(io) {
                 self.give_up_runs();
                 return Err(error);
@@ -326,10 +341,13 @@ impl<'a> WriteStream<'a> {
         Ok(())
     }
 
-    /// Has the kernel begin to write back what it has buffered. Only a hint: what it can't do is left to the sync.
+    /// Has the kernel begin to write back what it has buffered. Only a hint: what it can't do is
+    /// left to the sync.
     fn write_back(&mut self, io: &mut aio::Backend) {
         for Written { first, pages } in self.buffered.drain(..) {
-            if let Some(hint) = self.pool.smgr.writeback_io(first.rel, first.fork, first.block, pages) {
+            if let Some(hint) =
+                self.pool.smgr.writeback_io(first.rel, first.fork, first.block, pages)
+            {
                 let wait = io.start(hint);
                 io.forget(wait);
             }

@@ -6,7 +6,8 @@
 //!   the new    | the same    | zeros                            |
 //! ```
 //!
-//! The file gets its name when it is whole and durable. One of that name can only be left from an attempt that nobody heard of.
+//! The file gets its name when it is whole and durable. One of that name can only be left from an
+//! attempt that nobody heard of.
 
 use forebay_aio::{Aio, AioError, AlignedBuf, Backend, File, OpenOptions, sync::Arc};
 use forebay_format::{SegmentSize, timeline::TimelineHistory};
@@ -19,8 +20,8 @@ use crate::segments::TEMPORARY;
 /// Bytes copied at once.
 const CHUNK: usize = 1 << 20;
 
-/// Makes the segment in which the last timeline of `history` begins, where it begins in the middle of one; durable on return. The log
-/// can then be started there.
+/// Makes the segment in which the last timeline of `history` begins, where it begins in the middle
+/// of one; durable on return. The log can then be started there.
 pub fn begin_timeline(
     aio: &Arc<Aio>,
     io: &mut Backend,

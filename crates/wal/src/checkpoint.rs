@@ -15,7 +15,8 @@ use crate::{
 /// Which kind of checkpoint begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// While others insert: an XLOG_CHECKPOINT_REDO record, which states this `wal_level`, marks the redo pointer.
+    /// While others insert: an XLOG_CHECKPOINT_REDO record, which states this `wal_level`, marks
+    /// the redo pointer.
     Online {
         /// Number of the `wal_level` in force.
         wal_level: u32,
@@ -34,15 +35,26 @@ pub struct OldSegments {
 }
 
 impl Wal {
-    /// Begins a checkpoint: moves the redo pointer, and returns it. Records inserted after it see the new one.
-    pub fn begin_checkpoint(&self, io: &mut Backend, kind: CheckpointKind) -> Result<Lsn, WalError> {
+    /// Begins a checkpoint: moves the redo pointer, and returns it. Records inserted after it see
+    /// the new one.
+    pub fn begin_checkpoint(
+        &self,
+        io: &mut Backend,
+        kind: CheckpointKind,
+    ) -> Result<Lsn, WalError> {
         match kind {
             CheckpointKind::Online { wal_level } => {
                 let level = wal_level.to_le_bytes();
-                let record =
-                    Record { rmgr: Rmgr::XLOG, info: CHECKPOINT_REDO, xid: 0, main: &level, blocks: &[] };
+                let record = Record {
+                    rmgr: Rmgr::XLOG,
+                    info: CHECKPOINT_REDO,
+                    xid: 0,
+                    main: &level,
+                    blocks: &[],
+                };
                 let mut assembled = assemble(&record, self.image_policy())?;
-                let inserted = self.insert_alone(io, &mut assembled, |start| self.move_redo(start))?;
+                let inserted =
+                    self.insert_alone(io, &mut assembled, |start| self.move_redo(start))?;
                 Ok(inserted.start)
             }
             CheckpointKind::Shutdown => {
@@ -67,9 +79,9 @@ impl Wal {
         self.insert_lsn().since(self.redo_lsn())
     }
 
-    /// Recycles or removes the segments that end at or before `before` (the redo pointer of the last completed
-    /// checkpoint); where there is an archive, those that it has. Future names are given up to the segment that is
-    /// `keep` bytes beyond the one of `before`.
+    /// Recycles or removes the segments that end at or before `before` (the redo pointer of the
+    /// last completed checkpoint); where there is an archive, those that it has. Future names are
+    /// given up to the segment that is `keep` bytes beyond the one of `before`.
     pub fn remove_old_segments(&self, before: Lsn, keep: u64) -> Result<OldSegments, WalError> {
         self.check()?;
         let size = self.config.segment_size;

@@ -1,19 +1,25 @@
 //! Who is about to commit: when a write or a sync of the log is worth a moment's wait for others.
 //!
-//! Few committers of small records share the log's last block, and writes of one block follow one another. Two of them left to themselves
-//! miss each other: whoever is awake first writes alone, and the other waits for that write and for its own. So a write that is
-//! done leaves a note of who was there: those whom it brought home, and those who wait for the next. Before the next write, while the
-//! disk has nothing else of the log's to do, the first to come waits for as many to be there again, if
+//! Few committers of small records share the log's last block, and writes of one block follow one
+//! another. Two of them left to themselves miss each other: whoever is awake first writes alone,
+//! and the other waits for that write and for its own. So a write that is done leaves a note of who
+//! was there: those whom it brought home, and those who wait for the next. Before the next write,
+//! while the disk has nothing else of the log's to do, the first to come waits for as many to be
+//! there again, if
 //!
-//! - they are few ([`MOST`], and of late never more): of many, enough come along while a write is on its way;
-//! - it takes no longer than the last write took: else writing twice is as fast. And never longer than [`LONGEST`].
-//! - the last wait was not in vain. After each one that was, twice as many writes are begun without waiting (up to [`LONGEST_GRUDGE`]): who
-//!   has better things to do between commits is not waited for.
+//! - they are few ([`MOST`], and of late never more): of many, enough come along while a write is
+//!   on its way;
+//! - it takes no longer than the last write took: else writing twice is as fast. And never longer
+//!   than [`LONGEST`].
+//! - the last wait was not in vain. After each one that was, twice as many writes are begun without
+//!   waiting (up to [`LONGEST_GRUDGE`]): who has better things to do between commits is not waited
+//!   for.
 //!
 //! A committer on its own finds nobody in the note, and never waits.
 //!
-//! A sync of what is written waits likewise, but only for writes that are on their way, until as many are there as the note says: it would
-//! hold those writes up, and they would need one of their own.
+//! A sync of what is written waits likewise, but only for writes that are on their way, until as
+//! many are there as the note says: it would hold those writes up, and they would need one of their
+//! own.
 
 use forebay_aio::sync::{Duration, Instant};
 
@@ -24,7 +30,8 @@ const LONGEST: Duration = Duration::from_micros(300);
 /// Most writes without a wait after waits in vain.
 const LONGEST_GRUDGE: u32 = 64;
 
-/// The time, and in interleavings of a scheduler's choice, where nothing may depend on the machine's speed, a tick for each look at it.
+/// The time, and in interleavings of a scheduler's choice, where nothing may depend on the
+/// machine's speed, a tick for each look at it.
 #[derive(Debug)]
 pub(crate) struct Clock {
     #[cfg(shuttle)]
@@ -56,7 +63,8 @@ impl Clock {
 pub(crate) struct Company {
     /// How many there were when the last write was done.
     expected: usize,
-    /// The most of late: it goes down by one with each write. Of many, now more and now fewer are seen.
+    /// The most of late: it goes down by one with each write. Of many, now more and now fewer are
+    /// seen.
     of_late: usize,
     /// When that one had been begun, and until when to wait before the next.
     begun: Instant,
@@ -94,7 +102,8 @@ impl Company {
         here >= self.expected || self.of_late > MOST
     }
 
-    /// Whether to wait before a write, with `asleep` others who want it to be begun. Who does calls [`Company::waited`] before it asks again.
+    /// Whether to wait before a write, with `asleep` others who want it to be begun. Who does calls
+    /// [`Company::waited`] before it asks again.
     pub fn wait(&mut self, asleep: usize, now: Instant) -> bool {
         let here = asleep + self.waiting + 1;
         let waits = !self.is_complete(here) && self.grudge == 0 && now < self.until;
@@ -103,7 +112,8 @@ impl Company {
             self.has_waited = true;
         } else if self.has_waited {
             let in_vain = here < self.expected;
-            self.last_grudge = if in_vain { (self.last_grudge * 2).clamp(1, LONGEST_GRUDGE) } else { 0 };
+            self.last_grudge =
+                if in_vain { (self.last_grudge * 2).clamp(1, LONGEST_GRUDGE) } else { 0 };
             self.grudge = self.last_grudge;
             self.has_waited = false;
         }

@@ -16,12 +16,14 @@ pub enum SyncMethod {
     Fsync,
     /// Segments are opened with `O_DSYNC`: a write that has returned is durable.
     OpenDatasync,
-    /// Segments are opened with `O_SYNC`: a write that has returned is durable, and the file's times with it.
+    /// Segments are opened with `O_SYNC`: a write that has returned is durable, and the file's
+    /// times with it.
     OpenSync,
 }
 
 impl SyncMethod {
-    /// Every method, by PostgreSQL's name. The first is its default here; of two that are as good the earlier is taken.
+    /// Every method, by PostgreSQL's name. The first is its default here; of two that are as good
+    /// the earlier is taken.
     pub const NAMES: [(&'static str, SyncMethod); 4] = [
         ("fdatasync", SyncMethod::Fdatasync),
         ("open_datasync", SyncMethod::OpenDatasync),
@@ -89,19 +91,21 @@ pub struct WalConfig {
     pub buffers: usize,
     /// Whether a page's first change after a checkpoint is logged with the page's image.
     pub full_page_writes: bool,
-    /// Everything contiguous goes out in one write (up to 1 MB). Without, each of its blocks is a write of its own, all of them on their
-    /// way at once where they are direct: for comparison.
+    /// Everything contiguous goes out in one write (up to 1 MB). Without, each of its blocks is a
+    /// write of its own, all of them on their way at once where they are direct: for comparison.
     pub gather: bool,
     /// Most of these pieces on their way at once, at least 1; see [`WalConfig::WRITES_IN_FLIGHT`].
     pub writes_in_flight: usize,
 }
 
 impl WalConfig {
-    /// What [`WalConfig::writes_in_flight`] is if nobody knows better: who comes along finds a place within half of a write's time,
-    /// and with more at once many committers' writes are smaller, and their commits fewer (docs/performance.md).
+    /// What [`WalConfig::writes_in_flight`] is if nobody knows better: who comes along finds a
+    /// place within half of a write's time, and with more at once many committers' writes are
+    /// smaller, and their commits fewer (docs/performance.md).
     pub const WRITES_IN_FLIGHT: usize = 2;
 
-    /// A log of this cluster in this directory, on timeline 1 and with defaults for everything else.
+    /// A log of this cluster in this directory, on timeline 1 and with defaults for everything
+    /// else.
     pub fn new(dir: PathBuf, segment_size: SegmentSize, system_id: u64) -> WalConfig {
         WalConfig {
             dir,
@@ -118,8 +122,8 @@ impl WalConfig {
         }
     }
 
-    /// The number of WAL buffers that `wal_buffers = -1` stands for: a thirty-second of the shared buffers,
-    /// at least 64 kB, at most one segment.
+    /// The number of WAL buffers that `wal_buffers = -1` stands for: a thirty-second of the shared
+    /// buffers, at least 64 kB, at most one segment.
     pub fn auto_buffers(shared_buffers: usize, segment_size: SegmentSize) -> usize {
         let most = usize::try_from(segment_size.bytes() / WAL_BLOCK).unwrap_or(usize::MAX);
         (shared_buffers / 32).clamp(8, most.max(8))
@@ -129,8 +133,9 @@ impl WalConfig {
 /// Where a log goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resume {
-    /// End of the last valid record: the next one is inserted here. A page boundary and the position just
-    /// behind that page's header mean the same. With `aborted`, the page at which the rest was missing.
+    /// End of the last valid record: the next one is inserted here. A page boundary and the
+    /// position just behind that page's header mean the same. With `aborted`, the page at which the
+    /// rest was missing.
     pub insert_at: Lsn,
     /// Start of the last valid record, or 0 in a log without records.
     pub prev: Lsn,

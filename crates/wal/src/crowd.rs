@@ -6,9 +6,10 @@
 //!       │ crowd │ crowd │ crowd │    crowd   │  those to come
 //! ```
 //!
-//! There is a crowd for each piece that was claimed and is not durable yet: those whose goals lie in there. Who wants
-//! more than was claimed is one of those to come, who will be the next piece's crowd. As the log becomes durable piece by piece, a crowd goes
-//! home as one, by one call to the kernel. Who waits for no more than that a block is written has a bell to itself: that is rare.
+//! There is a crowd for each piece that was claimed and is not durable yet: those whose goals lie
+//! in there. Who wants more than was claimed is one of those to come, who will be the next piece's
+//! crowd. As the log becomes durable piece by piece, a crowd goes home as one, by one call to the
+//! kernel. Who waits for no more than that a block is written has a bell to itself: that is rare.
 
 use std::collections::VecDeque;
 
@@ -118,12 +119,14 @@ impl Crowds {
         }
     }
 
-    /// A piece is claimed that ends at `upto`. Those whom it doesn't bring all they want are to ask again.
+    /// A piece is claimed that ends at `upto`. Those whom it doesn't bring all they want are to ask
+    /// again.
     pub fn claimed(&mut self, upto: Lsn, wakes: &mut Vec<Wake>) {
         debug_assert!(self.pieces.back().is_none_or(|last| last.upto < upto));
         let crowd = std::mem::take(&mut self.to_come);
         let fits = crowd.upto <= upto;
-        let (crowd, awake) = if fits { (crowd, Crowd::default()) } else { (Crowd::default(), crowd) };
+        let (crowd, awake) =
+            if fits { (crowd, Crowd::default()) } else { (Crowd::default(), crowd) };
         self.asleep -= awake.asleep;
         wakes.extend(awake.all());
         self.pieces.push_back(Crowd { upto, ..crowd });
@@ -148,7 +151,8 @@ impl Crowds {
         of_pieces.chain(crowds.for_room.into_iter().map(|(_, bell)| Wake::All(bell))).collect()
     }
 
-    /// Wakes one who wants more than `claimed`: where only a write is wanted, one who waits for no more.
+    /// Wakes one who wants more than `claimed`: where only a write is wanted, one who waits for no
+    /// more.
     pub fn call_writer(&mut self, claimed: Lsn, only_written: bool) -> Option<Wake> {
         let place = self.for_room.iter().position(|(lsn, _)| *lsn > claimed);
         let wake = match place {

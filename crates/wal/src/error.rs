@@ -25,21 +25,23 @@ pub struct FatalError {
 /// An error of the writing side of the log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WalError {
-    /// WAL could not be written or synced. Nothing since the last acknowledged flush may be trusted to be on
-    /// disk, and nothing is acknowledged any more: the process must stop and recover.
+    /// WAL could not be written or synced. Nothing since the last acknowledged flush may be trusted
+    /// to be on disk, and nothing is acknowledged any more: the process must stop and recover.
     #[error("{0}")]
     Fatal(Arc<FatalError>),
     /// Whoever the log belongs to has stopped it: something else has failed after which nothing may
     /// become durable.
     #[error("the write-ahead log was stopped: {0}")]
     Stopped(Arc<str>),
-    /// There is no room for another segment. Nothing was inserted; the log goes on once there is room.
+    /// There is no room for another segment. Nothing was inserted; the log goes on once there is
+    /// room.
     #[error("could not create WAL segment \"{}\": no space left on device", .file.display())]
     NoSpace {
         /// The file that was being made.
         file: PathBuf,
     },
-    /// A segment could not be made, opened or recycled for another reason than room. Nothing was inserted.
+    /// A segment could not be made, opened or recycled for another reason than room. Nothing was
+    /// inserted.
     #[error("could not {operation} \"{}\": {source}", .file.display())]
     Segment {
         /// What was tried.
@@ -127,8 +129,8 @@ impl From<AioError> for WalError {
 /// EDQUOT: the owner's quota is used up, which is a want of room too.
 const QUOTA: Errno = Errno(122);
 
-/// An error of the reading side: the log could not be read, or is not the log that was asked for. It says nothing about where the
-/// log ends.
+/// An error of the reading side: the log could not be read, or is not the log that was asked for.
+/// It says nothing about where the log ends.
 #[derive(Debug, thiserror::Error)]
 pub enum WalReadError {
     /// The system refused.
@@ -188,7 +190,8 @@ pub enum WalReadError {
         /// A later segment that was written to.
         later: PathBuf,
     },
-    /// A segment could not be brought from where it is kept: that it is not there has not been proven.
+    /// A segment could not be brought from where it is kept: that it is not there has not been
+    /// proven.
     #[error("could not get WAL file \"{}\", wanted at LSN {at}: {source}", .file.display())]
     Fetch {
         /// Where it was to be put.

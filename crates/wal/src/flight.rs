@@ -6,26 +6,32 @@
 //!     durable   │ to be synced│ piece (on its way) │ piece │ piece   │ for the next piece │
 //! ```
 //!
-//! There is no writer by profession: whoever wants the log to have reached a goal asks [`Flight::step`] what to do, does it, and
-//! asks again:
+//! There is no writer by profession: whoever wants the log to have reached a goal asks
+//! [`Flight::step`] what to do, does it, and asks again:
 //!
-//! - *write* a piece: everything that is copied, from where the last claim ended. Other pieces may be on their way meanwhile; no
-//!   block is ever in two of them. So a piece ends at a block's end unless somebody waits for what is behind it, and after
-//!   one with a partial block the next waits until that is written. A segment is written and durable before the first piece of
-//!   the next one begins: what a crash leaves behind the end of the log lies in one segment, which `resume` relies on.
-//! - *sync*, where writes are not durable by themselves: what is written without a gap, one sync at a time; few who commit wait until the
-//!   writes of all of them are done, so that one sync does for all, where each would delay the others' writes. (Linux reports a
-//!   write-back error once for an open file: of two syncs side by side, the wrong one could hear of it, while the other succeeds
-//!   and means nothing. For the same reason there is but one write at a time where segments are opened with `O_DSYNC` and not
-//!   `O_DIRECT`.)
-//! - *linger* before a write, as others can be expected to want one too in a moment: see [`company`](crate::company).
-//! - *wait*, where others are about it already. Who waits is woken once its goal is reached, the log has failed, or there is
-//!   something for it to do: see [`crowd`](crate::crowd). Should somebody who comes along be faster, so much the better: a thread that runs begins in less time
+//! - *write* a piece: everything that is copied, from where the last claim ended. Other pieces may
+//!   be on their way meanwhile; no block is ever in two of them. So a piece ends at a block's end
+//!   unless somebody waits for what is behind it, and after one with a partial block the next waits
+//!   until that is written. A segment is written and durable before the first piece of the next one
+//!   begins: what a crash leaves behind the end of the log lies in one segment, which `resume`
+//!   relies on.
+//! - *sync*, where writes are not durable by themselves: what is written without a gap, one sync at
+//!   a time; few who commit wait until the writes of all of them are done, so that one sync does
+//!   for all, where each would delay the others' writes. (Linux reports a write-back error once for
+//!   an open file: of two syncs side by side, the wrong one could hear of it, while the other
+//!   succeeds and means nothing. For the same reason there is but one write at a time where
+//!   segments are opened with `O_DSYNC` and not `O_DIRECT`.)
+//! - *linger* before a write, as others can be expected to want one too in a moment: see
+//!   [`company`](crate::company).
+//! - *wait*, where others are about it already. Who waits is woken once its goal is reached, the
+//!   log has failed, or there is something for it to do: see [`crowd`](crate::crowd). Should
+//!   somebody who comes along be faster, so much the better: a thread that runs begins in less time
 //!   than it takes to wake one.
 //!
-//! Each change of state wakes those who have reached their goals, and one for each thing that can be begun now. So whenever
-//! something can be begun that somebody wants, somebody is awake to begin it. (Should that one find its goal reached and go home,
-//! then a later change has reached it, and has woken somebody itself.)
+//! Each change of state wakes those who have reached their goals, and one for each thing that can
+//! be begun now. So whenever something can be begun that somebody wants, somebody is awake to begin
+//! it. (Should that one find its goal reached and go home, then a later change has reached it, and
+//! has woken somebody itself.)
 
 use std::collections::VecDeque;
 
@@ -96,7 +102,8 @@ impl Claim {
     pub fn blocks(&self) -> impl Iterator<Item = (Lsn, Lsn)> {
         let (from, upto) = (self.from, self.upto);
         let next = move |at: &Lsn| Some(at.page_start().add(WAL_BLOCK)).filter(|next| *next < upto);
-        std::iter::successors(Some(from), next).map(move |at| (at, upto.min(at.page_start().add(WAL_BLOCK))))
+        std::iter::successors(Some(from), next)
+            .map(move |at| (at, upto.min(at.page_start().add(WAL_BLOCK))))
     }
 }
 
@@ -107,8 +114,8 @@ pub(crate) struct FlightRules {
     pub segment_size: SegmentSize,
     /// A write that has returned is durable.
     pub durable_writes: bool,
-    /// A write only copies to the kernel's cache, in no time: begun during a sync it gains nothing, and the many who come
-    /// meanwhile would each write the same block.
+    /// A write only copies to the kernel's cache, in no time: begun during a sync it gains nothing,
+    /// and the many who come meanwhile would each write the same block.
     pub cached_writes: bool,
     /// Most pieces on their way.
     pub in_flight: usize,
@@ -155,7 +162,9 @@ impl Flight {
     /// For a log that is durable up to where `progress` stands.
     pub fn new(rules: FlightRules, progress: Arc<Progress>) -> Flight {
         let at = progress.flushed();
-        debug_assert!(rules.in_flight > 0 && rules.piece > 0 && rules.piece.is_multiple_of(WAL_BLOCK));
+        debug_assert!(
+            rules.in_flight > 0 && rules.piece > 0 && rules.piece.is_multiple_of(WAL_BLOCK)
+        );
         let mut clock = Clock::new();
         let state = State {
             claimed: at,
@@ -173,7 +182,8 @@ impl Flight {
         Flight { rules, progress, state: Mutex::new(state) }
     }
 
-    /// What to do for `goal`, before which everything has been copied. `copied` tells how far that goes at least.
+    /// What to do for `goal`, before which everything has been copied. `copied` tells how far that
+    /// goes at least.
     pub fn step(&self, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
         self.change(goal, copied, |_| {})
     }
@@ -187,7 +197,10 @@ impl Flight {
     pub fn wrote(&self, claim: &Claim, goal: Goal, copied: impl FnOnce() -> Lsn) -> Step {
         self.change(goal, copied, |state| {
             let place = state.pieces.binary_search_by_key(&claim.upto, |piece| piece.upto);
-            let piece = place.ok().and_then(|place| state.pieces.get_mut(place)).filter(|piece| !piece.done);
+            let piece = place
+                .ok()
+                .and_then(|place| state.pieces.get_mut(place))
+                .filter(|piece| !piece.done);
             debug_assert!(piece.is_some(), "a piece is written once");
             if let Some(piece) = piece {
                 piece.done = true;
@@ -233,7 +246,12 @@ impl Flight {
     }
 
     /// Changes the state, finds out what the caller is to do, and wakes others.
-    fn change(&self, goal: Goal, copied: impl FnOnce() -> Lsn, change: impl FnOnce(&mut State)) -> Step {
+    fn change(
+        &self,
+        goal: Goal,
+        copied: impl FnOnce() -> Lsn,
+        change: impl FnOnce(&mut State),
+    ) -> Step {
         let mut wakes = Vec::new();
         let step = {
             let mut state = self.state.lock();
@@ -297,19 +315,21 @@ impl State {
 
     /// Whether another piece may begin where the last one ends.
     fn can_write(&self, rules: &FlightRules) -> bool {
-        // Those that ended before an earlier one are not counted: a write that takes long holds up no others.
+        // Those that ended before an earlier one are not counted: a write that takes long holds up
+        // no others.
         if self.failed || self.on_their_way >= rules.in_flight {
             return false;
         }
         if rules.segment_size.offset(self.claimed) == 0 {
-            return self.pieces.is_empty() && (rules.durable_writes || self.flushed == self.claimed);
+            return self.pieces.is_empty()
+                && (rules.durable_writes || self.flushed == self.claimed);
         }
         let last_is_written = self.pieces.back().is_none_or(|last| last.done);
         self.claimed.page_offset() == 0 || last_is_written
     }
 
-    /// Whether a sync may begin, which `here` await. It waits for the writes on their way of few, so that it does for all; not for those that
-    /// begin meanwhile, or it might wait for ever.
+    /// Whether a sync may begin, which `here` await. It waits for the writes on their way of few,
+    /// so that it does for all; not for those that begin meanwhile, or it might wait for ever.
     fn can_sync(&mut self, rules: &FlightRules, here: usize) -> bool {
         if rules.durable_writes || self.flushed == self.written || self.syncing || self.failed {
             return false;
@@ -342,10 +362,17 @@ impl State {
     }
 
     /// Takes the next piece for somebody who wants `goal`.
-    fn claim(&mut self, goal: Goal, rules: &FlightRules, copied: Lsn, wakes: &mut Vec<Wake>) -> Claim {
+    fn claim(
+        &mut self,
+        goal: Goal,
+        rules: &FlightRules,
+        copied: Lsn,
+        wakes: &mut Vec<Wake>,
+    ) -> Claim {
         let from = self.claimed;
         assert!(from < goal.lsn(), "{goal:?} is claimed already: up to {from}");
-        // Who has just come to insert may hold back what the slots tell, with a position from before this was copied.
+        // Who has just come to insert may hold back what the slots tell, with a position from
+        // before this was copied.
         let wanted = goal.lsn().max(self.crowds.farthest());
         let copied = copied.max(wanted);
         let segment_end = rules.segment_size.start(rules.segment_size.number(from) + 1);
@@ -362,7 +389,8 @@ impl State {
         Claim { from, upto, in_flight: self.on_their_way }
     }
 
-    /// Those whose goals are reached, and one for each thing that can be begun; that one first, as the disk waits for it.
+    /// Those whose goals are reached, and one for each thing that can be begun; that one first, as
+    /// the disk waits for it.
     fn choose_whom_to_wake(&mut self, rules: &FlightRules, wakes: &mut Vec<Wake>) {
         let mut at_home = Vec::new();
         self.crowds.reached(self.written, self.flushed, &mut at_home);
@@ -434,14 +462,17 @@ mod tests {
         let Step::Wait(bell) = flight.wrote(&second, goals[1], || ends[2]) else {
             panic!("the third write is on its way")
         };
-        let Step::Sync(upto) = flight.wrote(&third, goals[2], || ends[2]) else { panic!("all is written") };
+        let Step::Sync(upto) = flight.wrote(&third, goals[2], || ends[2]) else {
+            panic!("all is written")
+        };
         assert_eq!(upto, ends[2]);
         assert!(matches!(flight.synced(upto, goals[2], || ends[2]), Step::Done));
         bell.sleep();
         assert_eq!(flight.progress.flushed(), ends[2]);
     }
 
-    /// While others' writes follow one another without end, a commit waits for those that were there.
+    /// While others' writes follow one another without end, a commit waits for those that were
+    /// there.
     #[test]
     fn a_sync_waits_for_no_later_writes() {
         let flight = flight(false);
@@ -453,7 +484,9 @@ mod tests {
         // Three were there at the last sync.
         let pieces = [1, 2, 3].map(|n| write(Goal::Written(end(n))));
         let commit = Goal::Flushed(end(1));
-        let Step::Sync(upto) = flight.wrote(&pieces[0], commit, || end(3)) else { panic!("a first sync") };
+        let Step::Sync(upto) = flight.wrote(&pieces[0], commit, || end(3)) else {
+            panic!("a first sync")
+        };
         assert!(matches!(flight.synced(upto, commit, || end(3)), Step::Done));
         let commit = Goal::Flushed(end(2));
         let Step::Wait(bell) = flight.wrote(&pieces[1], commit, || end(3)) else {
@@ -462,7 +495,9 @@ mod tests {
         let later = write(Goal::Written(end(4)));
         assert!(matches!(flight.wrote(&pieces[2], Goal::Written(end(3)), || end(4)), Step::Done));
         bell.sleep();
-        let Step::Sync(upto) = flight.step(commit, || end(4)) else { panic!("the fourth was not there") };
+        let Step::Sync(upto) = flight.step(commit, || end(4)) else {
+            panic!("the fourth was not there")
+        };
         assert_eq!(upto, end(3));
         assert!(matches!(flight.synced(upto, commit, || end(4)), Step::Done));
         assert!(matches!(flight.wrote(&later, Goal::Written(end(4)), || end(4)), Step::Done));
@@ -471,8 +506,9 @@ mod tests {
     #[test]
     fn a_piece_has_blocks() {
         let at = |n| BEGIN.add(n);
-        let blocks =
-            |from, upto| Claim { from: at(from), upto: at(upto), in_flight: 1 }.blocks().collect::<Vec<_>>();
+        let blocks = |from, upto| {
+            Claim { from: at(from), upto: at(upto), in_flight: 1 }.blocks().collect::<Vec<_>>()
+        };
         assert_eq!(blocks(100, 200), [(at(100), at(200))]);
         assert_eq!(blocks(0, 8192), [(at(0), at(8192))]);
         assert_eq!(

@@ -1,8 +1,9 @@
-//! Flush: the committer leads. It writes everything that is copied as one gather write, beside writes that are under way
-//! already, makes it durable, and wakes those whom that covers. Who does what, and when, is [`flight`](crate::flight)'s.
+//! Flush: the committer leads. It writes everything that is copied as one gather write, beside
+//! writes that are under way already, makes it durable, and wakes those whom that covers. Who does
+//! what, and when, is [`flight`](crate::flight)'s.
 //!
-//! A commit need not wait (`synchronous_commit = off`): then the WAL writer's rounds make it durable, the latest one
-//! within three rests.
+//! A commit need not wait (`synchronous_commit = off`): then the WAL writer's rounds make it
+//! durable, the latest one within three rests.
 
 use std::path::Path;
 
@@ -27,13 +28,15 @@ use crate::{
 pub struct WriterPace {
     /// Its rest between rounds (`wal_writer_delay`).
     pub delay: Duration,
-    /// After so many bytes a round flushes whatever the time; before, it only writes (`wal_writer_flush_after`). 0: always.
+    /// After so many bytes a round flushes whatever the time; before, it only writes
+    /// (`wal_writer_flush_after`). 0: always.
     pub flush_after: u64,
     /// When it flushed last, if ever; kept up to date by [`Wal::write_behind`].
     pub last_flush: Option<Instant>,
 }
 
-/// A write or sync that was begun. Dropped by an error, which has ended the log already, or by a panic.
+/// A write or sync that was begun. Dropped by an error, which has ended the log already, or by a
+/// panic.
 struct Begun<'a>(&'a Wal, Lsn);
 
 impl Drop for Begun<'_> {
@@ -46,8 +49,8 @@ impl Drop for Begun<'_> {
 }
 
 impl Wal {
-    /// Returns once everything up to `upto` is durable. One caller writes and syncs all that is inserted;
-    /// the others wait for it.
+    /// Returns once everything up to `upto` is durable. One caller writes and syncs all that is
+    /// inserted; the others wait for it.
     pub fn flush(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
         self.check()?;
         if self.flushed_lsn() >= upto {
@@ -58,8 +61,14 @@ impl Wal {
         self.reach(io, Goal::Flushed(upto))
     }
 
-    /// [`Wal::flush`] after `delay` (commit_delay), in which others may come along. Returns at once if it is durable by then.
-    pub fn flush_after(&self, io: &mut Backend, upto: Lsn, delay: Duration) -> Result<(), WalError> {
+    /// [`Wal::flush`] after `delay` (commit_delay), in which others may come along. Returns at once
+    /// if it is durable by then.
+    pub fn flush_after(
+        &self,
+        io: &mut Backend,
+        upto: Lsn,
+        delay: Duration,
+    ) -> Result<(), WalError> {
         if !delay.is_zero() && self.flushed_lsn() < upto {
             let (lock, never) = (Mutex::new(()), Condvar::new());
             never.wait_for(&mut lock.lock(), delay);
@@ -72,7 +81,8 @@ impl Wal {
         self.unawaited.fetch_max(upto.0, Ordering::AcqRel);
     }
 
-    /// Makes every commit durable that did not wait: who shows others that it happened (in pg_xact's files) calls this before.
+    /// Makes every commit durable that did not wait: who shows others that it happened (in
+    /// pg_xact's files) calls this before.
     pub fn flush_unawaited(&self, io: &mut Backend) -> Result<(), WalError> {
         self.flush(io, Lsn(self.unawaited.load(Ordering::Acquire)))
     }
@@ -93,8 +103,9 @@ impl Wal {
         Ok(self.prepare_segments(io)? || flushes)
     }
 
-    /// A round of a WAL writer that leaves segments to somebody else: flushes full blocks, and where they are flushed already,
-    /// commits that did not wait. True if there was something to flush.
+    /// A round of a WAL writer that leaves segments to somebody else: flushes full blocks, and
+    /// where they are flushed already, commits that did not wait. True if there was something to
+    /// flush.
     pub fn write_behind(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
         self.check()?;
         let flushed = self.flushed_lsn();
@@ -131,15 +142,18 @@ impl Wal {
         self.positions.end_lsn(self.slots.copied(end))
     }
 
-    /// Waits until all insertions before `upto`, which is not beyond the log's end, have been copied.
+    /// Waits until all insertions before `upto`, which is not beyond the log's end, have been
+    /// copied.
     pub(crate) fn wait_copied(&self, upto: Lsn) {
         let pos = self.positions.byte_pos(upto);
-        // Inside a page's header, of a page that somebody has begun: then wait for what is behind that.
+        // Inside a page's header, of a page that somebody has begun: then wait for what is behind
+        // that.
         let behind = || self.positions.byte_pos(upto.page_start()).map_or(0, |pos| pos + 8);
         self.slots.wait_copied(pos.unwrap_or_else(behind));
     }
 
-    /// Does, or waits for, what is to be done until `goal` is reached. Everything before it has been copied.
+    /// Does, or waits for, what is to be done until `goal` is reached. Everything before it has
+    /// been copied.
     pub(crate) fn reach(&self, io: &mut Backend, goal: Goal) -> Result<(), WalError> {
         let mut step = self.flight.step(goal, || self.copied());
         loop {
@@ -148,7 +162,8 @@ impl Wal {
                 Step::Done => return if self.is_reached(goal) { Ok(()) } else { self.check() },
                 Step::Wait(bell) => {
                     bell.sleep();
-                    // Most are woken because it is, all at once: they had better not meet at the lock.
+                    // Most are woken because it is, all at once: they had better not meet at the
+                    // lock.
                     if self.is_reached(goal) {
                         return Ok(());
                     }
@@ -181,8 +196,8 @@ impl Wal {
         }
     }
 
-    /// Writes a piece that was claimed: by one gather write, or, for comparison, each of its blocks by itself. An error has ended
-    /// the log.
+    /// Writes a piece that was claimed: by one gather write, or, for comparison, each of its blocks
+    /// by itself. An error has ended the log.
     fn write(&self, io: &mut Backend, claim: &Claim) -> Result<(), WalError> {
         let size = self.config.segment_size;
         let begun = Begun(self, claim.from);
@@ -215,8 +230,8 @@ impl Wal {
 
     /// One write of everything from `from` to `upto`, which lie in a piece that was claimed.
     fn write_of(&self, file: &File, from: Lsn, upto: Lsn) -> Io {
-        // SAFETY: a piece is claimed from what is copied. `written` passes it only once it has been reported as written, and
-        // two pieces with partial blocks are not on their way at once.
+        // SAFETY: a piece is claimed from what is copied. `written` passes it only once it has been
+        // reported as written, and two pieces with partial blocks are not on their way at once.
         let gathered = unsafe { self.ring.gather(from, upto) };
         let offset = self.config.segment_size.offset(gathered.from);
         let len = gathered.memory.len() as u64;
@@ -226,9 +241,14 @@ impl Wal {
         write.account(IoObject::Wal, IoContext::Normal, IoOp::Write)
     }
 
-    /// Writes each block of a piece by itself: all of them at once, but through the kernel's cache one after the other (see
-    /// [`flight`](crate::flight) for why). An error comes with its block.
-    fn write_blocks(&self, io: &mut Backend, file: &File, claim: &Claim) -> Result<(), (Lsn, AioError)> {
+    /// Writes each block of a piece by itself: all of them at once, but through the kernel's cache
+    /// one after the other (see [`flight`](crate::flight) for why). An error comes with its block.
+    fn write_blocks(
+        &self,
+        io: &mut Backend,
+        file: &File,
+        claim: &Claim,
+    ) -> Result<(), (Lsn, AioError)> {
         if !self.config.direct {
             return claim.blocks().try_for_each(|(from, upto)| {
                 io.run(self.write_of(file, from, upto)).map(drop).map_err(|e| (from, e))
@@ -241,20 +261,23 @@ impl Wal {
         // What was staged before is merged as ever; these are not.
         io.submit();
         let combine_limit = io.set_combine_limit(0);
-        let writes = claim.blocks().map(|(from, upto)| (from, io.start(self.write_of(file, from, upto))));
+        let writes =
+            claim.blocks().map(|(from, upto)| (from, io.start(self.write_of(file, from, upto))));
         let writes: Vec<_> = writes.collect();
         io.submit();
         io.set_combine_limit(combine_limit);
         if !in_batch {
             io.end_batch();
         }
-        // All are waited for, whatever becomes of the first: none may be on its way when the piece is reported.
+        // All are waited for, whatever becomes of the first: none may be on its way when the piece
+        // is reported.
         let results: Vec<_> =
             writes.into_iter().map(|(from, write)| (from, io.wait(write).check())).collect();
         results.into_iter().try_for_each(|(from, result)| result.map(drop).map_err(|e| (from, e)))
     }
 
-    /// Makes everything before `upto` that was written durable, all of it in one segment. An error has ended the log.
+    /// Makes everything before `upto` that was written durable, all of it in one segment. An error
+    /// has ended the log.
     fn sync(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
         if io.aio().has_bug("wal: a flush does not sync") {
             return Ok(());
@@ -296,6 +319,12 @@ impl Wal {
         source: AioError,
     ) -> WalError {
         let file = file.to_owned();
-        self.poison_with(Arc::new(FatalError { file, operation, offset, len, source: Arc::new(source) }))
+        self.poison_with(Arc::new(FatalError {
+            file,
+            operation,
+            offset,
+            len,
+            source: Arc::new(source),
+        }))
     }
 }

@@ -1,4 +1,5 @@
-//! Insertion: a record is assembled first, gets its place by one compare-and-swap, and is copied there beside others.
+//! Insertion: a record is assembled first, gets its place by one compare-and-swap, and is copied
+//! there beside others.
 //!
 //! ```text
 //!   assemble ─▶ slot ─▶ still right? ─▶ reserve ─▶ back link, CRC ─▶ copy ─▶ leave the slot
@@ -6,10 +7,11 @@
 //!      └────────────────────┘◀─────────────┘
 //! ```
 //!
-//! What the record was assembled by (redo pointer, full_page_writes) changes only while the slots are closed, so who is in one
-//! sees it as it will be until its record has a place. Each record brings the headers of the pages that it is the first on, and
-//! the zeros up to the next one's start. Who finds no free block writes out older ones; what it has copied counts as
-//! copied by then, so nobody waits for who waits.
+//! What the record was assembled by (redo pointer, full_page_writes) changes only while the slots
+//! are closed, so who is in one sees it as it will be until its record has a place. Each record
+//! brings the headers of the pages that it is the first on, and the zeros up to the next one's
+//! start. Who finds no free block writes out older ones; what it has copied counts as copied by
+//! then, so nobody waits for who waits.
 
 use forebay_aio::{
     AioError, Backend, Errno,
@@ -20,7 +22,8 @@ use forebay_format::{
     wal::{
         PageHeader,
         page_header::{
-            BACKUP_REMOVABLE, FIRST_IS_CONTINUATION, FIRST_IS_OVERWRITTEN_CONTINUATION, LONG_SIZE, LongHeader,
+            BACKUP_REMOVABLE, FIRST_IS_CONTINUATION, FIRST_IS_OVERWRITTEN_CONTINUATION, LONG_SIZE,
+            LongHeader,
         },
     },
 };
@@ -63,7 +66,8 @@ pub(crate) enum Switched {
     Upto(Lsn, Inserted),
 }
 
-/// Dropped while a record is in the ring in part only: by an error, which has ended the log already, or by a panic.
+/// Dropped while a record is in the ring in part only: by an error, which has ended the log
+/// already, or by a panic.
 struct Halfway<'a>(&'a Wal);
 
 impl Drop for Halfway<'_> {
@@ -78,8 +82,8 @@ impl Drop for Halfway<'_> {
 impl Wal {
     /// Inserts a record. An error other than a fatal one means that nothing was inserted.
     ///
-    /// Full-page images are decided here, from each page's LSN and the redo pointer. Callers that must not
-    /// fail halfway call [`Wal::ensure_room`] before they change pages.
+    /// Full-page images are decided here, from each page's LSN and the redo pointer. Callers that
+    /// must not fail halfway call [`Wal::ensure_room`] before they change pages.
     pub fn insert(&self, io: &mut Backend, record: &Record<'_>) -> Result<Inserted, WalError> {
         loop {
             let mut assembled = assemble(record, self.image_policy())?;
@@ -89,22 +93,28 @@ impl Wal {
         }
     }
 
-    /// Makes segments so that `bytes` more of WAL, and as much again from others as a segment holds, can be
-    /// inserted without making a segment: what a caller needs before a critical section.
+    /// Makes segments so that `bytes` more of WAL, and as much again from others as a segment
+    /// holds, can be inserted without making a segment: what a caller needs before a critical
+    /// section.
     ///
-    /// So a segment's worth of the log is still free when the disk is full. It is for those that end transactions and
-    /// for those that make room, which call [`Wal::ensure_room_of_the_spare`].
+    /// So a segment's worth of the log is still free when the disk is full. It is for those that
+    /// end transactions and for those that make room, which call [`Wal::ensure_room_of_the_spare`].
     pub fn ensure_room(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
         self.ensure_room_beside(io, bytes, self.config.segment_size.bytes())
     }
 
-    /// Like [`Wal::ensure_room`], for changes that free space, such as the removal of a table: they may use up the
-    /// segment that others leave, but for a quarter.
+    /// Like [`Wal::ensure_room`], for changes that free space, such as the removal of a table: they
+    /// may use up the segment that others leave, but for a quarter.
     pub fn ensure_room_of_the_spare(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
         self.ensure_room_beside(io, bytes, self.config.segment_size.bytes() / 4)
     }
 
-    fn ensure_room_beside(&self, io: &mut Backend, bytes: u64, others: u64) -> Result<(), WalError> {
+    fn ensure_room_beside(
+        &self,
+        io: &mut Backend,
+        bytes: u64,
+        others: u64,
+    ) -> Result<(), WalError> {
         self.check()?;
         let pos = self.reservations.head().pos;
         let end = self.positions.end_lsn(pos + align_record(bytes)).add(others);
@@ -214,11 +224,13 @@ impl Wal {
         upto: Lsn,
     ) -> Result<(), WalError> {
         let halfway = Halfway(self);
-        // SAFETY: the bytes were reserved with the record before them, whose place is gone. As for the slot, see `copy`.
+        // SAFETY: the bytes were reserved with the record before them, whose place is gone. As for
+        // the slot, see `copy`.
         let mut place = unsafe { self.ring.place(from, upto) };
         let mut at = from;
         while at < upto {
-            // Zeros don't leave room for headers: what is copied ends at the page's start, or before it.
+            // Zeros don't leave room for headers: what is copied ends at the page's start, or
+            // before it.
             let pos = self.positions.byte_pos(at).unwrap_or_default();
             self.make_space(io, slot, at, pos)?;
             let len = WAL_BLOCK as usize - at.page_offset();
@@ -286,8 +298,9 @@ impl Wal {
         let start = reserved.start;
         let opens = start.page_offset() as u64 == self.positions.header_len(start);
         let first = if opens { start.page_start() } else { start };
-        // SAFETY: the bytes were reserved for this record alone, with the headers of the pages that it is the first on. The slot
-        // holds back what counts as copied; it is left, or comes further, only behind what has been put.
+        // SAFETY: the bytes were reserved for this record alone, with the headers of the pages that
+        // it is the first on. The slot holds back what counts as copied; it is left, or comes
+        // further, only behind what has been put.
         let mut place = unsafe { self.ring.place(first, reserved.end) };
         let (mut at, mut left) = (start, len);
         self.make_space(io, slot, start, reserved.pos)?;
@@ -315,7 +328,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Starts the page at `page`, on which `rem_len` bytes of a record go on. Returns where its data begins.
+    /// Starts the page at `page`, on which `rem_len` bytes of a record go on. Returns where its
+    /// data begins.
     fn open_page(&self, place: &mut Place<'_>, page: Lsn, rem_len: u64) -> Lsn {
         let mut info = BACKUP_REMOVABLE;
         if rem_len > 0 {
@@ -339,8 +353,15 @@ impl Wal {
         page.add(len as u64)
     }
 
-    /// Makes the place of the block at `at` free, by writing out older blocks if need be. `pos` is where copying has come to.
-    fn make_space(&self, io: &mut Backend, slot: &Occupied<'_>, at: Lsn, pos: u64) -> Result<(), WalError> {
+    /// Makes the place of the block at `at` free, by writing out older blocks if need be. `pos` is
+    /// where copying has come to.
+    fn make_space(
+        &self,
+        io: &mut Backend,
+        slot: &Occupied<'_>,
+        at: Lsn,
+        pos: u64,
+    ) -> Result<(), WalError> {
         let need = self.ring.needs_written(at);
         if self.ring.written() >= need {
             return Ok(());

@@ -55,7 +55,8 @@ pub use config::{AbortedRecord, Resume, SyncMethod, WalConfig};
 pub use error::{FatalError, WalError, WalReadError};
 pub use flush::WriterPace;
 pub use reader::{
-    EndOfWal, EndReason, Fetch, FetchFailure, LookAhead, ReaderConfig, WalReader, WalRecord, read_history,
+    EndOfWal, EndReason, Fetch, FetchFailure, LookAhead, ReaderConfig, WalReader, WalRecord,
+    read_history,
 };
 pub use record::{BlockFlags, BlockRef, Inserted, Record};
 pub use segments::{ArchiveFeed, SegmentPolicy, SegmentStats};

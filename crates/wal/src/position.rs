@@ -1,8 +1,9 @@
 //! Byte positions: the log counted without its page headers.
 //!
-//! A reservation is one addition on a *byte position*, which counts usable bytes only; an [`Lsn`] counts
-//! every byte of the files. A byte position at a page boundary has two LSNs: where a record that ends there
-//! ends (the boundary itself), and where a record that starts there starts (after the next page's header).
+//! A reservation is one addition on a *byte position*, which counts usable bytes only; an [`Lsn`]
+//! counts every byte of the files. A byte position at a page boundary has two LSNs: where a record
+//! that ends there ends (the boundary itself), and where a record that starts there starts (after
+//! the next page's header).
 
 use forebay_format::Lsn;
 
@@ -56,7 +57,8 @@ impl Positions {
         Lsn(segment * self.segment + offset)
     }
 
-    /// Where a record that ends at byte position `pos` ends: at a page boundary, the boundary itself.
+    /// Where a record that ends at byte position `pos` ends: at a page boundary, the boundary
+    /// itself.
     pub fn end_lsn(self, pos: u64) -> Lsn {
         let (segment, rest) = (pos / self.segment_usable(), pos % self.segment_usable());
         let first = WAL_BLOCK - LONG_HEADER;

@@ -1,18 +1,21 @@
 //! Which sync method is the fastest on a disk (`wal_sync_method = auto`).
 //!
-//! Two things decide how a log fares: how soon one block is durable, and how many are when several are on their way.
-//! So each method writes blocks to a file of zeros beside the log, opened as segments are, one at a time and eight at a
-//! time: with `fsync` and `fdatasync` eight writes in flight and one sync behind them, which is what a flush of several
-//! commits is; with `open_sync` and `open_datasync` eight writes in flight. The methods take turns, so that a disk that
-//! changes its pace does that to all of them. The rates' geometric mean decides; another method than PostgreSQL's default,
-//! `fdatasync`, must be better by a tenth to be chosen.
+//! Two things decide how a log fares: how soon one block is durable, and how many are when several
+//! are on their way. So each method writes blocks to a file of zeros beside the log, opened as
+//! segments are, one at a time and eight at a time: with `fsync` and `fdatasync` eight writes in
+//! flight and one sync behind them, which is what a flush of several commits is; with `open_sync`
+//! and `open_datasync` eight writes in flight. The methods take turns, so that a disk that changes
+//! its pace does that to all of them. The rates' geometric mean decides; another method than
+//! PostgreSQL's default, `fdatasync`, must be better by a tenth to be chosen.
 //!
 //! A [`Choice`] can be written down as a text, for later starts, together with what it holds for.
 
 use std::path::Path;
 
 use forebay_aio::sync::{Arc, Duration, Instant};
-use forebay_aio::{Aio, AioError, AlignedBuf, Backend, File, Io, IoMemory, OpenOptions, Region, Target};
+use forebay_aio::{
+    Aio, AioError, AlignedBuf, Backend, File, Io, IoMemory, OpenOptions, Region, Target,
+};
 
 use crate::config::SyncMethod;
 use crate::position::WAL_BLOCK;
@@ -70,11 +73,17 @@ pub struct Choice {
     pub measured: Vec<Measured>,
 }
 
-/// Measures the methods on the disk of `dir`, the log's directory, and chooses. Takes about a second. No file is left.
+/// Measures the methods on the disk of `dir`, the log's directory, and chooses. Takes about a
+/// second. No file is left.
 ///
 /// # Errors
 /// Where not even a file of zeros can be made, or no method works.
-pub fn probe(aio: &Arc<Aio>, io: &mut Backend, dir: &Path, direct: bool) -> Result<Choice, AioError> {
+pub fn probe(
+    aio: &Arc<Aio>,
+    io: &mut Backend,
+    dir: &Path,
+    direct: bool,
+) -> Result<Choice, AioError> {
     let path = dir.join(format!("{TEMPORARY}{}.probe", std::process::id()));
     let measured = measure(aio, io, &path, direct);
     // The next start removes it too.
@@ -97,7 +106,8 @@ fn measure(
     direct: bool,
 ) -> Result<(Vec<Measured>, Option<AioError>), AioError> {
     let memory = prepare_file(aio, io, path)?;
-    let mut tries: Vec<Try> = SyncMethod::NAMES.iter().map(|(_, method)| Try::new(*method)).collect();
+    let mut tries: Vec<Try> =
+        SyncMethod::NAMES.iter().map(|(_, method)| Try::new(*method)).collect();
     for _ in 0..TURNS {
         for one in tries.iter_mut().filter(|one| one.failure.is_none()) {
             if let Err(failure) = one.turn(aio, io, path, direct, &memory) {
@@ -109,8 +119,8 @@ fn measure(
     Ok((measured, tries.into_iter().find_map(|one| one.failure)))
 }
 
-/// Makes the file, durable and without holes; gives blocks to write to it, which are not zeros: some disks have a short way
-/// with those.
+/// Makes the file, durable and without holes; gives blocks to write to it, which are not zeros:
+/// some disks have a short way with those.
 fn prepare_file(aio: &Arc<Aio>, io: &mut Backend, path: &Path) -> Result<Arc<Region>, AioError> {
     let file = aio.namespace().open(path, &OpenOptions::READ_WRITE.create().truncate())?;
     let mut blocks = AlignedBuf::zeroed(BLOCKS as usize * BLOCK)?;
@@ -193,7 +203,12 @@ fn round(
     let writes: Vec<_> = (0..depth)
         .map(|n| {
             let memory = IoMemory::new(Arc::clone(memory), n * BLOCK, BLOCK);
-            io.start(Io::write(file.clone(), (first + n as u64) % BLOCKS * WAL_BLOCK, memory, target()))
+            io.start(Io::write(
+                file.clone(),
+                (first + n as u64) % BLOCKS * WAL_BLOCK,
+                memory,
+                target(),
+            ))
         })
         .collect();
     let mut done = Ok(());
@@ -209,7 +224,8 @@ fn round(
 
 /// The best of those that work; None if none does.
 pub fn choose(measured: &[Measured]) -> Option<SyncMethod> {
-    let scores = measured.iter().filter_map(|(method, rates)| Some((*method, rates.as_ref().ok()?.score())));
+    let scores =
+        measured.iter().filter_map(|(method, rates)| Some((*method, rates.as_ref().ok()?.score())));
     let default = scores.clone().find(|(method, _)| *method == SyncMethod::Fdatasync);
     // The first of the best.
     let best = scores.reduce(|best, next| if next.1 > best.1 { next } else { best });
@@ -226,7 +242,9 @@ impl Choice {
             .measured
             .iter()
             .map(|(method, rates)| match rates {
-                Ok(Rates { one, several }) => format!("{} {one:.0} and {several:.0}", method.name()),
+                Ok(Rates { one, several }) => {
+                    format!("{} {one:.0} and {several:.0}", method.name())
+                }
                 Err(failure) => format!("{} failed ({failure})", method.name()),
             })
             .collect();
@@ -253,8 +271,12 @@ impl Choice {
         for (method, rates) in &self.measured {
             let name = method.name();
             match rates {
-                Ok(Rates { one, several }) => text.push_str(&format!("{name} = {one:.1} {several:.1}\n")),
-                Err(failure) => text.push_str(&format!("{name} = failed: {}\n", failure.replace('\n', " "))),
+                Ok(Rates { one, several }) => {
+                    text.push_str(&format!("{name} = {one:.1} {several:.1}\n"))
+                }
+                Err(failure) => {
+                    text.push_str(&format!("{name} = failed: {}\n", failure.replace('\n', " ")))
+                }
             }
         }
         text
@@ -275,7 +297,10 @@ impl Choice {
         let io_method = (*values.get("io_method")?).to_owned();
         let measured = SyncMethod::NAMES.iter().filter_map(|(name, method)| {
             let value = *values.get(name)?;
-            Some((*method, parse_rates(value).ok_or_else(|| value.trim_start_matches("failed: ").to_owned())))
+            Some((
+                *method,
+                parse_rates(value).ok_or_else(|| value.trim_start_matches("failed: ").to_owned()),
+            ))
         });
         Some(Choice {
             method: SyncMethod::by_name(values.get("method")?)?,
@@ -306,9 +331,19 @@ mod tests {
             choose(&names.zip(all).collect::<Vec<_>>())
         };
         let none = || Err("not to be had".to_owned());
-        let a = choose([rates(100.0, 400.0), rates(105.0, 420.0), rates(90.0, 300.0), rates(104.0, 410.0)]);
+        let a = choose([
+            rates(100.0, 400.0),
+            rates(105.0, 420.0),
+            rates(90.0, 300.0),
+            rates(104.0, 410.0),
+        ]);
         assert_eq!(a, Some(Fdatasync), "five in a hundred are noise");
-        let a = choose([rates(100.0, 400.0), rates(150.0, 900.0), rates(90.0, 300.0), rates(140.0, 800.0)]);
+        let a = choose([
+            rates(100.0, 400.0),
+            rates(150.0, 900.0),
+            rates(90.0, 300.0),
+            rates(140.0, 800.0),
+        ]);
         assert_eq!(a, Some(OpenDatasync));
         let a = choose([none(), none(), rates(90.0, 300.0), rates(90.0, 300.0)]);
         assert_eq!(a, Some(Fsync), "of equals the first");
@@ -324,15 +359,25 @@ mod tests {
             measured: vec![
                 (SyncMethod::Fdatasync, rates(1000.5, 2000.0)),
                 (SyncMethod::OpenDatasync, rates(1500.0, 9000.0)),
-                (SyncMethod::OpenSync, Err("could not open file \"x\": Invalid argument".to_owned())),
+                (
+                    SyncMethod::OpenSync,
+                    Err("could not open file \"x\": Invalid argument".to_owned()),
+                ),
             ],
         };
         let text = choice.to_text();
         assert_eq!(Choice::from_text(&text), Some(choice.clone()));
-        assert!(choice.reason().starts_with("open_datasync is the best here"), "{}", choice.reason());
-        for damaged in
-            ["", "method = open_datasync\n", "\0\0\0", "method = x\ndirect = on\nio_method = sync\n"]
-        {
+        assert!(
+            choice.reason().starts_with("open_datasync is the best here"),
+            "{}",
+            choice.reason()
+        );
+        for damaged in [
+            "",
+            "method = open_datasync\n",
+            "\0\0\0",
+            "method = x\ndirect = on\nio_method = sync\n",
+        ] {
             assert_eq!(Choice::from_text(damaged), None, "{damaged:?}");
         }
         assert_eq!(Choice::from_text(&text.replace("= on", "= maybe")), None);

@@ -20,7 +20,8 @@ impl BlockFlags {
     pub const NO_IMAGE: BlockFlags = BlockFlags(2);
     /// Redo makes the page anew; so there is no image either.
     pub const WILL_INIT: BlockFlags = BlockFlags(4 | 2);
-    /// The page has the standard layout: the hole between `lower` and `upper` is left out of an image.
+    /// The page has the standard layout: the hole between `lower` and `upper` is left out of an
+    /// image.
     pub const STANDARD: BlockFlags = BlockFlags(8);
     /// The block's data is logged even beside an image.
     pub const KEEP_DATA: BlockFlags = BlockFlags(16);
@@ -46,8 +47,8 @@ pub struct BlockRef<'a> {
     pub id: u8,
     /// Which page.
     pub tag: PageTag,
-    /// The page *after* the change, still with its old LSN, held exclusively locked by the caller. `None`
-    /// only together with [`BlockFlags::NO_IMAGE`] or [`BlockFlags::WILL_INIT`].
+    /// The page *after* the change, still with its old LSN, held exclusively locked by the caller.
+    /// `None` only together with [`BlockFlags::NO_IMAGE`] or [`BlockFlags::WILL_INIT`].
     pub page: Option<&'a PageBytes>,
     /// How it is logged.
     pub flags: BlockFlags,
@@ -75,7 +76,8 @@ pub struct Record<'a> {
 pub struct Inserted {
     /// Its first byte. Never a page boundary: there it is behind the page's header.
     pub start: Lsn,
-    /// The end of its last byte, rounded up to 8; a changed page gets this LSN, and a commit flushes up to it.
+    /// The end of its last byte, rounded up to 8; a changed page gets this LSN, and a commit
+    /// flushes up to it.
     pub end: Lsn,
 }
 
@@ -98,14 +100,18 @@ pub(crate) struct Assembled<'a> {
 }
 
 impl Assembled<'_> {
-    /// True if a page without an image would need one under `policy`: the redo pointer moved past it.
+    /// True if a page without an image would need one under `policy`: the redo pointer moved past
+    /// it.
     pub fn is_outdated(&self, policy: ImagePolicy) -> bool {
         policy.full_page_writes && self.oldest_without.is_some_and(|lsn| lsn <= policy.redo)
     }
 }
 
 /// Puts `record` together, with the full-page images that `policy` asks for.
-pub(crate) fn assemble<'a>(record: &Record<'a>, policy: ImagePolicy) -> Result<Assembled<'a>, WalError> {
+pub(crate) fn assemble<'a>(
+    record: &Record<'a>,
+    policy: ImagePolicy,
+) -> Result<Assembled<'a>, WalError> {
     let unbuildable = |reason: String| WalError::Record { rmgr: record.rmgr, reason };
     let mut builder = RecordBuilder::new(record.rmgr, record.info, record.xid).main(record.main);
     let mut images = 0;
@@ -113,12 +119,17 @@ pub(crate) fn assemble<'a>(record: &Record<'a>, policy: ImagePolicy) -> Result<A
     for block in record.blocks {
         let mut image = None;
         if !block.flags.has(BlockFlags::NO_IMAGE) {
-            let page =
-                block.page.ok_or_else(|| unbuildable(format!("{} comes without its page", block.tag)))?;
+            let page = block
+                .page
+                .ok_or_else(|| unbuildable(format!("{} comes without its page", block.tag)))?;
             let lsn = Page::new(page).lsn();
             let due = policy.full_page_writes && lsn <= policy.redo;
             if due || block.flags.has(BlockFlags::FORCE_IMAGE) {
-                image = Some(Image { page, standard: block.flags.has(BlockFlags::STANDARD), apply: true });
+                image = Some(Image {
+                    page,
+                    standard: block.flags.has(BlockFlags::STANDARD),
+                    apply: true,
+                });
                 images += 1;
             } else {
                 oldest_without = Some(oldest_without.map_or(lsn, |oldest| oldest.min(lsn)));

@@ -1,4 +1,5 @@
-//! Reservation: the place of a record and the start of the one before it, by one compare-and-swap on one word.
+//! Reservation: the place of a record and the start of the one before it, by one compare-and-swap
+//! on one word.
 //!
 //! ```text
 //!    63                              27 26                       0
@@ -9,15 +10,16 @@
 //!       both in units of 8 bytes, counted without page headers
 //! ```
 //!
-//! One word, not two under a spin lock as in PostgreSQL: who is preempted between two instructions holds nobody up, and with
-//! two cores that is what would cost. Nor 128 bits: the compare-and-swap for those is neither in the standard library nor in
-//! the checked build's scheduler. 37 bits of units are 1 TB; `anchor`, which was the position not long ago, says which
-//! terabyte. A record has at most 1020 MB, and a switch record with its padding at most a segment, which is 2^27 units.
-//! A distance of 0 stands for the record before the first one of this log's life, wherever that is.
+//! One word, not two under a spin lock as in PostgreSQL: who is preempted between two instructions
+//! holds nobody up, and with two cores that is what would cost. Nor 128 bits: the compare-and-swap
+//! for those is neither in the standard library nor in the checked build's scheduler. 37 bits of
+//! units are 1 TB; `anchor`, which was the position not long ago, says which terabyte. A record has
+//! at most 1020 MB, and a switch record with its padding at most a segment, which is 2^27 units. A
+//! distance of 0 stands for the record before the first one of this log's life, wherever that is.
 //!
-//! The word can't come round to a value that somebody still compares with: who reserves occupies an insertion slot (see
-//! [`slots`](crate::slots)), and the log gets no further past an occupied slot than WAL buffers and as many records as there
-//! are slots.
+//! The word can't come round to a value that somebody still compares with: who reserves occupies an
+//! insertion slot (see [`slots`](crate::slots)), and the log gets no further past an occupied slot
+//! than WAL buffers and as many records as there are slots.
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -52,7 +54,10 @@ impl Reservations {
     pub fn new(pos: u64) -> Reservations {
         let units = pos / UNIT;
         debug_assert!(pos.is_multiple_of(UNIT));
-        Reservations { word: AtomicU64::new((units & POS_MASK) << LAST_BITS), anchor: AtomicU64::new(units) }
+        Reservations {
+            word: AtomicU64::new((units & POS_MASK) << LAST_BITS),
+            anchor: AtomicU64::new(units),
+        }
     }
 
     /// Where the log stands. Positions only grow.
@@ -142,7 +147,10 @@ mod tests {
                     })
                 })
                 .collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("thread")).collect::<Vec<_>>()
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("thread"))
+                .collect::<Vec<_>>()
         });
         assert_eq!(taken.len(), 40_000);
         let taken: BTreeMap<_, _> = taken.into_iter().collect();

@@ -1,9 +1,10 @@
 //! Starting the log where recovery found its end.
 //!
-//! What a crash leaves behind that end may look alive: pages of the same segment, with the right addresses and
-//! whole records in them, behind a page that never reached the disk. Should a new record ever end exactly where
-//! the lost one did, such a page would be taken for its continuation. So everything behind the end that
-//! claims to be where it is gets cleared, durably, before anything is inserted:
+//! What a crash leaves behind that end may look alive: pages of the same segment, with the right
+//! addresses and whole records in them, behind a page that never reached the disk. Should a new
+//! record ever end exactly where the lost one did, such a page would be taken for its continuation.
+//! So everything behind the end that claims to be where it is gets cleared, durably, before
+//! anything is inserted:
 //!
 //! ```text
 //!            insert_at
@@ -14,10 +15,11 @@
 //!   |<------- one block ------>|
 //! ```
 //!
-//! A record that the log ends in the middle of is another matter when its beginning may already be archived: the
-//! segment must not change then. PostgreSQL's way is followed: the log goes on at the page where the rest was
-//! missing; that page's header is flagged, and its first record, XLOG_OVERWRITE_CONTRECORD, names the lost one,
-//! so that a reader that comes from its beginning knows to go on there.
+//! A record that the log ends in the middle of is another matter when its beginning may already be
+//! archived: the segment must not change then. PostgreSQL's way is followed: the log goes on at the
+//! page where the rest was missing; that page's header is flagged, and its first record,
+//! XLOG_OVERWRITE_CONTRECORD, names the lost one, so that a reader that comes from its beginning
+//! knows to go on there.
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 
@@ -49,7 +51,8 @@ use crate::{
 };
 
 const BLOCK: usize = WAL_BLOCK as usize;
-/// Most bytes in one write: beyond that a disk gains nothing, and who waits for buffers waits longer.
+/// Most bytes in one write: beyond that a disk gains nothing, and who waits for buffers waits
+/// longer.
 const MAX_PIECE: u64 = 1 << 20;
 /// Bytes looked through at once.
 const CHUNK: usize = 1 << 20;
@@ -66,7 +69,8 @@ pub(crate) fn start(
 ) -> Result<Wal, WalError> {
     let wrong = |reason: &str| WalError::Resume { at: resume.insert_at, reason: reason.to_owned() };
     let positions = Positions::new(config.segment_size.bytes());
-    let pos = positions.byte_pos(resume.insert_at).ok_or_else(|| wrong("it lies in a page header"))?;
+    let pos =
+        positions.byte_pos(resume.insert_at).ok_or_else(|| wrong("it lies in a page header"))?;
     let at = positions.end_lsn(pos);
     if at.0 == 0 || !at.0.is_multiple_of(8) {
         return Err(wrong("no record can start there"));
@@ -120,8 +124,13 @@ fn flight_rules(config: &WalConfig) -> FlightRules {
         segment_size: config.segment_size,
         durable_writes,
         cached_writes: !durable_writes && !config.direct,
-        // Of two writes side by side through the kernel's cache, either may be told that writing back failed (see `flight`).
-        in_flight: if durable_writes && !config.direct { 1 } else { config.writes_in_flight.max(1) },
+        // Of two writes side by side through the kernel's cache, either may be told that writing
+        // back failed (see `flight`).
+        in_flight: if durable_writes && !config.direct {
+            1
+        } else {
+            config.writes_in_flight.max(1)
+        },
         piece: MAX_PIECE,
         shared: config.gather || !durable_writes,
     }
@@ -129,11 +138,13 @@ fn flight_rules(config: &WalConfig) -> FlightRules {
 
 /// Tells later readers to skip the incomplete record.
 fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), WalError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
     let mut main = [0; 16];
     main[..8].copy_from_slice(&aborted.start.0.to_le_bytes());
     main[8..].copy_from_slice(&(now - EPOCH_DIFFERENCE).to_le_bytes());
-    let record = Record { rmgr: Rmgr::XLOG, info: OVERWRITE_CONTRECORD, xid: 0, main: &main, blocks: &[] };
+    let record =
+        Record { rmgr: Rmgr::XLOG, info: OVERWRITE_CONTRECORD, xid: 0, main: &main, blocks: &[] };
     let inserted = wal.insert(io, &record)?;
     wal.overwrites_at.store(0, Ordering::Release);
     wal.flush(io, inserted.end)
@@ -177,8 +188,8 @@ impl Tidier<'_> {
         if self.segments.number(behind) == first {
             self.clear(&self.file(first)?, behind)?;
         }
-        // A segment is complete and durable before the next one is written (see `flush`), so later ones are
-        // suspect only if the log was damaged. Their first pages tell.
+        // A segment is complete and durable before the next one is written (see `flush`), so later
+        // ones are suspect only if the log was damaged. Their first pages tell.
         for number in self.segments.existing_from(first + 1)? {
             let Some(file) = self.segments.open_existing(number)? else { continue };
             let start = self.config.segment_size.start(number);

@@ -9,15 +9,16 @@
 //!                       ^ written                     ^ copied            ^ reserved
 //! ```
 //!
-//! - A byte from `copied` on belongs to who has reserved it, and to nobody else: a [`Place`] stands for that. Page headers
-//!   belong to whose record goes first on, or on to, the page.
-//! - Bytes before `copied` (see [`slots`](crate::slots)) are final until `written` has passed the end of their block: then it
-//!   is free for the next block that goes there.
-//! - What is written is before `copied`. Blocks that are full up to there go to the kernel where they lie; a last, partial one
-//!   is first copied to the tail block, behind which zeros follow. So no byte under a write ever changes, and half a record is
-//!   never written beside a whole one. One write with a partial block is under way at a time (see
-//!   [`flight`](crate::flight)), so one tail block is enough. It keeps what it has: of a block that is written again and
-//!   again as it fills, only what is new is copied.
+//! - A byte from `copied` on belongs to who has reserved it, and to nobody else: a [`Place`] stands
+//!   for that. Page headers belong to whose record goes first on, or on to, the page.
+//! - Bytes before `copied` (see [`slots`](crate::slots)) are final until `written` has passed the
+//!   end of their block: then it is free for the next block that goes there.
+//! - What is written is before `copied`. Blocks that are full up to there go to the kernel where
+//!   they lie; a last, partial one is first copied to the tail block, behind which zeros follow. So
+//!   no byte under a write ever changes, and half a record is never written beside a whole one. One
+//!   write with a partial block is under way at a time (see [`flight`](crate::flight)), so one tail
+//!   block is enough. It keeps what it has: of a block that is written again and again as it fills,
+//!   only what is new is copied.
 
 use forebay_aio::{
     Aio, AioError, HugePages, IoMemory, Region,
@@ -34,7 +35,8 @@ const BLOCK: usize = WAL_BLOCK as usize;
 pub(crate) struct Ring {
     region: Arc<Region>,
     blocks: u64,
-    /// Up to where the tail block has the block that holds the byte before; zeros follow. 0: it has none.
+    /// Up to where the tail block has the block that holds the byte before; zeros follow. 0: it has
+    /// none.
     tail: Mutex<Lsn>,
     progress: Arc<Progress>,
 }
@@ -49,8 +51,14 @@ pub(crate) struct Gathered {
 }
 
 impl Ring {
-    /// A ring of `blocks` blocks for a log that goes on where `progress` stands, in a block that begins with `head`.
-    pub fn new(aio: &Aio, blocks: usize, progress: Arc<Progress>, head: &[u8]) -> Result<Ring, AioError> {
+    /// A ring of `blocks` blocks for a log that goes on where `progress` stands, in a block that
+    /// begins with `head`.
+    pub fn new(
+        aio: &Aio,
+        blocks: usize,
+        progress: Arc<Progress>,
+        head: &[u8],
+    ) -> Result<Ring, AioError> {
         let at = progress.written();
         assert_eq!(head.len(), at.page_offset(), "the block before {at}");
         let blocks = blocks.max(4);
@@ -59,7 +67,8 @@ impl Ring {
         aio.register_memory(&region);
         let ring = Ring { region, blocks: blocks as u64, tail: Mutex::new(Lsn(0)), progress };
         let to = ring.region.ptr(ring.offset(at.page_start()));
-        // SAFETY: less than a block (asserted), at the start of a block inside the region, which nobody else knows yet.
+        // SAFETY: less than a block (asserted), at the start of a block inside the region, which
+        // nobody else knows yet.
         unsafe { std::ptr::copy_nonoverlapping(head.as_ptr(), to, head.len()) };
         Ok(ring)
     }
@@ -77,17 +86,19 @@ impl Ring {
     /// The bytes from `from` to `upto`.
     ///
     /// # Safety
-    /// They were reserved for the caller: no other place has any of them, and nobody takes them for copied before the returned
-    /// value is gone.
+    /// They were reserved for the caller: no other place has any of them, and nobody takes them for
+    /// copied before the returned value is gone.
     pub unsafe fn place(&self, from: Lsn, upto: Lsn) -> Place<'_> {
         Place { ring: self, from, upto }
     }
 
-    /// The blocks from the one that holds `from` to the one that holds the byte before `upto`, the last of them padded with zeros.
+    /// The blocks from the one that holds `from` to the one that holds the byte before `upto`, the
+    /// last of them padded with zeros.
     ///
     /// # Safety
-    /// Everything before `upto` has been copied, and `written` does not pass `from` before the returned memory is done with.
-    /// If `upto` is in the middle of a block, no other memory with a partial block is in use.
+    /// Everything before `upto` has been copied, and `written` does not pass `from` before the
+    /// returned memory is done with. If `upto` is in the middle of a block, no other memory with a
+    /// partial block is in use.
     pub unsafe fn gather(&self, from: Lsn, upto: Lsn) -> Gathered {
         let from = from.page_start();
         let mut memory = IoMemory::empty(Arc::clone(&self.region));
@@ -114,8 +125,8 @@ impl Ring {
         let (had, has) = (if is_same { tail.page_offset() } else { 0 }, upto.page_offset());
         assert!(had <= has, "the log goes on from {}, not from {upto}", *tail);
         let (from, to) = (self.region.ptr(self.offset(start)), self.region.ptr(self.tail_offset()));
-        // SAFETY: both blocks are inside the region and distinct. By the caller's promise the bytes read are final, and the
-        // tail block is nobody else's.
+        // SAFETY: both blocks are inside the region and distinct. By the caller's promise the bytes
+        // read are final, and the tail block is nobody else's.
         unsafe {
             std::ptr::copy_nonoverlapping(from.add(had), to.add(had), has - had);
             if !is_same {
@@ -150,11 +161,15 @@ impl Place<'_> {
         let end = at.add(bytes.len() as u64);
         assert!(self.from <= at && end <= self.upto, "{at} to {end} was not reserved");
         assert!(at.page_offset() + bytes.len() <= BLOCK, "a piece stays within its block");
-        assert!(ring.written() >= ring.needs_written(at), "the place of block {at} is still to be written");
+        assert!(
+            ring.written() >= ring.needs_written(at),
+            "the place of block {at} is still to be written"
+        );
         let to = ring.region.ptr(ring.offset(at));
-        // SAFETY: inside one block (asserted), hence inside the region. The bytes were reserved for who has this place, and
-        // `&mut self` excludes a second copy; the block that was there before is written (asserted), so nobody reads it any
-        // more; of the new one nothing from here on is read before it counts as copied.
+        // SAFETY: inside one block (asserted), hence inside the region. The bytes were reserved for
+        // who has this place, and `&mut self` excludes a second copy; the block that was there
+        // before is written (asserted), so nobody reads it any more; of the new one nothing from
+        // here on is read before it counts as copied.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 }

@@ -1,8 +1,8 @@
 //! Insertion slots: who is inserting, and from where on the log may still have gaps.
 //!
-//! Who inserts takes a slot before it reserves its place, and leaves it when its record is in the ring. A slot holds a byte
-//! position that the record is not before; so what has been copied without a gap ends at the lowest position in any slot, or,
-//! if all are free, where the log ends:
+//! Who inserts takes a slot before it reserves its place, and leaves it when its record is in the
+//! ring. A slot holds a byte position that the record is not before; so what has been copied
+//! without a gap ends at the lowest position in any slot, or, if all are free, where the log ends:
 //!
 //! ```text
 //!    log     ──copied──┤ copying │ copied │ copying │ copied │  next record
@@ -10,15 +10,16 @@
 //!    slots          [ 3 ]              [ 7 ]          reservations
 //! ```
 //!
-//! Taking a slot comes before reserving, and `copied` asks for the end first and looks at the slots then: of each place before
-//! that end it sees the slot, or that the slot was left. Positions that it reads may be out of date, then they are too low;
-//! even lower than what it told before, as a slot can be taken with a position that was read long ago.
+//! Taking a slot comes before reserving, and `copied` asks for the end first and looks at the slots
+//! then: of each place before that end it sees the slot, or that the slot was left. Positions that
+//! it reads may be out of date, then they are too low; even lower than what it told before, as a
+//! slot can be taken with a position that was read long ago.
 //!
-//! Who must be alone closes the slots: those inside leave, nobody enters, and what is changed meanwhile is seen by whoever
-//! enters next.
+//! Who must be alone closes the slots: those inside leave, nobody enters, and what is changed
+//! meanwhile is seen by whoever enters next.
 //!
-//! Sleepers count themselves before they look, and who changes a slot looks for sleepers afterwards (all sequentially
-//! consistent), so one of the two sees the other.
+//! Sleepers count themselves before they look, and who changes a slot looks for sleepers afterwards
+//! (all sequentially consistent), so one of the two sees the other.
 
 use Ordering::{Relaxed, SeqCst};
 use forebay_aio::sync::{
@@ -82,7 +83,8 @@ impl Slots {
         }
     }
 
-    /// Takes a slot, `preferred` if it is free. `floor` tells a position that what will be reserved is not before.
+    /// Takes a slot, `preferred` if it is free. `floor` tells a position that what will be reserved
+    /// is not before.
     pub fn enter(&self, preferred: usize, floor: impl Fn() -> u64) -> Occupied<'_> {
         loop {
             if let Some(slot) = self.occupy(preferred, floor()) {
@@ -125,7 +127,8 @@ impl Slots {
         self.slots.iter().map(|slot| slot.floor.load(SeqCst)).fold(end, u64::min)
     }
 
-    /// Waits until everything before `pos` has been copied. `pos` is not beyond where the log ended before this call.
+    /// Waits until everything before `pos` has been copied. `pos` is not beyond where the log ended
+    /// before this call.
     pub fn wait_copied(&self, pos: u64) {
         self.wait_until(|| self.copied(pos) >= pos);
     }
@@ -172,12 +175,14 @@ pub(crate) struct Occupied<'a> {
 }
 
 impl Occupied<'_> {
-    /// The record turns out not to be before `pos`. Nobody is woken for that: they wait for its end.
+    /// The record turns out not to be before `pos`. Nobody is woken for that: they wait for its
+    /// end.
     pub fn begin_at(&self, pos: u64) {
         self.slot.floor.store(pos, Ordering::Release);
     }
 
-    /// What is before `pos` has been copied, and the rest takes time: to be called before waiting for anything.
+    /// What is before `pos` has been copied, and the rest takes time: to be called before waiting
+    /// for anything.
     pub fn come_to(&self, pos: u64) {
         self.slot.floor.store(pos, SeqCst);
         self.slots.wake();

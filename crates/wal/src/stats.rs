@@ -4,7 +4,8 @@ use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
 use crate::slots::Tally;
 
-/// What has become of it since the log was started. (What was inserted is counted in the insertion slots.)
+/// What has become of it since the log was started. (What was inserted is counted in the insertion
+/// slots.)
 #[derive(Debug, Default)]
 pub(crate) struct WalCounters {
     pub buffers_full: AtomicU64,
@@ -32,7 +33,8 @@ pub struct WalStats {
     pub writes: u64,
     /// Bytes in them.
     pub written_bytes: u64,
-    /// Sum, over all writes, of how many pieces were on their way when each began, with its own: by `writes`, their mean.
+    /// Sum, over all writes, of how many pieces were on their way when each began, with its own: by
+    /// `writes`, their mean.
     pub in_flight: u64,
     /// Syncs.
     pub syncs: u64,

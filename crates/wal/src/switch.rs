@@ -1,5 +1,5 @@
-//! The switch to the next segment: the rest of the one that is written stays unused, so that it is complete and can be
-//! archived.
+//! The switch to the next segment: the rest of the one that is written stays unused, so that it is
+//! complete and can be archived.
 //!
 //! ```text
 //!   +----------+--------+----------------------------------+------------------+
@@ -8,8 +8,9 @@
 //!                       ^ what the caller is told
 //! ```
 //!
-//! A reader that finds the record goes on in the next segment, whatever is behind it. The zeros are for the archive, where
-//! they compress well: without them a recycled segment would have old pages there.
+//! A reader that finds the record goes on in the next segment, whatever is behind it. The zeros are
+//! for the archive, where they compress well: without them a recycled segment would have old pages
+//! there.
 
 use forebay_aio::Backend;
 use forebay_format::{
@@ -25,8 +26,9 @@ use crate::{
 };
 
 impl Wal {
-    /// Leaves the rest of the segment unused, and makes all of it durable. The end of the record that says so; where
-    /// nothing was inserted in the segment so far nothing happens, and it is the segment's begin.
+    /// Leaves the rest of the segment unused, and makes all of it durable. The end of the record
+    /// that says so; where nothing was inserted in the segment so far nothing happens, and it is
+    /// the segment's begin.
     pub fn switch_segment(&self, io: &mut Backend) -> Result<Lsn, WalError> {
         let record = Record { rmgr: Rmgr::XLOG, info: SWITCH, xid: 0, main: &[], blocks: &[] };
         let mut assembled = assemble(&record, self.image_policy())?;

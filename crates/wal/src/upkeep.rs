@@ -12,14 +12,15 @@ use crate::{
 };
 
 impl Wal {
-    /// Makes the segments that the log will need next, ahead of need. True if there was something to do. Want of room is
-    /// no harm yet: those who insert will find out, and try themselves.
+    /// Makes the segments that the log will need next, ahead of need. True if there was something
+    /// to do. Want of room is no harm yet: those who insert will find out, and try themselves.
     pub fn prepare_segments(&self, io: &mut Backend) -> Result<bool, WalError> {
         self.check()?;
         self.segments.prepare(io).map_err(|e| self.note(e))
     }
 
-    /// Sleeps until segments are wanted, somebody calls [`Wal::wake_preparer`], or the time is over.
+    /// Sleeps until segments are wanted, somebody calls [`Wal::wake_preparer`], or the time is
+    /// over.
     pub fn rest_until_segments_are_wanted(&self, time: Duration) {
         self.segments.demand().rest(time);
     }
@@ -42,20 +43,21 @@ impl Wal {
         self.segments.set_policy(policy);
     }
 
-    /// From now on each completed segment is marked for the archive, and none goes before it is marked as archived.
+    /// From now on each completed segment is marked for the archive, and none goes before it is
+    /// marked as archived.
     pub fn start_archiving(&self) -> Result<(), WalError> {
         self.check()?;
         self.segments.start_archiving(self.flushed_lsn()).map_err(|e| self.note(e))
     }
 
-    /// Who is told the name of each segment that is marked for the archive from now on. To be set before
-    /// [`Wal::start_archiving`], or what that marks is found by a look at the marks only.
+    /// Who is told the name of each segment that is marked for the archive from now on. To be set
+    /// before [`Wal::start_archiving`], or what that marks is found by a look at the marks only.
     pub fn feed_archiver(&self, feed: Option<Arc<ArchiveFeed>>) {
         self.segments.feed_archiver(feed);
     }
 
-    /// Marks a file that is no completed segment for the archive, if there is one: a history file, the part of a segment where a
-    /// timeline was left.
+    /// Marks a file that is no completed segment for the archive, if there is one: a history file,
+    /// the part of a segment where a timeline was left.
     pub fn announce(&self, name: &str) {
         self.segments.announce(name);
     }

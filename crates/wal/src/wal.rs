@@ -51,9 +51,9 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// Starts the log at `resume`: reads the partial block there, clears what is left of an earlier life of
-    /// the log behind it, and, after an aborted record, inserts and flushes XLOG_OVERWRITE_CONTRECORD.
-    /// The segment is made if it does not exist.
+    /// Starts the log at `resume`: reads the partial block there, clears what is left of an earlier
+    /// life of the log behind it, and, after an aborted record, inserts and flushes
+    /// XLOG_OVERWRITE_CONTRECORD. The segment is made if it does not exist.
     pub fn start(
         aio: Arc<Aio>,
         io: &mut Backend,

@@ -1,5 +1,6 @@
-//! What inserters, flushers and checkpoints share, in interleavings that shuttle chooses: reservation, copying, writes and syncs
-//! side by side, buffers that run short, the border between segments, a redo pointer that moves, a disk that fails.
+//! What inserters, flushers and checkpoints share, in interleavings that shuttle chooses:
+//! reservation, copying, writes and syncs side by side, buffers that run short, the border between
+//! segments, a redo pointer that moves, a disk that fails.
 //!
 //! Only a checked build has these tests:
 //!
@@ -7,10 +8,11 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-wal --test interleavings --target-dir target/shuttle
 //! ```
 //!
-//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints a schedule, which
-//! `shuttle::replay` repeats. The files are real ones in memory; a thread that nobody wakes is found as a deadlock. The disk
-//! is watched: no block is in two writes at once, nobody changes a block under a write, and what is durable is kept
-//! apart from what is written, so that what was acknowledged can be looked for in it.
+//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints
+//! a schedule, which `shuttle::replay` repeats. The files are real ones in memory; a thread that
+//! nobody wakes is found as a deadlock. The disk is watched: no block is in two writes at once,
+//! nobody changes a block under a write, and what is durable is kept apart from what is written, so
+//! that what was acknowledged can be looked for in it.
 #![cfg(shuttle)]
 
 use std::collections::BTreeMap;
@@ -19,18 +21,22 @@ use std::sync::{Mutex, PoisonError};
 use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, thread};
-use forebay_aio::{Aio, AioConfig, Backend, BackendType, Errno, MethodKind, OpKind, PosixNamespace};
+use forebay_aio::{
+    Aio, AioConfig, Backend, BackendType, Errno, MethodKind, OpKind, PosixNamespace,
+};
 use forebay_format::wal::{
     PageHeader, Rmgr,
     page_header::{LONG_SIZE, LongHeader},
 };
-use forebay_format::{BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator, SegmentSize};
+use forebay_format::{
+    BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator, SegmentSize,
+};
 use shuttle::rand::{Rng as _, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
 use forebay_wal::{
-    BlockFlags, BlockRef, CheckpointKind, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig,
-    WalReader, WalRecord,
+    BlockFlags, BlockRef, CheckpointKind, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal,
+    WalConfig, WalReader, WalRecord,
 };
 
 const SEGMENT: u64 = 1 << 20;
@@ -38,9 +44,11 @@ const BLOCK: u64 = 8192;
 /// Where the log begins: so many blocks before the end of segment 1.
 const LAST_BLOCKS: u64 = 3;
 const BEGIN: Lsn = Lsn(2 * SEGMENT - LAST_BLOCKS * BLOCK);
-/// Main data of a record that fills a block: the page's header takes 24 bytes, the record's 24, and its data's 5.
+/// Main data of a record that fills a block: the page's header takes 24 bytes, the record's 24, and
+/// its data's 5.
 const WHOLE_BLOCK: usize = BLOCK as usize - 24 - 24 - 5;
-/// A write or sync lets others run so many times at most: long enough for an insertion and a write by somebody else.
+/// A write or sync lets others run so many times at most: long enough for an insertion and a write
+/// by somebody else.
 const SLOWEST: u32 = 200;
 
 /// What is known of the log's blocks.
@@ -105,7 +113,9 @@ impl Executor for Watched {
         let start = number * SEGMENT;
         match request.op() {
             OpKind::Readv => PosixExecutor.execute(request),
-            _ if self.failing.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)) == Ok(1) => Err(Errno::IO),
+            _ if self.failing.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)) == Ok(1) => {
+                Err(Errno::IO)
+            }
             OpKind::Writev => self.write(request, start + request.offset()),
             _ => {
                 // What was written when the sync began.
@@ -130,7 +140,8 @@ fn take_a_while() {
 fn bytes(request: &Request<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for vector in request.vectors() {
-        // SAFETY: the request's memory is valid until the attempt returns, and nobody changes what is written.
+        // SAFETY: the request's memory is valid until the attempt returns, and nobody changes what
+        // is written.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(vector.ptr(), vector.len()) });
     }
     bytes
@@ -163,8 +174,11 @@ impl Bed {
             let mut bytes = vec![0; SEGMENT as usize];
             if number == 1 {
                 // Readers look at the first page's header, wherever they begin.
-                let long =
-                    LongHeader { system_id: 7, segment_size: SEGMENT as u32, block_size: BLOCK as u32 };
+                let long = LongHeader {
+                    system_id: 7,
+                    segment_size: SEGMENT as u32,
+                    block_size: BLOCK as u32,
+                };
                 let page_addr = Lsn(SEGMENT);
                 PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }
                     .encode((&mut bytes[..LONG_SIZE]).try_into().expect("a header's length"));
@@ -254,7 +268,8 @@ fn rounds() -> usize {
     std::env::var("FOREBAY_SHUTTLE_ROUNDS").map_or(150, |n| n.parse().expect("a number"))
 }
 
-/// Runs a scenario by each way to durability, in random interleavings and in ones with few, well-placed preemptions.
+/// Runs a scenario by each way to durability, in random interleavings and in ones with few,
+/// well-placed preemptions.
 fn each(buffers: usize, scenario: fn(Arc<Bed>)) {
     let ways = [
         Way { sync: SyncMethod::Fdatasync, direct: false, gather: true },
@@ -279,7 +294,11 @@ fn check(scheduler: impl Scheduler + 'static, scenario: impl Fn() + Send + Sync 
 }
 
 /// Runs `threads` of them, and collects what they inserted.
-fn together(bed: &Arc<Bed>, threads: u8, body: fn(&Bed, &mut Backend, u8) -> Vec<Inserted>) -> Vec<Inserted> {
+fn together(
+    bed: &Arc<Bed>,
+    threads: u8,
+    body: fn(&Bed, &mut Backend, u8) -> Vec<Inserted>,
+) -> Vec<Inserted> {
     let handles: Vec<_> = (0..threads)
         .map(|n| {
             let bed = Arc::clone(bed);
@@ -292,8 +311,9 @@ fn together(bed: &Arc<Bed>, threads: u8, body: fn(&Bed, &mut Backend, u8) -> Vec
 #[test]
 fn committers_within_a_block() {
     each(16, |bed| {
-        let all =
-            together(&bed, 3, |bed, io, n| vec![bed.commit(io, &[n + 1; 30]), bed.commit(io, &[n + 1; 300])]);
+        let all = together(&bed, 3, |bed, io, n| {
+            vec![bed.commit(io, &[n + 1; 30]), bed.commit(io, &[n + 1; 300])]
+        });
         bed.read(&mut bed.io(), &all);
     });
 }
@@ -315,8 +335,9 @@ fn buffers_run_short() {
         let mut all = together(&bed, 3, |bed, io, n| {
             // The first is longer than all buffers; nobody flushes but for want of one.
             let len = if n == 0 { 40_000 } else { 9_000 };
-            let insert =
-                |io: &mut Backend, len: usize| bed.wal.insert(io, &plain(&vec![n + 1; len])).expect("insert");
+            let insert = |io: &mut Backend, len: usize| {
+                bed.wal.insert(io, &plain(&vec![n + 1; len])).expect("insert")
+            };
             vec![insert(io, len), insert(io, 5000)]
         });
         all.push(bed.commit(&mut bed.io(), &[9; 10]));
@@ -363,9 +384,15 @@ fn an_image_if_and_only_if_the_redo_pointer_came_first() {
             // Changed behind the first redo pointer, which is 0, and before the next.
             PageMut(&mut page).set_lsn(Lsn(8));
             let tag = PageTag::new(RelFileLocator::in_default(5, 16_384), Fork::Main, u32::from(n));
-            let blocks =
-                [BlockRef { id: 0, tag, page: Some(&page), flags: BlockFlags::STANDARD, data: &[n] }];
-            let record = Record { rmgr: Rmgr::XLOG, info: 0x20, xid: 7, main: &[n], blocks: &blocks };
+            let blocks = [BlockRef {
+                id: 0,
+                tag,
+                page: Some(&page),
+                flags: BlockFlags::STANDARD,
+                data: &[n],
+            }];
+            let record =
+                Record { rmgr: Rmgr::XLOG, info: 0x20, xid: 7, main: &[n], blocks: &blocks };
             (0..2).map(|_| bed.wal.insert(io, &record).expect("insert")).collect()
         });
         checkpoint.join().expect("checkpoint");
@@ -377,7 +404,12 @@ fn an_image_if_and_only_if_the_redo_pointer_came_first() {
         for record in bed.read(&mut io, &all) {
             let decoded = record.decode().expect("decodable");
             if let [block] = &decoded.blocks[..] {
-                assert_eq!(block.image.is_some(), record.start > redo, "{} and redo {redo}", record.start);
+                assert_eq!(
+                    block.image.is_some(),
+                    record.start > redo,
+                    "{} and redo {redo}",
+                    record.start
+                );
             }
         }
     });
@@ -408,9 +440,12 @@ fn a_disk_that_fails_is_the_end_for_all() {
     });
 }
 
-/// Each commits a block of its own, then another: whoever comes while one is on its way has his written beside it.
+/// Each commits a block of its own, then another: whoever comes while one is on its way has his
+/// written beside it.
 fn whole_blocks(bed: &Arc<Bed>) {
-    let all = together(bed, 3, |bed, io, n| (0..2).map(|_| bed.commit(io, &[n + 1; WHOLE_BLOCK])).collect());
+    let all = together(bed, 3, |bed, io, n| {
+        (0..2).map(|_| bed.commit(io, &[n + 1; WHOLE_BLOCK])).collect()
+    });
     assert!(bed.wal.end_lsn().0 > 2 * SEGMENT);
     bed.read(&mut bed.io(), &all);
 }
@@ -433,5 +468,8 @@ fn writes_are_seen_side_by_side() {
         let side_by_side = bed.disk.known().most > 1;
         seen.fetch_add(usize::from(side_by_side), std::sync::atomic::Ordering::SeqCst);
     });
-    assert!(times.load(std::sync::atomic::Ordering::SeqCst) > 0, "writes were never under way side by side");
+    assert!(
+        times.load(std::sync::atomic::Ordering::SeqCst) > 0,
+        "writes were never under way side by side"
+    );
 }

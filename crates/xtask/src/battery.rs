@@ -1,7 +1,8 @@
-//! The battery on the simulated disk (crates/sim), as large as a change must pass it; and the planted bugs that it must catch.
+//! The battery on the simulated disk (crates/sim), as large as a change must pass it; and the
+//! planted bugs that it must catch.
 //!
-//! It is run optimized, by as many threads as there are processors. What each part does, what it assumes and what it came to is in
-//! docs/reliability.md.
+//! It is run optimized, by as many threads as there are processors. What each part does, what it
+//! assumes and what it came to is in docs/reliability.md.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,7 +28,8 @@ const PARTS: [(&str, u64); 11] = [
     // Lives of an archiver, and short ones crashed at every call.
     ("FOREBAY_SIM_ARCHIVE_RUNS", 50),
     ("FOREBAY_SIM_ARCHIVE_CRASHES", 500),
-    // Lives of an engine that archives; recoveries from an archive, backups and restores, cut short.
+    // Lives of an engine that archives; recoveries from an archive, backups and restores, cut
+    // short.
     ("FOREBAY_SIM_ARCHIVED", 150),
     ("FOREBAY_SIM_PITR", 600),
     ("FOREBAY_SIM_BACKUPS", 250),
@@ -35,7 +37,8 @@ const PARTS: [(&str, u64); 11] = [
     ("FOREBAY_SIM_BUG_SEEDS", 10),
 ];
 
-/// Runs the battery: `seeds` lives by chance, and of everything else in proportion, from seed `first` on.
+/// Runs the battery: `seeds` lives by chance, and of everything else in proportion, from seed
+/// `first` on.
 ///
 /// # Errors
 /// As [`cargo_test`].

@@ -1,5 +1,5 @@
-//! Builds that look closer: shuttle's, which chooses the interleavings of threads, and Miri's, which watches every access
-//! to memory.
+//! Builds that look closer: shuttle's, which chooses the interleavings of threads, and Miri's,
+//! which watches every access to memory.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -33,7 +33,8 @@ pub fn interleavings(root: &Path, counts: &mut Counts) -> Result<(), String> {
     cargo_test(root, &[flags], &suite, &TESTS, counts)
 }
 
-/// Runs the tests of I/O memory under Miri, where it can be had. It comes with nightly toolchains only, and not with all.
+/// Runs the tests of I/O memory under Miri, where it can be had. It comes with nightly toolchains
+/// only, and not with all.
 ///
 /// # Errors
 /// As [`cargo_test`].
@@ -47,8 +48,17 @@ pub fn miri(root: &Path, counts: &mut Counts) -> Result<(), String> {
         ("MIRIFLAGS", OsString::from("-Zmiri-disable-isolation")),
         ("RUSTFLAGS", OsString::from("--cfg rustix_use_libc")),
     ];
-    let suite =
-        ["+nightly", "miri", "test", "-p", "forebay-aio", "--test", "memory", "--target-dir", "target/miri"];
+    let suite = [
+        "+nightly",
+        "miri",
+        "test",
+        "-p",
+        "forebay-aio",
+        "--test",
+        "memory",
+        "--target-dir",
+        "target/miri",
+    ];
     cargo_test(root, &set, &suite, &TESTS, counts)
 }
 
@@ -57,7 +67,8 @@ fn has_miri() -> bool {
 }
 
 fn install_miri() -> bool {
-    let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
+    let install =
+        ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
     succeeds("rustup", &install) && has_miri()
 }
 

@@ -1,4 +1,5 @@
-//! What the test harness of Rust prints, as it comes: what is counted, what is shown, and which tests still run.
+//! What the test harness of Rust prints, as it comes: what is counted, what is shown, and which
+//! tests still run.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
@@ -73,7 +74,9 @@ impl Running {
                 } else if let Some((name, _)) = rest.rsplit_once(" ... ") {
                     state.ended += 1;
                     // "NAME - should panic": the harness adds to some names when they end.
-                    state.slow.retain(|slow| name != slow && !name.starts_with(&format!("{slow} - ")));
+                    state
+                        .slow
+                        .retain(|slow| name != slow && !name.starts_with(&format!("{slow} - ")));
                 }
             }
         });
@@ -99,8 +102,9 @@ impl Heard for Running {
     }
 }
 
-/// Prints a test run's output without what passing tests printed but for figures (`battery: ...`), and counts its outcomes.
-/// It is read to its end, whatever it holds and whether or not it can be printed.
+/// Prints a test run's output without what passing tests printed but for figures (`battery: ...`),
+/// and counts its outcomes. It is read to its end, whatever it holds and whether or not it can be
+/// printed.
 pub fn follow(mut output: impl Read, print: &mut impl Write, running: &Running) -> Counts {
     let mut counts = Counts::default();
     let (mut in_successes, mut rest) = (false, Vec::new());
@@ -163,7 +167,10 @@ mod tests {
             !String::from_utf8_lossy(&printed).contains("skipped: b"),
             "what passing tests print stays unseen"
         );
-        assert!(String::from_utf8_lossy(&printed).contains("battery: b: 7 runs"), "but for figures");
+        assert!(
+            String::from_utf8_lossy(&printed).contains("battery: b: 7 runs"),
+            "but for figures"
+        );
         assert_eq!((counts.passed, counts.failed), (12, 3));
         assert_eq!(counts.skipped, ["b needs PostgreSQL 18"]);
     }

@@ -10,7 +10,8 @@
 //! - [`powercut`]: power cuts under both servers, as many as one likes
 //! - [`moto`]: an S3 server to test and measure against
 //! - [`packages`]: Debian packages and cargo tools the tasks need
-//! - [`run`]: running commands and saying what is run; [`watch`]: with bounds, so that what hangs is named and ended
+//! - [`run`]: running commands and saying what is run; [`watch`]: with bounds, so that what hangs
+//!   is named and ended
 //! - [`heard`]: what Rust's test harness prints, counted, and which tests still run
 
 #![forbid(unsafe_code)]
@@ -94,7 +95,8 @@ fn perform(task: Task) -> Result<(), String> {
     }
 }
 
-/// The workspace's root, found from this package's own manifest so that the tasks work from any folder.
+/// The workspace's root, found from this package's own manifest so that the tasks work from any
+/// folder.
 fn workspace_root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.ancestors().nth(2).expect("crates/xtask lies two levels below the root").to_path_buf()

@@ -4,15 +4,20 @@
 //! - [`work`]: workloads of the servers: COPY in, one-row commits; and fio's figures for the device
 //! - [`cold`]: count(*) and pg_prewarm with cold caches
 //! - [`copy`]: COPY by several clients, and the checkpoints that come with it
-//! - [`pool`]: the buffer pool by `forebay bench`, on the same relation as PostgreSQL and fio, with marks
-//! - [`wal`]: the write-ahead log by `forebay bench wal`, with marks, and one-row commits of both servers
-//! - [`archive`]: the archivers of both servers with many files that wait; segments stored in a directory
-//! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and `forebay bench` beside fio
+//! - [`pool`]: the buffer pool by `forebay bench`, on the same relation as PostgreSQL and fio, with
+//!   marks
+//! - [`wal`]: the write-ahead log by `forebay bench wal`, with marks, and one-row commits of both
+//!   servers
+//! - [`archive`]: the archivers of both servers with many files that wait; segments stored in a
+//!   directory
+//! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and
+//!   `forebay bench` beside fio
 //! - [`fio`]: runs it
 //! - [`table`]: medians, spreads, marks and the printed table
 //!
-//! Every figure is the median of the rounds, with the smallest and largest behind it. Caches are dropped and the pool
-//! emptied before each cold read. PostgreSQL runs with checksums, as Forebay does.
+//! Every figure is the median of the rounds, with the smallest and largest behind it. Caches are
+//! dropped and the pool emptied before each cold read. PostgreSQL runs with checksums, as Forebay
+//! does.
 
 use std::path::Path;
 use std::process::Command;
@@ -91,7 +96,12 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         Needed { program: "psql", package: "postgresql-client" },
     ])?;
     let peer = peers::prepare(root)?;
-    command(Command::new("cargo").current_dir(root).args(["build", "--release", "--bin", "forebay"]))?;
+    command(Command::new("cargo").current_dir(root).args([
+        "build",
+        "--release",
+        "--bin",
+        "forebay",
+    ]))?;
     let caches = Caches::find();
     let wanted = |part| options.only.is_none_or(|only| only == part);
     let (mut behind, mut missing) = (Vec::new(), None);
@@ -99,8 +109,11 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         checksums::run(root, &peer, options.rounds, options.scale)?;
     }
     if wanted(Part::Pool) {
-        let extent =
-            Extent { rounds: options.rounds, bytes: options.size * 1_000_000, seconds: options.seconds };
+        let extent = Extent {
+            rounds: options.rounds,
+            bytes: options.size * 1_000_000,
+            seconds: options.seconds,
+        };
         behind.extend(pool::run(root, &peer, &caches, extent)?);
     }
     if wanted(Part::Wal) {
@@ -123,14 +136,20 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
 }
 
 /// Measures, prints the tables, and returns the rows in which Forebay is behind.
-fn servers(root: &Path, peer: &Peer, caches: &Caches, options: &Options) -> Result<Vec<String>, String> {
+fn servers(
+    root: &Path,
+    peer: &Peer,
+    caches: &Caches,
+    options: &Options,
+) -> Result<Vec<String>, String> {
     let forebay = Subject::forebay(root)?;
     let postgres = Subject::postgres(peer)?;
     let input = work::make_input(&postgres, root, options.rows)?;
 
     let mut device = Table::new("The device (fio)", &["MB/s or a second"]);
     let mut load = Table::new("COPY in, MB/s of the file", &["Forebay", "PostgreSQL 18"]);
-    let mut commits = Table::new("One-row inserts, commits a second", &["Forebay", "PostgreSQL 18"]);
+    let mut commits =
+        Table::new("One-row inserts, commits a second", &["Forebay", "PostgreSQL 18"]);
     let (mut cold, mut copies) = (Cold::new(), Copies::new());
     for round in 0..options.rounds {
         println!("round {} of {}", round + 1, options.rounds);
@@ -149,7 +168,13 @@ fn servers(root: &Path, peer: &Peer, caches: &Caches, options: &Options) -> Resu
         }
         for direct in [false, true].into_iter().filter(|_| options.copy_seconds > 0) {
             for subject in order(&forebay, &postgres, round) {
-                copies.run(subject, direct, &input.file("load"), work::TABLE, options.copy_seconds)?;
+                copies.run(
+                    subject,
+                    direct,
+                    &input.file("load"),
+                    work::TABLE,
+                    options.copy_seconds,
+                )?;
             }
         }
         for clients in [1, 8] {

@@ -1,4 +1,5 @@
-//! moto, an S3 server to test and measure against: from PyPI, in an environment of its own under `target/tools/moto`.
+//! moto, an S3 server to test and measure against: from PyPI, in an environment of its own under
+//! `target/tools/moto`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -80,8 +81,14 @@ impl Server {
             let _ = send.send(read);
             let _ = std::io::copy(&mut output, &mut std::io::sink());
         });
-        let line = said.recv_timeout(START).map_err(|e| format!("moto says no port: {e}"))?.map_err(text)?;
-        let port = line.trim().parse().map_err(|_| format!("moto says no port, but \"{}\"", line.trim()))?;
+        let line = said
+            .recv_timeout(START)
+            .map_err(|e| format!("moto says no port: {e}"))?
+            .map_err(text)?;
+        let port = line
+            .trim()
+            .parse()
+            .map_err(|_| format!("moto says no port, but \"{}\"", line.trim()))?;
         server.endpoint = format!("http://127.0.0.1:{port}");
         let answer = make_bucket(port, bucket).map_err(text)?;
         if !answer.contains(" 200 ") {

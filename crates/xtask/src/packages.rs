@@ -36,7 +36,11 @@ pub fn install(packages: &[&str]) -> Result<(), String> {
         return Err(format!("missing; install them first: apt-get install {}", packages.join(" ")));
     }
     let mut install = Command::new("apt-get");
-    install.env("DEBIAN_FRONTEND", "noninteractive").args(["install", "-y", "--no-install-recommends"]);
+    install.env("DEBIAN_FRONTEND", "noninteractive").args([
+        "install",
+        "-y",
+        "--no-install-recommends",
+    ]);
     install.args(packages);
     if run(&mut install).is_ok() {
         return Ok(());
@@ -57,7 +61,8 @@ pub fn cargo_deny(root: &Path) -> Result<PathBuf, String> {
     let program = tools.join("bin/cargo-deny");
     if !program.is_file() {
         println!("installing cargo-deny into {}", tools.display());
-        // Unoptimised, without debug information: it runs for a second, and builds in half the time.
+        // Unoptimised, without debug information: it runs for a second, and builds in half the
+        // time.
         let mut install = Command::new("cargo");
         install.env("CARGO_PROFILE_DEV_DEBUG", "0");
         install.args(["install", "cargo-deny", "--locked", "--debug", "--root"]).arg(&tools);

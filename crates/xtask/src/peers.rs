@@ -1,9 +1,10 @@
 //! A real PostgreSQL 18 to test and measure against: Debian's unstable suite, bootstrapped into
 //! `target/peers/sid`. The machine's own package sources are only read, never changed.
 //!
-//! Programs run in it through `target/peers/run USER PROGRAM ARGUMENT...`. That script enters a mount
-//! namespace of its own, binds /proc, /dev, /sys and the folder `target/peers/x` (as `/x`) into the tree
-//! and changes its root to it; the binds vanish with the process, so removing `target` is always safe.
+//! Programs run in it through `target/peers/run USER PROGRAM ARGUMENT...`. That script enters a
+//! mount namespace of its own, binds /proc, /dev, /sys and the folder `target/peers/x` (as `/x`)
+//! into the tree and changes its root to it; the binds vanish with the process, so removing
+//! `target` is always safe.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -78,7 +79,8 @@ fn debian_mirror() -> Result<String, String> {
     Err("no Debian mirror in /etc/apt/sources.list or /etc/apt/sources.list.d".into())
 }
 
-/// The mirror that one line of either apt source format names, if it is one of Debian's main archive.
+/// The mirror that one line of either apt source format names, if it is one of Debian's main
+/// archive.
 fn mirror_of_line(line: &str) -> Option<String> {
     let line = line.trim();
     if !line.starts_with("URIs:") && !line.starts_with("deb ") {

@@ -1,4 +1,5 @@
-//! Running commands: each is printed before it runs, watched while it does ([`crate::watch`]), and a failure names it.
+//! Running commands: each is printed before it runs, watched while it does ([`crate::watch`]), and
+//! a failure names it.
 
 use std::fs::File;
 use std::process::{Command, Output, Stdio};
@@ -44,7 +45,9 @@ pub fn fed(command: &mut Command, input: File) -> Result<Output, String> {
 pub fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-        || ["/usr/sbin", "/sbin"].iter().any(|folder| std::path::Path::new(folder).join(program).is_file())
+        || ["/usr/sbin", "/sbin"]
+            .iter()
+            .any(|folder| std::path::Path::new(folder).join(program).is_file())
 }
 
 /// Whether this process runs as root.

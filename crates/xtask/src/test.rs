@@ -1,10 +1,11 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
-//! Style, lints, layering and licences first, while PostgreSQL 18 and moto are fetched; then the crates' tests; then the
-//! battery on the simulated disk, beside those tests that shuttle or Miri runs; then the batteries that run an optimized build
-//! of the real program beside PostgreSQL 18. Tests that need something this machine can't have print `skipped: NAME needs
-//! ...`; they are counted and named at the end, and are an error in CI. Every program runs under watch ([`crate::watch`]), and
-//! the last lines tell how long each took.
+//! Style, lints, layering and licences first, while PostgreSQL 18 and moto are fetched; then the
+//! crates' tests; then the battery on the simulated disk, beside those tests that shuttle or Miri
+//! runs; then the batteries that run an optimized build of the real program beside PostgreSQL 18.
+//! Tests that need something this machine can't have print `skipped: NAME needs ...`; they are
+//! counted and named at the end, and are an error in CI. Every program runs under watch
+//! ([`crate::watch`]), and the last lines tell how long each took.
 
 use std::ffi::OsString;
 use std::fs;
@@ -74,7 +75,8 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     let (peer, moto) = thread::scope(|scope| {
         let fetched = scope.spawn(|| (peers::prepare(root), moto::prepare(root)));
         let checked = if options.only_tests { Ok(()) } else { checks(root) };
-        let fetched = fetched.join().map_err(|_| "preparing PostgreSQL 18 and moto panicked".to_owned());
+        let fetched =
+            fetched.join().map_err(|_| "preparing PostgreSQL 18 and moto panicked".to_owned());
         checked.and(fetched)
     })?;
     let peer = match peer {
@@ -93,22 +95,42 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     match moto {
         Ok(python) => environment.push(("FOREBAY_MOTO", python.into_os_string())),
         Err(why) if in_ci() => return Err(format!("moto must be there in CI: {why}")),
-        Err(why) => println!("moto can't be had here ({why}); the tests that need an S3 server are skipped"),
+        Err(why) => {
+            println!("moto can't be had here ({why}); the tests that need an S3 server are skipped")
+        }
     }
-    cargo_test(root, &environment, &["test", "--workspace", "--no-fail-fast"], &TESTS, &mut counts)?;
+    cargo_test(
+        root,
+        &environment,
+        &["test", "--workspace", "--no-fail-fast"],
+        &TESTS,
+        &mut counts,
+    )?;
     closely_and_simulated(root, options, &mut counts)?;
     if !options.quick {
-        let batteries =
-            ["test", "--profile", "battery", "-p", "forebay-server", "--test", "battery", "--no-fail-fast"];
+        let batteries = [
+            "test",
+            "--profile",
+            "battery",
+            "-p",
+            "forebay-server",
+            "--test",
+            "battery",
+            "--no-fail-fast",
+        ];
         let arguments = [&batteries[..], &["--", "--include-ignored"]].concat();
         cargo_test(root, &environment, &arguments, &TESTS, &mut counts)?;
     }
     report(&counts)
 }
 
-/// The tests of shuttle and Miri, which run one thread at a time, beside the battery on the simulated disk, which does not
-/// depend on the clock.
-fn closely_and_simulated(root: &Path, options: &Options, counts: &mut Counts) -> Result<(), String> {
+/// The tests of shuttle and Miri, which run one thread at a time, beside the battery on the
+/// simulated disk, which does not depend on the clock.
+fn closely_and_simulated(
+    root: &Path,
+    options: &Options,
+    counts: &mut Counts,
+) -> Result<(), String> {
     let mut closely = Counts::default();
     let looked = thread::scope(|scope| {
         let looked = scope.spawn(|| {
@@ -119,7 +141,11 @@ fn closely_and_simulated(root: &Path, options: &Options, counts: &mut Counts) ->
             true => Ok(()),
             false => battery::run(root, options.seeds, options.first_seed, counts),
         };
-        looked.join().map_err(|_| "shuttle's and Miri's runs panicked".to_owned()).flatten().and(simulated)
+        looked
+            .join()
+            .map_err(|_| "shuttle's and Miri's runs panicked".to_owned())
+            .flatten()
+            .and(simulated)
     });
     counts.add(closely);
     looked
@@ -142,7 +168,8 @@ fn checks(root: &Path) -> Result<(), String> {
 /// Compiles the door to the disk for other Unixes, as far as their targets can be installed here.
 fn elsewhere(root: &Path) -> Result<(), String> {
     for target in ["x86_64-unknown-freebsd", "aarch64-apple-darwin"] {
-        let added = output(Command::new("rustup").current_dir(root).args(["target", "add", target]));
+        let added =
+            output(Command::new("rustup").current_dir(root).args(["target", "add", target]));
         if !added.is_ok_and(|output| output.status.success()) {
             println!("forebay-aio not checked for {target}: rustup can't install it here");
             continue;
@@ -206,7 +233,11 @@ fn report(counts: &Counts) -> Result<(), String> {
         println!("skipped: {skipped}");
     }
     let skipped = counts.skipped.len();
-    println!("{} passed, {} failed, {skipped} skipped", counts.passed.saturating_sub(skipped), counts.failed);
+    println!(
+        "{} passed, {} failed, {skipped} skipped",
+        counts.passed.saturating_sub(skipped),
+        counts.failed
+    );
     if counts.failed > 0 {
         return Err(format!("{} tests failed", counts.failed));
     }

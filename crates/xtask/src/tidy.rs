@@ -1,15 +1,19 @@
 //! `cargo xtask tidy`: what no compiler lint expresses.
 //!
 //! 1. Arrows point down: a crate uses only crates below it.
-//! 2. Files stay small: none over 800 lines, but for those in `tidy-ratchet.txt`, which may only shrink.
+//! 2. Files stay small: none over 800 lines, but for those in `tidy-ratchet.txt`, which may only
+//!    shrink.
 //! 3. Bans, each with its replacement; `unsafe` only where it belongs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The product's crates from the bottom up. A crate may use those before it, unless [`FORBIDDEN`] says no.
-const LAYERS: [&str; 11] =
-    ["format", "aio", "wal", "storage", "archive", "engine", "sql", "server", "sim", "powercut", "xtask"];
+/// The product's crates from the bottom up. A crate may use those before it, unless [`FORBIDDEN`]
+/// says no.
+const LAYERS: [&str; 11] = [
+    "format", "aio", "wal", "storage", "archive", "engine", "sql", "server", "sim", "powercut",
+    "xtask",
+];
 
 /// Arrows that would point down and are still wrong.
 const FORBIDDEN: [(&str, &str, &str); 4] = [
@@ -38,7 +42,12 @@ const BANS: [Ban; 13] = [
     },
     Ban {
         text: "std::fs::",
-        allowed: &["crates/aio/src/", "crates/server/src/", "crates/powercut/src/save.rs", "crates/xtask/"],
+        allowed: &[
+            "crates/aio/src/",
+            "crates/server/src/",
+            "crates/powercut/src/save.rs",
+            "crates/xtask/",
+        ],
         instead: "go through aio's namespace and files: the data directory has one door",
     },
     Ban {
@@ -71,7 +80,11 @@ const BANS: [Ban; 13] = [
         allowed: &["crates/xtask/"],
         instead: "use a lock and a condition variable of forebay_aio::sync",
     },
-    Ban { text: "thread_local!", allowed: &[], instead: "pass the backend's context as an argument" },
+    Ban {
+        text: "thread_local!",
+        allowed: &[],
+        instead: "pass the backend's context as an argument",
+    },
     Ban {
         text: "static mut",
         allowed: &[],
@@ -126,8 +139,10 @@ fn check_layers(root: &Path, findings: &mut Vec<String>) {
         for used in used_layers(&text) {
             let used_rank = LAYERS.iter().position(|l| *l == used);
             if used_rank.is_none_or(|r| r >= rank) {
-                findings
-                    .push(format!("crates/{layer} uses {used}: arrows point down ({})", LAYERS.join(" < ")));
+                findings.push(format!(
+                    "crates/{layer} uses {used}: arrows point down ({})",
+                    LAYERS.join(" < ")
+                ));
             }
             if let Some((.., why)) = FORBIDDEN.iter().find(|(a, b, _)| a == layer && *b == used) {
                 findings.push(format!("crates/{layer} uses {used}: {why}"));
@@ -153,10 +168,9 @@ fn used_layers(manifest: &str) -> Vec<String> {
 fn check_sizes(root: &Path, sources: &[PathBuf], findings: &mut Vec<String>) {
     let ratchet = fs::read_to_string(root.join(RATCHET)).unwrap_or_default();
     let limit_of = |path: &str| {
-        ratchet
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .find_map(|(lines, file)| (file.trim() == path).then(|| lines.parse::<usize>().ok()).flatten())
+        ratchet.lines().filter_map(|line| line.split_once(' ')).find_map(|(lines, file)| {
+            (file.trim() == path).then(|| lines.parse::<usize>().ok()).flatten()
+        })
     };
     for source in sources {
         let lines = fs::read_to_string(source).map_or(0, |text| text.lines().count());
@@ -169,7 +183,9 @@ fn check_sizes(root: &Path, sources: &[PathBuf], findings: &mut Vec<String>) {
                 findings.push(format!("{shown}: grew to {lines} lines from {limit}"))
             }
             Some(limit) if lines < limit => {
-                findings.push(format!("{shown}: shrank to {lines} lines; lower its {limit} in {RATCHET}"));
+                findings.push(format!(
+                    "{shown}: shrank to {lines} lines; lower its {limit} in {RATCHET}"
+                ));
             }
             _ => {}
         }
@@ -183,10 +199,16 @@ fn check_bans(shown: &str, text: &str, findings: &mut Vec<String>) {
         return;
     }
     let product = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
-    for ban in BANS.iter().filter(|ban| !ban.allowed.iter().any(|prefix| shown.starts_with(prefix))) {
+    for ban in BANS.iter().filter(|ban| !ban.allowed.iter().any(|prefix| shown.starts_with(prefix)))
+    {
         for (number, line) in product.lines().enumerate() {
             if line.contains(ban.text) && !line.trim_start().starts_with("//") {
-                findings.push(format!("{shown}:{}: `{}` is banned; {}", number + 1, ban.text, ban.instead));
+                findings.push(format!(
+                    "{shown}:{}: `{}` is banned; {}",
+                    number + 1,
+                    ban.text,
+                    ban.instead
+                ));
             }
         }
     }
@@ -198,7 +220,8 @@ fn check_unsafe(root: &Path, findings: &mut Vec<String>) {
         for file in ["lib.rs", "main.rs"].map(|name| folder.join(name)) {
             let Ok(text) = fs::read_to_string(&file) else { continue };
             if !text.contains("#![forbid(unsafe_code)]") {
-                findings.push(format!("{}: must say #![forbid(unsafe_code)]", relative(root, &file)));
+                findings
+                    .push(format!("{}: must say #![forbid(unsafe_code)]", relative(root, &file)));
             }
         }
     }
@@ -238,7 +261,11 @@ mod tests {
     #[test]
     fn a_ban_names_its_line_and_replacement() {
         let mut findings = Vec::new();
-        check_bans("crates/wal/src/flush.rs", "fn a() {\n    thread::sleep(d);\n}\n", &mut findings);
+        check_bans(
+            "crates/wal/src/flush.rs",
+            "fn a() {\n    thread::sleep(d);\n}\n",
+            &mut findings,
+        );
         assert_eq!(findings.len(), 1);
         assert!(findings[0].starts_with("crates/wal/src/flush.rs:2:"), "{}", findings[0]);
         check_bans("crates/wal/tests/all.rs", "thread::sleep(d)", &mut findings);

@@ -1,8 +1,10 @@
-//! Running a program under watch: with bounds on how long it may take and how long it may do nothing.
+//! Running a program under watch: with bounds on how long it may take and how long it may do
+//! nothing.
 //!
-//! A program hangs if it takes longer than [`Bounds::total`], prints nothing for [`Bounds::silent`] (where its output is
-//! followed), or if for [`Bounds::idle`] it prints nothing and all its processes together use hardly any processor time.
-//! Then what they are doing is printed, they are killed, and the step fails.
+//! A program hangs if it takes longer than [`Bounds::total`], prints nothing for [`Bounds::silent`]
+//! (where its output is followed), or if for [`Bounds::idle`] it prints nothing and all its
+//! processes together use hardly any processor time. Then what they are doing is printed, they are
+//! killed, and the step fails.
 //!
 //! - [`processes`]: the processes below this one
 //! - [`steps`]:     how long each program took
@@ -23,8 +25,9 @@ pub mod processes;
 pub mod steps;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Seconds of processor time that a program uses at least while it is idle for [`Bounds::idle`], or it hangs. Servers that
-/// wait use some, and a program that works uses more even if it is one of many.
+/// Seconds of processor time that a program uses at least while it is idle for [`Bounds::idle`], or
+/// it hangs. Servers that wait use some, and a program that works uses more even if it is one of
+/// many.
 const BUSY: f64 = 3.0;
 
 /// How long a program may take.
@@ -39,11 +42,16 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For a program that takes so many minutes at most, on a machine that is busy with other things. Bounds that tests
-    /// have for their own children are shorter than those here: what they say is closer to the matter.
+    /// For a program that takes so many minutes at most, on a machine that is busy with other
+    /// things. Bounds that tests have for their own children are shorter than those here: what they
+    /// say is closer to the matter.
     pub const fn minutes(total: u64) -> Bounds {
         let silent = Duration::from_secs(60 * 20);
-        Bounds { total: Duration::from_secs(60 * total), silent, idle: Duration::from_secs(60 * 15) }
+        Bounds {
+            total: Duration::from_secs(60 * total),
+            silent,
+            idle: Duration::from_secs(60 * 15),
+        }
     }
 
     /// For so many times the usual work.
@@ -89,7 +97,8 @@ pub fn output(command: &mut Command, bounds: &Bounds) -> Result<Output, String> 
         // Nobody waits for it if the program hangs.
         let _ = done.send(read_all(errors));
     });
-    let (status, stdout) = listened(&mut child, &shown, bounds, None, |output| read_all(Some(output)))?;
+    let (status, stdout) =
+        listened(&mut child, &shown, bounds, None, |output| read_all(Some(output)))?;
     let stderr = whole(&all_errors, &shown, status, bounds)?;
     Ok(Output { status, stdout, stderr })
 }
@@ -160,13 +169,21 @@ fn listened<T: Send>(
     })
 }
 
-/// What a program that has ended has printed. A process that it has left behind may hold its output open.
-fn whole<T>(output: &Receiver<T>, shown: &str, status: ExitStatus, bounds: &Bounds) -> Result<T, String> {
+/// What a program that has ended has printed. A process that it has left behind may hold its output
+/// open.
+fn whole<T>(
+    output: &Receiver<T>,
+    shown: &str,
+    status: ExitStatus,
+    bounds: &Bounds,
+) -> Result<T, String> {
     match output.recv_timeout(bounds.idle.min(MINUTE)) {
         Ok(result) => Ok(result),
         Err(RecvTimeoutError::Timeout) => {
             let left = processes::kill_adopted().join("\n");
-            Err(format!("{shown}: it has ended ({status}), but its output is held open; killed:\n{left}"))
+            Err(format!(
+                "{shown}: it has ended ({status}), but its output is held open; killed:\n{left}"
+            ))
         }
         Err(RecvTimeoutError::Disconnected) => Err(format!("{shown}: its output can't be read")),
     }

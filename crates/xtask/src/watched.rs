@@ -1,4 +1,5 @@
-//! `cargo xtask watch`: one program of tests, run as `cargo xtask test` runs all of them: what hangs is named, shown and ended.
+//! `cargo xtask watch`: one program of tests, run as `cargo xtask test` runs all of them: what
+//! hangs is named, shown and ended.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -31,7 +32,8 @@ pub struct Options {
 /// # Errors
 /// That it fails, can't be started or hangs.
 pub fn run(options: &Options) -> Result<(), String> {
-    let [total, silent, idle] = [options.total, options.silent, options.idle].map(Duration::from_secs);
+    let [total, silent, idle] =
+        [options.total, options.silent, options.idle].map(Duration::from_secs);
     let bounds = Bounds { total, silent, idle };
     let (program, arguments) = options.words.split_first().ok_or("no program is given")?;
     let mut command = Command::new(program);

@@ -1,4 +1,5 @@
-//! `cargo xtask watch` on programs that print as test binaries do and hang: they are named, shown and ended.
+//! `cargo xtask watch` on programs that print as test binaries do and hang: they are named, shown
+//! and ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ struct Fake(PathBuf);
 
 impl Fake {
     fn new(name: &str, script: &str) -> Fake {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("tests.sh"), script).expect("a script");
         Fake(folder)
@@ -18,12 +20,17 @@ impl Fake {
     /// Runs it under watch, with a bound of so many seconds; the script finds its folder in $1.
     fn watch(&self, bounds: &[&str]) -> Output {
         let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        xtask.arg("watch").args(bounds).args(["--", "sh"]).arg(self.0.join("tests.sh")).arg(&self.0);
+        xtask
+            .arg("watch")
+            .args(bounds)
+            .args(["--", "sh"])
+            .arg(self.0.join("tests.sh"))
+            .arg(&self.0);
         xtask.output().expect("xtask runs")
     }
 
-    /// Whether the process that has written its number into a file of the folder has not ended. (One that nobody has waited
-    /// for yet has.)
+    /// Whether the process that has written its number into a file of the folder has not ended.
+    /// (One that nobody has waited for yet has.)
     fn alive(&self, file: &str) -> bool {
         let pid = fs::read_to_string(self.0.join(file)).expect("it has written its number");
         let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
@@ -38,7 +45,11 @@ impl Drop for Fake {
 }
 
 fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 /// A server that detaches itself as PostgreSQL's do, and keeps the output open.
@@ -62,7 +73,10 @@ fn tests_that_hang_are_named_shown_and_ended() {
     {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert!(said.contains("sleep 1001") && said.contains("waits in "), "its processes are shown: {said}");
+    assert!(
+        said.contains("sleep 1001") && said.contains("waits in "),
+        "its processes are shown: {said}"
+    );
     assert!(said.contains("sleep 1000"), "and one that has detached itself: {said}");
     assert!(!fake.alive("child") && !fake.alive("detached"), "{said}");
 }
@@ -107,7 +121,11 @@ fn what_a_test_leaves_behind_is_named_and_ended() {
 fn what_ends_the_task_ends_everything_below_it() {
     let fake = Fake::new("ended", &format!("{DETACHED}echo $$ > \"$1/tests\"\nsleep 1002\n"));
     let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    xtask.args(["watch", "--", "sh"]).arg(fake.0.join("tests.sh")).arg(&fake.0).stdout(Stdio::null());
+    xtask
+        .args(["watch", "--", "sh"])
+        .arg(fake.0.join("tests.sh"))
+        .arg(&fake.0)
+        .stdout(Stdio::null());
     let mut xtask = xtask.spawn().expect("xtask starts");
     while !fs::read_to_string(fake.0.join("tests")).is_ok_and(|text| text.ends_with('\n')) {
         assert!(xtask.try_wait().expect("a child").is_none(), "it has ended");
@@ -127,5 +145,9 @@ fn tests_get_signals_that_were_ignored() {
     let script = "trap '' INT; exec \"$0\" watch -- sh \"$1\"";
     shell.args(["-c", script, env!("CARGO_BIN_EXE_xtask")]).arg(fake.0.join("tests.sh"));
     let output = shell.output().expect("runs");
-    assert!(said(&output).contains("signal: 2") && !said(&output).contains("it lives"), "{}", said(&output));
+    assert!(
+        said(&output).contains("signal: 2") && !said(&output).contains("it lives"),
+        "{}",
+        said(&output)
+    );
 }

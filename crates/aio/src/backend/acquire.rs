@@ -8,23 +8,25 @@ use crate::error::AioError;
 use crate::handle::WaitRef;
 use crate::op::Io;
 
-/// A handle taken before it is known what for, so that nothing has to be waited for once it is. Started by
-/// [`Backend::start_acquired`], given back by [`Backend::release`]. One that is just dropped is leaked: it stays taken until
-/// [`Backend::end_of_statement`] finds it.
+/// A handle taken before it is known what for, so that nothing has to be waited for once it is.
+/// Started by [`Backend::start_acquired`], given back by [`Backend::release`]. One that is just
+/// dropped is leaked: it stays taken until [`Backend::end_of_statement`] finds it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "start it or release it"]
 pub struct Acquired(WaitRef);
 
 impl Acquired {
-    /// By this anyone can wait for the I/O that is to come. Released without, it counts as finished.
+    /// By this anyone can wait for the I/O that is to come. Released without, it counts as
+    /// finished.
     pub fn wait_ref(&self) -> WaitRef {
         self.0
     }
 }
 
 impl Backend {
-    /// Takes a handle; where none is idle, waits for the oldest I/O. A second one before the first was started or released is an
-    /// error: who held several while others do the same could wait for ever.
+    /// Takes a handle; where none is idle, waits for the oldest I/O. A second one before the first
+    /// was started or released is an error: who held several while others do the same could wait
+    /// for ever.
     pub fn acquire(&mut self) -> Result<Acquired, AioError> {
         self.check_none_handed_out()?;
         let index = self.take_handle();
@@ -54,7 +56,10 @@ impl Backend {
 
     /// Starts an I/O on a handle taken before; otherwise as [`Backend::start`].
     pub fn start_acquired(&mut self, handle: Acquired, io: Io) -> Result<WaitRef, AioError> {
-        self.check_handed_out(&handle, "API violation: the I/O handle was given back before its start")?;
+        self.check_handed_out(
+            &handle,
+            "API violation: the I/O handle was given back before its start",
+        )?;
         let prepared = self.prepare(io);
         self.handed_out = None;
         let r = self.launch(handle.0.index, prepared);
@@ -130,8 +135,9 @@ impl Backend {
         }
     }
 
-    /// Waits for an own I/O and takes back its handle. Its local halves are not run here, in the midst of starting something, but when
-    /// that is over; its report is kept, if anyone may ask for it.
+    /// Waits for an own I/O and takes back its handle. Its local halves are not run here, in the
+    /// midst of starting something, but when that is over; its report is kept, if anyone may ask
+    /// for it.
     pub(super) fn take_back(&mut self, r: WaitRef) {
         let ended = self.finish(r);
         if self.locals.has(r.index) {

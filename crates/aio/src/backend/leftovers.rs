@@ -1,7 +1,8 @@
 //! What is put right when a statement or a transaction ends, or after an error.
 //!
-//! Handles and batches are to be closed by who opened them. Where that was forgotten, others could wait for I/O that was never
-//! submitted; so the ends of statements and transactions look, put it right, and say so.
+//! Handles and batches are to be closed by who opened them. Where that was forgotten, others could
+//! wait for I/O that was never submitted; so the ends of statements and transactions look, put it
+//! right, and say so.
 
 use super::Backend;
 use crate::completion::Status;
@@ -16,7 +17,8 @@ pub struct Leftovers {
     pub unsubmitted: usize,
     /// A batch had not been ended.
     pub open_batch: bool,
-    /// Reports dropped that told of an error. No mistake in itself: who reads ahead need not come to need it all.
+    /// Reports dropped that told of an error. No mistake in itself: who reads ahead need not come
+    /// to need it all.
     pub failed: usize,
 }
 
@@ -41,15 +43,16 @@ impl Leftovers {
 }
 
 impl Backend {
-    /// Gives back a leaked handle, and submits what is staged. Waits for nothing: I/O may be in flight from one statement to the next.
+    /// Gives back a leaked handle, and submits what is staged. Waits for nothing: I/O may be in
+    /// flight from one statement to the next.
     pub fn end_of_statement(&mut self) -> Leftovers {
         let unsubmitted = self.staged.len();
         self.submit();
         Leftovers { leaked_handle: self.give_back(), unsubmitted, ..Leftovers::default() }
     }
 
-    /// As at the end of a statement; ends an open batch as well, and drops the reports nobody asked for. Waits for nothing: I/O in
-    /// flight goes on without anyone to report to.
+    /// As at the end of a statement; ends an open batch as well, and drops the reports nobody asked
+    /// for. Waits for nothing: I/O in flight goes on without anyone to report to.
     pub fn end_of_transaction(&mut self) -> Leftovers {
         let open_batch = std::mem::take(&mut self.in_batch);
         let statement = self.end_of_statement();
@@ -60,8 +63,9 @@ impl Backend {
         Leftovers { open_batch, failed: self.drop_reports(), ..statement }
     }
 
-    /// As at the end of a transaction, and waits for all own I/O: what a failed statement left behind is over before its locks go.
-    /// Local halves run without the backend, so that nothing new begins.
+    /// As at the end of a transaction, and waits for all own I/O: what a failed statement left
+    /// behind is over before its locks go. Local halves run without the backend, so that nothing
+    /// new begins.
     pub fn drain(&mut self) -> Leftovers {
         let open_batch = std::mem::take(&mut self.in_batch);
         let statement = self.end_of_statement();

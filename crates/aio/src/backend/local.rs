@@ -1,16 +1,18 @@
 //! The local halves of completions: whose turn it is when.
 //!
-//! They are kept here, not in the handles: nobody but the issuer ever runs them. One runs when its I/O has ended and its handle was
-//! given back, in three places:
+//! They are kept here, not in the handles: nobody but the issuer ever runs them. One runs when its
+//! I/O has ended and its handle was given back, in three places:
 //!
 //! - in `wait` for that I/O, before the report is made;
-//! - at the end of the next `start` or `wait`, if the handle was needed for something else before anyone waited (`due`); not in the
-//!   midst of them, so that it finds the backend at rest, and can start I/O as if nobody else were about to;
+//! - at the end of the next `start` or `wait`, if the handle was needed for something else before
+//!   anyone waited (`due`); not in the midst of them, so that it finds the backend at rest, and can
+//!   start I/O as if nobody else were about to;
 //! - in `drain`, without the backend: nothing new begins there.
 //!
-//! One that starts or waits for I/O itself is not interrupted by others that are due; it runs only the one it waits for. And each
-//! round runs only those that were due when it began, so that a chain of I/Os, each started by the end of the one before, does not
-//! keep its issuer in a single call for ever.
+//! One that starts or waits for I/O itself is not interrupted by others that are due; it runs only
+//! the one it waits for. And each round runs only those that were due when it began, so that a
+//! chain of I/Os, each started by the end of the one before, does not keep its issuer in a single
+//! call for ever.
 
 use std::collections::VecDeque;
 
@@ -84,8 +86,8 @@ impl Locals {
 }
 
 impl Backend {
-    /// Takes back the handles of own I/Os that have ended, and runs the local halves whose turn it is. Never waits. For those who start
-    /// I/O and leave the rest to its completions.
+    /// Takes back the handles of own I/Os that have ended, and runs the local halves whose turn it
+    /// is. Never waits. For those who start I/O and leave the rest to its completions.
     pub fn settle(&mut self) {
         self.take_back_finished();
         self.run_due();

@@ -5,7 +5,8 @@ use crate::error::Errno;
 use crate::execute::{Executor, Request, Vector, Vectors};
 use crate::memory::IO_ALIGN;
 
-/// Makes an attempt through `executor` as the effect has it. `salt` chooses where [`Effect::Cut`] cuts.
+/// Makes an attempt through `executor` as the effect has it. `salt` chooses where [`Effect::Cut`]
+/// cuts.
 pub(super) fn attempt(
     executor: &dyn Executor,
     r: &Request<'_>,
@@ -24,15 +25,17 @@ pub(super) fn attempt(
     }
 }
 
-/// A length at least one unit (a byte, a block of a direct file) and less than `asked`, where that is possible.
+/// A length at least one unit (a byte, a block of a direct file) and less than `asked`, where that
+/// is possible.
 fn cut(asked: usize, direct: bool, salt: u64) -> usize {
     let unit = if direct { IO_ALIGN } else { 1 };
     let units = asked / unit;
     if units < 2 { asked } else { (1 + salt as usize % (units - 1)) * unit }
 }
 
-/// Transfers and tells at most `n` bytes. A direct file can't move a part of a block: there the whole block moves, and yet no more
-/// than `n` bytes are told, as when the device broke off within it.
+/// Transfers and tells at most `n` bytes. A direct file can't move a part of a block: there the
+/// whole block moves, and yet no more than `n` bytes are told, as when the device broke off within
+/// it.
 fn at_most(executor: &dyn Executor, r: &Request<'_>, n: usize) -> Result<usize, Errno> {
     let mut room = if r.file().is_direct() { n.next_multiple_of(IO_ALIGN) } else { n };
     let mut vectors = Vectors::new();

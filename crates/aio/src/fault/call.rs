@@ -162,7 +162,15 @@ pub struct Call {
 
 impl Call {
     pub(super) fn new(op: Ops, path: &Path) -> Call {
-        Call { op, path: path.to_path_buf(), to: None, offset: 0, len: 0, direct: false, write: false }
+        Call {
+            op,
+            path: path.to_path_buf(),
+            to: None,
+            offset: 0,
+            len: 0,
+            direct: false,
+            write: false,
+        }
     }
 
     pub(super) fn on(op: Ops, file: &File, offset: u64, len: u64) -> Call {

@@ -1,4 +1,5 @@
-//! The plan over what is executed in a calling thread: by method sync, by workers, as the rest of a short transfer.
+//! The plan over what is executed in a calling thread: by method sync, by workers, as the rest of a
+//! short transfer.
 
 use super::apply::attempt;
 use super::call::Call;

@@ -1,8 +1,9 @@
 //! The plan over a method that has others execute: the kernel does not ask our executor.
 //!
-//! What a rule hits does not go to the inner method. It stays here, submitted, until someone waits or polls, as a completion stays
-//! in a ring until someone reaps it; that thread then makes the attempt that the rule has in mind. The rest goes on as ever. What
-//! is held sleeps on its handle, and the release of it wakes the sleepers.
+//! What a rule hits does not go to the inner method. It stays here, submitted, until someone waits
+//! or polls, as a completion stays in a ring until someone reaps it; that thread then makes the
+//! attempt that the rule has in mind. The rest goes on as ever. What is held sleeps on its handle,
+//! and the release of it wakes the sleepers.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +29,8 @@ pub struct FaultyMethod {
     executor: Arc<dyn Executor>,
     table: Arc<HandleTable>,
     plan: Arc<FaultPlan>,
-    /// By use of a handle: the next use may begin before the thread that ended this one is back here.
+    /// By use of a handle: the next use may begin before the thread that ended this one is back
+    /// here.
     diverted: Mutex<HashMap<WaitRef, Diverted>>,
 }
 
@@ -79,7 +81,8 @@ impl FaultyMethod {
         }));
         table.executed(r.index, attempted.unwrap_or(Err(Errno::IO)));
         table.finish(r.index);
-        // Only now: a waiter that does not find it here asks the inner method, which would wait for ever.
+        // Only now: a waiter that does not find it here asks the inner method, which would wait for
+        // ever.
         self.diverted.lock().remove(&r);
     }
 }
@@ -139,13 +142,20 @@ impl Method for FaultyMethod {
             Some(Diverted::Pending(verdict)) => Some(*verdict),
             Some(Diverted::Running) => None,
         };
-        table.wait_change_while(index, seen, || held.is_none_or(|verdict| !self.plan.may_go(&verdict)));
+        table.wait_change_while(index, seen, || {
+            held.is_none_or(|verdict| !self.plan.may_go(&verdict))
+        });
     }
 
     fn poll(&self, table: &HandleTable, index: u32) {
         let slot = table.slot_of(index);
-        let here: SmallVec<[WaitRef; 16]> =
-            self.diverted.lock().keys().copied().filter(|r| table.slot_of(r.index) == slot).collect();
+        let here: SmallVec<[WaitRef; 16]> = self
+            .diverted
+            .lock()
+            .keys()
+            .copied()
+            .filter(|r| table.slot_of(r.index) == slot)
+            .collect();
         for other in here {
             if let Some(verdict) = self.take(other) {
                 self.run(table, other, verdict);

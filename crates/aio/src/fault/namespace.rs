@@ -22,7 +22,8 @@ impl FaultyNamespace {
         FaultyNamespace { inner, plan }
     }
 
-    /// Lets a call pass, or fails it. `part` does so many bytes of it, where it can be done in part.
+    /// Lets a call pass, or fails it. `part` does so many bytes of it, where it can be done in
+    /// part.
     fn pass(
         &self,
         action: &'static str,
@@ -50,7 +51,8 @@ impl FaultyNamespace {
 
 impl Namespace for FaultyNamespace {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
-        let call = Call { direct: options.direct, write: options.write, ..Call::new(Ops::OPEN, path) };
+        let call =
+            Call { direct: options.direct, write: options.write, ..Call::new(Ops::OPEN, path) };
         self.whole("open file", &call)?;
         self.inner.open(path, options)
     }
@@ -109,7 +111,9 @@ impl Namespace for FaultyNamespace {
     }
 
     fn set_len(&self, file: &File, len: u64) -> Result<(), AioError> {
-        self.pass("truncate file", &Call::on(Ops::SET_LEN, file, 0, len), |n| self.inner.set_len(file, n))?;
+        self.pass("truncate file", &Call::on(Ops::SET_LEN, file, 0, len), |n| {
+            self.inner.set_len(file, n)
+        })?;
         self.inner.set_len(file, len)
     }
 

@@ -1,7 +1,8 @@
 //! The plan: rules in order, what each does, what has fired, and what is held.
 //!
-//! Each rule counts the calls that match it, whether or not an earlier rule struck them. A call waits at every rule that holds it,
-//! and the first rule that fires with an [`Effect`] decides what becomes of it; all that is decided when the call arrives.
+//! Each rule counts the calls that match it, whether or not an earlier rule struck them. A call
+//! waits at every rule that holds it, and the first rule that fires with an [`Effect`] decides what
+//! becomes of it; all that is decided when the call arrives.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,11 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Effect {
     /// It fails, without anything being done.
     Fail(Errno),
-    /// It transfers at most so many bytes, and says so. Of a direct file whole blocks move, and as many bytes are told.
+    /// It transfers at most so many bytes, and says so. Of a direct file whole blocks move, and as
+    /// many bytes are told.
     AtMost(usize),
     /// It transfers so many bytes fewer than it was asked for.
     ShortBy(usize),
-    /// It transfers a part, cut at a place that the seed chooses (between blocks, where the file is direct).
+    /// It transfers a part, cut at a place that the seed chooses (between blocks, where the file is
+    /// direct).
     Cut,
     /// So many bytes are done, and then it fails.
     FailAfter(usize, Errno),
@@ -98,19 +101,22 @@ impl Rule {
         self.skip(n).times(1)
     }
 
-    /// A call is struck with this probability. The seed, the file's name, the place in it and the number of attempts made there
-    /// decide, so that the same work meets the same faults however its threads take turns.
+    /// A call is struck with this probability. The seed, the file's name, the place in it and the
+    /// number of attempts made there decide, so that the same work meets the same faults however
+    /// its threads take turns.
     pub fn chance(self, probability: f64) -> Rule {
         Rule { chance: Some(probability), ..self }
     }
 
     fn matches(&self, call: &Call) -> bool {
         self.ops.contains(call.op)
-            && self.path.as_ref().is_none_or(|part| call.path.to_string_lossy().contains(part.as_str()))
             && self
-                .bytes
+                .path
                 .as_ref()
-                .is_none_or(|b| call.offset < b.end && b.start < call.offset.saturating_add(call.len))
+                .is_none_or(|part| call.path.to_string_lossy().contains(part.as_str()))
+            && self.bytes.as_ref().is_none_or(|b| {
+                call.offset < b.end && b.start < call.offset.saturating_add(call.len)
+            })
             && self.when.as_ref().is_none_or(|when| when(call))
     }
 }
@@ -233,11 +239,11 @@ impl FaultPlan {
         self.enter(rule, Some(effect))
     }
 
-    /// Adds a rule that holds what it strikes until it is released, by [`Held`] or by the end of that value. What follows in the
-    /// plan applies to what was held.
+    /// Adds a rule that holds what it strikes until it is released, by [`Held`] or by the end of
+    /// that value. What follows in the plan applies to what was held.
     ///
-    /// Executed by a calling thread or a worker, the I/O keeps its thread, as a slow device would. Under a method that has the
-    /// kernel execute, it is in flight and no thread is held up.
+    /// Executed by a calling thread or a worker, the I/O keeps its thread, as a slow device would.
+    /// Under a method that has the kernel execute, it is in flight and no thread is held up.
     pub fn hold(self: &Arc<Self>, rule: Rule) -> Held {
         Held { id: self.enter(rule, None), plan: Arc::clone(self) }
     }
@@ -404,8 +410,8 @@ impl fmt::Debug for FaultPlan {
     }
 }
 
-/// A rule that holds calls. At its end it releases them, so that a test that fails leaves nobody behind; let it be declared after
-/// the backends whose I/O it holds.
+/// A rule that holds calls. At its end it releases them, so that a test that fails leaves nobody
+/// behind; let it be declared after the backends whose I/O it holds.
 #[must_use = "what is held is released when this value goes"]
 pub struct Held {
     plan: Arc<FaultPlan>,

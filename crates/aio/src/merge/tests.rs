@@ -22,7 +22,11 @@ fn units(staged: &[Piece], limit: u64) -> Vec<Vec<usize>> {
 fn neighbours_are_found_in_any_order() {
     assert_eq!(units(&reads(&[4, 5, 6]), 16 * BLOCK), [vec![0, 1, 2]]);
     assert_eq!(units(&reads(&[5, 4, 6, 9]), 16 * BLOCK), [vec![1, 0, 2], vec![3]]);
-    assert_eq!(units(&reads(&[4, 6, 5]), 16 * BLOCK), [vec![0, 2, 1]], "5 joins 4, and then 6 does");
+    assert_eq!(
+        units(&reads(&[4, 6, 5]), 16 * BLOCK),
+        [vec![0, 2, 1]],
+        "5 joins 4, and then 6 does"
+    );
     assert_eq!(units(&reads(&[7, 1, 6, 2, 0]), 16 * BLOCK), [vec![2, 0], vec![4, 1, 3]]);
 }
 
@@ -58,14 +62,16 @@ fn nothing_passes_what_it_must_not() {
     let write_sync_write =
         [piece(0, 1, Writev, 0, 1), piece(1, 2, Fdatasync, 0, 0), piece(2, 1, Writev, 1, 1)];
     assert_eq!(units(&write_sync_write, 16 * BLOCK), [vec![0], vec![1], vec![2]]);
-    let write_read_write = [piece(0, 1, Writev, 0, 1), piece(1, 1, Readv, 1, 1), piece(2, 1, Writev, 1, 1)];
+    let write_read_write =
+        [piece(0, 1, Writev, 0, 1), piece(1, 1, Readv, 1, 1), piece(2, 1, Writev, 1, 1)];
     assert_eq!(units(&write_read_write, 16 * BLOCK), [vec![0], vec![1], vec![2]]);
     let apart = [piece(0, 1, Writev, 0, 1), piece(1, 1, Readv, 2, 1), piece(2, 1, Writev, 1, 1)];
     assert_eq!(units(&apart, 16 * BLOCK), [vec![0, 2], vec![1]]);
     let twice_read = [piece(0, 1, Readv, 0, 1), piece(1, 1, Readv, 1, 1), piece(2, 1, Readv, 1, 1)];
     assert_eq!(units(&twice_read, 16 * BLOCK), [vec![0, 1], vec![2]]);
     // The same path, opened twice.
-    let twice_open = [piece(0, 1, Writev, 0, 1), piece(1, 2, Readv, 1, 1), piece(2, 1, Writev, 1, 1)];
+    let twice_open =
+        [piece(0, 1, Writev, 0, 1), piece(1, 2, Readv, 1, 1), piece(2, 1, Writev, 1, 1)];
     assert_eq!(units(&twice_open, 16 * BLOCK), [vec![0, 2], vec![1]]);
     assert_eq!(Plan::new(&twice_open, 1 << 20, |_, _| true).units().count(), 3);
     // A unit may not be drawn forward past what one of its members follows.
@@ -103,8 +109,8 @@ fn any_piece() -> impl Strategy<Value = (usize, u8, u64, u64)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
-    /// Whatever is staged: each piece goes once, in a contiguous unit of its kind within the limit, and what is bound to an order
-    /// keeps it.
+    /// Whatever is staged: each piece goes once, in a contiguous unit of its kind within the limit,
+    /// and what is bound to an order keeps it.
     #[test]
     fn a_plan_keeps_the_rules(
         raw in prop::collection::vec(any_piece(), 1..=Backend::MAX_STAGED),

@@ -1,18 +1,20 @@
-//! A method for tests: it holds every submitted I/O until somebody waits, polls or releases, and then executes and completes what
-//! it holds in an order of its own.
+//! A method for tests: it holds every submitted I/O until somebody waits, polls or releases, and
+//! then executes and completes what it holds in an order of its own.
 //!
-//! So each path that resumes after a wait is taken, and whatever silently counts on an I/O being fast, in order, or finished
-//! without anyone waiting for it comes to light:
+//! So each path that resumes after a wait is taken, and whatever silently counts on an I/O being
+//! fast, in order, or finished without anyone waiting for it comes to light:
 //!
 //! - execution and completion are two steps, and other I/Os' steps come between them;
-//! - who waits for one I/O may execute and complete any number of others first, its own and other backends';
-//! - with [`Deferred::cutting`], some transfers stop short at a block, and some attempts never run, as if the kernel had cancelled
-//!   them: whoever finishes the I/O carries it on.
+//! - who waits for one I/O may execute and complete any number of others first, its own and other
+//!   backends';
+//! - with [`Deferred::cutting`], some transfers stop short at a block, and some attempts never run,
+//!   as if the kernel had cancelled them: whoever finishes the I/O carries it on.
 //!
 //! The choices follow from the seed (and, with several threads, from how these interleave).
 //!
-//! Rule 3 holds: a waiter executes and completes what it waits for in its own thread, unless another thread is doing so at that
-//! moment; then it sleeps until that thread is through, or has put the I/O back.
+//! Rule 3 holds: a waiter executes and completes what it waits for in its own thread, unless
+//! another thread is doing so at that moment; then it sleeps until that thread is through, or has
+//! put the I/O back.
 
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, OnceLock};
@@ -125,8 +127,8 @@ impl Deferred {
         self.0.queue.lock().held.len()
     }
 
-    /// Executes and completes everything that is held, in random order. Returns once nothing is held but what other threads have in
-    /// hand.
+    /// Executes and completes everything that is held, in random order. Returns once nothing is
+    /// held but what other threads have in hand.
     pub fn release(&self) {
         while self.step() {}
     }

@@ -1,5 +1,6 @@
-//! io_method sync: the issuer executes each I/O when it starts it, and those of a batch when it submits the batch: merged neighbours
-//! are one system call instead of many, which is worth most where nothing else overlaps.
+//! io_method sync: the issuer executes each I/O when it starts it, and those of a batch when it
+//! submits the batch: merged neighbours are one system call instead of many, which is worth most
+//! where nothing else overlaps.
 
 use super::Method;
 use crate::handle::Word;

@@ -1,16 +1,20 @@
-//! io_method posix_aio: the C library's or kernel's `aio_read` and kin execute. For portability, not for speed: glibc's is a pool of
-//! threads in user space that serves each descriptor's requests one after the other.
+//! io_method posix_aio: the C library's or kernel's `aio_read` and kin execute. For portability,
+//! not for speed: glibc's is a pool of threads in user space that serves each descriptor's requests
+//! one after the other.
 //!
-//! - An I/O is a request of one control block for each piece of memory, up to [`MOST_BLOCKS`]; what goes beyond is a short transfer,
-//!   which its finisher carries on. Syncs are `aio_fsync`. Operations on a range have no call, and run in the issuer.
-//! - `lio_listio` is not used: after a partial refusal it leaves open which blocks it has taken, and says so differently from system
-//!   to system. Nor is `aio_cancel`: an open I/O's handle keeps its file open, so no close ever meets one.
+//! - An I/O is a request of one control block for each piece of memory, up to [`MOST_BLOCKS`]; what
+//!   goes beyond is a short transfer, which its finisher carries on. Syncs are `aio_fsync`.
+//!   Operations on a range have no call, and run in the issuer.
+//! - `lio_listio` is not used: after a partial refusal it leaves open which blocks it has taken,
+//!   and says so differently from system to system. Nor is `aio_cancel`: an open I/O's handle keeps
+//!   its file open, so no close ever meets one.
 //! - What the system does not take (EAGAIN: its resources have run out) runs in the issuer.
-//! - Nobody but the one thread that takes a request out of its handle's place may look at its control blocks: it sleeps in
-//!   `aio_suspend` until they are done, calls `aio_return` on each once, and finishes the I/O. It holds no lock meanwhile, and waits
-//!   for nothing else. Others that wait for the I/O sleep on its handle. (A thread in `aio_suspend` for a block that another thread
-//!   returns could sleep for ever on some systems.) Each request has its own place, so there is no lead to pass on, as rings have:
-//!   who waits for one I/O never holds up another's waiter.
+//! - Nobody but the one thread that takes a request out of its handle's place may look at its
+//!   control blocks: it sleeps in `aio_suspend` until they are done, calls `aio_return` on each
+//!   once, and finishes the I/O. It holds no lock meanwhile, and waits for nothing else. Others
+//!   that wait for the I/O sleep on its handle. (A thread in `aio_suspend` for a block that another
+//!   thread returns could sleep for ever on some systems.) Each request has its own place, so there
+//!   is no lead to pass on, as rings have: who waits for one I/O never holds up another's waiter.
 
 use std::ptr;
 
@@ -107,7 +111,9 @@ impl Request {
         let blocks = Box::into_raw(blocks.into_boxed_slice());
         let mut request = Request { blocks, queued: 0, settled: false };
         // SAFETY: the blocks are freed after settling; the caller vouches for the memory.
-        while request.queued < blocks.len() && unsafe { queue(view.op, request.block(request.queued)) } {
+        while request.queued < blocks.len()
+            && unsafe { queue(view.op, request.block(request.queued)) }
+        {
             request.queued += 1;
         }
         (request.queued > 0).then_some(request)
@@ -121,7 +127,8 @@ impl Request {
     /// The blocks that the system is not through with.
     fn pending(&self) -> SmallVec<[*const libc::aiocb; MOST_BLOCKS]> {
         // SAFETY: queued blocks that have not been returned.
-        let in_progress = |b: &*const libc::aiocb| unsafe { libc::aio_error(*b) } == libc::EINPROGRESS;
+        let in_progress =
+            |b: &*const libc::aiocb| unsafe { libc::aio_error(*b) } == libc::EINPROGRESS;
         (0..self.queued).map(|n| self.block(n).cast_const()).filter(in_progress).collect()
     }
 
@@ -134,19 +141,22 @@ impl Request {
                 break;
             }
             // SAFETY: a list of queued blocks, which this thread alone may return; no time limit.
-            let rc = unsafe { libc::aio_suspend(pending.as_ptr(), pending.len() as i32, ptr::null()) };
+            let rc =
+                unsafe { libc::aio_suspend(pending.as_ptr(), pending.len() as i32, ptr::null()) };
             if rc != 0 && Errno::last() != Errno::INTR {
                 thread::yield_now(); // it refuses to sleep: ask again
             }
         }
-        let results: SmallVec<[_; MOST_BLOCKS]> = (0..self.queued).map(|n| self.take_result(n)).collect();
+        let results: SmallVec<[_; MOST_BLOCKS]> =
+            (0..self.queued).map(|n| self.take_result(n)).collect();
         gather(&results)
     }
 
     /// Bytes asked for, and the result.
     fn take_result(&self, n: usize) -> (usize, Result<usize, Errno>) {
         let block = self.block(n);
-        // SAFETY: the block was queued, is not in progress, and is returned here, once; its length was set before it was queued.
+        // SAFETY: the block was queued, is not in progress, and is returned here, once; its length
+        // was set before it was queued.
         let (asked, error, returned) =
             unsafe { ((*block).aio_nbytes, libc::aio_error(block), libc::aio_return(block)) };
         let result = match error {
@@ -168,8 +178,8 @@ impl Drop for Request {
     }
 }
 
-/// Several blocks' results as that of one transfer: an error is one whatever else was transferred; otherwise what was transferred
-/// up to the first gap. Attempts that never ran are gaps.
+/// Several blocks' results as that of one transfer: an error is one whatever else was transferred;
+/// otherwise what was transferred up to the first gap. Attempts that never ran are gaps.
 fn gather(results: &[(usize, Result<usize, Errno>)]) -> Result<usize, Errno> {
     if let Some(e) = results.iter().filter_map(|(_, r)| r.err()).find(|e| !e.is_repeatable()) {
         return Err(e);
@@ -207,8 +217,10 @@ impl Method for PosixAio {
             // Who finds it submitted and waits for it comes to its place after it was put there.
             let mut place = self.requests[index as usize].lock();
             table.begin(index);
-            // SAFETY: the handle keeps memory and file until it is collected, which happens after completion.
-            *place = table.with_kernel_view(index, |view| unsafe { Request::start(&view, self.queue) });
+            // SAFETY: the handle keeps memory and file until it is collected, which happens after
+            // completion.
+            *place =
+                table.with_kernel_view(index, |view| unsafe { Request::start(&view, self.queue) });
             if place.is_none() {
                 refused.push(index);
             }

@@ -1,7 +1,7 @@
 //! Can io_uring be used here, and if not, what is the true cause?
 //!
-//! The same error number stands for different causes, and the usual hint names the wrong one. So the facts around it are read too:
-//! the sysctl, the process's seccomp mode, the resource limits.
+//! The same error number stands for different causes, and the usual hint names the wrong one. So
+//! the facts around it are read too: the sysctl, the process's seccomp mode, the resource limits.
 
 use std::fmt;
 
@@ -92,7 +92,9 @@ impl IoUringRefusal {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self.cause {
-            RefusalCause::Sysctl(2) => "Set kernel.io_uring_disabled to 0, or use io_method = worker.",
+            RefusalCause::Sysctl(2) => {
+                "Set kernel.io_uring_disabled to 0, or use io_method = worker."
+            }
             RefusalCause::Sysctl(_) => {
                 "Add the server's user to the group named by kernel.io_uring_group, set kernel.io_uring_disabled to 0, or use \
                  io_method = worker."
@@ -140,7 +142,8 @@ fn cause(errno: i32, s: Surroundings) -> RefusalCause {
             _ if s.seccomp => RefusalCause::Seccomp,
             _ => RefusalCause::SecurityModule,
         },
-        // Some filters pretend that the call does not exist; the setting's presence gives them away.
+        // Some filters pretend that the call does not exist; the setting's presence gives them
+        // away.
         libc::ENOSYS if s.seccomp && s.disabled.is_some() => RefusalCause::Seccomp,
         libc::ENOSYS => RefusalCause::NotInKernel,
         // Without a limit, memory itself was short.
@@ -157,7 +160,8 @@ pub(crate) fn setup_refusal(errno: i32) -> IoUringRefusal {
     IoUringRefusal { cause: cause(errno, surroundings()) }
 }
 
-/// Why a ring that could be set up refuses to register something. The sysctl is not it, and what the kernel does not know is EINVAL.
+/// Why a ring that could be set up refuses to register something. The sysctl is not it, and what
+/// the kernel does not know is EINVAL.
 #[cfg(target_os = "linux")]
 pub(crate) fn registration_refusal(errno: i32) -> RefusalCause {
     match errno {
@@ -186,7 +190,8 @@ pub fn probe_io_uring() -> Result<(), IoUringRefusal> {
     let refuse = |e: std::io::Error| setup_refusal(e.raw_os_error().unwrap_or(libc::EIO));
     let mut ring = io_uring::IoUring::new(8).map_err(refuse)?;
     // SAFETY: a no-op uses no memory.
-    unsafe { ring.submission().push(&io_uring::opcode::Nop::new().build()) }.expect("a new ring has room");
+    unsafe { ring.submission().push(&io_uring::opcode::Nop::new().build()) }
+        .expect("a new ring has room");
     loop {
         match ring.submit_and_wait(1) {
             Ok(_) => return Ok(()),
@@ -204,7 +209,9 @@ pub(crate) fn probe_io_uring_for(backends: usize) -> Result<(), IoUringRefusal> 
     let limit = Limits::now().descriptors;
     let in_use = descriptors_in_use().unwrap_or(0);
     if limit.saturating_sub(in_use) < needed {
-        return Err(IoUringRefusal { cause: RefusalCause::TooFewDescriptors { needed, limit, in_use } });
+        return Err(IoUringRefusal {
+            cause: RefusalCause::TooFewDescriptors { needed, limit, in_use },
+        });
     }
     Ok(())
 }
@@ -228,8 +235,12 @@ mod tests {
 
     #[test]
     fn the_cause_is_told_by_the_surroundings() {
-        let plain =
-            Surroundings { disabled: Some(0), seccomp: false, memlock: Some(65536), descriptors: 1024 };
+        let plain = Surroundings {
+            disabled: Some(0),
+            seccomp: false,
+            memlock: Some(65536),
+            descriptors: 1024,
+        };
         let filtered = Surroundings { seccomp: true, ..plain };
         let cases = [
             (libc::EPERM, Surroundings { disabled: Some(2), ..plain }, RefusalCause::Sysctl(2)),
@@ -241,7 +252,11 @@ mod tests {
             (libc::ENOSYS, Surroundings { disabled: None, ..filtered }, RefusalCause::NotInKernel),
             (libc::ENOSYS, plain, RefusalCause::NotInKernel),
             (libc::ENOMEM, plain, RefusalCause::Memlock(65536)),
-            (libc::ENOMEM, Surroundings { memlock: None, ..plain }, RefusalCause::Other(libc::ENOMEM)),
+            (
+                libc::ENOMEM,
+                Surroundings { memlock: None, ..plain },
+                RefusalCause::Other(libc::ENOMEM),
+            ),
             (libc::EMFILE, plain, RefusalCause::ProcessDescriptors(1024)),
             (libc::ENFILE, plain, RefusalCause::SystemDescriptors),
             (libc::EINVAL, plain, RefusalCause::Other(libc::EINVAL)),

@@ -7,29 +7,35 @@
 //! | `buffers` | registered memory, cloned from one ring into the others |
 //! | `files` | registered files, of those used often |
 //!
-//! - The submission queue belongs to the slot's backend alone. Nobody else looks at it: waiters enter the kernel with nothing to
-//!   submit.
-//! - Of the threads that wait for I/O of one ring, one leads: it alone takes completions out of the queue, and sleeps in the kernel
-//!   for more. A leader whose handle is still SUBMITTED therefore knows that its completion has yet to arrive. The others follow:
-//!   they sleep on their handles, so each wakes as soon as its own I/O is finished, whatever the leader still waits for. (Were they
-//!   queued for a lock that the leader holds, they would sleep through their own completion.) A leader whose I/O has arrived gives
-//!   up the lead, and nudges a follower to take it.
-//! - What arrived is finished after the lead is given up, so that several threads verify checksums at once.
-//! - No IORING_SETUP_SINGLE_ISSUER or DEFER_TASKRUN: with them only the issuer could make completions appear.
-//! - No COOP_TASKRUN either: a completion then waits until the issuer next enters the kernel. A thread that waits for the read of
-//!   one that computes had it after 40 us without the flag, after 3.9 ms with it (a tick of 250 Hz) wherever the disk's interrupt
-//!   came to the other processor; and the flag saved no processor time (a read cost 2.8 us without and 3.0 us with it at 8 KiB, 5.5
-//!   and 5.9 us at 128 KiB; medians of nine, depth 32).
-//! - The kernel posts a completion by work that it gives to the submitting thread (task work). A thread
-//!   in an interruptible sleep is woken for it: in io_uring_enter, on a futex. One in an uninterruptible
-//!   sleep (a plain fdatasync or pwrite, the start of a process) is not, and its completions reach nobody
-//!   meanwhile. So a backend with I/O in flight hands its synchronous operations to the ring and sleeps in
-//!   io_uring_enter; see `completes_through_issuer`, and `Backend::quiesce` for what no ring can do.
-//!   IOSQE_ASYNC is no way out: direct I/O that a kernel worker submits still completes by way of the
-//!   first thread, and a read at depth 1 took 51 to 69 us instead of 37. Nor is IORING_SETUP_SQPOLL: on
-//!   two busy processors its thread kept a read waiting for a second (fio, 8 KiB direct, 3 rounds).
+//! - The submission queue belongs to the slot's backend alone. Nobody else looks at it: waiters
+//!   enter the kernel with nothing to submit.
+//! - Of the threads that wait for I/O of one ring, one leads: it alone takes completions out of the
+//!   queue, and sleeps in the kernel for more. A leader whose handle is still SUBMITTED therefore
+//!   knows that its completion has yet to arrive. The others follow: they sleep on their handles,
+//!   so each wakes as soon as its own I/O is finished, whatever the leader still waits for. (Were
+//!   they queued for a lock that the leader holds, they would sleep through their own completion.)
+//!   A leader whose I/O has arrived gives up the lead, and nudges a follower to take it.
+//! - What arrived is finished after the lead is given up, so that several threads verify checksums
+//!   at once.
+//! - No IORING_SETUP_SINGLE_ISSUER or DEFER_TASKRUN: with them only the issuer could make
+//!   completions appear.
+//! - No COOP_TASKRUN either: a completion then waits until the issuer next enters the kernel. A
+//!   thread that waits for the read of one that computes had it after 40 us without the flag, after
+//!   3.9 ms with it (a tick of 250 Hz) wherever the disk's interrupt came to the other processor;
+//!   and the flag saved no processor time (a read cost 2.8 us without and 3.0 us with it at 8 KiB,
+//!   5.5 and 5.9 us at 128 KiB; medians of nine, depth 32).
+//! - The kernel posts a completion by work that it gives to the submitting thread (task work). A
+//!   thread in an interruptible sleep is woken for it: in io_uring_enter, on a futex. One in an
+//!   uninterruptible sleep (a plain fdatasync or pwrite, the start of a process) is not, and its
+//!   completions reach nobody meanwhile. So a backend with I/O in flight hands its synchronous
+//!   operations to the ring and sleeps in io_uring_enter; see `completes_through_issuer`, and
+//!   `Backend::quiesce` for what no ring can do. IOSQE_ASYNC is no way out: direct I/O that a
+//!   kernel worker submits still completes by way of the first thread, and a read at depth 1 took
+//!   51 to 69 us instead of 37. Nor is IORING_SETUP_SQPOLL: on two busy processors its thread kept
+//!   a read waiting for a second (fio, 8 KiB direct, 3 rounds).
 //! - A ring stays with its slot, and goes when the method does: longer than anything in flight.
-//! - What the kernel cancels (because the thread that submitted it has exited) is executed by whoever reaps it.
+//! - What the kernel cancels (because the thread that submitted it has exited) is executed by
+//!   whoever reaps it.
 
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Arc, OnceLock};
@@ -54,8 +60,8 @@ use entry::{Numbers, describe};
 use files::Files;
 use ring::{Counts, Ring, Rings, Until};
 
-/// Buffered I/Os in flight beyond which the kernel is told not to try in the submitter's time: the copy out of the page cache would
-/// run there, one after the other.
+/// Buffered I/Os in flight beyond which the kernel is told not to try in the submitter's time: the
+/// copy out of the page cache would run there, one after the other.
 const ASYNC_THRESHOLD: usize = 4;
 
 /// The method.
@@ -70,7 +76,8 @@ impl Uring {
     /// Rings for the backends of `config`, set up when first needed.
     pub(crate) fn new(config: &AioConfig) -> Result<Uring, AioError> {
         super::probe_io_uring_for(config.max_backends)?;
-        let rings: Arc<Rings> = Arc::new((0..config.max_backends).map(|_| OnceLock::new()).collect());
+        let rings: Arc<Rings> =
+            Arc::new((0..config.max_backends).map(|_| OnceLock::new()).collect());
         Ok(Uring {
             // Twice as many completions fit; so neither queue overflows.
             entries: (config.handles_per_backend as u32).next_power_of_two(),
@@ -97,10 +104,12 @@ impl Uring {
     fn numbers(&self, ring: &Ring, view: &KernelView<'_>) -> Numbers {
         let file = self.files.as_ref().and_then(|files| files.number(ring, view.file));
         let memory =
-            self.buffers.as_ref().filter(|b| view.vectors.len() == 1 || b.vectored()).and_then(|b| {
-                let region = view.region.filter(|_| ring.has_buffers())?;
-                b.number(region, view.vectors)
-            });
+            self.buffers.as_ref().filter(|b| view.vectors.len() == 1 || b.vectored()).and_then(
+                |b| {
+                    let region = view.region.filter(|_| ring.has_buffers())?;
+                    b.number(region, view.vectors)
+                },
+            );
         let counts = &ring.counts;
         Counts::add(&counts.operations);
         if file.is_some() {
@@ -121,8 +130,8 @@ impl Method for Uring {
     fn attach(&self, slot: u32) -> Result<(), AioError> {
         let cell = &self.rings[slot as usize];
         if cell.get().is_none() {
-            let ring =
-                Ring::new(self.entries).map_err(|e| setup_refusal(e.raw_os_error().unwrap_or(libc::EIO)))?;
+            let ring = Ring::new(self.entries)
+                .map_err(|e| setup_refusal(e.raw_os_error().unwrap_or(libc::EIO)))?;
             let publish = |ring| {
                 assert!(cell.set(ring).is_ok(), "a slot is attached by one backend at a time");
             };
@@ -153,8 +162,9 @@ impl Method for Uring {
             });
             // Before the kernel knows of it: the completion may be reaped at once, by anyone.
             table.begin(index);
-            // SAFETY: this is the slot's backend. The entry's memory (and its vectors, in the handle's body) stays in place until
-            // the handle is collected, which happens after completion.
+            // SAFETY: this is the slot's backend. The entry's memory (and its vectors, in the
+            // handle's body) stays in place until the handle is collected, which happens after
+            // completion.
             unsafe { ring.push(&entry.user_data(user_data)) };
         }
         ring.submit(table, staged.len() as u32);

@@ -5,9 +5,10 @@
 //! | `limits` | how many workers there may be |
 //! | `pool` | when one comes, rests and goes |
 //!
-//! A full queue, or none to serve it, makes the submitter execute its I/O itself. A waiter whose I/O is still queued takes it out and
-//! executes it: it needs the result now, and so no I/O ever depends on a worker that is busy, slow to start, or gone. A worker that
-//! panics ends the I/O it had in hand with an error, dies, and is replaced.
+//! A full queue, or none to serve it, makes the submitter execute its I/O itself. A waiter whose
+//! I/O is still queued takes it out and executes it: it needs the result now, and so no I/O ever
+//! depends on a worker that is busy, slow to start, or gone. A worker that panics ends the I/O it
+//! had in hand with an error, dies, and is replaced.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -178,7 +179,8 @@ impl Method for Workers {
         let mut overflow: SmallVec<[u32; 32]> = SmallVec::new();
         let (called, another) = {
             let mut q = self.shared.queue.lock();
-            // Under the lock: who finds it submitted and looks into the queue finds it there, and depends on no worker.
+            // Under the lock: who finds it submitted and looks into the queue finds it there, and
+            // depends on no worker.
             for &index in staged {
                 table.begin(index);
             }

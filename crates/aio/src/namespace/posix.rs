@@ -12,7 +12,8 @@ use crate::error::{AioError, Errno};
 use crate::file::{File, OpenOptions};
 use crate::platform;
 
-/// Paths as the operating system takes them; relative ones are relative to the process's working directory.
+/// Paths as the operating system takes them; relative ones are relative to the process's working
+/// directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixNamespace;
 
@@ -125,9 +126,10 @@ impl Namespace for PosixNamespace {
 
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>, AioError> {
         let fail = |e| AioError::os("read directory", path, e);
-        let fd =
-            retry(|| fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
-                .map_err(named("open directory", path))?;
+        let fd = retry(|| {
+            fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        })
+        .map_err(named("open directory", path))?;
         let mut entries = Vec::new();
         for entry in fs::Dir::read_from(&fd).map_err(fail)? {
             let entry = entry.map_err(fail)?;
@@ -206,17 +208,20 @@ impl Namespace for PosixNamespace {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
-        let fd =
-            retry(|| fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
-                .map_err(named("open directory", path))?;
+        let fd = retry(|| {
+            fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        })
+        .map_err(named("open directory", path))?;
         use std::os::fd::AsFd;
-        platform::sync(fd.as_fd(), false).map_err(|e| AioError::os(AioError::SYNC_DIRECTORY, path, e))
+        platform::sync(fd.as_fd(), false)
+            .map_err(|e| AioError::os(AioError::SYNC_DIRECTORY, path, e))
     }
 
     #[cfg(target_os = "linux")]
     fn sync_file_system(&self, path: &Path) -> Result<(), AioError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let fd = retry(|| fs::open(path, flags, Mode::empty())).map_err(named("open file", path))?;
+        let fd =
+            retry(|| fs::open(path, flags, Mode::empty())).map_err(named("open file", path))?;
         fs::syncfs(fd).map_err(named("synchronize file system for file", path))
     }
 

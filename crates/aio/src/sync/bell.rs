@@ -1,8 +1,8 @@
 //! A bell: who sleeps at it is woken with all others by one call to the kernel, or alone.
 //!
-//! The locks here are the standard library's: parking_lot's condition variables wake one sleeper, and move the others to the
-//! lock, where each who leaves it wakes the next. For sixty sleepers that is sixty calls, between which those who are awake already take
-//! the waker's processor away.
+//! The locks here are the standard library's: parking_lot's condition variables wake one sleeper,
+//! and move the others to the lock, where each who leaves it wakes the next. For sixty sleepers
+//! that is sixty calls, between which those who are awake already take the waker's processor away.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,5 @@
-//! Shuttle's locks and condition variables in parking_lot's shape: no poisoning, and a condition variable that borrows the guard.
+//! Shuttle's locks and condition variables in parking_lot's shape: no poisoning, and a condition
+//! variable that borrows the guard.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
@@ -189,7 +190,11 @@ impl Condvar {
     }
 
     /// As [`Condvar::wait`].
-    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _until: Instant) -> WaitTimeoutResult {
+    pub fn wait_until<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        _until: Instant,
+    ) -> WaitTimeoutResult {
         self.wait(guard);
         WaitTimeoutResult(())
     }

@@ -1,4 +1,5 @@
-//! Chains of merged I/Os in the handle table: the steps that all members take together. See [`crate::merge`].
+//! Chains of merged I/Os in the handle table: the steps that all members take together. See
+//! [`crate::merge`].
 
 use super::{Body, HandleTable, encode};
 use crate::error::Errno;
@@ -9,7 +10,8 @@ use crate::op::OpKind;
 use crate::sync::atomic::Ordering::Relaxed;
 
 impl HandleTable {
-    /// Makes one I/O of staged neighbours, given in file order; one handle alone stays as it is. Returns the one to submit.
+    /// Makes one I/O of staged neighbours, given in file order; one handle alone stays as it is.
+    /// Returns the one to submit.
     pub(crate) fn link(&self, mut members: impl Iterator<Item = u32>) -> u32 {
         let head = members.next().expect("a unit has a member");
         let Some(second) = members.next() else { return head };
@@ -47,18 +49,24 @@ impl HandleTable {
         self.handle(index).link.head().unwrap_or(index)
     }
 
-    /// What to wait for at the method in place of a handle that was just seen as `seen`, which is SUBMITTED. None: it has moved on.
+    /// What to wait for at the method in place of a handle that was just seen as `seen`, which is
+    /// SUBMITTED. None: it has moved on.
     pub(super) fn at_method(&self, index: u32, seen: Word) -> Option<(u32, Word)> {
         let head = self.head_of(index);
         if head == index {
             return Some((index, seen));
         }
         let at_head = self.word(head);
-        // Still the same use of the member: then the head, looked at before, was the head of this very chain.
+        // Still the same use of the member: then the head, looked at before, was the head of this
+        // very chain.
         if self.word(index) != seen {
             return None;
         }
-        assert_eq!(at_head.state(), HandleState::Submitted, "a member is SUBMITTED no longer than its head");
+        assert_eq!(
+            at_head.state(),
+            HandleState::Submitted,
+            "a member is SUBMITTED no longer than its head"
+        );
         Some((head, at_head))
     }
 
@@ -66,7 +74,8 @@ impl HandleTable {
     fn each_follower(&self, head: u32, mut f: impl FnMut(&Member)) {
         if self.is_head(head) {
             let chain = self.handle(head).link.chain.read();
-            let members = &chain.as_ref().expect("a head has its chain until it is completed").members;
+            let members =
+                &chain.as_ref().expect("a head has its chain until it is completed").members;
             members[1..].iter().rev().for_each(&mut f);
         }
     }
@@ -92,7 +101,8 @@ impl HandleTable {
         if !self.is_head(index) {
             return None;
         }
-        // A read lock, although this may take long: nobody takes the chain away before it is completed.
+        // A read lock, although this may take long: nobody takes the chain away before it is
+        // completed.
         let chain = self.handle(index).link.chain.read();
         Some(f(chain.as_ref().expect("a head has its chain until it is completed")))
     }
@@ -104,7 +114,8 @@ impl HandleTable {
             return self.complete_shared(index, whole);
         }
         // Taken out: the head may be in its next use before the last member is completed.
-        let chain = self.handle(index).link.chain.write().take().expect("a chain is completed once");
+        let chain =
+            self.handle(index).link.chain.write().take().expect("a chain is completed once");
         let repeat = whole.is_err() && !(chain.op == OpKind::Writev && chain.file.is_dsync());
         if !repeat {
             self.count_completed(index, chain.members.len() as u64);
@@ -121,7 +132,8 @@ impl HandleTable {
 
     /// Carries out a member by itself, after its chain failed.
     fn carry_again(&self, index: u32) -> Result<usize, Errno> {
-        // As if it had been interrupted. The other members must be completed whatever happens to this one.
+        // As if it had been interrupted. The other members must be completed whatever happens to
+        // this one.
         self.surviving(index, || self.carry_alone(index, Some(Err(Errno::INTR))))
     }
 

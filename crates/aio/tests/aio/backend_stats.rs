@@ -23,7 +23,10 @@ fn what_a_backend_does_is_counted() {
         let mut be = s.backend();
         let fresh = row(&s.aio, &be);
         assert_eq!((fresh.acquired, fresh.in_flight, fresh.latency_count), (0, 0, 0));
-        assert_eq!((fresh.backend_type, fresh.io_method), (BackendType::Client, s.aio.method_name()));
+        assert_eq!(
+            (fresh.backend_type, fresh.io_method),
+            (BackendType::Client, s.aio.method_name())
+        );
 
         be.begin_batch();
         // Not neighbours, so that nothing is merged.
@@ -145,7 +148,8 @@ fn completions_by_another_thread_are_told_apart() {
         assert_eq!(got.completed_self + got.completed_other, 20);
         match s.aio.method_name() {
             "sync" => assert_eq!(got.completed_other, 0),
-            // A worker, or the thread that waited; with io_uring nobody else looked before the report was taken.
+            // A worker, or the thread that waited; with io_uring nobody else looked before the
+            // report was taken.
             "worker" | "io_uring" => assert_eq!(got.completed_other, 20),
             _ => {}
         }
@@ -165,7 +169,9 @@ fn the_columns_are_the_fields() {
     );
     let mut rest = text.as_str();
     for name in BackendStatsRow::COLUMNS {
-        let at = rest.find(&format!("{name}: ")).unwrap_or_else(|| panic!("{name} in its place in {text}"));
+        let at = rest
+            .find(&format!("{name}: "))
+            .unwrap_or_else(|| panic!("{name} in its place in {text}"));
         rest = &rest[at + name.len()..];
     }
 }

@@ -75,7 +75,10 @@ fn the_last_registered_runs_first_and_each_sees_the_outcome_so_far() {
             ("reader, local", warn(14)),
             ("page, local", warn(13)),
         ];
-        assert_eq!(*log.lock().unwrap(), expected.map(|(name, outcome)| (name.to_owned(), outcome)));
+        assert_eq!(
+            *log.lock().unwrap(),
+            expected.map(|(name, outcome)| (name.to_owned(), outcome))
+        );
         assert!(matches!(be.wait(r), IoResult::Finished));
         assert_eq!(log.lock().unwrap().len(), 6, "each half runs once");
     });
@@ -134,10 +137,16 @@ fn at_most_four() {
 }
 
 /// Reads a file block by block, each read started by the end of the one before.
-fn chain(file: &File, region: &Arc<Region>, n: usize, blocks: usize, done: &Arc<AtomicUsize>) -> Io {
+fn chain(
+    file: &File,
+    region: &Arc<Region>,
+    n: usize,
+    blocks: usize,
+    done: &Arc<AtomicUsize>,
+) -> Io {
     let (next_file, next_region, done) = (file.clone(), region.clone(), done.clone());
-    read(file, region, n).flags(IoFlags { detached: true, ..IoFlags::default() }).also(Completion::local(
-        move |backend, io| {
+    read(file, region, n).flags(IoFlags { detached: true, ..IoFlags::default() }).also(
+        Completion::local(move |backend, io| {
             assert_eq!(io.outcome, Outcome::OK);
             done.fetch_add(1, SeqCst);
             if let Some(backend) = backend
@@ -146,8 +155,8 @@ fn chain(file: &File, region: &Arc<Region>, n: usize, blocks: usize, done: &Arc<
                 backend.start(chain(&next_file, &next_region, n + 1, blocks, &done));
             }
             io.outcome
-        },
-    ))
+        }),
+    )
 }
 
 #[test]
@@ -199,7 +208,11 @@ fn a_local_half_may_wait_for_another_io() {
         let (file, region) = filled(s, 3);
         let log = Log::default();
         let mut be = s.backend();
-        let inner = be.start(read(&file, &region, 1).also(Completion::local(local(&log, "inner", warn(1)))));
+        let inner = be.start(read(&file, &region, 1).also(Completion::local(local(
+            &log,
+            "inner",
+            warn(1),
+        ))));
         let watch = log.clone();
         let (file2, region2) = (file.clone(), region.clone());
         let outer = be.start(read(&file, &region, 0).also(Completion::local(move |backend, _| {
@@ -273,7 +286,8 @@ fn act(seen: Outcome, leaves: Leaves) -> Outcome {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Any four completions of two halves each: the outcome is the fold of what they leave, shared halves first, last registered first.
+    /// Any four completions of two halves each: the outcome is the fold of what they leave, shared
+    /// halves first, last registered first.
     #[test]
     fn outcomes_fold(halves in prop::collection::vec((prop::option::of(leaves()), prop::option::of(leaves())), 0..=4)) {
         let s = Setup::new(Case { method: MethodKind::Sync, direct: false }, config());

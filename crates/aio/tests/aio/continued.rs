@@ -1,4 +1,5 @@
-//! Short transfers and interruptions, by way of an executor that plays a script before it does what it is asked.
+//! Short transfers and interruptions, by way of an executor that plays a script before it does what
+//! it is asked.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -65,8 +66,13 @@ const LEN: usize = BLOCKS * IO_ALIGN;
 
 fn fixture(direct: bool) -> Fixture {
     let script = Arc::new(Scripted::default());
-    let aio = Aio::with_workers(Arc::new(PosixNamespace), script.clone(), config(), WorkerLimits::fixed(1))
-        .unwrap();
+    let aio = Aio::with_workers(
+        Arc::new(PosixNamespace),
+        script.clone(),
+        config(),
+        WorkerLimits::fixed(1),
+    )
+    .unwrap();
     let dir = TempDir::new().unwrap();
     let file = aio
         .namespace()
@@ -80,12 +86,18 @@ fn fixture(direct: bool) -> Fixture {
 
 impl Fixture {
     /// Runs an operation on three pieces under a script: its report, and the attempts made.
-    fn run(&mut self, write: bool, base: usize, script: &[Act]) -> (IoReport, Vec<(OpKind, u64, usize)>) {
+    fn run(
+        &mut self,
+        write: bool,
+        base: usize,
+        script: &[Act],
+    ) -> (IoReport, Vec<(OpKind, u64, usize)>) {
         let mut memory = IoMemory::empty(self.region.clone());
         for (at, blocks) in [(0, 1), (1, 3), (4, 2)] {
             memory.slices.push(IoSlice { offset: base + at * IO_ALIGN, len: blocks * IO_ALIGN });
         }
-        let op = if write { Op::Writev { offset: 0, memory } } else { Op::Readv { offset: 0, memory } };
+        let op =
+            if write { Op::Writev { offset: 0, memory } } else { Op::Readv { offset: 0, memory } };
         self.run_op(op, script)
     }
 
@@ -126,7 +138,8 @@ fn short_and_interrupted_transfers_are_carried_on() {
             let op = if write { OpKind::Writev } else { OpKind::Readv };
             let (report, attempts) = f.run(write, if write { 0 } else { LEN }, &script);
             assert_eq!(report.check().unwrap(), LEN);
-            let expected = steps.map(|(from, blocks)| (op, (from * IO_ALIGN) as u64, blocks * IO_ALIGN));
+            let expected =
+                steps.map(|(from, blocks)| (op, (from * IO_ALIGN) as u64, blocks * IO_ALIGN));
             assert_eq!(attempts, expected);
         }
         assert!(f.on_disk() == bytes(&f.region, 0, LEN));
@@ -182,8 +195,13 @@ fn a_failed_sync_is_final() {
     for op in [Op::Fsync, Op::Fdatasync] {
         let (report, attempts) = f.run_op(op.clone(), &[Act::Fail(Errno::IO)]);
         assert_eq!((report.errno(), attempts.len()), (Some(Errno::IO), 1));
-        let (report, attempts) = f.run_op(op, &[Act::Fail(Errno::INTR), Act::Fail(Errno::CANCELED)]);
-        assert_eq!((report.errno(), attempts.len()), (None, 3), "what never ran is attempted again");
+        let (report, attempts) =
+            f.run_op(op, &[Act::Fail(Errno::INTR), Act::Fail(Errno::CANCELED)]);
+        assert_eq!(
+            (report.errno(), attempts.len()),
+            (None, 3),
+            "what never ran is attempted again"
+        );
     }
 }
 
@@ -196,7 +214,11 @@ fn operations_on_a_range_are_made_whole_or_fail() {
         let interrupted = [Errno::INTR, Errno::AGAIN, Errno::CANCELED].map(Act::Fail);
         let (report, attempts) = f.run_op(op.clone(), &interrupted);
         assert_eq!(report.check().unwrap(), 0);
-        assert_eq!(attempts, [(kind, offset, 0); 4], "what was interrupted is attempted again, whole");
+        assert_eq!(
+            attempts,
+            [(kind, offset, 0); 4],
+            "what was interrupted is attempted again, whole"
+        );
         for refusal in [Errno::OPNOTSUPP, Errno::NOSPC, Errno::IO] {
             let (report, attempts) = f.run_op(op.clone(), &[Act::Fail(refusal)]);
             assert_eq!(

@@ -27,11 +27,13 @@ fn fixture(seed: u64, executor: Arc<dyn Executor>) -> Fixture {
 }
 
 fn fixture_of(deferred: Deferred, executor: Arc<dyn Executor>) -> Fixture {
-    let made =
-        Aio::with_method(Arc::new(PosixNamespace), executor, config(), |table| Ok(deferred.over(table)));
+    let made = Aio::with_method(Arc::new(PosixNamespace), executor, config(), |table| {
+        Ok(deferred.over(table))
+    });
     let aio = made.unwrap();
     let dir = TempDir::new().unwrap();
-    let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
+    let file =
+        aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
     let region = Region::new(BLOCKS * IO_ALIGN).unwrap();
     Fixture { deferred, aio, file, region, order: Arc::default(), _dir: dir }
 }
@@ -48,7 +50,8 @@ impl Fixture {
                 });
                 let memory = IoMemory::new(self.region.clone(), n * IO_ALIGN, IO_ALIGN);
                 // Not neighbours: each stays an I/O of its own.
-                let io = Io::write(self.file.clone(), (2 * n * IO_ALIGN) as u64, memory, Target::File);
+                let io =
+                    Io::write(self.file.clone(), (2 * n * IO_ALIGN) as u64, memory, Target::File);
                 be.start(io.completion(note, SmallVec::from_slice(&[n as u32])))
             })
             .collect();
@@ -67,7 +70,11 @@ fn orders(seed: u64) -> Vec<Vec<u32>> {
     (0..4)
         .map(|_| {
             let refs = f.start(&mut be);
-            assert_eq!((f.deferred.held(), f.order()), (BLOCKS, vec![]), "nothing happens by itself");
+            assert_eq!(
+                (f.deferred.held(), f.order()),
+                (BLOCKS, vec![]),
+                "nothing happens by itself"
+            );
             f.deferred.release();
             assert_eq!(f.deferred.held(), 0);
             assert!(refs.into_iter().all(|r| f.aio.is_done(r) && be.wait(r).check().is_ok()));
@@ -117,7 +124,8 @@ fn polling_ends_all_io_at_last() {
     assert_eq!(f.deferred.held(), 0);
 }
 
-/// While one thread executes an I/O, another waits for it; the first may put it back executed, and the second completes it.
+/// While one thread executes an I/O, another waits for it; the first may put it back executed, and
+/// the second completes it.
 #[test]
 fn what_is_put_back_is_taken_up_by_its_waiter() {
     struct Announced(Mutex<mpsc::Sender<()>>, Mutex<mpsc::Receiver<()>>);
@@ -159,7 +167,10 @@ fn what_is_cut_short_is_carried_on() {
         let memory = IoMemory::new(back.clone(), 0, BLOCKS * IO_ALIGN);
         let r = be.start(Io::read(f.file.clone(), 0, memory, Target::File));
         assert_eq!(be.wait(r).check().unwrap(), BLOCKS * IO_ALIGN);
-        assert!(crate::common::bytes(&back, 0, back.len()) == crate::common::bytes(&f.region, 0, back.len()));
+        assert!(
+            crate::common::bytes(&back, 0, back.len())
+                == crate::common::bytes(&f.region, 0, back.len())
+        );
     }
     let stats = f.aio.backend_stats();
     assert!(stats.iter().any(|row| row.retries > 0), "some were");

@@ -47,7 +47,8 @@ impl Bed {
 #[test]
 fn the_least_recently_used_goes() {
     let bed = Bed::new(4);
-    let files: Vec<VirtualFile> = ["a", "b", "c", "d", "e", "f"].iter().map(|name| bed.made(name)).collect();
+    let files: Vec<VirtualFile> =
+        ["a", "b", "c", "d", "e", "f"].iter().map(|name| bed.made(name)).collect();
     let open = || -> String {
         // Looks without touching: what is open, by the process's own list.
         let mut names: Vec<String> = std::fs::read_dir("/proc/self/fd")
@@ -79,7 +80,8 @@ fn the_least_recently_used_goes() {
 fn a_file_in_use_stays_open_until_its_last_clone_goes() {
     let bed = Bed::new(1);
     let (a, b) = (bed.made("a"), bed.made("b"));
-    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).unwrap();
+    let aio =
+        Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).unwrap();
     let mut io = aio.backend(BackendType::Client).unwrap();
     let held = a.open().unwrap();
     b.open().unwrap();
@@ -121,7 +123,9 @@ fn a_forgotten_file_is_not_confused_with_a_new_one_of_its_name() {
     assert_eq!(bed.descriptors(), 0);
     std::fs::remove_file(bed.path("a")).unwrap();
     let new = bed.made("a");
-    assert!(old.open().unwrap_err().is_not_found() && old.create(false).unwrap_err().is_not_found());
+    assert!(
+        old.open().unwrap_err().is_not_found() && old.create(false).unwrap_err().is_not_found()
+    );
     assert!(new.open().is_ok() && old.get().is_none());
 }
 
@@ -261,7 +265,8 @@ fn a_file_forgotten_while_it_is_opened_is_not_kept() {
 
 #[test]
 fn nobody_waits_for_anothers_open() {
-    // The open of "slow" does not end before "quick" has been opened, used and closed, and new files too.
+    // The open of "slow" does not end before "quick" has been opened, used and closed, and new
+    // files too.
     let (in_open, is_in_open) = std::sync::mpsc::channel::<()>();
     let (let_go, go) = std::sync::mpsc::channel::<()>();
     let go = Mutex::new(go);
@@ -295,7 +300,8 @@ fn nobody_waits_for_anothers_open() {
 fn many_threads_over_few_descriptors() {
     let bed = Bed::new(8);
     let files: Vec<VirtualFile> = (0..32).map(|n| bed.made(&n.to_string())).collect();
-    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).unwrap();
+    let aio =
+        Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).unwrap();
     std::thread::scope(|scope| {
         for seed in 0..4u64 {
             let (files, bed, aio) = (&files, &bed, &aio);
@@ -304,8 +310,9 @@ fn many_threads_over_few_descriptors() {
                 let memory = Region::new(4096).unwrap();
                 let mut state = seed * 2 + 1;
                 for round in 0..2000 {
-                    state =
-                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     let at = (state >> 33) as usize % files.len();
                     let file = files[at].open().unwrap();
                     let read = Io::read(file, 0, IoMemory::new(memory.clone(), 0, 1), Target::File);

@@ -1,4 +1,5 @@
-//! Handles taken beforehand, given back, leaked; batches left open; the ends of statements and transactions.
+//! Handles taken beforehand, given back, leaked; batches left open; the ends of statements and
+//! transactions.
 
 use forebay_aio::*;
 use proptest::prelude::*;
@@ -120,8 +121,14 @@ fn a_leaked_handle_is_given_back_and_warned_of() {
         let late = be.acquire().unwrap();
         assert!(be.end_of_statement().leaked_handle);
         let current = be.acquire().unwrap();
-        assert!(matches!(be.start_acquired(late, read(&file, &region, 0)), Err(AioError::Misuse(_))));
-        assert!(matches!(s.backend().release(current), Err(AioError::Misuse(_))), "another backend's");
+        assert!(matches!(
+            be.start_acquired(late, read(&file, &region, 0)),
+            Err(AioError::Misuse(_))
+        ));
+        assert!(
+            matches!(s.backend().release(current), Err(AioError::Misuse(_))),
+            "another backend's"
+        );
         assert!(be.end_of_statement().leaked_handle);
     });
 }
@@ -131,11 +138,13 @@ fn an_assertion_loses_no_handle() {
     each_case_with(AioConfig { handles_per_backend: 1, ..config() }, |s| {
         let (file, region) = filled(s, 1);
         let mut be = s.backend();
-        let outside = Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, 2 * IO_ALIGN), Target::File);
+        let outside =
+            Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, 2 * IO_ALIGN), Target::File);
         let handle = be.acquire().unwrap();
         let r = handle.wait_ref();
-        let refused =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| be.start_acquired(handle, outside)));
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            be.start_acquired(handle, outside)
+        }));
         assert!(refused.is_err());
         let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| be.wait(r)));
         assert!(waited.is_err(), "waiting for what was not started would last for ever");
@@ -162,7 +171,10 @@ fn an_open_batch_is_ended_and_warned_of() {
             Leftovers::default(),
             "a batch may be open till the transaction ends"
         );
-        assert_eq!(warnings(be.end_of_transaction()), ["open AIO batch at end of (sub-)transaction"]);
+        assert_eq!(
+            warnings(be.end_of_transaction()),
+            ["open AIO batch at end of (sub-)transaction"]
+        );
         assert!(!be.in_batch());
 
         be.begin_batch();
@@ -191,7 +203,11 @@ fn the_end_of_a_transaction_drops_reports_and_waits_for_nothing() {
         let mut refs: Vec<_> = (0..8).map(|n| be.start(read(&file, &region, n))).collect();
         refs.extend([0, 1].map(|n| be.start(read(&write_only, &region, n))));
         assert_eq!(be.end_of_statement(), Leftovers::default());
-        assert_eq!(be.wait(refs.remove(0)).check().unwrap(), IO_ALIGN, "statements end, reports stay");
+        assert_eq!(
+            be.wait(refs.remove(0)).check().unwrap(),
+            IO_ALIGN,
+            "statements end, reports stay"
+        );
         let leftovers = be.end_of_transaction();
         assert_eq!((warnings(leftovers), leftovers.failed <= 2), (vec![], true));
         // Whatever was in flight goes on; handles come back, reports do not pile up.
@@ -276,8 +292,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Whatever the order of calls: at most one handle is out, none is lost, every I/O reports once or was given up, and the mistakes
-    /// warned of are those that were made.
+    /// Whatever the order of calls: at most one handle is out, none is lost, every I/O reports once
+    /// or was given up, and the mistakes warned of are those that were made.
     #[test]
     fn any_order_of_calls(steps in prop::collection::vec(step(), 1..60), handles in 1usize..5, workers in any::<bool>()) {
         let method = if workers { cases_worker() } else { MethodKind::Sync };
@@ -347,5 +363,9 @@ proptest! {
 }
 
 fn cases_worker() -> MethodKind {
-    crate::common::cases().into_iter().map(|c| c.method).find(|m| matches!(m, MethodKind::Worker(_))).unwrap()
+    crate::common::cases()
+        .into_iter()
+        .map(|c| c.method)
+        .find(|m| matches!(m, MethodKind::Worker(_)))
+        .unwrap()
 }

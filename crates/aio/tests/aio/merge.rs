@@ -14,7 +14,11 @@ use crate::common::{Setup, bytes, config, each_case, fill, pattern};
 const BLOCK: usize = 8192;
 
 fn row(be: &Backend) -> BackendStatsRow {
-    be.aio().backend_stats().into_iter().find(|r| r.pid == be.id()).expect("a living backend has a row")
+    be.aio()
+        .backend_stats()
+        .into_iter()
+        .find(|r| r.pid == be.id())
+        .expect("a living backend has a row")
 }
 
 fn io(write: bool, file: &File, region: &Arc<Region>, block: usize) -> Io {
@@ -29,7 +33,13 @@ fn prepared(s: &Setup, blocks: usize) -> (File, Arc<Region>) {
     let region = Region::new(blocks * BLOCK).unwrap();
     fill(&region, 0, region.len(), 9);
     let mut be = s.backend();
-    be.run(Io::write(file.clone(), 0, IoMemory::new(region.clone(), 0, region.len()), Target::File)).unwrap();
+    be.run(Io::write(
+        file.clone(),
+        0,
+        IoMemory::new(region.clone(), 0, region.len()),
+        Target::File,
+    ))
+    .unwrap();
     // SAFETY: inside the region; no I/O is in flight on it.
     unsafe { region.ptr(0).write_bytes(0xEE, region.len()) };
     (file, region)
@@ -110,8 +120,13 @@ fn fixture(watched: Watched, dsync: bool) -> Fixture {
     let watched = Arc::new(watched);
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("data");
-    let aio = Aio::with_workers(Arc::new(PosixNamespace), watched.clone(), config(), WorkerLimits::fixed(1))
-        .unwrap();
+    let aio = Aio::with_workers(
+        Arc::new(PosixNamespace),
+        watched.clone(),
+        config(),
+        WorkerLimits::fixed(1),
+    )
+    .unwrap();
     let region = Region::new(8 * BLOCK).unwrap();
     fill(&region, 0, region.len(), 9);
     std::fs::write(&path, bytes(&region, 0, region.len())).unwrap();
@@ -122,7 +137,8 @@ fn fixture(watched: Watched, dsync: bool) -> Fixture {
 impl Fixture {
     fn start(&self, be: &mut Backend, write: bool, blocks: &[usize]) -> Vec<WaitRef> {
         be.begin_batch();
-        let refs = blocks.iter().map(|&b| be.start(io(write, &self.file, &self.region, b))).collect();
+        let refs =
+            blocks.iter().map(|&b| be.start(io(write, &self.file, &self.region, b))).collect();
         be.end_batch();
         refs
     }
@@ -147,7 +163,10 @@ fn the_executor_sees_one_attempt() {
     attempts.sort_by_key(|a| a.1);
     assert_eq!(
         attempts,
-        [(OpKind::Readv, block_bytes(1), block_bytes(3)), (OpKind::Readv, block_bytes(6), block_bytes(1))]
+        [
+            (OpKind::Readv, block_bytes(1), block_bytes(3)),
+            (OpKind::Readv, block_bytes(6), block_bytes(1))
+        ]
     );
 }
 
@@ -189,7 +208,8 @@ fn a_write_that_includes_a_sync_is_never_repeated() {
     }
     assert_eq!(f.attempts(), [(OpKind::Writev, 0, block_bytes(4))]);
     // Reads may be.
-    let failed = f.start(&mut be, false, &[0, 1, 2, 3]).into_iter().filter(|&r| be.wait(r).check().is_err());
+    let failed =
+        f.start(&mut be, false, &[0, 1, 2, 3]).into_iter().filter(|&r| be.wait(r).check().is_err());
     assert_eq!(failed.count(), 1);
 }
 
@@ -233,7 +253,10 @@ fn past_the_end_of_the_file_each_gets_what_it_would_have_got_alone() {
                 .collect();
             use Status::{Ok, Partial};
             let part = end - 2 * BLOCK;
-            assert_eq!(got, [(0, Partial), (0, Partial), (part, Partial), (BLOCK, Ok), (BLOCK, Ok)]);
+            assert_eq!(
+                got,
+                [(0, Partial), (0, Partial), (part, Partial), (BLOCK, Ok), (BLOCK, Ok)]
+            );
             assert_eq!(row(&be).issued, if limit == 0 { 5 } else { 1 });
         }
     });
@@ -289,7 +312,8 @@ fn each_member_shows_and_completes_for_itself() {
                 Outcome::new(Status::Warning, io.offset)
             });
             be.start(
-                io(false, &f.file, &f.region, b).completion(completion, SmallVec::from_slice(&[b as u32])),
+                io(false, &f.file, &f.region, b)
+                    .completion(completion, SmallVec::from_slice(&[b as u32])),
             )
         })
         .into();
@@ -309,8 +333,8 @@ fn each_member_shows_and_completes_for_itself() {
     assert_eq!(seen, [2, 3, 4].map(|b| (block_bytes(b), b as u32, BLOCK)));
 }
 
-/// Foreign threads wait for members of chains, each in an order of its own, while others reap, and while the issuer takes its reports
-/// and uses the handles again at once.
+/// Foreign threads wait for members of chains, each in an order of its own, while others reap, and
+/// while the issuer takes its reports and uses the handles again at once.
 #[test]
 fn nobody_sleeps_through_a_member() {
     const BLOCKS: usize = 12;
@@ -345,7 +369,9 @@ fn nobody_sleeps_through_a_member() {
                             io.transfer_outcome()
                         });
                         let block = (n * 7 + round) % BLOCKS;
-                        be.start(io(false, &file, &region, block).completion(count, SmallVec::new()))
+                        be.start(
+                            io(false, &file, &region, block).completion(count, SmallVec::new()),
+                        )
                     })
                     .collect();
                 be.end_batch();

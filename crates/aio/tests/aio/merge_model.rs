@@ -1,5 +1,5 @@
-//! Random batches with merging and without: the same bytes in file and memory, and the same end of each I/O, with short reads at the
-//! end of the file and blocks that can't be read or written.
+//! Random batches with merging and without: the same bytes in file and memory, and the same end of
+//! each I/O, with short reads at the end of the file and blocks that can't be read or written.
 
 use std::sync::Arc;
 
@@ -21,8 +21,13 @@ struct Bad(Option<u64>);
 impl Executor for Bad {
     fn execute(&self, r: &Request<'_>) -> Result<usize, Errno> {
         let block = BLOCK as u64;
-        let hit = |bad: u64| r.offset() < (bad + 1) * block && bad * block < r.offset() + r.length();
-        if r.length() > 0 && self.0.is_some_and(hit) { Err(Errno::IO) } else { PosixExecutor.execute(r) }
+        let hit =
+            |bad: u64| r.offset() < (bad + 1) * block && bad * block < r.offset() + r.length();
+        if r.length() > 0 && self.0.is_some_and(hit) {
+            Err(Errno::IO)
+        } else {
+            PosixExecutor.execute(r)
+        }
     }
 }
 
@@ -60,9 +65,14 @@ fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8
             used[range.clone()].fill(true);
             // Reads go to the first half of the region, writes come from the second.
             let base = if step.write { BLOCKS } else { 0 };
-            let memory = IoMemory::new(region.clone(), (base + range.start) * BLOCK, range.len() * BLOCK);
+            let memory =
+                IoMemory::new(region.clone(), (base + range.start) * BLOCK, range.len() * BLOCK);
             let offset = (range.start * BLOCK) as u64;
-            let op = if step.write { Op::Writev { offset, memory } } else { Op::Readv { offset, memory } };
+            let op = if step.write {
+                Op::Writev { offset, memory }
+            } else {
+                Op::Readv { offset, memory }
+            };
             let r = be.start(Io::new(file.clone(), op, Target::File));
             refs.push((r, range, step.write));
         }

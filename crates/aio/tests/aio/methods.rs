@@ -51,7 +51,10 @@ fn round_trips() {
         let whole = bytes(&region, 0, 8 * IO_ALIGN);
         for (n, piece) in [40, 20, 30].into_iter().enumerate() {
             let from = (2 + 2 * n) * IO_ALIGN;
-            assert_eq!(bytes(&other, piece * IO_ALIGN, 2 * IO_ALIGN), whole[from..from + 2 * IO_ALIGN]);
+            assert_eq!(
+                bytes(&other, piece * IO_ALIGN, 2 * IO_ALIGN),
+                whole[from..from + 2 * IO_ALIGN]
+            );
         }
         assert_eq!(s.aio.namespace().file_len(&file).unwrap(), 8 * IO_ALIGN as u64);
         assert_eq!(be.in_flight(), 0);
@@ -201,7 +204,15 @@ fn a_read_at_the_end_is_partial() {
         s.aio.namespace().set_len(&file, 10_000).unwrap();
         let region = Region::new(8 * IO_ALIGN).unwrap();
         let memory = IoMemory::new(region.clone(), 0, 4 * IO_ALIGN);
-        let target = Target::Smgr { spc: 1663, db: 5, rel: 16384, fork: "", block: 7, count: 2, temp: false };
+        let target = Target::Smgr {
+            spc: 1663,
+            db: 5,
+            rel: 16384,
+            fork: "",
+            block: 7,
+            count: 2,
+            temp: false,
+        };
         for (offset, there) in [(0, 10_000), (8192, 1808), (12288, 0), (1 << 30, 0)] {
             let r = be.start(Io::read(file.clone(), offset, memory.clone(), target.clone()));
             let report = be.wait(r).report().unwrap();
@@ -214,7 +225,10 @@ fn a_read_at_the_end_is_partial() {
         }
         let mut buf = AlignedBuf::zeroed(16384).unwrap();
         assert_eq!(be.read_at(&file, 0, &mut buf).unwrap(), 10_000);
-        assert!(matches!(be.read_exact_at(&file, 0, &mut buf), Err(AioError::Short { got: 10_000, .. })));
+        assert!(matches!(
+            be.read_exact_at(&file, 0, &mut buf),
+            Err(AioError::Short { got: 10_000, .. })
+        ));
     });
 }
 
@@ -269,8 +283,10 @@ fn a_completion_decides_the_outcome() {
     each_case(|s| {
         let mut be = s.backend();
         let (file, region) = filled(s, &mut be, 1);
-        let refuse: Arc<dyn SharedCompletion> = Arc::new(|_: &Completed<'_>| Outcome::new(Status::Error, 42));
-        let warn: Arc<dyn SharedCompletion> = Arc::new(|_: &Completed<'_>| Outcome::new(Status::Warning, 1));
+        let refuse: Arc<dyn SharedCompletion> =
+            Arc::new(|_: &Completed<'_>| Outcome::new(Status::Error, 42));
+        let warn: Arc<dyn SharedCompletion> =
+            Arc::new(|_: &Completed<'_>| Outcome::new(Status::Warning, 1));
         let burst: Arc<dyn SharedCompletion> = Arc::new(|_: &Completed<'_>| panic!("on purpose"));
         let mut run = |c: &Arc<dyn SharedCompletion>| {
             let r = be.start(read_block(&file, &region, 0).completion(c.clone(), SmallVec::new()));
@@ -283,7 +299,11 @@ fn a_completion_decides_the_outcome() {
         assert_eq!(report.outcome.status, Status::Warning);
         assert_eq!(report.check().unwrap(), IO_ALIGN);
         for _ in 0..10 {
-            assert_eq!(run(&burst).outcome.status, Status::Error, "a panic is caught, and workers live on");
+            assert_eq!(
+                run(&burst).outcome.status,
+                Status::Error,
+                "a panic is caught, and workers live on"
+            );
         }
         assert_eq!(run(&warn).check().unwrap(), IO_ALIGN);
     });
@@ -309,7 +329,10 @@ fn a_window_without_order_is_kept_full() {
             }
             for r in done {
                 assert!(be.is_done(r));
-                let at = window.iter().position(|(other, _)| *other == r).expect("one of the window's, once");
+                let at = window
+                    .iter()
+                    .position(|(other, _)| *other == r)
+                    .expect("one of the window's, once");
                 seen[window.swap_remove(at).1] += 1;
                 assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
             }
@@ -375,7 +398,8 @@ fn slots_are_limited_and_reused() {
 
 #[test]
 fn two_methods_in_one_process() {
-    let setups: Vec<_> = crate::common::cases().into_iter().map(|c| Setup::new(c, config())).collect();
+    let setups: Vec<_> =
+        crate::common::cases().into_iter().map(|c| Setup::new(c, config())).collect();
     let mut backends: Vec<_> = setups.iter().map(|s| s.backend()).collect();
     let first = &setups[0];
     let region = Region::new(IO_ALIGN).unwrap();
@@ -417,7 +441,10 @@ fn conveniences() {
         assert!(e.is_not_found());
         assert_eq!(
             e.to_string(),
-            format!("could not open file \"{}\": No such file or directory", s.path("absent").display())
+            format!(
+                "could not open file \"{}\": No such file or directory",
+                s.path("absent").display()
+            )
         );
     });
 }

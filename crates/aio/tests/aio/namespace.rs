@@ -22,7 +22,8 @@ fn files_and_directories_are_private_and_close_on_exec() {
     let file = ns.open(&path, &NEW).unwrap();
     assert_eq!(std::fs::metadata(&sub).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.raw_fd().unwrap())).unwrap();
+    let info =
+        std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.raw_fd().unwrap())).unwrap();
     let flags = info.lines().find_map(|l| l.strip_prefix("flags:")).unwrap().trim().to_string();
     assert_ne!(i32::from_str_radix(&flags, 8).unwrap() & libc::O_CLOEXEC, 0);
     let st = ns.stat(&path).unwrap().unwrap();
@@ -46,7 +47,10 @@ fn open_does_what_it_says() {
     ns.set_len(&file, 10_000).unwrap();
     assert_eq!(ns.file_len(&file).unwrap(), 10_000);
     let again = ns.open(&path, &OpenOptions::READ_WRITE.create().dsync(true)).unwrap();
-    assert_eq!((ns.file_len(&again).unwrap(), again.is_dsync(), again.is_direct()), (10_000, true, false));
+    assert_eq!(
+        (ns.file_len(&again).unwrap(), again.is_dsync(), again.is_direct()),
+        (10_000, true, false)
+    );
     assert!(!again.same(&file) && again.same(&again.clone()));
     ns.open(&path, &OpenOptions::READ_WRITE.truncate()).unwrap();
     assert_eq!(ns.file_len(&again).unwrap(), 0);
@@ -83,9 +87,14 @@ fn listing_counting_and_removing() {
     std::fs::hard_link(at("f"), at("g")).unwrap();
     std::os::unix::fs::symlink("f", at("s")).unwrap();
     let list = ns.list(dir.path()).unwrap();
-    let list: BTreeMap<_, _> = list.into_iter().map(|e| (e.name.into_string().unwrap(), e.kind)).collect();
-    let expected =
-        [("d", FileKind::Directory), ("f", FileKind::File), ("g", FileKind::File), ("s", FileKind::Symlink)];
+    let list: BTreeMap<_, _> =
+        list.into_iter().map(|e| (e.name.into_string().unwrap(), e.kind)).collect();
+    let expected = [
+        ("d", FileKind::Directory),
+        ("f", FileKind::File),
+        ("g", FileKind::File),
+        ("s", FileKind::Symlink),
+    ];
     assert_eq!(list, expected.map(|(n, k)| (n.to_string(), k)).into());
     assert_eq!(ns.link_count(&at("f")).unwrap(), 2);
     ns.unlink(&at("g")).unwrap();
@@ -144,7 +153,10 @@ fn direct_files_bypass_the_cache() {
 fn a_refusal_of_direct_io_names_file_system_and_reason() {
     let e = probe_direct(Path::new("/proc/self")).unwrap_err();
     let text = e.to_string();
-    assert!(text.starts_with("direct I/O is not possible in \"/proc/self\" (file system "), "{text}");
+    assert!(
+        text.starts_with("direct I/O is not possible in \"/proc/self\" (file system "),
+        "{text}"
+    );
     let e = probe_direct(Path::new("/nowhere/at/all")).unwrap_err();
     assert!(e.reason.contains("No such file or directory"), "{e}");
 }

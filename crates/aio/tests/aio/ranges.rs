@@ -55,7 +55,9 @@ fn write_out_of_a_range_starts() {
             let file = s.create(&format!("ranges {synchronous}"));
             let mut be = s.backend();
             be.write_all_at(&file, 0, &AlignedBuf::copy_of(&[9; 4 * IO_ALIGN]).unwrap()).unwrap();
-            for (offset, len) in [(0, 4 * IO_ALIGN as u64), (IO_ALIGN as u64, 0), (100, 17), (MIB, MIB)] {
+            for (offset, len) in
+                [(0, 4 * IO_ALIGN as u64), (IO_ALIGN as u64, 0), (100, 17), (MIB, MIB)]
+            {
                 let report = run(s, &file, Op::SyncFileRange { offset, len }, synchronous);
                 if report.errno() == Some(Errno::OPNOTSUPP) && cfg!(not(target_os = "linux")) {
                     continue;
@@ -74,26 +76,33 @@ fn refusals_name_the_operation() {
         let read_only = s.aio.namespace().open(&path, &OpenOptions::READ).unwrap();
         let full = s.aio.namespace().open("/dev/full".as_ref(), &OpenOptions::READ_WRITE).unwrap();
         for synchronous in [false, true] {
-            let e =
-                run(s, &read_only, Op::Allocate { offset: 0, len: MIB }, synchronous).check().unwrap_err();
+            let e = run(s, &read_only, Op::Allocate { offset: 0, len: MIB }, synchronous)
+                .check()
+                .unwrap_err();
             assert_eq!(e.errno(), Some(Errno::BADF));
-            let named =
-                format!("could not allocate space for file \"{}\": Bad file descriptor", path.display());
+            let named = format!(
+                "could not allocate space for file \"{}\": Bad file descriptor",
+                path.display()
+            );
             assert_eq!(e.to_string(), named);
             assert!(matches!(e, AioError::Io { op: OpKind::Allocate, offset: 0, len: MIB, .. }));
             // A range that no file has.
-            for op in
-                [Op::Allocate { offset: u64::MAX, len: 1 }, Op::SyncFileRange { offset: u64::MAX, len: 1 }]
-            {
+            for op in [
+                Op::Allocate { offset: u64::MAX, len: 1 },
+                Op::SyncFileRange { offset: u64::MAX, len: 1 },
+            ] {
                 let e = run(s, &read_only, op.clone(), synchronous).check().unwrap_err();
                 let expected = [Some(Errno::INVAL), Some(Errno::BADF)];
                 assert!(expected.contains(&e.errno()), "{op:?}: {e}");
             }
             // A device has neither space to allocate nor pages to write out.
-            let e = run(s, &full, Op::Allocate { offset: 0, len: MIB }, synchronous).check().unwrap_err();
+            let e = run(s, &full, Op::Allocate { offset: 0, len: MIB }, synchronous)
+                .check()
+                .unwrap_err();
             assert!(e.errno().is_some(), "{e}");
-            let e =
-                run(s, &full, Op::SyncFileRange { offset: 0, len: MIB }, synchronous).check().unwrap_err();
+            let e = run(s, &full, Op::SyncFileRange { offset: 0, len: MIB }, synchronous)
+                .check()
+                .unwrap_err();
             assert!(e.to_string().starts_with("could not flush file \"/dev/full\": "), "{e}");
         }
     });

@@ -19,8 +19,11 @@ fn io_is_counted_under_its_account() {
         let region = Region::new(4 * IO_ALIGN).unwrap();
         let memory = IoMemory::new(region, 0, 4 * IO_ALIGN);
         let mut be = s.backend();
-        let write =
-            Io::write(file.clone(), 0, memory.clone(), Target::File).account(Wal, Normal, IoOp::Write);
+        let write = Io::write(file.clone(), 0, memory.clone(), Target::File).account(
+            Wal,
+            Normal,
+            IoOp::Write,
+        );
         let w = be.start(write);
         be.wait(w).check().unwrap();
         for _ in 0..3 {
@@ -33,7 +36,8 @@ fn io_is_counted_under_its_account() {
             be.wait(r).check().unwrap();
         }
         be.count(Relation, Normal, IoOp::Hit, 10);
-        be.run(Io::new(file.clone(), Op::Fsync, Target::File).account(Wal, Normal, IoOp::Fsync)).unwrap();
+        be.run(Io::new(file.clone(), Op::Fsync, Target::File).account(Wal, Normal, IoOp::Fsync))
+            .unwrap();
         let live = |aio: &Aio| {
             let c = counts(aio, Client, Relation, BulkRead, IoOp::Read);
             assert_eq!((c.count, c.bytes, c.time_ns), (3, 3 * 4 * IO_ALIGN as u64, 0));
@@ -77,7 +81,8 @@ fn time_is_measured_when_asked() {
             let w = be.start(io.account(IoObject::Relation, IoContext::Normal, IoOp::Write));
             be.wait(w).check().unwrap();
         }
-        let c = counts(&s.aio, BackendType::Client, IoObject::Relation, IoContext::Normal, IoOp::Write);
+        let c =
+            counts(&s.aio, BackendType::Client, IoObject::Relation, IoContext::Normal, IoOp::Write);
         assert!(c.time_ns > 0 && c.count == 10);
     });
 }
@@ -85,7 +90,8 @@ fn time_is_measured_when_asked() {
 /// The rows of PostgreSQL 18.6: how many there are for each backend type, in its order.
 #[test]
 fn the_rows_are_postgresqls() {
-    let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+    let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
+        .unwrap();
     let rows = aio.stats().snapshot();
     assert_eq!(rows.len(), 79);
     let mut counted: Vec<(&str, usize)> = Vec::new();

@@ -16,10 +16,16 @@ fn setup(workers: usize) -> Setup {
 
 fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
     let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
-    Io::read(file.clone(), (n * IO_ALIGN) as u64, memory, Target::Other(format!("block {n}").into()))
+    Io::read(
+        file.clone(),
+        (n * IO_ALIGN) as u64,
+        memory,
+        Target::Other(format!("block {n}").into()),
+    )
 }
 
-/// A completion that holds its thread until the gate opens. (Only a test may block in a completion.)
+/// A completion that holds its thread until the gate opens. (Only a test may block in a
+/// completion.)
 struct Gate {
     entered: Mutex<mpsc::Sender<()>>,
     open: Mutex<mpsc::Receiver<()>>,
@@ -87,8 +93,10 @@ fn pg_aios_shows_what_is_in_use() {
     let mut be = s.aio.backend_with_id(BackendType::Client, 4711).unwrap();
     assert!(s.aio.snapshot().is_empty());
     let (key, blocker) = occupy(&mut be, &file, &region);
-    let smgr = Target::Smgr { spc: 1664, db: 0, rel: 1262, fork: "_vm", block: 3, count: 1, temp: false };
-    let mut io = read(&file, &region, 3).flags(IoFlags { local_memory: true, ..IoFlags::default() });
+    let smgr =
+        Target::Smgr { spc: 1664, db: 0, rel: 1262, fork: "_vm", block: 3, count: 1, temp: false };
+    let mut io =
+        read(&file, &region, 3).flags(IoFlags { local_memory: true, ..IoFlags::default() });
     io.target = smgr;
     io.data = SmallVec::from_slice(&[1, 2, 3]);
     let queued = be.start(io);
@@ -99,7 +107,10 @@ fn pg_aios_shows_what_is_in_use() {
     let row = |r: WaitRef| rows.iter().find(|h| h.io_id == r.index).unwrap();
 
     let h = row(blocker);
-    assert_eq!((h.backend_id, h.generation, h.state), (4711, blocker.generation, HandleState::CompletedIo));
+    assert_eq!(
+        (h.backend_id, h.generation, h.state),
+        (4711, blocker.generation, HandleState::CompletedIo)
+    );
     assert_eq!((h.raw_result, h.result), (Some(IO_ALIGN as i64), "UNKNOWN"));
     let h = row(queued);
     assert_eq!((h.state.name(), h.operation.name()), ("SUBMITTED", "readv"));
@@ -111,7 +122,10 @@ fn pg_aios_shows_what_is_in_use() {
     assert_eq!((h.handle_data_len, h.f_localmem, h.f_sync, h.f_buffered), (3, true, false, true));
     assert_eq!((h.raw_result, h.result), (None, "UNKNOWN"));
     let h = row(staged);
-    assert_eq!((h.state.name(), h.operation.name(), h.target), ("STAGED", "fdatasync", Some("file")));
+    assert_eq!(
+        (h.state.name(), h.operation.name(), h.target),
+        ("STAGED", "fdatasync", Some("file"))
+    );
     assert_eq!((h.offset, h.length), (None, None));
 
     key.send(()).unwrap();

@@ -42,7 +42,10 @@ pub fn cases() -> Vec<Case> {
             vec![false]
         }
     };
-    methods.iter().flat_map(|&method| direct.iter().map(move |&direct| Case { method, direct })).collect()
+    methods
+        .iter()
+        .flat_map(|&method| direct.iter().map(move |&direct| Case { method, direct }))
+        .collect()
 }
 
 pub fn config() -> AioConfig {

@@ -1,5 +1,5 @@
-//! Runs a test's body in a child process with less rights: the child is this test program again, told by an environment variable
-//! to run the body.
+//! Runs a test's body in a child process with less rights: the child is this test program again,
+//! told by an environment variable to run the body.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -13,7 +13,8 @@ pub struct Confined {
     descriptors: Option<(u64, u64)>,
     locked_memory: Option<u64>,
     unprivileged: bool,
-    /// System call, its second argument where only that is meant, and the error number it then fails with.
+    /// System call, its second argument where only that is meant, and the error number it then
+    /// fails with.
     forbidden: Option<(libc::c_long, Option<u32>, i32)>,
 }
 
@@ -29,7 +30,8 @@ impl Confined {
         Confined { locked_memory: Some(bytes), unprivileged: true, ..self }
     }
 
-    /// A system call that a seccomp filter lets fail, always or for one value of its second argument.
+    /// A system call that a seccomp filter lets fail, always or for one value of its second
+    /// argument.
     pub fn forbid(self, call: libc::c_long, second: Option<u32>, errno: i32) -> Confined {
         Confined { forbidden: Some((call, second, errno)), ..self }
     }
@@ -51,7 +53,10 @@ pub fn confined(test: &str, how: Confined, body: impl FnOnce()) {
     let out = child.output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout);
     let complained = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && said.contains("1 passed"), "in the child:\n{said}\n{complained}");
+    assert!(
+        out.status.success() && said.contains("1 passed"),
+        "in the child:\n{said}\n{complained}"
+    );
     for line in complained.lines().filter(|l| l.starts_with("skipped")) {
         eprintln!("{test}: {line}");
     }

@@ -58,7 +58,8 @@ fn settling_a_file_submits_and_waits_for_what_is_on_it() {
         let again = s.open("first", OpenOptions::READ_WRITE);
         let mut be = s.backend();
         be.begin_batch();
-        let reads: Vec<_> = (0..BLOCKS).map(|n| be.start(read(&first, &into_first, n, 1))).collect();
+        let reads: Vec<_> =
+            (0..BLOCKS).map(|n| be.start(read(&first, &into_first, n, 1))).collect();
         let staged = be.staged();
         be.settle_file(&second);
         be.settle_file(&again);
@@ -96,7 +97,8 @@ fn settling_outwaits_a_slow_write() {
         });
         held.await_count(1);
         until("an I/O in flight", || {
-            s.aio.snapshot().iter().any(|h| h.state == HandleState::Submitted) && !closer.is_finished()
+            s.aio.snapshot().iter().any(|h| h.state == HandleState::Submitted)
+                && !closer.is_finished()
         });
         assert_eq!(std::fs::metadata(s.path("new")).unwrap().len(), 0);
         held.release();

@@ -25,7 +25,8 @@ fn the_faults_of_one_do_not_reach_the_other() {
             let fine = other.start(read(&same, &into, 0, BLOCKS));
             assert!(other.wait(fine).check().is_ok(), "{sound:?} beside {broken:?}");
             assert_eq!(one.wait(failing).report().unwrap().errno(), Some(Errno::IO), "{broken:?}");
-            // A file opened through one door can be used through the other; what counts is who executes.
+            // A file opened through one door can be used through the other; what counts is who
+            // executes.
             assert!(report(&mut other, read(&file, &into, 0, BLOCKS)).check().is_ok());
             assert!(a.aio.namespace().stat(&a.path("data")).is_err());
             assert!(b.aio.namespace().exists(&a.path("data")).unwrap());

@@ -1,5 +1,5 @@
-//! Rule 3: whoever waits for an I/O can finish it, whatever its issuer does meanwhile. The I/O is held until everyone is where the
-//! scenario wants them.
+//! Rule 3: whoever waits for an I/O can finish it, whatever its issuer does meanwhile. The I/O is
+//! held until everyone is where the scenario wants them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,16 @@ use crate::{filled, pattern, read};
 
 const BLOCKS: usize = 4;
 
-/// The reference to the only I/O there is, once it has been submitted: under method sync its issuer is still inside of `start`.
+/// The reference to the only I/O there is, once it has been submitted: under method sync its issuer
+/// is still inside of `start`.
 fn in_flight(s: &Setup) -> WaitRef {
     let mut found = None;
     until("an I/O in flight", || {
         let handles = s.aio.snapshot();
-        found = handles.iter().find(|h| h.state == HandleState::Submitted).map(|h| (h.io_id, h.generation));
+        found = handles
+            .iter()
+            .find(|h| h.state == HandleState::Submitted)
+            .map(|h| (h.io_id, h.generation));
         found.is_some()
     });
     let (index, generation) = found.expect("just found");
@@ -38,7 +42,8 @@ fn await_execution(s: &Setup, held: &Held) {
     }
 }
 
-/// Returns when the waiter of a held I/O can only be waiting for its release: it sleeps on the handle, or executes it itself.
+/// Returns when the waiter of a held I/O can only be waiting for its release: it sleeps on the
+/// handle, or executes it itself.
 fn await_waiter(s: &Setup, held: &Held, r: WaitRef, waiter: &thread::JoinHandle<()>) {
     if is_lazy(s) {
         held.await_count(1);
@@ -120,7 +125,8 @@ fn the_issuer_is_gone() {
             let (file, region) = filled(s, "data", BLOCKS);
             let (completions, mut be) = (Arc::new(Seen::default()), s.backend());
             let held = plan.hold(Rule::on(Ops::READ));
-            let io = read(&file, &region, 0, BLOCKS).completion(completions.clone(), SmallVec::new());
+            let io =
+                read(&file, &region, 0, BLOCKS).completion(completions.clone(), SmallVec::new());
             let issuer = thread::spawn(move || {
                 let r = be.start(io);
                 let be = if lost {
@@ -142,7 +148,10 @@ fn the_issuer_is_gone() {
             assert_eq!(completions.0.load(SeqCst), 1);
             assert!(bytes(&region, 0, region.len()) == pattern(BLOCKS));
             if let Some(mut be) = be {
-                assert!(be.wait(r).check().is_ok(), "the report is there for whoever has the backend");
+                assert!(
+                    be.wait(r).check().is_ok(),
+                    "the report is there for whoever has the backend"
+                );
             }
         });
     }
@@ -158,7 +167,9 @@ fn a_crowd_waits_for_what_is_held() {
         let (file, region) = filled(s, "data", BLOCKS);
         let (completions, mut be) = (Arc::new(Seen::default()), s.backend());
         let held = plan.hold(Rule::on(Ops::READ));
-        let r = be.start(read(&file, &region, 0, BLOCKS).completion(completions.clone(), SmallVec::new()));
+        let r = be.start(
+            read(&file, &region, 0, BLOCKS).completion(completions.clone(), SmallVec::new()),
+        );
         await_execution(s, &held);
         let crowd: Vec<_> = (0..5)
             .map(|_| {
@@ -167,7 +178,8 @@ fn a_crowd_waits_for_what_is_held() {
             })
             .collect();
         held.await_count(1);
-        // One of five executes it, where nobody else does; how the others wait is then the method's affair.
+        // One of five executes it, where nobody else does; how the others wait is then the method's
+        // affair.
         until("five sleepers", || s.aio.sleepers(r) == 5 || is_lazy(s));
         assert!(crowd.iter().all(|t| !t.is_finished()));
         held.release();
@@ -181,7 +193,8 @@ fn a_crowd_waits_for_what_is_held() {
 #[test]
 fn the_kernel_holds_it_and_the_waiter_takes_it_from_the_ring() {
     use std::io::Write;
-    let Some(case) = cases().into_iter().find(|c| c.method.name() == "io_uring" && !c.direct) else {
+    let Some(case) = cases().into_iter().find(|c| c.method.name() == "io_uring" && !c.direct)
+    else {
         eprintln!("skipped: no io_uring here");
         return;
     };

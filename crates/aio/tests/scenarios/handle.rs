@@ -1,4 +1,5 @@
-//! Handles and batches where I/O fails. (What becomes of leaked ones where all goes well is in `tests/aio/handles.rs`.)
+//! Handles and batches where I/O fails. (What becomes of leaked ones where all goes well is in
+//! `tests/aio/handles.rs`.)
 
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::*;
@@ -8,8 +9,8 @@ use crate::{BLOCK, filled, pattern, read, report};
 
 const BLOCKS: usize = 4;
 
-/// A statement fails on an injected error with a handle acquired and a batch open; what it left is put right and named, and the
-/// next statement finds every handle idle and its I/O true.
+/// A statement fails on an injected error with a handle acquired and a batch open; what it left is
+/// put right and named, and the next statement finds every handle idle and its I/O true.
 #[test]
 fn recovery_after_an_error() {
     each_faulty_case(|s, plan| {
@@ -20,14 +21,19 @@ fn recovery_after_an_error() {
             be.begin_batch();
             let refs: Vec<_> = (0..BLOCKS).map(|n| be.start(read(&file, &region, n, 1))).collect();
             assert_eq!(be.wait(refs[1]).report().expect("a report").errno(), Some(Errno::IO));
-            // The error is raised here: nobody asks for the other reports, ends the batch or starts what was acquired.
+            // The error is raised here: nobody asks for the other reports, ends the batch or starts
+            // what was acquired.
             let again = be.start(read(&file, &region, 1, 1));
             let leaked = be.acquire().unwrap();
             let unsubmitted = be.staged();
             drop(leaked);
             let left = be.drain();
             assert_eq!((left.leaked_handle, left.open_batch), (true, true));
-            assert_eq!((left.unsubmitted, left.failed), (unsubmitted, 1), "the second failure went unasked");
+            assert_eq!(
+                (left.unsubmitted, left.failed),
+                (unsubmitted, 1),
+                "the second failure went unasked"
+            );
             assert!(matches!(be.wait(again), IoResult::Finished));
             assert!(s.aio.snapshot().is_empty());
             assert_eq!(be.idle_handles(), s.aio.handles_per_backend());
@@ -35,7 +41,10 @@ fn recovery_after_an_error() {
             assert_eq!(be.drain(), Leftovers::default(), "paired: silent");
         }
         plan.mend();
-        assert_eq!(report(&mut be, read(&file, &region, 0, BLOCKS)).check().unwrap(), BLOCKS * IO_ALIGN);
+        assert_eq!(
+            report(&mut be, read(&file, &region, 0, BLOCKS)).check().unwrap(),
+            BLOCKS * IO_ALIGN
+        );
         assert!(bytes(&region, 0, region.len()) == pattern(BLOCKS));
     });
 }

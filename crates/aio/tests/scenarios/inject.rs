@@ -19,14 +19,18 @@ fn the_exact_size_is_all_well() {
             let exact = plan.add(Rule::on(op), Effect::AtMost(LEN));
             let io = if op == Ops::READ { read } else { write };
             assert_eq!(report(&mut be, io(&file, &region, 0, BLOCKS)).check().unwrap(), LEN);
-            assert_eq!((plan.fired(exact), plan.calls(op)), (1, 1), "one attempt, and it was struck");
+            assert_eq!(
+                (plan.fired(exact), plan.calls(op)),
+                (1, 1),
+                "one attempt, and it was struck"
+            );
         }
         assert!(bytes(&region, 0, LEN) == pattern(BLOCKS));
     });
 }
 
-/// Seventeen bytes of a block, and then no more: an error for whoever asked for the block. A buffered read goes on first; of a
-/// direct one, only the end of the file is unaligned.
+/// Seventeen bytes of a block, and then no more: an error for whoever asked for the block. A
+/// buffered read goes on first; of a direct one, only the end of the file is unaligned.
 #[test]
 fn seventeen_bytes_are_not_a_block() {
     each_faulty_case(|s, plan| {
@@ -34,12 +38,23 @@ fn seventeen_bytes_are_not_a_block() {
         let mut be = s.backend();
         let short = plan.add(Rule::on(Ops::READ).nth(0), Effect::AtMost(17));
         let nothing = plan.add(Rule::on(Ops::READ).nth(1), Effect::AtMost(0));
-        let target = Target::Smgr { spc: 1663, db: 5, rel: 16384, fork: "", block: 2, count: 1, temp: false };
+        let target = Target::Smgr {
+            spc: 1663,
+            db: 5,
+            rel: 16384,
+            fork: "",
+            block: 2,
+            count: 1,
+            temp: false,
+        };
         let io = || Io::read(file.clone(), 2 * BLOCK, part(&region, 2, 1), target.clone());
         let got = report(&mut be, io());
         assert_eq!((got.outcome.status, got.transferred), (Status::Partial, 17));
         let text = got.check().unwrap_err().to_string();
-        assert_eq!(text, "could not read block 2 in file \"base/5/16384\": read only 17 of 4096 bytes");
+        assert_eq!(
+            text,
+            "could not read block 2 in file \"base/5/16384\": read only 17 of 4096 bytes"
+        );
         assert_eq!(plan.fired(short), 1);
         assert_eq!(plan.fired(nothing), u64::from(!s.case.direct));
         plan.mend();
@@ -60,7 +75,9 @@ fn seventeen_bytes_of_a_buffered_block_are_a_beginning() {
         assert_eq!(report(&mut be, read(&file, &region, 2, 1)).check().unwrap(), IO_ALIGN);
         let calls: Vec<_> = plan.take_calls().iter().map(|c| (c.offset, c.len)).collect();
         assert_eq!(calls, [(2 * BLOCK, BLOCK), (2 * BLOCK + 17, BLOCK - 17)]);
-        assert!(bytes(&region, 2 * IO_ALIGN, IO_ALIGN) == pattern(BLOCKS)[2 * IO_ALIGN..3 * IO_ALIGN]);
+        assert!(
+            bytes(&region, 2 * IO_ALIGN, IO_ALIGN) == pattern(BLOCKS)[2 * IO_ALIGN..3 * IO_ALIGN]
+        );
     });
 }
 
@@ -76,7 +93,8 @@ fn a_short_transfer_of_several_blocks_is_carried_on() {
             plan.record();
             let io = if op == Ops::READ { read } else { write };
             assert_eq!(report(&mut be, io(file, &region, 0, BLOCKS)).check().unwrap(), LEN);
-            let calls: Vec<_> = plan.take_calls().iter().map(|c| (c.offset / BLOCK, c.len / BLOCK)).collect();
+            let calls: Vec<_> =
+                plan.take_calls().iter().map(|c| (c.offset / BLOCK, c.len / BLOCK)).collect();
             assert_eq!(calls, [(0, 6), (2, 4), (3, 3)]);
         }
         assert!(std::fs::read(s.path("new")).unwrap() == pattern(BLOCKS));
@@ -100,13 +118,23 @@ fn two_errors_and_then_recovery() {
                 let fault = plan.add(Rule::on(op).times(2), Effect::Fail(errno));
                 for _ in 0..2 {
                     let failed = report(&mut be, io());
-                    assert_eq!((failed.outcome.status, failed.errno()), (Status::Error, Some(errno)));
-                    let expected =
-                        format!("could not {} file \"{}\": {errno}", op.name(), s.path("data").display());
+                    assert_eq!(
+                        (failed.outcome.status, failed.errno()),
+                        (Status::Error, Some(errno))
+                    );
+                    let expected = format!(
+                        "could not {} file \"{}\": {errno}",
+                        op.name(),
+                        s.path("data").display()
+                    );
                     assert_eq!(failed.check().unwrap_err().to_string(), expected);
                 }
                 assert!(report(&mut be, io()).check().is_ok(), "{op:?} recovers from {errno}");
-                assert_eq!((plan.fired(fault), plan.calls(op) - calls), (2, 3), "no error is tried again");
+                assert_eq!(
+                    (plan.fired(fault), plan.calls(op) - calls),
+                    (2, 3),
+                    "no error is tried again"
+                );
             }
         }
         assert_eq!(be.in_flight(), 0);
@@ -165,7 +193,8 @@ fn a_bad_block_fails_alone() {
         let new = s.create("new");
         let mut be = s.backend();
         for (op, file) in [(Ops::READ, &file), (Ops::WRITE, &new)] {
-            let bad = plan.add(Rule::on(op).bytes(5 * BLOCK + 9..5 * BLOCK + 10), Effect::Fail(Errno::IO));
+            let bad = plan
+                .add(Rule::on(op).bytes(5 * BLOCK + 9..5 * BLOCK + 10), Effect::Fail(Errno::IO));
             let io = if op == Ops::READ { read } else { write };
             be.begin_batch();
             let refs: Vec<_> = (0..16).map(|n| be.start(io(file, &region, n, 1))).collect();
@@ -180,27 +209,37 @@ fn a_bad_block_fails_alone() {
         let written = std::fs::read(s.path("new")).unwrap();
         for n in (0..16).filter(|&n| n != 5) {
             let at = n * IO_ALIGN..(n + 1) * IO_ALIGN;
-            assert!(got[at.clone()] == want[at.clone()] && written[at.clone()] == want[at], "block {n}");
+            assert!(
+                got[at.clone()] == want[at.clone()] && written[at.clone()] == want[at],
+                "block {n}"
+            );
         }
     });
 }
 
-/// An executor that panics, wherever it runs, ends the I/O with an error: nobody waits for ever, and the next I/O works.
+/// An executor that panics, wherever it runs, ends the I/O with an error: nobody waits for ever,
+/// and the next I/O works.
 #[test]
 fn a_panic_in_execution_is_an_error_of_the_io() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
         let mut be = s.backend();
         for synchronous in [false, true] {
-            for (first, rest) in [(Effect::Panic, None), (Effect::AtMost(IO_ALIGN), Some(Effect::Panic))] {
+            for (first, rest) in
+                [(Effect::Panic, None), (Effect::AtMost(IO_ALIGN), Some(Effect::Panic))]
+            {
                 plan.add(Rule::on(Ops::READ).nth(0), first);
                 if let Some(rest) = rest {
                     plan.add(Rule::on(Ops::READ).nth(1), rest);
                 }
-                let io = read(&file, &region, 0, 2).flags(IoFlags { synchronous, ..IoFlags::default() });
+                let io =
+                    read(&file, &region, 0, 2).flags(IoFlags { synchronous, ..IoFlags::default() });
                 assert_eq!(report(&mut be, io).errno(), Some(Errno::IO));
                 plan.mend();
-                assert_eq!(report(&mut be, read(&file, &region, 0, 2)).check().unwrap(), 2 * IO_ALIGN);
+                assert_eq!(
+                    report(&mut be, read(&file, &region, 0, 2)).check().unwrap(),
+                    2 * IO_ALIGN
+                );
             }
         }
     });

@@ -1,4 +1,5 @@
-//! What PostgreSQL asks of its asynchronous I/O in its own tests, asked of ours: every method, buffered and direct.
+//! What PostgreSQL asks of its asynchronous I/O in its own tests, asked of ours: every method,
+//! buffered and direct.
 //!
 //! | Module | Scenario |
 //! |---|---|
@@ -11,7 +12,8 @@
 //! | `names` | faults of names |
 //! | `random` | thousands of random I/Os with random faults, against a model |
 //!
-//! The number of workers is in `tests/aio/worker.rs`; limits of the real kernel are in `tests/full.rs`.
+//! The number of workers is in `tests/aio/worker.rs`; limits of the real kernel are in
+//! `tests/full.rs`.
 
 use std::sync::Arc;
 

@@ -36,7 +36,10 @@ fn every_call_can_fail_and_says_so_as_the_system_would() {
     for (op, action, call) in calls {
         let fault = plan.add(Rule::on(op), Effect::Fail(Errno::IO));
         let error = call().unwrap_err();
-        assert_eq!(error.to_string(), format!("could not {action} \"{}\": Input/output error", a.display()));
+        assert_eq!(
+            error.to_string(),
+            format!("could not {action} \"{}\": Input/output error", a.display())
+        );
         assert_eq!(plan.fired(fault), 1);
         plan.mend();
     }
@@ -55,7 +58,10 @@ fn rules_choose_by_path_number_and_predicate() {
     let open = |name: &str| names.open(&dir.path().join(name), &new).err().and_then(|e| e.errno());
     let third = plan.add(Rule::on(Ops::OPEN).path("/x").nth(2), Effect::Fail(Errno(libc::EMFILE)));
     let direct = plan.add(Rule::on(Ops::OPEN).when(|call| !call.write), Effect::Fail(Errno::INVAL));
-    assert_eq!(["x1", "y", "x2", "x3", "x4"].map(open), [None, None, None, Some(Errno(libc::EMFILE)), None]);
+    assert_eq!(
+        ["x1", "y", "x2", "x3", "x4"].map(open),
+        [None, None, None, Some(Errno(libc::EMFILE)), None]
+    );
     assert_eq!((plan.matched(third), plan.fired(third), plan.fired(direct)), (4, 1, 0));
     let error = names.open(&dir.path().join("y"), &OpenOptions::READ).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::INVAL));

@@ -1,7 +1,9 @@
-//! Thousands of random I/Os with random faults, against a model: every success is true in the file, every error was injected.
+//! Thousands of random I/Os with random faults, against a model: every success is true in the file,
+//! every error was injected.
 //!
-//! The seed decides the work and the faults, whatever turns the threads take. `FOREBAY_FAULT_SEED=N` repeats a run; without it the
-//! seeds are fixed ones, and `FOREBAY_FAULT_RUNS=N` tries that many more.
+//! The seed decides the work and the faults, whatever turns the threads take.
+//! `FOREBAY_FAULT_SEED=N` repeats a run; without it the seeds are fixed ones, and
+//! `FOREBAY_FAULT_RUNS=N` tries that many more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -56,13 +58,16 @@ impl Struck {
         all.iter().any(|(call, effect)| {
             let here = call.path == file.path()
                 && call.op == p.op
-                && (p.count == 0 || (call.offset < bytes.end && bytes.start < call.offset + call.len));
+                && (p.count == 0
+                    || (call.offset < bytes.end && bytes.start < call.offset + call.len));
             let so = match (*effect, report.errno()) {
                 (Effect::Fail(e) | Effect::FailAfter(_, e), errno) => errno == Some(e),
                 // A write that got no further (directly: through no whole block) found a full disk.
                 (Effect::ShortBy(_), Some(errno)) => errno == Errno::NOSPC,
                 // A direct read that ends within a block is the end of the file.
-                (Effect::AtMost(_), None) => file.is_direct() && report.outcome.status == Status::Partial,
+                (Effect::AtMost(_), None) => {
+                    file.is_direct() && report.outcome.status == Status::Partial
+                }
                 _ => false,
             };
             here && so
@@ -126,7 +131,10 @@ impl Life<'_> {
     fn check(&self, block: usize, got: &[u8], how: &str) {
         let may_be = &self.may_be[block];
         let wrong = got.iter().position(|byte| !may_be.contains(byte));
-        assert!(wrong.is_none(), "byte {wrong:?} of block {block} {how}; its block holds {may_be:?}");
+        assert!(
+            wrong.is_none(),
+            "byte {wrong:?} of block {block} {how}; its block holds {may_be:?}"
+        );
     }
 
     fn step(&mut self, rng: &mut StdRng) {
@@ -199,7 +207,8 @@ fn run(s: &Setup, plan: &Arc<FaultPlan>, seed: u64) -> BTreeMap<&'static str, u6
                     let region = Region::new(BLOCKS * IO_ALIGN).unwrap();
                     let may_be = vec![vec![0]; BLOCKS];
                     let (pending, counts) = (Vec::new(), BTreeMap::new());
-                    let mut life = Life { be, plan, struck, file, region, may_be, pending, ended: counts };
+                    let mut life =
+                        Life { be, plan, struck, file, region, may_be, pending, ended: counts };
                     let mut rng = StdRng::seed_from_u64(seed << 8 | n);
                     (0..STEPS).for_each(|_| life.step(&mut rng));
                     let counts = life.end();
@@ -245,7 +254,9 @@ fn whatever_fails_successes_are_true_and_errors_were_injected() {
                 let ended = run(&s, &plan, seed);
                 println!("{case:?}, seed {seed}: {ended:?}");
                 assert_eq!(ended.values().sum::<u64>(), BACKENDS * STEPS as u64);
-                plan.fired_by_class().into_iter().for_each(|(class, n)| *all.entry(class).or_default() += n);
+                plan.fired_by_class()
+                    .into_iter()
+                    .for_each(|(class, n)| *all.entry(class).or_default() += n);
                 std::mem::forget(hint);
             });
         }

@@ -1,7 +1,8 @@
 //! Workers.
 //!
-//! PostgreSQL's workers are processes: they open a relation's file anew, and that can fail with ENOENT. Workers here are threads and
-//! use the issuer's open file, so a file that loses its name makes no difference; it is the opening that fails, for the issuer.
+//! PostgreSQL's workers are processes: they open a relation's file anew, and that can fail with
+//! ENOENT. Workers here are threads and use the issuer's open file, so a file that loses its name
+//! makes no difference; it is the opening that fails, for the issuer.
 
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::*;
@@ -34,12 +35,15 @@ fn a_file_that_loses_its_name_under_way_is_read_all_the_same() {
 fn a_file_that_cannot_be_opened_can_be_later() {
     each_faulty_case(|s, plan| {
         drop(filled(s, "data", BLOCKS));
-        let fault = plan.add(Rule::on(Ops::OPEN).path("/data").times(1), Effect::Fail(Errno::NOENT));
+        let fault =
+            plan.add(Rule::on(Ops::OPEN).path("/data").times(1), Effect::Fail(Errno::NOENT));
         let options = OpenOptions::READ_WRITE.direct(s.case.direct);
         let error = s.aio.namespace().open(&s.path("data"), &options).unwrap_err();
         assert!(error.is_not_found());
-        let expected =
-            format!("could not open file \"{}\": No such file or directory", s.path("data").display());
+        let expected = format!(
+            "could not open file \"{}\": No such file or directory",
+            s.path("data").display()
+        );
         assert_eq!(error.to_string(), expected);
         let file = s.open("data", OpenOptions::READ_WRITE);
         let region = Region::new(BLOCKS * IO_ALIGN).unwrap();
@@ -48,7 +52,8 @@ fn a_file_that_cannot_be_opened_can_be_later() {
     });
 }
 
-/// A worker that panics in the middle of an I/O ends that I/O with an error, and goes on or is replaced.
+/// A worker that panics in the middle of an I/O ends that I/O with an error, and goes on or is
+/// replaced.
 #[test]
 fn a_worker_that_panics_does_not_hang_anyone() {
     let plan = FaultPlan::new();

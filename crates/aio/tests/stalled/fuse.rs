@@ -1,7 +1,9 @@
-//! A file whose calls end when the test says so: the root, a plain file, of a FUSE file system that this process serves.
+//! A file whose calls end when the test says so: the root, a plain file, of a FUSE file system that
+//! this process serves.
 //!
-//! A thread whose call the server holds sleeps as one whose device has stalled: no signal and no task work wakes it. The mount is
-//! taken back as soon as the file is open, and the file system goes with its last descriptor.
+//! A thread whose call the server holds sleeps as one whose device has stalled: no signal and no
+//! task work wakes it. The mount is taken back as soon as the file is open, and the file system
+//! goes with its last descriptor.
 
 use std::ffi::CString;
 use std::io::{Read, Write};
@@ -50,8 +52,10 @@ impl StallingFile {
         let path = dir.join("stalling");
         std::fs::write(&path, b"")?;
         let target = CString::new(path.as_os_str().as_bytes())?;
-        let options =
-            CString::new(format!("fd={},rootmode=100644,user_id=0,group_id=0", device.as_raw_fd()))?;
+        let options = CString::new(format!(
+            "fd={},rootmode=100644,user_id=0,group_id=0",
+            device.as_raw_fd()
+        ))?;
         // SAFETY: all strings live during the call.
         let mounted = unsafe {
             libc::mount(
@@ -92,7 +96,8 @@ impl StallingFile {
     }
 }
 
-/// Serves until the file system is gone. Once nobody is left to release what is held, nothing is held.
+/// Serves until the file system is gone. Once nobody is left to release what is held, nothing is
+/// held.
 fn serve(mut device: std::fs::File, held: &Sender<()>, released: &Receiver<()>) {
     let mut buffer = vec![0; LARGEST];
     loop {

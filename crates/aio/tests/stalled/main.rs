@@ -1,7 +1,8 @@
 //! An issuer that sleeps where nothing wakes it, with I/O in flight that others wait for.
 //!
-//! The kernel tells of a ring's completions by work that it gives to the submitting thread. A thread in an uninterruptible sleep
-//! (in a plain fdatasync of a disk that stalls) does not do it, and whoever waits for its I/O would wait as long.
+//! The kernel tells of a ring's completions by work that it gives to the submitting thread. A
+//! thread in an uninterruptible sleep (in a plain fdatasync of a disk that stalls) does not do it,
+//! and whoever waits for its I/O would wait as long.
 //!
 //! - [`fuse`]: a file that stalls
 #![cfg(target_os = "linux")]
@@ -44,8 +45,8 @@ fn read_pipe(file: &File, region: &Arc<Region>, n: usize) -> Io {
     Io::read(file.clone(), 0, IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN), Target::File)
 }
 
-/// Starts a read of each pipe and then calls `stall`, in a thread of its own. While `stall` is held, the pipes are fed and another
-/// thread waits for the reads.
+/// Starts a read of each pipe and then calls `stall`, in a thread of its own. While `stall` is
+/// held, the pipes are fed and another thread waits for the reads.
 fn others_finish_while(
     s: &Setup,
     stalling: &StallingFile,
@@ -58,7 +59,8 @@ fn others_finish_while(
         let (mut be, file) = (s.backend(), stalling.file.clone());
         thread::spawn(move || {
             be.begin_batch();
-            let reads = pipes.iter().enumerate().map(|(n, pipe)| be.start(read_pipe(pipe, &region, n)));
+            let reads =
+                pipes.iter().enumerate().map(|(n, pipe)| be.start(read_pipe(pipe, &region, n)));
             let reads: Vec<_> = reads.collect();
             be.end_batch();
             tell_started.send(reads.clone()).unwrap();
@@ -77,7 +79,9 @@ fn others_finish_while(
             let _ = tell_finished.send(());
         })
     };
-    finished.recv_timeout(NEVER).expect("the reads wait for the issuer, which sleeps in a stalled call");
+    finished
+        .recv_timeout(NEVER)
+        .expect("the reads wait for the issuer, which sleeps in a stalled call");
     assert!(!issuer.is_finished(), "the call was held all the time");
     stalling.release();
     issuer.join().unwrap();

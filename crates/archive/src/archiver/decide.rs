@@ -15,7 +15,8 @@ const BATCH_TIME: Duration = Duration::from_millis(50);
 const BATCH_FILES: usize = 4096;
 /// How long marks are left alone that could not be changed.
 const AFTER_BAD_MARK: Duration = Duration::from_secs(1);
-/// How long nothing is tried after a command was killed or could not be run: PostgreSQL starts its archiver anew after that time.
+/// How long nothing is tried after a command was killed or could not be run: PostgreSQL starts its
+/// archiver anew after that time.
 pub(super) const RESTART: Duration = Duration::from_secs(10);
 /// How long nothing is tried with a module that is not set up.
 const UNCONFIGURED: Duration = Duration::from_secs(60);
@@ -61,7 +62,9 @@ impl Archiver {
             Ok(task) => task,
             Err(_) if to_note.is_some() => self.note(inner),
             Err(_) if is_over(inner, now) => self.end(inner),
-            Err(rest) => Task::Rest(earliest(rest, inner.acknowledge_after.filter(|_| since.is_some()), now)),
+            Err(rest) => {
+                Task::Rest(earliest(rest, inner.acknowledge_after.filter(|_| since.is_some()), now))
+            }
         }
     }
 
@@ -70,7 +73,8 @@ impl Archiver {
         Task::Acknowledge(inner.queue.prefix(BATCH_FILES))
     }
 
-    /// Something to transfer, or to prepare for it. Err: when there may be something, if ever by itself.
+    /// Something to transfer, or to prepare for it. Err: when there may be something, if ever by
+    /// itself.
     fn next_transfer(&self, inner: &mut Inner, now: Instant) -> Result<Task, Option<Duration>> {
         let until = |at: Instant| Some(at.saturating_duration_since(now));
         if inner.stop == Some(StopMode::Now) || inner.gave_up || inner.modules.next.is_some() {
@@ -127,7 +131,8 @@ impl Archiver {
             Task::Start(module) => self.start_up(&module, now),
             Task::Check(module) => self.check(&module, now),
             Task::Retire(module) => module.shutdown(),
-            // Nobody is called after these two: who does them looks himself for what there is to do now.
+            // Nobody is called after these two: who does them looks himself for what there is to do
+            // now.
             Task::Transfer(name, module) => {
                 self.transfer(io, &name, &module, now);
                 return Ok(Next::Worked);
@@ -207,7 +212,10 @@ pub(super) fn give_up_for(inner: &mut Inner, now: Instant, time: Duration) {
 }
 
 /// Puts a module in the place of another. The other one, if it has to be ended.
-fn exchange(inner: &mut Inner, next: Option<Arc<dyn ArchiveModule>>) -> Option<Arc<dyn ArchiveModule>> {
+fn exchange(
+    inner: &mut Inner,
+    next: Option<Arc<dyn ArchiveModule>>,
+) -> Option<Arc<dyn ArchiveModule>> {
     let modules = &mut inner.modules;
     let old = std::mem::replace(&mut modules.current, next);
     modules.checked = false;

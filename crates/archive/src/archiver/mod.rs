@@ -6,13 +6,14 @@
 //! - `stats`: the counters of pg_stat_archiver
 //! - `threads`: threads that loop over it
 //!
-//! Any number of threads call [`Archiver::step`]. Whoever finds nothing to transfer, or finds that much has been transferred,
-//! takes note of it for all: renames the marks in order, and syncs their directory once. So the price of a sync is shared by what
-//! arrived during the last one, and a slow archive has each file noted at once.
+//! Any number of threads call [`Archiver::step`]. Whoever finds nothing to transfer, or finds that
+//! much has been transferred, takes note of it for all: renames the marks in order, and syncs their
+//! directory once. So the price of a sync is shared by what arrived during the last one, and a slow
+//! archive has each file noted at once.
 //!
-//! Failures are those of a file: it rests and is tried again, while others go on. Only what can't concern a file alone stops
-//! all of them for a time: a command that was killed or can't be run, a module that is not set up. A failed sync of the marks is
-//! final, as any failed sync.
+//! Failures are those of a file: it rests and is tried again, while others go on. Only what can't
+//! concern a file alone stops all of them for a time: a command that was killed or can't be run, a
+//! module that is not set up. A failed sync of the marks is final, as any failed sync.
 
 mod decide;
 mod queue;
@@ -45,7 +46,8 @@ pub struct ArchiverConfig {
     pub expected: Expected,
     /// They are read past the kernel's cache.
     pub direct: bool,
-    /// Files in flight at a time; None: as many as suit the module. Some modules work alone ([`ArchiveModule::works_alone`]).
+    /// Files in flight at a time; None: as many as suit the module. Some modules work alone
+    /// ([`ArchiveModule::works_alone`]).
     pub transfers: Option<usize>,
 }
 
@@ -145,7 +147,8 @@ impl Archiver {
         &self.status
     }
 
-    /// Lists the marks: once at start, and whenever somebody may have made some without telling. How many files are new.
+    /// Lists the marks: once at start, and whenever somebody may have made some without telling.
+    /// How many files are new.
     pub fn scan(&self) -> Result<usize> {
         self.status.create()?;
         let scan = self.status.scan()?;
@@ -158,7 +161,8 @@ impl Archiver {
         }
         let mut inner = self.inner.lock();
         let now = Instant::now();
-        let added = scan.ready.into_iter().filter(|name| inner.queue.add(name.clone(), now)).count();
+        let added =
+            scan.ready.into_iter().filter(|name| inner.queue.add(name.clone(), now)).count();
         drop(inner);
         self.bell.notify_all();
         Ok(added)
@@ -179,7 +183,8 @@ impl Archiver {
         Ok(())
     }
 
-    /// Files are archived by this module from now on; by none: they wait. The one before ends when nothing it stores is in flight.
+    /// Files are archived by this module from now on; by none: they wait. The one before ends when
+    /// nothing it stores is in flight.
     pub fn set_module(&self, module: Option<Arc<dyn ArchiveModule>>) {
         let mut inner = self.inner.lock();
         inner.modules.next = Some(module);
@@ -220,8 +225,8 @@ impl Archiver {
     }
 
     /// Ends it for good, because something else has failed after which nothing may be taken note
-    /// of: nothing is begun, or marked as archived, any more. It does not wait for the module: what is in
-    /// flight is interrupted by [`Archiver::stop`].
+    /// of: nothing is begun, or marked as archived, any more. It does not wait for the module: what
+    /// is in flight is interrupted by [`Archiver::stop`].
     pub fn halt(&self) {
         let mut inner = self.inner.lock();
         inner.dead = true;
@@ -261,7 +266,8 @@ impl Archiver {
         self.perform(io, task, now)
     }
 
-    /// Does what is to be done until it is stopped. Several threads may; an error is final, and told to one of them.
+    /// Does what is to be done until it is stopped. Several threads may; an error is final, and
+    /// told to one of them.
     pub fn run(&self, io: &mut Backend) -> Result<()> {
         loop {
             let now = Instant::now();

@@ -6,8 +6,8 @@
 //!              └── after a time ─┘
 //! ```
 //!
-//! Several are in flight at a time, and each that fails is tried again by itself. What is acknowledged has no gap: only files
-//! before which none is left, in the order of their names.
+//! Several are in flight at a time, and each that fails is tried again by itself. What is
+//! acknowledged has no gap: only files before which none is left, in the order of their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,9 +175,11 @@ impl Queue {
         }
     }
 
-    /// The files that can be acknowledged: transferred, and none is left before them. At most so many.
+    /// The files that can be acknowledged: transferred, and none is left before them. At most so
+    /// many.
     pub fn prefix(&self, most: usize) -> Vec<WalName> {
-        let transferred = self.entries.iter().take_while(|(_, entry)| entry.state == State::Transferred);
+        let transferred =
+            self.entries.iter().take_while(|(_, entry)| entry.state == State::Transferred);
         transferred.take(most).map(|(name, _)| name.clone()).collect()
     }
 
@@ -222,8 +224,13 @@ impl Queue {
             flying: self.flying,
             transferred: self.transferred,
             failing: self.failing,
-            // The first in order is not always the oldest, but few are not in the order in which they came.
-            age: self.entries.values().next().map(|entry| now.saturating_duration_since(entry.since)),
+            // The first in order is not always the oldest, but few are not in the order in which
+            // they came.
+            age: self
+                .entries
+                .values()
+                .next()
+                .map(|entry| now.saturating_duration_since(entry.since)),
         }
     }
 }
@@ -236,8 +243,10 @@ fn rest(name: &WalName, failures: u32) -> Duration {
     let doubled = FIRST_REST * 2_u32.saturating_pow((failures - EAGER_TRIES).min(16));
     let rest = doubled.min(LONGEST_REST);
     // Between three quarters and all of it.
-    let text = name.as_str().bytes().chain(failures.to_le_bytes()).chain(std::process::id().to_le_bytes());
-    let hash = text.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let text =
+        name.as_str().bytes().chain(failures.to_le_bytes()).chain(std::process::id().to_le_bytes());
+    let hash =
+        text.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     rest - rest / 4 * (hash >> 16) / 0x1_0000
 }
 
@@ -336,7 +345,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens in whatever order: each file is acknowledged once, after all before it that were known then.
+        /// Whatever happens in whatever order: each file is acknowledged once, after all before it
+        /// that were known then.
         #[test]
         fn nothing_is_lost(steps in proptest::collection::vec((0_u8..6, 0_u32..12), 1..200)) {
             let (mut queue, mut now) = (Queue::default(), Instant::now());

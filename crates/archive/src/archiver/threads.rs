@@ -26,8 +26,9 @@ impl Threads {
             let archiver = Arc::clone(archiver);
             let run = move || archiver.run(&mut io);
             let started = thread::Builder::new().name(format!("archiver-{n}")).spawn(run);
-            let handle =
-                started.map_err(|e| ArchiveError::Configuration(format!("could not start a thread: {e}")))?;
+            let handle = started.map_err(|e| {
+                ArchiveError::Configuration(format!("could not start a thread: {e}"))
+            })?;
             threads.handles.push(handle);
         }
         Ok(threads)

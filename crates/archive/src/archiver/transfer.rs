@@ -65,7 +65,12 @@ impl Archiver {
         }
     }
 
-    fn attempt(&self, io: &mut Backend, name: &WalName, module: &dyn ArchiveModule) -> Result<Came> {
+    fn attempt(
+        &self,
+        io: &mut Backend,
+        name: &WalName,
+        module: &dyn ArchiveModule,
+    ) -> Result<Came> {
         if !self.status.is_ready(name)? {
             return Ok(Came::Unwanted);
         }

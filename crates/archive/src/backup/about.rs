@@ -101,13 +101,15 @@ impl About {
 
     /// Reads it. What is wrong otherwise.
     pub(super) fn parse(text: &[u8]) -> Result<About, String> {
-        let all: Value = serde_json::from_slice(text).map_err(|e| format!("could not parse: {e}"))?;
+        let all: Value =
+            serde_json::from_slice(text).map_err(|e| format!("could not parse: {e}"))?;
         if all.get("version").and_then(Value::as_u64) != Some(VERSION) {
             return Err("it was written by another version of Forebay".to_owned());
         }
         let read = |name| Field { all: &all, name };
         let lsn = |field: Field<'_>| field.text()?.parse::<Lsn>().map_err(|_| field.bad());
-        let segment_size = u32::try_from(read("segment_size").number()?).ok().and_then(SegmentSize::new);
+        let segment_size =
+            u32::try_from(read("segment_size").number()?).ok().and_then(SegmentSize::new);
         let spaces = read("tablespaces").value().and_then(Value::as_array);
         let spaces = spaces.ok_or_else(|| read("tablespaces").bad())?;
         Ok(About {
@@ -143,7 +145,8 @@ fn tablespace(entry: &Value) -> Result<Tablespace, String> {
     let location = match entry.get("location") {
         None | Some(Value::Null) => None,
         Some(bytes) => {
-            let byte = |value: &Value| value.as_u64().and_then(|n| u8::try_from(n).ok()).ok_or_else(bad);
+            let byte =
+                |value: &Value| value.as_u64().and_then(|n| u8::try_from(n).ok()).ok_or_else(bad);
             let bytes: Vec<u8> =
                 bytes.as_array().ok_or_else(bad)?.iter().map(byte).collect::<Result<_, _>>()?;
             Some(PathBuf::from(OsString::from_vec(bytes)))
@@ -189,7 +192,10 @@ impl<'v> Field<'v> {
     }
 
     /// None where it is null.
-    fn optional<T>(self, read: impl Fn(Field<'v>) -> Result<T, String>) -> Result<Option<T>, String> {
+    fn optional<T>(
+        self,
+        read: impl Fn(Field<'v>) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
         if self.value().is_none_or(Value::is_null) { Ok(None) } else { read(self).map(Some) }
     }
 }

@@ -1,19 +1,22 @@
-//! Copies files: several reads and writes of each under way at a time, each byte summed and each page verified in between.
+//! Copies files: several reads and writes of each under way at a time, each byte summed and each
+//! page verified in between.
 //!
 //! ```text
 //!   reads under way ──▶ oldest one: pages verified, bytes summed ──▶ writes under way ──▶ file synced, not waited for
 //! ```
 //!
-//! In a running cluster a page may be read while it is written, one half old and one half new. It is read again until it holds still;
-//! what is wrong then is told as suspect, and judged when the copy is through. If it was merely being written its image is in the log
-//! behind the backup's start, and recovery puts it in place of what was copied.
+//! In a running cluster a page may be read while it is written, one half old and one half new. It
+//! is read again until it holds still; what is wrong then is told as suspect, and judged when the
+//! copy is through. If it was merely being written its image is in the log behind the backup's
+//! start, and recovery puts it in place of what was copied.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{
-    AioError, AlignedBuf, Backend, File, HugePages, IO_ALIGN, Io, Op, OpenOptions, OwnedIo, Target, WaitRef,
+    AioError, AlignedBuf, Backend, File, HugePages, IO_ALIGN, Io, Op, OpenOptions, OwnedIo, Target,
+    WaitRef,
 };
 use forebay_format::Lsn;
 use forebay_format::checksum::{checksum_pages, page_checksum};
@@ -122,8 +125,13 @@ impl Copier {
         Ok(Copier { io, how, spare, syncs: VecDeque::new(), sums: vec![0; CHUNK_BLOCKS] })
     }
 
-    /// Copies a file to where there is none. None: it has vanished from a running cluster. `seen` is told of bytes read.
-    pub(super) fn copy(&mut self, job: &Job, seen: &dyn Fn(u64)) -> Result<Option<Copied>, BackupError> {
+    /// Copies a file to where there is none. None: it has vanished from a running cluster. `seen`
+    /// is told of bytes read.
+    pub(super) fn copy(
+        &mut self,
+        job: &Job,
+        seen: &dyn Fn(u64),
+    ) -> Result<Option<Copied>, BackupError> {
         let Some(mut flow) = self.open(job)? else { return Ok(None) };
         let result = self.pump(&mut flow, seen);
         if let Err(error) = result {
@@ -209,7 +217,12 @@ impl Copier {
     }
 
     /// Takes what the oldest read has brought, and starts to write it.
-    fn take(&mut self, flow: &mut Flow<'_>, reading: Reading, seen: &dyn Fn(u64)) -> Result<(), BackupError> {
+    fn take(
+        &mut self,
+        flow: &mut Flow<'_>,
+        reading: Reading,
+        seen: &dyn Fn(u64),
+    ) -> Result<(), BackupError> {
         let Reading { offset, want, io } = reading;
         let (mut buf, result) = self.io.finish_owned(io);
         let got = match result {
@@ -226,7 +239,9 @@ impl Copier {
             self.spare.push(buf);
             return Ok(());
         }
-        if let (Some(segment_blocks), Contents::Pages { segment }) = (self.how.pages, flow.job.contents) {
+        if let (Some(segment_blocks), Contents::Pages { segment }) =
+            (self.how.pages, flow.job.contents)
+        {
             let first = u64::from(segment) * u64::from(segment_blocks) + offset / BLOCK_SIZE as u64;
             // A relation has no more blocks than a u32 counts; beyond that nothing is a page.
             if let Ok(first) = u32::try_from(first) {
@@ -248,7 +263,8 @@ impl Copier {
         Ok(())
     }
 
-    /// Verifies the pages of a chunk, and puts what was read again in place of those that did not hold still.
+    /// Verifies the pages of a chunk, and puts what was read again in place of those that did not
+    /// hold still.
     fn verify(
         &mut self,
         flow: &mut Flow<'_>,
@@ -275,7 +291,8 @@ impl Copier {
         Ok(())
     }
 
-    /// Reads a page until it is good (true), or bad and still (false). One that never is still is being written all the time.
+    /// Reads a page until it is good (true), or bad and still (false). One that never is still is
+    /// being written all the time.
     fn until_still(
         &mut self,
         file: &File,
@@ -329,7 +346,12 @@ impl std::fmt::Debug for Copier {
 }
 
 /// Reads one page; false if the file ends before it does.
-fn read_page(io: &mut Backend, file: &File, offset: u64, page: &mut PageBytes) -> Result<bool, BackupError> {
+fn read_page(
+    io: &mut Backend,
+    file: &File,
+    offset: u64,
+    page: &mut PageBytes,
+) -> Result<bool, BackupError> {
     let mut buf = AlignedBuf::zeroed(BLOCK_SIZE)?;
     match io.read_exact_at(file, offset, &mut buf) {
         Ok(()) => {}
@@ -355,8 +377,9 @@ fn describe(name: &Path, block: u32, page: &PageBytes) -> DamagedPage {
     }
 }
 
-/// Looks at a suspect page again, when the copy is through: Some, as it is now, if it is still wrong, or is right now but was not
-/// written since `start`. A page of a file that is gone or shorter now is of no concern.
+/// Looks at a suspect page again, when the copy is through: Some, as it is now, if it is still
+/// wrong, or is right now but was not written since `start`. A page of a file that is gone or
+/// shorter now is of no concern.
 pub(super) fn look_again(
     io: &mut Backend,
     data: &Path,

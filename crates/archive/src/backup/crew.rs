@@ -61,8 +61,9 @@ impl Shared<'_> {
     }
 }
 
-/// Copies all files by so many threads; what came of each, in the order of the jobs. All of it is durable then, but for the names.
-/// `watch` is told now and then how many bytes were read, and may stop it all.
+/// Copies all files by so many threads; what came of each, in the order of the jobs. All of it is
+/// durable then, but for the names. `watch` is told now and then how many bytes were read, and may
+/// stop it all.
 pub(super) fn copy_all(
     aio: &Arc<Aio>,
     jobs: &[Job],

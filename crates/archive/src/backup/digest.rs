@@ -62,7 +62,8 @@ impl FileDigest {
         }
     }
 
-    /// In hexadecimal digits; empty where there is none. (A CRC's bytes are those of the number in memory.)
+    /// In hexadecimal digits; empty where there is none. (A CRC's bytes are those of the number in
+    /// memory.)
     pub(super) fn finish(self) -> String {
         match self {
             FileDigest::None => String::new(),

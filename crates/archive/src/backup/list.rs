@@ -6,7 +6,8 @@
 //!   ARCHIVE/backups/NAME.partial/...      in the making, or left behind by one who was killed
 //! ```
 //!
-//! Who makes a backup holds a lock on its directory, so that one that is left behind is told from one that is being made.
+//! Who makes a backup holds a lock on its directory, so that one that is left behind is told from
+//! one that is being made.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,7 +90,11 @@ pub fn list(io: &mut Backend, archive: &Path) -> Result<Vec<Backup>, BackupError
 }
 
 /// What a backup is. The outer None: its directory is gone.
-fn read_about(io: &mut Backend, path: &Path, partial: bool) -> Result<Option<Option<About>>, BackupError> {
+fn read_about(
+    io: &mut Backend,
+    path: &Path,
+    partial: bool,
+) -> Result<Option<Option<About>>, BackupError> {
     let file = path.join(about::FILE_NAME);
     let text = match io.read_file(&file) {
         Ok(text) => text,
@@ -100,7 +105,10 @@ fn read_about(io: &mut Backend, path: &Path, partial: bool) -> Result<Option<Opt
             if partial {
                 return Ok(Some(None));
             }
-            return Err(BackupError::damaged(path, format!("it has no file \"{}\"", about::FILE_NAME)));
+            return Err(BackupError::damaged(
+                path,
+                format!("it has no file \"{}\"", about::FILE_NAME),
+            ));
         }
         Err(error) => return Err(error.into()),
     };
@@ -113,7 +121,11 @@ fn read_about(io: &mut Backend, path: &Path, partial: bool) -> Result<Option<Opt
 }
 
 /// Makes the directory of a new backup, with its lock: nobody sees it without.
-pub(super) fn begin(names: &dyn Namespace, dir: &Path, name: &str) -> Result<(PathBuf, File), BackupError> {
+pub(super) fn begin(
+    names: &dyn Namespace,
+    dir: &Path,
+    name: &str,
+) -> Result<(PathBuf, File), BackupError> {
     check_name(name)?;
     let partial = dir.join(format!("{name}{PARTIAL}"));
     let taken = || BackupError::refused(format!("there is a backup \"{name}\" already"));
@@ -147,8 +159,8 @@ pub(super) fn hold(names: &dyn Namespace, path: &Path) -> Result<Option<File>, B
     Ok(names.try_lock(&directory)?.then_some(directory))
 }
 
-/// WAL that a backup needs, complete or in the making: all from the segment of `start` on for whoever wants to recover from it beyond
-/// its end; up to the segment of `stop` at least.
+/// WAL that a backup needs, complete or in the making: all from the segment of `start` on for
+/// whoever wants to recover from it beyond its end; up to the segment of `stop` at least.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needed {
     /// The backup.
@@ -172,10 +184,11 @@ impl Needed {
     }
 }
 
-/// What WAL the backups of an archive need, those in the making too. A backup that can't be understood is an error, so that nobody
-/// takes what it needs.
+/// What WAL the backups of an archive need, those in the making too. A backup that can't be
+/// understood is an error, so that nobody takes what it needs.
 pub fn needed(io: &mut Backend, archive: &Path) -> Result<Vec<Needed>, BackupError> {
-    let backups = list(io, archive)?.into_iter().filter(|backup| backup.state != BackupState::Abandoned);
+    let backups =
+        list(io, archive)?.into_iter().filter(|backup| backup.state != BackupState::Abandoned);
     let of = |about: About| Needed {
         backup: about.name,
         system_id: about.system_id,
@@ -203,7 +216,8 @@ pub fn remove(io: &mut Backend, archive: &Path, name: &str) -> Result<(), Backup
 pub fn remove_abandoned(io: &mut Backend, archive: &Path) -> Result<usize, BackupError> {
     let names = Arc::clone(io.aio().namespace());
     let mut removed = 0;
-    for backup in list(io, archive)?.iter().filter(|backup| backup.state == BackupState::Abandoned) {
+    for backup in list(io, archive)?.iter().filter(|backup| backup.state == BackupState::Abandoned)
+    {
         // Whoever has it by now is removing it too.
         if let Some(_held) = hold(&*names, &backup.path)? {
             remove_tree(&*names, &backup.path)?;
@@ -216,7 +230,11 @@ pub fn remove_abandoned(io: &mut Backend, archive: &Path) -> Result<usize, Backu
 /// A name that is a name, and not a path or that of an incomplete backup.
 pub(super) fn check_name(name: &str) -> Result<(), BackupError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.starts_with('.') || name.ends_with(PARTIAL) || !name.chars().all(plain) {
+    if name.is_empty()
+        || name.starts_with('.')
+        || name.ends_with(PARTIAL)
+        || !name.chars().all(plain)
+    {
         return Err(BackupError::refused(format!("\"{name}\" can't be the name of a backup")));
     }
     Ok(())
@@ -242,7 +260,8 @@ mod tests {
 
     fn backend() -> Backend {
         let sizes = AioConfig { max_backends: 2, ..AioConfig::default() };
-        let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("a door");
+        let aio =
+            Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("a door");
         aio.backend(BackendType::Standalone).expect("a backend")
     }
 
@@ -270,20 +289,25 @@ mod tests {
         put(dir.path(), "e.partial", None);
         let names = PosixNamespace::new();
         let lock = hold(&names, &making).expect("a look").expect("a lock");
-        let states: Vec<_> = list(&mut io, dir.path()).expect("all").iter().map(|b| b.state).collect();
+        let states: Vec<_> =
+            list(&mut io, dir.path()).expect("all").iter().map(|b| b.state).collect();
         use BackupState::{Abandoned, Complete, InProgress};
         assert_eq!(states, [Complete, Complete, Abandoned, InProgress, Abandoned]);
         let all = needed(&mut io, dir.path()).expect("all");
         let shown: Vec<_> = all.iter().map(|n| (n.backup.as_str(), n.stop.is_some())).collect();
         assert_eq!(shown, [("a", true), ("b", true), ("d", false)]);
-        assert_eq!(all.first().map(Needed::first_segment).as_deref(), Some("000000030000000000000002"));
+        assert_eq!(
+            all.first().map(Needed::first_segment).as_deref(),
+            Some("000000030000000000000002")
+        );
 
         assert_eq!(remove_abandoned(&mut io, dir.path()).expect("removed"), 2);
         remove(&mut io, dir.path(), "a").expect("removed");
         assert!(making.exists());
         drop(lock);
         assert_eq!(remove_abandoned(&mut io, dir.path()).expect("removed"), 1);
-        let left: Vec<_> = list(&mut io, dir.path()).expect("all").into_iter().map(|b| b.path).collect();
+        let left: Vec<_> =
+            list(&mut io, dir.path()).expect("all").into_iter().map(|b| b.path).collect();
         assert_eq!(left, [dir.path().join(DIRECTORY).join("b")]);
     }
 

@@ -14,7 +14,8 @@
 //!   "Manifest-Checksum": "SHA-256 of all lines before this one"}
 //! ```
 //!
-//! A path that is no UTF-8 is told in hexadecimal digits, as "Encoded-Path". Files in pg_wal are not listed.
+//! A path that is no UTF-8 is told in hexadecimal digits, as "Encoded-Path". Files in pg_wal are
+//! not listed.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -120,16 +121,23 @@ impl Manifest {
 
     /// Reads it; a damaged one is refused as a whole.
     pub fn parse(text: &[u8]) -> Result<Manifest, ManifestError> {
-        let body = text.strip_suffix(b"\n").ok_or_else(|| bad("last line not newline-terminated"))?;
-        let at =
-            body.iter().rposition(|byte| *byte == b'\n').ok_or_else(|| bad("expected at least 2 lines"))?;
-        let (covered, _) = text.split_at_checked(at + 1).ok_or_else(|| bad("expected at least 2 lines"))?;
-        let all: Value = serde_json::from_slice(text).map_err(|e| bad(&format!("could not parse: {e}")))?;
-        let stated = text_of(&all, "Manifest-Checksum").ok_or_else(|| bad("missing Manifest-Checksum"))?;
+        let body =
+            text.strip_suffix(b"\n").ok_or_else(|| bad("last line not newline-terminated"))?;
+        let at = body
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .ok_or_else(|| bad("expected at least 2 lines"))?;
+        let (covered, _) =
+            text.split_at_checked(at + 1).ok_or_else(|| bad("expected at least 2 lines"))?;
+        let all: Value =
+            serde_json::from_slice(text).map_err(|e| bad(&format!("could not parse: {e}")))?;
+        let stated =
+            text_of(&all, "Manifest-Checksum").ok_or_else(|| bad("missing Manifest-Checksum"))?;
         if !stated.eq_ignore_ascii_case(&sha256(covered)) {
             return Err(ManifestError::Checksum);
         }
-        let system_id = match all.get("PostgreSQL-Backup-Manifest-Version").and_then(Value::as_u64) {
+        let system_id = match all.get("PostgreSQL-Backup-Manifest-Version").and_then(Value::as_u64)
+        {
             Some(1) => None,
             Some(2) => {
                 let id = all.get("System-Identifier").and_then(Value::as_u64);
@@ -160,7 +168,11 @@ fn push_file(out: &mut String, file: &ManifestFile) {
     let time = date_and_time(file.modified);
     let _ = write!(out, ", \"Size\": {}, \"Last-Modified\": \"{time} GMT\"", file.size);
     if let Some(kind) = file.kind.name() {
-        let _ = write!(out, ", \"Checksum-Algorithm\": \"{kind}\", \"Checksum\": \"{}\"", file.checksum);
+        let _ = write!(
+            out,
+            ", \"Checksum-Algorithm\": \"{kind}\", \"Checksum\": \"{}\"",
+            file.checksum
+        );
     }
     out.push_str(" }");
 }
@@ -187,7 +199,8 @@ fn read_file(entry: &Value) -> Result<ManifestFile, ManifestError> {
         return Err(bad(&format!("path \"{}\" leads out of the data directory", path.display())));
     }
     let size = entry.get("Size").and_then(Value::as_u64).ok_or_else(|| bad("missing size"))?;
-    let (kind, checksum) = match (text_of(entry, "Checksum-Algorithm"), text_of(entry, "Checksum")) {
+    let (kind, checksum) = match (text_of(entry, "Checksum-Algorithm"), text_of(entry, "Checksum"))
+    {
         (None, None) => (ChecksumKind::None, String::new()),
         (Some(name), Some(sum)) => {
             let kind = ChecksumKind::by_name(name)
@@ -200,7 +213,8 @@ fn read_file(entry: &Value) -> Result<ManifestFile, ManifestError> {
 }
 
 fn read_range(entry: &Value) -> Result<WalRange, ManifestError> {
-    let timeline = entry.get("Timeline").and_then(Value::as_u64).and_then(|t| TimelineId::try_from(t).ok());
+    let timeline =
+        entry.get("Timeline").and_then(Value::as_u64).and_then(|t| TimelineId::try_from(t).ok());
     let lsn = |name: &str| text_of(entry, name).and_then(|text| text.parse::<Lsn>().ok());
     match (timeline, lsn("Start-LSN"), lsn("End-LSN")) {
         (Some(timeline), Some(start), Some(end)) => Ok(WalRange { timeline, start, end }),
@@ -218,7 +232,10 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
+        .collect()
 }
 
 #[cfg(test)]

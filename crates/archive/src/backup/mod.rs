@@ -1,4 +1,5 @@
-//! Base backups: a data directory copied into an archive, from which, with the archive's WAL, any later moment can be restored.
+//! Base backups: a data directory copied into an archive, from which, with the archive's WAL, any
+//! later moment can be restored.
 //!
 //! | Module | What |
 //! |---|---|
@@ -14,8 +15,8 @@
 //! | `settings` | what a restored cluster is told of its recovery |
 //! | `digest`, `clock`, `error` | checksums of files; the clock; [`BackupError`] |
 //!
-//! A backup gets its name when all of it is durable, by one rename; until then it is no backup. A restored directory gets its
-//! pg_control last, so that one that was not finished is not started.
+//! A backup gets its name when all of it is durable, by one rename; until then it is no backup. A
+//! restored directory gets its pg_control last, so that one that was not finished is not started.
 
 mod about;
 mod clock;

@@ -32,7 +32,8 @@ const RECOVERY_SIGNAL: &str = "recovery.signal";
 pub struct RestoreOptions {
     /// Its name. None: the latest that the target can be reached from.
     pub backup: Option<String>,
-    /// How the cluster recovers. None: no further than by the WAL in the backup, on the same timeline.
+    /// How the cluster recovers. None: no further than by the WAL in the backup, on the same
+    /// timeline.
     pub recovery: Option<RecoveryTarget>,
     /// Where tablespaces go: the directory they had, and the one they get.
     pub tablespaces: Vec<(PathBuf, PathBuf)>,
@@ -55,8 +56,9 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Restores a backup of `archive` into `to`, which is empty or not there. All of it is durable when this returns; if it fails,
-/// nothing is left of it. `aio` has room for one backend more than there are threads.
+/// Restores a backup of `archive` into `to`, which is empty or not there. All of it is durable when
+/// this returns; if it fails, nothing is left of it. `aio` has room for one backend more than there
+/// are threads.
 pub fn restore(
     aio: &Arc<Aio>,
     archive: &Path,
@@ -92,7 +94,9 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
         }
     }
     match target {
-        Some(Target::Lsn(lsn)) => found.retain(|(_, about)| about.stop.is_some_and(|stop| stop <= *lsn)),
+        Some(Target::Lsn(lsn)) => {
+            found.retain(|(_, about)| about.stop.is_some_and(|stop| stop <= *lsn))
+        }
         Some(Target::Time(time)) if options.backup.is_none() => {
             let Some(time) = time::parse(time).filter(|time| time.has_zone) else {
                 return Err(BackupError::Refused(format!(
@@ -106,12 +110,14 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
         }
         _ => {}
     }
-    let clusters = found.iter().map(|(_, about)| about.system_id).collect::<std::collections::BTreeSet<_>>();
+    let clusters =
+        found.iter().map(|(_, about)| about.system_id).collect::<std::collections::BTreeSet<_>>();
     if clusters.len() > 1 {
         let why = "the archive has backups of several clusters: name the one to restore";
         return Err(BackupError::refused(why));
     }
-    let Some((from, about)) = found.into_iter().max_by_key(|(_, about)| (about.ended, about.stop)) else {
+    let Some((from, about)) = found.into_iter().max_by_key(|(_, about)| (about.ended, about.stop))
+    else {
         return Err(BackupError::refused(
             "the archive has no complete backup from which that can be restored",
         ));
@@ -123,7 +129,10 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
         )));
     }
     if options.recovery.is_none() && !about.has_wal {
-        let why = format!("backup \"{}\" has no WAL of its own: it needs that of the archive", about.name);
+        let why = format!(
+            "backup \"{}\" has no WAL of its own: it needs that of the archive",
+            about.name
+        );
         return Err(BackupError::Refused(why));
     }
     Ok((from, about))
@@ -179,9 +188,14 @@ impl Plan {
             return Err(BackupError::damaged(&path, "the manifest has it, the backup has not"));
         }
         if !plan.special.iter().any(|file| file.path == Path::new(control::PATH)) {
-            return Err(BackupError::damaged(&path, format!("it does not list \"{}\"", control::PATH)));
+            return Err(BackupError::damaged(
+                &path,
+                format!("it does not list \"{}\"", control::PATH),
+            ));
         }
-        plan.jobs.sort_by_key(|job| std::cmp::Reverse(job.expected.as_ref().map_or(u64::MAX, |e| e.size)));
+        plan.jobs.sort_by_key(|job| {
+            std::cmp::Reverse(job.expected.as_ref().map_or(u64::MAX, |e| e.size))
+        });
         Ok(plan)
     }
 
@@ -228,7 +242,8 @@ impl Plan {
 
     /// Where a file or directory of the backup goes.
     fn place(&self, name: &Path) -> PathBuf {
-        let inside = |space: &Space| Some(space.location.join(name.strip_prefix(&space.link).ok()?));
+        let inside =
+            |space: &Space| Some(space.location.join(name.strip_prefix(&space.link).ok()?));
         self.spaces.iter().find_map(inside).unwrap_or_else(|| self.to.join(name))
     }
 }
@@ -245,17 +260,22 @@ fn spaces(about: &About, options: &RestoreOptions) -> Result<Vec<Space>, BackupE
         let moved = options.tablespaces.iter().find(|(from, _)| from == location);
         let location = moved.map_or(location, |(_, to)| to).clone();
         if !location.is_absolute() {
-            let why =
-                format!("the directory \"{}\" of a tablespace is not an absolute path", location.display());
+            let why = format!(
+                "the directory \"{}\" of a tablespace is not an absolute path",
+                location.display()
+            );
             return Err(BackupError::Refused(why));
         }
         spaces.push(Space { link: Path::new(TABLESPACES).join(oid), location });
     }
-    let known = |from: &PathBuf| about.tablespaces.iter().any(|space| space.location.as_ref() == Some(from));
+    let known = |from: &PathBuf| {
+        about.tablespaces.iter().any(|space| space.location.as_ref() == Some(from))
+    };
     match options.tablespaces.iter().find(|(from, _)| !known(from)) {
-        Some((from, _)) => {
-            Err(BackupError::Refused(format!("the backup has no tablespace in \"{}\"", from.display())))
-        }
+        Some((from, _)) => Err(BackupError::Refused(format!(
+            "the backup has no tablespace in \"{}\"",
+            from.display()
+        ))),
         None => Ok(spaces),
     }
 }
@@ -277,7 +297,8 @@ impl Made {
                 Ok(()) => made.roots.push((root.to_path_buf(), true)),
                 Err(error) if error.errno() == Some(Errno::EXIST) => {
                     if !names.list(root)?.is_empty() {
-                        let why = format!("directory \"{}\" exists but is not empty", root.display());
+                        let why =
+                            format!("directory \"{}\" exists but is not empty", root.display());
                         return Err(BackupError::Refused(why));
                     }
                     made.roots.push((root.to_path_buf(), false));
@@ -351,7 +372,11 @@ impl Work<'_> {
         for file in &special {
             let contents = self.verified(&plan.from, file)?;
             bytes += file.size;
-            if file.path == Path::new(AUTO_CONF) { auto_conf = contents } else { control = Some(contents) }
+            if file.path == Path::new(AUTO_CONF) {
+                auto_conf = contents
+            } else {
+                control = Some(contents)
+            }
         }
         self.observer.step("syncing");
         if let Some(recovery) = &self.options.recovery {
@@ -362,7 +387,9 @@ impl Work<'_> {
         for dir in plan.directories.iter().map(PathBuf::as_path).chain([Path::new("")]) {
             self.names.sync_dir(&plan.place(dir))?;
         }
-        for root in plan.spaces.iter().map(|space| space.location.as_path()).chain([plan.to.as_path()]) {
+        for root in
+            plan.spaces.iter().map(|space| space.location.as_path()).chain([plan.to.as_path()])
+        {
             self.sync_parent(root)?;
         }
         let path = plan.to.join(control::PATH);
@@ -468,7 +495,8 @@ mod tests {
 
     #[test]
     fn the_latest_backup_that_leads_to_the_target() {
-        let all = || vec![complete("a", 100, 1000), complete("b", 200, 2000), complete("c", 300, 3000)];
+        let all =
+            || vec![complete("a", 100, 1000), complete("b", 200, 2000), complete("c", 300, 3000)];
         let of = |target| chosen(all(), &options(target)).ok();
         assert_eq!(of(Target::Latest).as_deref(), Some("c"));
         assert_eq!(of(Target::Lsn(Lsn(299))).as_deref(), Some("b"));
@@ -479,7 +507,10 @@ mod tests {
         assert_eq!(at("1970-01-01 00:16:40.9Z"), None);
         // Whose zone?
         assert_eq!(at("1970-01-01 00:16:41"), None);
-        let named = RestoreOptions { backup: Some("a".to_owned()), ..options(Target::Time("?".to_owned())) };
+        let named = RestoreOptions {
+            backup: Some("a".to_owned()),
+            ..options(Target::Time("?".to_owned()))
+        };
         assert_eq!(chosen(all(), &named).ok().as_deref(), Some("a"));
         let partial = Backup { state: BackupState::InProgress, ..complete("d", 400, 4000) };
         let and_partial = all().into_iter().chain([partial]).collect();

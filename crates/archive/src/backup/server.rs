@@ -11,11 +11,14 @@ pub struct Stopped {
     pub label: String,
 }
 
-/// A running server, Forebay or PostgreSQL 15 to 18, through a session that lasts as long as this. The errors are its words.
+/// A running server, Forebay or PostgreSQL 15 to 18, through a session that lasts as long as this.
+/// The errors are its words.
 pub trait BackupSource {
-    /// pg_backup_start: a checkpoint, from which recovery will begin. With `fast` it is made as fast as the disk allows.
+    /// pg_backup_start: a checkpoint, from which recovery will begin. With `fast` it is made as
+    /// fast as the disk allows.
     fn start(&mut self, label: &str, fast: bool) -> Result<Lsn, String>;
-    /// pg_backup_stop. With `wait` it waits until the archive has the WAL that the backup needs, if the server has an archive.
+    /// pg_backup_stop. With `wait` it waits until the archive has the WAL that the backup needs, if
+    /// the server has an archive.
     fn stop(&mut self, wait: bool) -> Result<Stopped, String>;
     /// Does it archive its WAL?
     fn is_archiving(&mut self) -> Result<bool, String>;

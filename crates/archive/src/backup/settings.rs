@@ -91,7 +91,10 @@ impl RecoveryTarget {
             Target::Xid(xid) => all.push(("recovery_target_xid", xid.to_string())),
         }
         if let Some(inclusive) = self.inclusive {
-            all.push(("recovery_target_inclusive", if inclusive { "on" } else { "off" }.to_owned()));
+            all.push((
+                "recovery_target_inclusive",
+                if inclusive { "on" } else { "off" }.to_owned(),
+            ));
         }
         all.extend(self.timeline.clone().map(|timeline| ("recovery_target_timeline", timeline)));
         all.extend(self.action.map(|action| ("recovery_target_action", action.name().to_owned())));
@@ -101,7 +104,8 @@ impl RecoveryTarget {
     /// The file's text with these settings, and without those of an earlier recovery.
     pub(super) fn amend(&self, file: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(file.len() + 256);
-        for line in file.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_of_recovery(line)) {
+        for line in file.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_of_recovery(line))
+        {
             out.extend_from_slice(line);
         }
         if out.last().is_some_and(|byte| *byte != b'\n') {
@@ -167,7 +171,10 @@ mod tests {
         };
         assert_eq!(of(Target::Latest), None);
         assert_eq!(of(Target::Immediate).as_deref(), Some("recovery_target=immediate"));
-        assert_eq!(of(Target::Name("before".to_owned())).as_deref(), Some("recovery_target_name=before"));
+        assert_eq!(
+            of(Target::Name("before".to_owned())).as_deref(),
+            Some("recovery_target_name=before")
+        );
         assert_eq!(of(Target::Xid(7)).as_deref(), Some("recovery_target_xid=7"));
         assert_eq!(
             of(Target::Time("2026-11-21".to_owned())).as_deref(),

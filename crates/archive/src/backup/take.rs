@@ -73,8 +73,8 @@ impl Default for BackupOptions {
     }
 }
 
-/// Copies a data directory into an archive. `aio` has room for one backend more than there are threads. The backup is durable when
-/// this returns; if it fails, there is none.
+/// Copies a data directory into an archive. `aio` has room for one backend more than there are
+/// threads. The backup is durable when this returns; if it fails, there is none.
 pub fn backup(
     aio: &Arc<Aio>,
     data: &Path,
@@ -96,7 +96,8 @@ pub fn backup(
     let name = options.name.clone().unwrap_or_else(|| clock::compact(began));
     let (path, _lock) = list::begin(&*names, &dir, &name)?;
     names.sync_dir(&dir)?;
-    let mut take = Take { aio, io, names: Arc::clone(&names), data, path, options, observer, began, name };
+    let mut take =
+        Take { aio, io, names: Arc::clone(&names), data, path, options, observer, began, name };
     let about = match take.run(origin) {
         Ok(about) => about,
         Err(error) => {
@@ -114,7 +115,10 @@ pub fn backup(
 /// An archive that does not exist is more likely a mistake, or not mounted, than meant.
 fn prepare(names: &dyn Namespace, archive: &Path, dir: &Path) -> Result<(), BackupError> {
     if !names.exists(archive)? {
-        return Err(BackupError::Refused(format!("the archive \"{}\" does not exist", archive.display())));
+        return Err(BackupError::Refused(format!(
+            "the archive \"{}\" does not exist",
+            archive.display()
+        )));
     }
     match names.mkdir(dir) {
         Ok(()) => Ok(names.sync_dir(archive)?),
@@ -178,7 +182,11 @@ impl Take<'_> {
         self.end(about, tree, copy, damaged, end, outline)
     }
 
-    fn of_live(&mut self, source: &mut dyn BackupSource, outline: &Outline) -> Result<About, BackupError> {
+    fn of_live(
+        &mut self,
+        source: &mut dyn BackupSource,
+        outline: &Outline,
+    ) -> Result<About, BackupError> {
         let server = |operation| move |message| BackupError::Server { operation, message };
         if let Some(id) = source.system_id().map_err(server("asking for the system identifier"))? {
             self.check_system(outline, id)?;
@@ -212,12 +220,14 @@ impl Take<'_> {
             message: format!("its label can't be understood: {error}"),
         })?;
         if label.start != start {
-            let message = format!("its label says {}, but the backup began at {start}", label.start);
+            let message =
+                format!("its label says {}, but the backup began at {start}", label.start);
             return Err(BackupError::Server { operation: "pg_backup_stop", message });
         }
         about.timeline = label.timeline;
         self.put(&mut copy, Path::new(backup_label::FILE_NAME), stopped.label.as_bytes())?;
-        // What was written since the start is in the log; a position that the log has not reached was never written.
+        // What was written since the start is in the log; a position that the log has not reached
+        // was never written.
         let is_damage = |page: &DamagedPage| page.lsn < start || page.lsn > stopped.lsn;
         let damaged: Vec<DamagedPage> = suspects.into_iter().filter(is_damage).collect();
         if self.options.with_wal || !archiving {
@@ -286,7 +296,9 @@ impl Take<'_> {
             checksums: self.options.checksums,
             live,
             pages: has_sums.then_some(outline.segment_blocks),
-            sync: !self.aio.has_bug("backup: files are not synced before the manifest tells of them"),
+            sync: !self
+                .aio
+                .has_bug("backup: files are not synced before the manifest tells of them"),
         }
     }
 
@@ -327,7 +339,12 @@ impl Take<'_> {
         Ok(copy)
     }
 
-    fn copy_all(&mut self, jobs: &[Job], how: How, total: u64) -> Result<Vec<Option<Copied>>, BackupError> {
+    fn copy_all(
+        &mut self,
+        jobs: &[Job],
+        how: How,
+        total: u64,
+    ) -> Result<Vec<Option<Copied>>, BackupError> {
         let observer = &mut *self.observer;
         let mut watch = |done: u64| {
             observer.progress(done.min(total), total);
@@ -344,7 +361,8 @@ impl Take<'_> {
     ) -> Result<Vec<DamagedPage>, BackupError> {
         let mut still = Vec::new();
         for suspect in suspects {
-            let page = copy::look_again(&mut self.io, self.data, &suspect, outline.segment_blocks, start)?;
+            let page =
+                copy::look_again(&mut self.io, self.data, &suspect, outline.segment_blocks, start)?;
             still.extend(page);
         }
         Ok(still)
@@ -387,11 +405,17 @@ impl Take<'_> {
         Ok(())
     }
 
-    fn copy_wal(&mut self, outline: &Outline, range: (Lsn, Lsn), live: bool) -> Result<(), BackupError> {
+    fn copy_wal(
+        &mut self,
+        outline: &Outline,
+        range: (Lsn, Lsn),
+        live: bool,
+    ) -> Result<(), BackupError> {
         self.observer.step("copying WAL");
         let to = self.path.join(DATA);
         let jobs = wal::jobs(&mut self.io, self.data, &to, outline, range)?;
-        let direct_read = self.options.direct && self.names.probe_direct(&self.data.join(WAL)).is_ok();
+        let direct_read =
+            self.options.direct && self.names.probe_direct(&self.data.join(WAL)).is_ok();
         let how = How { pages: None, direct_read, ..self.how(outline, live) };
         let total = outline.wal_segment_size.bytes() * jobs.len() as u64;
         let copied = self.copy_all(&jobs, how, total)?;

@@ -1,4 +1,5 @@
-//! WAL that a backup brings along: for one that has no archive to turn to, and of a cluster at rest, whose last segment no archive has.
+//! WAL that a backup brings along: for one that has no archive to turn to, and of a cluster at
+//! rest, whose last segment no archive has.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub(super) fn end_of_checkpoint(
         }
         Err(error) => return Err(error.into()),
     };
-    // The page with the record's beginning; its length is within, since records are aligned to 8 bytes.
+    // The page with the record's beginning; its length is within, since records are aligned to 8
+    // bytes.
     let page = at.page_start();
     let mut buf = AlignedBuf::zeroed(WAL_BLOCK_SIZE)?;
     io.read_exact_at(&file, size.offset(page), &mut buf)?;
@@ -62,7 +64,8 @@ fn end_of_record(start: Lsn, length: u64, size: SegmentSize) -> Lsn {
     }
 }
 
-/// Copies of the segments from `start` to `end`, and of all history files. Segments that are gone are told when they are copied.
+/// Copies of the segments from `start` to `end`, and of all history files. Segments that are gone
+/// are told when they are copied.
 pub(super) fn jobs(
     io: &mut Backend,
     data: &Path,
@@ -99,7 +102,11 @@ pub(super) fn jobs(
 }
 
 /// A segment that was copied has the size of one, and begins where its name says.
-pub(super) fn check(job: &Job, copied: Option<&Copied>, outline: &Outline) -> Result<(), BackupError> {
+pub(super) fn check(
+    job: &Job,
+    copied: Option<&Copied>,
+    outline: &Outline,
+) -> Result<(), BackupError> {
     let size = outline.wal_segment_size;
     let name = job.name.file_name().unwrap_or_default().to_string_lossy();
     let Some(copied) = copied else {
@@ -114,13 +121,18 @@ pub(super) fn check(job: &Job, copied: Option<&Copied>, outline: &Outline) -> Re
 }
 
 /// The copy of a segment begins with a page of that segment: it was not recycled into another one.
-pub(super) fn check_begin(io: &mut Backend, job: &Job, size: SegmentSize) -> Result<(), BackupError> {
+pub(super) fn check_begin(
+    io: &mut Backend,
+    job: &Job,
+    size: SegmentSize,
+) -> Result<(), BackupError> {
     let name = job.name.file_name().unwrap_or_default().to_string_lossy();
     let Some((timeline, number)) = size.parse_file_name(&name) else { return Ok(()) };
     let file = io.aio().namespace().open(&job.to, &OpenOptions::READ)?;
     let mut buf = AlignedBuf::zeroed(LONG_PAGE_HEADER as usize)?;
     io.read_exact_at(&file, 0, &mut buf)?;
-    let timeline_there = buf.get(4..8).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_le_bytes(*b));
+    let timeline_there =
+        buf.get(4..8).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_le_bytes(*b));
     let address = buf.get(8..16).and_then(|b| b.first_chunk::<8>()).map(|b| u64::from_le_bytes(*b));
     // The first segment of a timeline begins with what the one before it wrote.
     if timeline_there.is_none_or(|there| there == 0 || there > timeline)

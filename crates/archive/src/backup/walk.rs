@@ -1,5 +1,6 @@
-//! Which files of a data directory belong to a backup: all but what is rebuilt at each start, what belongs to the running server,
-//! and what was only temporary. PostgreSQL's pg_basebackup leaves out the same.
+//! Which files of a data directory belong to a backup: all but what is rebuilt at each start, what
+//! belongs to the running server, and what was only temporary. PostgreSQL's pg_basebackup leaves
+//! out the same.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,9 +19,17 @@ pub(super) const WAL: &str = "pg_wal";
 pub(super) const TABLESPACES: &str = "pg_tblspc";
 
 /// Directories whose contents are rebuilt at each start.
-const EMPTIED: [&str; 7] =
-    ["pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans"];
-/// Files that belong to the running server, or to another backup. With true it is only the beginning of a name.
+const EMPTIED: [&str; 7] = [
+    "pg_dynshmem",
+    "pg_notify",
+    "pg_replslot",
+    "pg_serial",
+    "pg_snapshots",
+    "pg_stat_tmp",
+    "pg_subtrans",
+];
+/// Files that belong to the running server, or to another backup. With true it is only the
+/// beginning of a name.
 const LEFT_OUT: [(&str, bool); 12] = [
     ("postgresql.auto.conf.tmp", false),
     ("current_logfiles.tmp", false),
@@ -43,7 +52,8 @@ const ARCHIVE_STATUS: &str = "pg_wal/archive_status";
 /// What a file is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// Pages of a relation; the number of the first one is that of the segment times the blocks of a segment.
+    /// Pages of a relation; the number of the first one is that of the segment times the blocks of
+    /// a segment.
     Pages { segment: u32 },
     /// Anything else.
     Bytes,
@@ -82,9 +92,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Finds them. In a running cluster (`live`) unlogged relations are left out but for what they begin with, since recovery empties
-    /// them; what vanishes meanwhile is no error.
-    /// Of tablespaces only the directory of this name is looked at: others are other clusters'.
+    /// Finds them. In a running cluster (`live`) unlogged relations are left out but for what they
+    /// begin with, since recovery empties them; what vanishes meanwhile is no error. Of tablespaces
+    /// only the directory of this name is looked at: others are other clusters'.
     pub(super) fn find(
         names: &dyn Namespace,
         data: &Path,
@@ -172,7 +182,13 @@ impl Walk<'_> {
     }
 
     /// A tablespace's is followed, the log's does not matter; nobody knows what others are for.
-    fn link(&self, tree: &mut Tree, path: PathBuf, parent: &Path, name: &str) -> Result<(), BackupError> {
+    fn link(
+        &self,
+        tree: &mut Tree,
+        path: PathBuf,
+        parent: &Path,
+        name: &str,
+    ) -> Result<(), BackupError> {
         if path == Path::new(WAL) {
             return Ok(());
         }
@@ -208,8 +224,9 @@ fn path_name(path: &Path) -> String {
 }
 
 fn is_left_out(name: &str) -> bool {
-    let listed =
-        LEFT_OUT.iter().any(|(known, prefix)| if *prefix { name.starts_with(known) } else { name == *known });
+    let listed = LEFT_OUT
+        .iter()
+        .any(|(known, prefix)| if *prefix { name.starts_with(known) } else { name == *known });
     listed || name.starts_with(TEMPORARY)
 }
 
@@ -236,7 +253,8 @@ struct RelationFile<'a> {
 
 impl RelationFile<'_> {
     fn parse(name: &str) -> Option<RelationFile<'_>> {
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let digits =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let (stem, segment) = match name.split_once('.') {
             Some((stem, segment)) if digits(segment) => (stem, segment.parse().ok()?),
             Some(_) => return None,
@@ -270,12 +288,19 @@ mod tests {
 
     #[test]
     fn names_of_relation_files() {
-        let file = |number, is_init, temporary, segment| RelationFile { number, is_init, temporary, segment };
+        let file = |number, is_init, temporary, segment| RelationFile {
+            number,
+            is_init,
+            temporary,
+            segment,
+        };
         assert_eq!(RelationFile::parse("1259"), Some(file("1259", false, false, 0)));
         assert_eq!(RelationFile::parse("1259_vm.3"), Some(file("1259", false, false, 3)));
         assert_eq!(RelationFile::parse("16384_init"), Some(file("16384", true, false, 0)));
         assert_eq!(RelationFile::parse("t3_16384_fsm"), Some(file("16384", false, true, 0)));
-        for other in ["PG_VERSION", "pg_filenode.map", "12x", "1259_x", "t_1", "1259.", "1259.x", ""] {
+        for other in
+            ["PG_VERSION", "pg_filenode.map", "12x", "1259_x", "t_1", "1259.", "1259.x", ""]
+        {
             assert_eq!(RelationFile::parse(other), None, "{other}");
         }
     }
@@ -326,7 +351,8 @@ mod tests {
         }
         let names = PosixNamespace::new();
         let live = Tree::find(&names, dir.path(), true, OURS).expect("a walk");
-        let expected = ["PG_VERSION", "base/5/16384_init", "base/5/16385", "global/1262", "pg_xact/0000"];
+        let expected =
+            ["PG_VERSION", "base/5/16384_init", "base/5/16385", "global/1262", "pg_xact/0000"];
         assert_eq!(paths(&live), expected);
         let still = Tree::find(&names, dir.path(), false, OURS).expect("a walk");
         assert!(paths(&still).contains(&"base/5/16384_fsm"), "{:?}", paths(&still));
@@ -347,7 +373,10 @@ mod tests {
         std::os::unix::fs::symlink(&space, data.join("pg_tblspc/16390")).expect("a link");
         std::os::unix::fs::symlink(&space, data.join("odd")).expect("a link");
         let tree = Tree::find(&PosixNamespace::new(), &data, true, OURS).expect("a walk");
-        assert_eq!(tree.tablespaces, [Tablespace { oid: "16390".to_owned(), location: Some(space) }]);
+        assert_eq!(
+            tree.tablespaces,
+            [Tablespace { oid: "16390".to_owned(), location: Some(space) }]
+        );
         assert_eq!(tree.passed_over, [PathBuf::from("odd")]);
         let [file] = tree.files.as_slice() else { panic!("{:?}", tree.files) };
         assert_eq!(file.contents, Contents::Pages { segment: 1 });

@@ -18,7 +18,8 @@ pub struct Basic {
 }
 
 impl Basic {
-    /// The directory `dir` (basic_archive.archive_directory; empty: not set), past the kernel's cache if `direct`.
+    /// The directory `dir` (basic_archive.archive_directory; empty: not set), past the kernel's
+    /// cache if `direct`.
     pub fn new(aio: &Arc<forebay_aio::Aio>, dir: impl Into<PathBuf>, direct: bool) -> Basic {
         let dir = dir.into();
         Basic { place: (!dir.as_os_str().is_empty()).then(|| Place::new(aio, &dir, direct)) }

@@ -1,7 +1,7 @@
 //! archive_command: a command for each file.
 //!
-//! What the command does is its own affair: that it stores durably and replaces nothing can't be seen from here. The
-//! file's header is checked first all the same.
+//! What the command does is its own affair: that it stores durably and replaces nothing can't be
+//! seen from here. The file's header is checked first all the same.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,11 @@ pub struct Command {
 impl Command {
     /// The command (archive_command; empty: not set), run in the data directory.
     pub fn new(command: impl Into<String>, data_dir: &Path) -> Command {
-        Command { command: command.into(), data_dir: data_dir.to_path_buf(), shell: Shell::new(data_dir) }
+        Command {
+            command: command.into(),
+            data_dir: data_dir.to_path_buf(),
+            shell: Shell::new(data_dir),
+        }
     }
 
     /// The command as it would be run for a file.
@@ -40,7 +44,11 @@ impl ArchiveModule for Command {
     }
 
     fn check_configured(&self) -> Result<(), String> {
-        if self.command.is_empty() { Err("\"archive_command\" is not set.".to_owned()) } else { Ok(()) }
+        if self.command.is_empty() {
+            Err("\"archive_command\" is not set.".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {

@@ -2,7 +2,8 @@
 //!
 //! - `basic`: a directory
 //! - `command`: a command for each file (archive_command)
-//! - `repository`: an archive with manifests, compressed and encrypted as wished (`forebay_archive`)
+//! - `repository`: an archive with manifests, compressed and encrypted as wished
+//!   (`forebay_archive`)
 //! - `null`: nothing, to measure what is around it
 
 mod basic;

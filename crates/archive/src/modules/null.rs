@@ -1,4 +1,5 @@
-//! A module that says yes: for measuring what archiving costs beside the storing. It loses everything.
+//! A module that says yes: for measuring what archiving costs beside the storing. It loses
+//! everything.
 
 use forebay_aio::Backend;
 

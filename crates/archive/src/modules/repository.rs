@@ -1,4 +1,5 @@
-//! An archive with manifests, compressed and encrypted as wished, in a directory or an object store: what archive-push stores into.
+//! An archive with manifests, compressed and encrypted as wished, in a directory or an object
+//! store: what archive-push stores into.
 
 use std::path::PathBuf;
 
@@ -23,8 +24,14 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The archive at `location` (see [`Repository::open`]; empty: not set), of the cluster `system`.
-    pub fn new(aio: &Arc<Aio>, location: &str, options: StoreOptions, system: Option<u64>) -> Archive {
+    /// The archive at `location` (see [`Repository::open`]; empty: not set), of the cluster
+    /// `system`.
+    pub fn new(
+        aio: &Arc<Aio>,
+        location: &str,
+        options: StoreOptions,
+        system: Option<u64>,
+    ) -> Archive {
         let (aio, location, repository) = (Arc::clone(aio), location.to_owned(), Mutex::default());
         Archive { aio, location, options, key_file: None, system, repository }
     }
@@ -80,7 +87,10 @@ impl ArchiveModule for Archive {
         let Ok((mut be, repository)) = self.open_aside() else { return Ok(()) };
         match repository.clean(&mut be) {
             Ok(0) => {}
-            Ok(n) => tracing::info!("removed {n} temporary files that were left in \"{}\"", self.location),
+            Ok(n) => tracing::info!(
+                "removed {n} temporary files that were left in \"{}\"",
+                self.location
+            ),
             Err(error) => tracing::debug!("could not look for temporary files: {error}"),
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! What archiverd does and knows: files that were stored, that are being stored, that will be asked for.
+//! What archiverd does and knows: files that were stored, that are being stored, that will be asked
+//! for.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -129,7 +130,8 @@ impl Work {
     fn push(&self, be: &mut Backend, path: &Path) -> Result<Archived> {
         let (shape, begun) = loop {
             let begun = SystemTime::now();
-            let stat = self.aio.namespace().stat(path).map_err(ArchiveError::io("archive", path))?;
+            let stat =
+                self.aio.namespace().stat(path).map_err(ArchiveError::io("archive", path))?;
             let shape = stat.as_ref().and_then(Shape::of);
             let mut state = self.state.lock();
             if self.is_stopping() {

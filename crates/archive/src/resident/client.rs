@@ -11,12 +11,13 @@ use super::wire::{self, Reply, Request};
 pub enum Answer {
     /// This.
     Reply(Reply),
-    /// There is none, or it ended meanwhile, or it is not to be trusted; why. Who asked does the work.
+    /// There is none, or it ended meanwhile, or it is not to be trusted; why. Who asked does the
+    /// work.
     Nobody(String),
 }
 
-/// Asks the archiverd behind this socket, which serves the archive that is called so. Waits as long as it takes: an archiverd that
-/// ends closes its sockets.
+/// Asks the archiverd behind this socket, which serves the archive that is called so. Waits as long
+/// as it takes: an archiverd that ends closes its sockets.
 pub fn ask(socket: &Path, archive: &str, request: &Request) -> Answer {
     match try_ask(socket, archive, request) {
         Ok(Reply::Other) => {

@@ -8,8 +8,8 @@ use forebay_aio::{FileKind, FileStat};
 
 /// Most files remembered.
 const MOST: usize = 100_000;
-/// The file system's clock ticks more seldom than this. A file changed within it before it was read may have been changed
-/// once more after, and have the same times.
+/// The file system's clock ticks more seldom than this. A file changed within it before it was read
+/// may have been changed once more after, and have the same times.
 const TICK: Duration = Duration::from_millis(50);
 
 /// A file as it was when it was stored.
@@ -39,7 +39,8 @@ pub(super) struct Memory {
 impl Memory {
     /// The file of this path, which had this shape before it was read, from `begun` on, was stored.
     pub fn remember(&mut self, path: &Path, before: Shape, begun: SystemTime) {
-        let settled = |time: SystemTime| time.checked_add(TICK).is_some_and(|settled| settled < begun);
+        let settled =
+            |time: SystemTime| time.checked_add(TICK).is_some_and(|settled| settled < begun);
         if !settled(before.changed) || !settled(before.modified) {
             self.files.remove(path);
             return;

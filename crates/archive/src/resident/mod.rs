@@ -14,11 +14,13 @@
 //! | `memory` | which files are known to be stored |
 //! | `ahead` | files that will be asked for: pushed or fetched before |
 //!
-//! The server asks for one file after another, so however many are stored at once, they are acknowledged in order, without a
-//! gap. What archiverd knows it keeps in memory alone: when it ends nothing is lost, and the commands do the work themselves.
+//! The server asks for one file after another, so however many are stored at once, they are
+//! acknowledged in order, without a gap. What archiverd knows it keeps in memory alone: when it
+//! ends nothing is lost, and the commands do the work themselves.
 //!
-//! A file is known by its path, its length and the time of its last change, which the file system keeps. A file
-//! that was changed so shortly before it was read that the clock might not tell is not taken as known.
+//! A file is known by its path, its length and the time of its last change, which the file system
+//! keeps. A file that was changed so shortly before it was read that the clock might not tell is
+//! not taken as known.
 
 mod ahead;
 pub mod client;

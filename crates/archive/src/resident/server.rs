@@ -59,7 +59,8 @@ pub fn serve(aio: &Arc<Aio>, repository: Repository, options: ResidentOptions) -
     let listener = bind(aio, &options.socket)?;
     let ahead = (options.prefetch_bytes, options.prefetch, options.transfers > 0);
     let work = Work::new(Arc::clone(aio), repository, options.source, ahead);
-    let shared = Shared { work, aio: Arc::clone(aio), archive: options.archive, backends: Mutex::default() };
+    let shared =
+        Shared { work, aio: Arc::clone(aio), archive: options.archive, backends: Mutex::default() };
     let mut server = Server {
         shared: Arc::new(shared),
         threads: Vec::new(),
@@ -68,7 +69,8 @@ pub fn serve(aio: &Arc<Aio>, repository: Repository, options: ResidentOptions) -
         _lock: lock,
     };
     for _ in 0..options.transfers {
-        let mut be = aio.backend(BackendType::Standalone).map_err(cannot("start", &server.socket))?;
+        let mut be =
+            aio.backend(BackendType::Standalone).map_err(cannot("start", &server.socket))?;
         server.spawn(move |shared| shared.work.run_tasks(&mut be))?;
     }
     server.spawn(move |shared| accept(&shared, &listener))?;
@@ -119,8 +121,12 @@ fn lock(aio: &Arc<Aio>, socket: &Path) -> Result<File> {
         true => Ok(file),
         false => {
             let reason = "another archiverd uses it".to_owned();
-            Err(StoreError::Place { operation: "use socket", file: socket.display().to_string(), reason }
-                .into())
+            Err(StoreError::Place {
+                operation: "use socket",
+                file: socket.display().to_string(),
+                reason,
+            }
+            .into())
         }
     }
 }
@@ -141,7 +147,10 @@ fn failed(operation: &'static str, socket: &Path) -> impl FnOnce(io::Error) -> A
     move |error| StoreError::Place { operation, file, reason: error.to_string() }.into()
 }
 
-fn cannot(operation: &'static str, socket: &Path) -> impl FnOnce(forebay_aio::AioError) -> ArchiveError {
+fn cannot(
+    operation: &'static str,
+    socket: &Path,
+) -> impl FnOnce(forebay_aio::AioError) -> ArchiveError {
     let file = socket.display().to_string();
     move |error| StoreError::Place { operation, file, reason: error.to_string() }.into()
 }

@@ -1,4 +1,5 @@
-//! What is said on archiverd's socket: one request, one answer, each a length (4 bytes) and fields of a length and bytes.
+//! What is said on archiverd's socket: one request, one answer, each a length (4 bytes) and fields
+//! of a length and bytes.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -81,7 +82,13 @@ pub fn write_reply(to: &mut impl Write, reply: &Reply) -> io::Result<()> {
         Reply::Absent => write(to, &[b"absent"]),
         Reply::Failed(reason) => {
             let reason = reason.as_bytes();
-            write(to, &[b"failed", reason.get(..reason.len().min(LONGEST as usize / 2)).unwrap_or_default()])
+            write(
+                to,
+                &[
+                    b"failed",
+                    reason.get(..reason.len().min(LONGEST as usize / 2)).unwrap_or_default(),
+                ],
+            )
         }
         Reply::Other => write(to, &[b"other"]),
     }
@@ -144,7 +151,8 @@ fn read(from: &mut impl Read) -> io::Result<Vec<Vec<u8>>> {
     while !rest.is_empty() {
         let cut = || invalid("a field is cut off");
         let (len, after) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
-        let (field, after) = after.split_at_checked(u32::from_be_bytes(*len) as usize).ok_or_else(cut)?;
+        let (field, after) =
+            after.split_at_checked(u32::from_be_bytes(*len) as usize).ok_or_else(cut)?;
         fields.push(field.to_vec());
         rest = after;
     }
@@ -167,7 +175,10 @@ mod tests {
         ] {
             let mut bytes = Vec::new();
             write_request(&mut bytes, "/archive", &request).unwrap();
-            assert_eq!(read_request(&mut bytes.as_slice()).unwrap(), ("/archive".to_owned(), request));
+            assert_eq!(
+                read_request(&mut bytes.as_slice()).unwrap(),
+                ("/archive".to_owned(), request)
+            );
             bytes.pop();
             assert!(read_request(&mut bytes.as_slice()).is_err());
         }

@@ -8,13 +8,15 @@
 //!   check: 5f0c1e22
 //! ```
 //!
-//! The tag is that of XChaCha20-Poly1305 over an empty message, with the text as associated data and a random
-//! nonce. The pieces of stored files use the same key; their associated data begins with the magic bytes of
-//! [`seal`](super::seal), a text's with its title, so neither tag can be passed off as the other.
+//! The tag is that of XChaCha20-Poly1305 over an empty message, with the text as associated data
+//! and a random nonce. The pieces of stored files use the same key; their associated data begins
+//! with the magic bytes of [`seal`](super::seal), a text's with its title, so neither tag can be
+//! passed off as the other.
 //!
-//! A CRC tells damage apart; it does not keep anybody who can write to the archive from making a manifest. With
-//! a key, only texts with a valid tag are believed, unless [`StoreOptions::accept_unencrypted`](super::StoreOptions)
-//! says that the archive was begun without one.
+//! A CRC tells damage apart; it does not keep anybody who can write to the archive from making a
+//! manifest. With a key, only texts with a valid tag are believed, unless
+//! [`StoreOptions::accept_unencrypted`](super::StoreOptions) says that the archive was begun
+//! without one.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -46,7 +48,8 @@ impl<'a> Signature<'a> {
     pub(super) fn find(bytes: &'a [u8]) -> Option<Signature<'a>> {
         let body = before_check(std::str::from_utf8(bytes).ok()?)?.strip_suffix('\n')?;
         let (signed, line) = body.split_at_checked(body.rfind('\n')? + 1)?;
-        let [word, cipher, key, nonce, tag] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        let [word, cipher, key, nonce, tag] =
+            line.split(' ').collect::<Vec<_>>().try_into().ok()?;
         if (word, cipher) != (WORD, CIPHER) {
             return None;
         }

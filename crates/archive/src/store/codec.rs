@@ -92,7 +92,8 @@ impl Codec {
 
     /// What an ending says of a file without a manifest: compression, and whether it is encrypted.
     pub(crate) fn of_ending(ending: &str) -> (Compression, bool) {
-        let (rest, sealed) = ending.strip_suffix(SEALED).map_or((ending, false), |rest| (rest, true));
+        let (rest, sealed) =
+            ending.strip_suffix(SEALED).map_or((ending, false), |rest| (rest, true));
         let all = [Compression::Lz4, Compression::Zstd(ZSTD_LEVEL)];
         (all.into_iter().find(|c| c.ending() == rest).unwrap_or_default(), sealed)
     }
@@ -112,10 +113,16 @@ enum Press {
 
 impl Encoder {
     /// For the file of this name.
-    pub fn new(compression: Compression, key: Option<&Key>, name: &str) -> Result<Encoder, StoreError> {
+    pub fn new(
+        compression: Compression,
+        key: Option<&Key>,
+        name: &str,
+    ) -> Result<Encoder, StoreError> {
         let press = match compression {
             Compression::None => Press::None(Vec::new()),
-            Compression::Lz4 => Press::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(Vec::new()))),
+            Compression::Lz4 => {
+                Press::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(Vec::new())))
+            }
             Compression::Zstd(level) => {
                 let mut encoder =
                     zstd::stream::write::Encoder::new(Vec::new(), level).map_err(compressing)?;
@@ -159,7 +166,9 @@ impl Encoder {
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), StoreError> {
         let mut pressed = match self.press {
             Press::None(buffer) => buffer,
-            Press::Lz4(encoder) => encoder.finish().map_err(|e| compressing(io::Error::other(e)))?,
+            Press::Lz4(encoder) => {
+                encoder.finish().map_err(|e| compressing(io::Error::other(e)))?
+            }
             Press::Zstd(encoder) => encoder.finish().map_err(compressing)?,
         };
         match self.sealer {
@@ -192,7 +201,10 @@ pub(crate) fn decoder<'a, R: Read + 'a>(
     }
 }
 
-fn press_decoder<'a, R: Read + 'a>(pressed: R, compression: Compression) -> io::Result<Box<dyn Read + 'a>> {
+fn press_decoder<'a, R: Read + 'a>(
+    pressed: R,
+    compression: Compression,
+) -> io::Result<Box<dyn Read + 'a>> {
     Ok(match compression {
         Compression::None => Box::new(pressed),
         Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(pressed)),
@@ -242,7 +254,10 @@ mod tests {
                 for len in [0, 1, 65_535, 65_536, 65_537, 131_072, 1 << 20] {
                     let bytes = sample(len);
                     let stored = encode(&bytes, compression, key, 10_007);
-                    assert!(decode(&stored, compression, key).unwrap() == bytes, "{compression:?} {len}");
+                    assert!(
+                        decode(&stored, compression, key).unwrap() == bytes,
+                        "{compression:?} {len}"
+                    );
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Where an archive lies: a directory, an object store, or whatever else someone writes a [`Depot`] for.
+//! Where an archive lies: a directory, an object store, or whatever else someone writes a [`Depot`]
+//! for.
 //!
 //! Files are named by keys: paths with slashes, relative to the place. None is ever replaced.
 
@@ -19,8 +20,8 @@ pub struct Object {
     pub size: u64,
 }
 
-/// A place for an archive. Absence is told by `None` alone, and only where the place itself says so: whatever else goes
-/// wrong is an error.
+/// A place for an archive. Absence is told by `None` alone, and only where the place itself says
+/// so: whatever else goes wrong is an error.
 pub trait Depot: Send + Sync {
     /// How a key is called in messages.
     fn describe(&self, key: &str) -> String;
@@ -34,11 +35,13 @@ pub trait Depot: Send + Sync {
     /// Bytes of a file.
     fn size(&self, be: &mut Backend, key: &str) -> Result<Option<u64>>;
 
-    /// All files whose keys begin with `prefix`, which is empty or ends with a slash; base backups may be left out. A place that is not there at all is an
-    /// error; a prefix under which nothing is, is not.
+    /// All files whose keys begin with `prefix`, which is empty or ends with a slash; base backups
+    /// may be left out. A place that is not there at all is an error; a prefix under which nothing
+    /// is, is not.
     fn list(&self, be: &mut Backend, prefix: &str) -> Result<Vec<Object>>;
 
-    /// The names in a directory (empty, or with a slash at its end); a place that is not there at all is an error.
+    /// The names in a directory (empty, or with a slash at its end); a place that is not there at
+    /// all is an error.
     fn names(&self, be: &mut Backend, dir: &str) -> Result<Vec<String>>;
 
     /// The first of these keys, `base` with each ending, under which a file is.
@@ -52,7 +55,8 @@ pub trait Depot: Send + Sync {
         Ok(None)
     }
 
-    /// Makes a file durable that is there: somebody else may have put it there just now. False: it is not there.
+    /// Makes a file durable that is there: somebody else may have put it there just now. False: it
+    /// is not there.
     fn settle(&self, be: &mut Backend, key: &str) -> Result<bool>;
 
     /// Removes a file; none there is fine.
@@ -120,7 +124,8 @@ pub trait Upload {
     fn write(&mut self, be: &mut Backend, bytes: &[u8]) -> Result<()>;
     /// Its next bytes, in a buffer that goes along.
     fn put(&mut self, be: &mut Backend, buf: AlignedBuf, len: usize) -> Result<()>;
-    /// If all went well so far, makes it durable and gives it its name, unless that is taken; else leaves nothing of it.
+    /// If all went well so far, makes it durable and gives it its name, unless that is taken; else
+    /// leaves nothing of it.
     fn finish(self: Box<Self>, be: &mut Backend, so_far: Result<()>) -> Result<Placed>;
 }
 

@@ -10,7 +10,8 @@ use crate::error::{ArchiveError, Result};
 use crate::pipe::{Buffers, Piece, Reader};
 use crate::place::{Incoming, Place, Placed};
 
-/// A directory that holds an archive. It must exist: one that is missing may be a file system that is not mounted.
+/// A directory that holds an archive. It must exist: one that is missing may be a file system that
+/// is not mounted.
 pub struct Directory {
     place: Place,
     aio: Arc<Aio>,
@@ -87,9 +88,13 @@ impl Depot for Directory {
     fn open<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
         let path = self.path(key);
         match Reader::open(&self.aio, &path, self.direct, &self.buffers) {
-            Ok(reader) => {
-                Ok(Some(Box::new(Leaving { path, reader, piece: None, at: 0, buffers: &self.buffers })))
-            }
+            Ok(reader) => Ok(Some(Box::new(Leaving {
+                path,
+                reader,
+                piece: None,
+                at: 0,
+                buffers: &self.buffers,
+            }))),
             Err(e) if e.is_not_found() => Ok(None),
             Err(e) => Err(ArchiveError::io("open", &path)(e)),
         }

@@ -3,7 +3,8 @@
 use super::seal::KeyId;
 use super::text::TextError;
 
-/// What is wrong with an archive, or with a file in it. Files are named as the archive names them: path or URL.
+/// What is wrong with an archive, or with a file in it. Files are named as the archive names them:
+/// path or URL.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A manifest that can't be read.
@@ -79,7 +80,9 @@ pub enum StoreError {
         given: KeyId,
     },
     /// A key was given, and this was made without one.
-    #[error("archive file \"{file}\" is not {lacks}, though a key was given: anybody could have stored it")]
+    #[error(
+        "archive file \"{file}\" is not {lacks}, though a key was given: anybody could have stored it"
+    )]
     Unsealed {
         /// The file.
         file: String,

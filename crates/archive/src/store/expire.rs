@@ -1,13 +1,15 @@
 //! Old WAL goes, as far as no base backup needs it.
 //!
-//! What goes lies before a segment, whatever the timeline, as with pg_archivecleanup. History files stay: they are small, and
-//! without them nobody knows the way from one timeline to another. The oldest goes first (in an object store the oldest few hundred), of
-//! each file its manifest: after a crash
-//! nothing in the archive says that it has what it does not have, and the rest goes with the next run.
+//! What goes lies before a segment, whatever the timeline, as with pg_archivecleanup. History files
+//! stay: they are small, and without them nobody knows the way from one timeline to another. The
+//! oldest goes first (in an object store the oldest few hundred), of each file its manifest: after
+//! a crash nothing in the archive says that it has what it does not have, and the rest goes with
+//! the next run.
 //!
-//! Base backups that are known: those that Forebay made into this archive, which nothing here may cut; and those that others made,
-//! of which a `.backup` file tells that they once were. Who gives such a file's name as the cut says that it is
-//! the oldest one that still is; before a plain segment none may have been.
+//! Base backups that are known: those that Forebay made into this archive, which nothing here may
+//! cut; and those that others made, of which a `.backup` file tells that they once were. Who gives
+//! such a file's name as the cut says that it is the oldest one that still is; before a plain
+//! segment none may have been.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -40,8 +42,9 @@ pub struct Expired {
 }
 
 impl Repository {
-    /// Removes what is before `cut`: the name of a segment or of a `.backup` file; None: before everything that `needed` needs.
-    /// With `dry_run` nothing is removed. `progress` is told how many files of how many are gone.
+    /// Removes what is before `cut`: the name of a segment or of a `.backup` file; None: before
+    /// everything that `needed` needs. With `dry_run` nothing is removed. `progress` is told how
+    /// many files of how many are gone.
     pub fn expire(
         &self,
         be: &mut Backend,
@@ -72,9 +75,11 @@ impl Repository {
         let mut dirs: Vec<String> = Vec::new();
         let mut done = 0;
         for some in going.chunks(self.depot().removals().max(1)) {
-            let manifests: Vec<&str> = some.iter().filter_map(|stored| stored.manifest.as_deref()).collect();
+            let manifests: Vec<&str> =
+                some.iter().filter_map(|stored| stored.manifest.as_deref()).collect();
             self.depot().remove_all(be, &manifests)?;
-            let files = some.iter().flat_map(|stored| stored.files.iter().map(|(key, _)| key.as_str()));
+            let files =
+                some.iter().flat_map(|stored| stored.files.iter().map(|(key, _)| key.as_str()));
             self.depot().remove_all(be, &files.collect::<Vec<&str>>())?;
             dirs.extend(some.iter().map(|stored| inventory.layout.dir(stored.name.as_str())));
             done += some.len() as u64;
@@ -104,8 +109,9 @@ fn decide(
     for one in needed {
         let Some(number) = number_of(&one.first) else {
             let (backup, first) = (&one.backup, &one.first);
-            let message =
-                format!("base backup \"{backup}\" needs WAL from \"{first}\" on, which is no segment");
+            let message = format!(
+                "base backup \"{backup}\" needs WAL from \"{first}\" on, which is no segment"
+            );
             return Err(StoreError::Option(message).into());
         };
         if oldest.is_none_or(|(before, _)| number < before) {
@@ -126,7 +132,9 @@ fn decide(
     if let Some((first, one)) = oldest
         && first < number
     {
-        return Err(StoreError::Needed { first: one.first.clone(), backup: one.backup.clone() }.into());
+        return Err(
+            StoreError::Needed { first: one.first.clone(), backup: one.backup.clone() }.into()
+        );
     }
     if cut.kind() != Kind::Backup {
         let told = |stored: &&Stored| stored.name.kind() == Kind::Backup;

@@ -75,8 +75,8 @@ impl Read for Reading<'_, '_> {
 }
 
 impl Repository {
-    /// Gives a file's bytes to `sink`, piece by piece. None: the archive is there and does not have it. What `sink` got counts only
-    /// if this succeeds.
+    /// Gives a file's bytes to `sink`, piece by piece. None: the archive is there and does not have
+    /// it. What `sink` got counts only if this succeeds.
     pub fn fetch(
         &self,
         be: &mut Backend,
@@ -108,9 +108,11 @@ impl Repository {
         let Some(read) = read else {
             return Err(StoreError::Missing { file: self.depot.describe(&key) }.into());
         };
-        let damaged = |reason: String| StoreError::Damaged { file: self.depot.describe(&key), reason };
+        let damaged =
+            |reason: String| StoreError::Damaged { file: self.depot.describe(&key), reason };
         if read.size != manifest.size {
-            let reason = format!("it holds {} bytes, but was archived with {}", read.size, manifest.size);
+            let reason =
+                format!("it holds {} bytes, but was archived with {}", read.size, manifest.size);
             return Err(damaged(reason).into());
         }
         if read.sha256 != manifest.sha256 {
@@ -162,7 +164,8 @@ impl Repository {
         let found = self.depot.find(be, &format!("{dir}{name}"), &Codec::ENDINGS)?;
         Ok(found.map(|key| {
             let file = key.get(dir.len()..).unwrap_or_default().to_owned();
-            let (compression, sealed) = Codec::of_ending(file.get(name.as_str().len()..).unwrap_or_default());
+            let (compression, sealed) =
+                Codec::of_ending(file.get(name.as_str().len()..).unwrap_or_default());
             Unlisted { key, file, compression, sealed }
         }))
     }
@@ -201,8 +204,8 @@ impl Repository {
     ) -> Result<()> {
         let failed = |error: io::Error| self.reading_failed(key, error);
         let be = reading.be;
-        let mut decoder =
-            codec::decoder(&mut *reading, codec.compression, secret, name.as_str()).map_err(failed)?;
+        let mut decoder = codec::decoder(&mut *reading, codec.compression, secret, name.as_str())
+            .map_err(failed)?;
         let mut buf = vec![0; STEP];
         loop {
             let got = match decoder.read(&mut buf) {
@@ -233,7 +236,8 @@ impl Repository {
         match error.downcast::<ArchiveError>() {
             Ok(own) => own,
             Err(other) => {
-                StoreError::Damaged { file: self.depot.describe(key), reason: other.to_string() }.into()
+                StoreError::Damaged { file: self.depot.describe(key), reason: other.to_string() }
+                    .into()
             }
         }
     }

@@ -66,14 +66,17 @@ impl Repository {
                 continue;
             }
             match layout.classify(&object.key) {
-                Entry::Stored(name) => entry(&mut files, name).files.push((object.key, object.size)),
+                Entry::Stored(name) => {
+                    entry(&mut files, name).files.push((object.key, object.size))
+                }
                 Entry::Manifest(name) => entry(&mut files, name).manifest = Some(object.key),
                 Entry::Temporary => temporary.push((object.key, object.size)),
                 Entry::Foreign => foreign.push((object.key, object.size)),
             }
         }
         let files: Vec<Stored> = files.into_values().collect();
-        let mut inventory = Inventory { layout, system, files, temporary, foreign, segment_size: None };
+        let mut inventory =
+            Inventory { layout, system, files, temporary, foreign, segment_size: None };
         inventory.segment_size = self.segment_size(be, &inventory)?;
         Ok(inventory)
     }

@@ -5,8 +5,8 @@
 //! | plain | `NAME`, `NAME.zst` ... | `NAME.manifest` |
 //! | hashed | `wal/HH/NAME`, `wal/HH/NAME.zst` ... | `wal/HH/NAME.manifest` |
 //!
-//! Plain is what `cp`, restore commands of others and pg_archivecleanup understand. Hashed spreads the files over 256
-//! directories, `HH` being the first byte of the name's SHA-256. The archive's
+//! Plain is what `cp`, restore commands of others and pg_archivecleanup understand. Hashed spreads
+//! the files over 256 directories, `HH` being the first byte of the name's SHA-256. The archive's
 //! own file, and what lies under `backups/`, is the same in both.
 
 use super::codec::Codec;
@@ -43,7 +43,8 @@ impl LayoutKind {
         [LayoutKind::Plain, LayoutKind::Hashed].into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Beginning of the keys of all that belongs to this file: its directory, with a slash, or nothing.
+    /// Beginning of the keys of all that belongs to this file: its directory, with a slash, or
+    /// nothing.
     pub(crate) fn dir(self, name: &str) -> String {
         match self {
             LayoutKind::Plain => String::new(),
@@ -69,15 +70,20 @@ impl LayoutKind {
 
     /// What lies under this key.
     pub(crate) fn classify(self, key: &str) -> Entry {
-        let (dir, file) =
-            key.rsplit_once('/').map_or(("", key), |(_, file)| key.split_at(key.len() - file.len()));
+        let (dir, file) = key
+            .rsplit_once('/')
+            .map_or(("", key), |(_, file)| key.split_at(key.len() - file.len()));
         if file.starts_with(TEMPORARY) {
             return Entry::Temporary;
         }
         if let Some(name) = file.strip_suffix(MANIFEST)
             && let Some(name) = WalName::parse(name)
         {
-            return if self.dir(name.as_str()) == dir { Entry::Manifest(name) } else { Entry::Foreign };
+            return if self.dir(name.as_str()) == dir {
+                Entry::Manifest(name)
+            } else {
+                Entry::Foreign
+            };
         }
         let known = Codec::ENDINGS.iter().find_map(|&ending| {
             let name = file.strip_suffix(ending)?;
@@ -118,7 +124,10 @@ mod tests {
             let dir = layout.dir(name);
             assert!(dir.starts_with(layout.root()));
             for ending in Codec::ENDINGS {
-                assert_eq!(layout.classify(&format!("{dir}{name}{ending}")), Entry::Stored(wal(name)));
+                assert_eq!(
+                    layout.classify(&format!("{dir}{name}{ending}")),
+                    Entry::Stored(wal(name))
+                );
             }
             assert_eq!(layout.classify(&layout.manifest(name)), Entry::Manifest(wal(name)));
             assert_eq!(layout.classify(&format!("{dir}{TEMPORARY}{name}.1.2")), Entry::Temporary);

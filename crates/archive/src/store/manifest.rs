@@ -1,7 +1,8 @@
 //! What a stored file is, and what the archive itself is.
 //!
-//! The manifest `NAME.manifest` lies beside the stored file. It is made last, when the file is durable, and never replaced:
-//! once it is there, the file has been stored. So it decides between several that store one name at the same time.
+//! The manifest `NAME.manifest` lies beside the stored file. It is made last, when the file is
+//! durable, and never replaced: once it is there, the file has been stored. So it decides between
+//! several that store one name at the same time.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -118,7 +119,9 @@ impl Marker {
 
     /// As it is stored.
     pub(super) fn to_text(self) -> Writer {
-        Writer::new(ARCHIVE_TITLE).line("layout", self.layout.name()).optional("system", self.system)
+        Writer::new(ARCHIVE_TITLE)
+            .line("layout", self.layout.name())
+            .optional("system", self.system)
     }
 
     /// Reads one.
@@ -148,10 +151,17 @@ mod tests {
                 stored_size: 12_345,
                 stored_sha256: Digest::of(b"b"),
                 codec: Codec { compression: Compression::Zstd(5), key },
-                origin: Origin { system: Some(u64::MAX), timeline: Some(1), segment_size: Some(16 << 20) },
+                origin: Origin {
+                    system: Some(u64::MAX),
+                    timeline: Some(1),
+                    segment_size: Some(16 << 20),
+                },
                 archived: 1_700_000_000,
             };
-            assert_eq!(Manifest::parse(manifest.to_text().finish().as_bytes()), Ok(manifest.clone()));
+            assert_eq!(
+                Manifest::parse(manifest.to_text().finish().as_bytes()),
+                Ok(manifest.clone())
+            );
             let escaping = Manifest { stored: "../x".to_owned(), ..manifest };
             assert!(matches!(
                 Manifest::parse(escaping.to_text().finish().as_bytes()),

@@ -19,14 +19,16 @@
 //! What holds whatever happens:
 //!
 //! 1. A file that was acknowledged is durable, with a manifest that says what it is.
-//! 2. Nothing stored is ever replaced. A file is stored under a temporary name, made durable, and renamed without replacing;
-//!    then its manifest is stored in the same way. The manifest decides: of two that store one name with different contents, or
-//!    compressed differently, the one whose manifest is first has stored it, and the other takes its own away.
-//! 3. A crash between the two leaves a file without a manifest. Who stores the same name again compares the contents, and makes the
-//!    manifest where they are the same.
-//! 4. That a file is absent is said only of an archive that is there: its own file `forebay-archive` could be read, before and
-//!    after the file was looked for.
-//! 5. With a key, only what its holder made is believed: encrypted files and authenticated manifests.
+//! 2. Nothing stored is ever replaced. A file is stored under a temporary name, made durable, and
+//!    renamed without replacing; then its manifest is stored in the same way. The manifest decides:
+//!    of two that store one name with different contents, or compressed differently, the one whose
+//!    manifest is first has stored it, and the other takes its own away.
+//! 3. A crash between the two leaves a file without a manifest. Who stores the same name again
+//!    compares the contents, and makes the manifest where they are the same.
+//! 4. That a file is absent is said only of an archive that is there: its own file
+//!    `forebay-archive` could be read, before and after the file was looked for.
+//! 5. With a key, only what its holder made is believed: encrypted files and authenticated
+//!    manifests.
 
 mod auth;
 pub mod codec;
@@ -76,9 +78,9 @@ pub struct StoreOptions {
     pub compression: Compression,
     /// New files are encrypted and their manifests authenticated with it; what was not is refused.
     pub key: Option<Key>,
-    /// With a key, files are read as well that are not encrypted, and manifests that are not authenticated with
-    /// it: those of an archive that was begun without a key or with another one, or before manifests were
-    /// authenticated.
+    /// With a key, files are read as well that are not encrypted, and manifests that are not
+    /// authenticated with it: those of an archive that was begun without a key or with another one,
+    /// or before manifests were authenticated.
     pub accept_unencrypted: bool,
     /// Past the kernel's cache, where the file system can.
     pub direct: bool,
@@ -100,8 +102,9 @@ impl Repository {
         Repository { depot, options, marker: Mutex::new(None), tidies: false }
     }
 
-    /// The archive at "DIR", "file://DIR", "s3://BUCKET/PREFIX", "gs://BUCKET/PREFIX" or "az://CONTAINER/PREFIX". Endpoints and
-    /// credentials of object stores come from the environment (`Bucket::open`).
+    /// The archive at "DIR", "file://DIR", "s3://BUCKET/PREFIX", "gs://BUCKET/PREFIX" or
+    /// "az://CONTAINER/PREFIX". Endpoints and credentials of object stores come from the
+    /// environment (`Bucket::open`).
     pub fn open(aio: &Arc<Aio>, location: &str, options: StoreOptions) -> Result<Repository> {
         let depot: Arc<dyn Depot> = match location.split_once("://") {
             None => Arc::new(Directory::new(aio, Path::new(location), options.direct)),
@@ -111,8 +114,9 @@ impl Repository {
         Ok(Repository::new(depot, options))
     }
 
-    /// For a process that stores one file and ends: before it stores something new, it removes what was being stored beside it when its
-    /// process was killed. Others do so once, when they start ([`Repository::clean`]).
+    /// For a process that stores one file and ends: before it stores something new, it removes what
+    /// was being stored beside it when its process was killed. Others do so once, when they start
+    /// ([`Repository::clean`]).
     pub fn tidying(self) -> Repository {
         Repository { tidies: true, ..self }
     }
@@ -122,7 +126,8 @@ impl Repository {
         self.depot.clean_all(be)
     }
 
-    /// Whether it can be used: the place is there, and what it says of itself agrees with the options.
+    /// Whether it can be used: the place is there, and what it says of itself agrees with the
+    /// options.
     pub fn check(&self, be: &mut Backend) -> Result<()> {
         if self.read_marker(be)?.is_none() {
             self.depot.names(be, "")?;
@@ -130,13 +135,16 @@ impl Repository {
         Ok(())
     }
 
-    /// Removes what was left beside where a file of this directory is to be stored. That it can't be is told when the file is.
+    /// Removes what was left beside where a file of this directory is to be stored. That it can't
+    /// be is told when the file is.
     fn tidy(&self, be: &mut Backend, dir: &str) {
         let beside = (!dir.is_empty()).then(|| self.depot.clean(be, dir));
         for cleaned in beside.into_iter().chain([self.depot.clean(be, "")]) {
             match cleaned {
                 Ok(0) => {}
-                Ok(n) => tracing::info!("removed {n} temporary files that were left in the archive"),
+                Ok(n) => {
+                    tracing::info!("removed {n} temporary files that were left in the archive")
+                }
                 Err(error) => tracing::debug!("could not look for temporary files: {error}"),
             }
         }
@@ -164,8 +172,8 @@ impl Repository {
         Ok(Some(marker))
     }
 
-    /// What is known of the archive, read once. A directory of WAL files without the archive's own file, as `cp` makes it, is one
-    /// in the plain layout.
+    /// What is known of the archive, read once. A directory of WAL files without the archive's own
+    /// file, as `cp` makes it, is one in the plain layout.
     pub fn marker(&self, be: &mut Backend) -> Result<Marker> {
         if let Some(marker) = *self.marker.lock() {
             return Ok(marker);
@@ -179,7 +187,8 @@ impl Repository {
             return Ok(marker);
         }
         let none = |reason: &str| {
-            StoreError::NoArchive { place: self.depot.describe(""), reason: reason.to_owned() }.into()
+            StoreError::NoArchive { place: self.depot.describe(""), reason: reason.to_owned() }
+                .into()
         };
         if self.marker.lock().is_some() {
             return Err(none("its file \"forebay-archive\" has vanished"));
@@ -196,10 +205,13 @@ impl Repository {
     /// Whether there are WAL files at its root.
     fn holds_plain_files(&self, be: &mut Backend) -> Result<bool> {
         let names = self.depot.names(be, "")?;
-        Ok(names.iter().any(|name| matches!(LayoutKind::Plain.classify(name), layout::Entry::Stored(_))))
+        Ok(names
+            .iter()
+            .any(|name| matches!(LayoutKind::Plain.classify(name), layout::Entry::Stored(_))))
     }
 
-    /// The archive's own file, made if there is none. `system` is the cluster whose WAL is to be stored.
+    /// The archive's own file, made if there is none. `system` is the cluster whose WAL is to be
+    /// stored.
     fn prepare(&self, be: &mut Backend, system: Option<u64>, file: &str) -> Result<Marker> {
         let known = *self.marker.lock();
         let marker = match known {
@@ -244,7 +256,12 @@ impl Repository {
     }
 
     /// The manifest of a file, if it has one.
-    pub fn manifest(&self, be: &mut Backend, layout: LayoutKind, name: &WalName) -> Result<Option<Manifest>> {
+    pub fn manifest(
+        &self,
+        be: &mut Backend,
+        layout: LayoutKind,
+        name: &WalName,
+    ) -> Result<Option<Manifest>> {
         let key = layout.manifest(name.as_str());
         let Some(bytes) = self.read_text(be, &key)? else { return Ok(None) };
         let manifest = Manifest::parse(&bytes).map_err(|source| self.bad_text(&key, source))?;
@@ -307,7 +324,8 @@ impl Repository {
                 Err(StoreError::Unsealed { file: file(), lacks: "authenticated" }.into())
             }
             Some(found) if found.key != secret.id() && self.needs_seal() => {
-                Err(StoreError::OtherKey { file: file(), needed: found.key, given: secret.id() }.into())
+                Err(StoreError::OtherKey { file: file(), needed: found.key, given: secret.id() }
+                    .into())
             }
             Some(found) if found.key == secret.id() && !found.is_of(secret) => {
                 Err(StoreError::Forged { file: file() }.into())
@@ -332,6 +350,7 @@ fn bucket(location: &str) -> Result<Arc<dyn Depot>> {
 
 #[cfg(not(feature = "object-store"))]
 fn bucket(location: &str) -> Result<Arc<dyn Depot>> {
-    let reason = "archives lie in directories; object stores were left out when this program was built";
+    let reason =
+        "archives lie in directories; object stores were left out when this program was built";
     Err(StoreError::Option(format!("\"{location}\" can't be used: {reason}")).into())
 }

@@ -41,15 +41,25 @@ struct Written {
 }
 
 impl Repository {
-    /// Stores a file; when it returns Ok, the archive has it durably. `system` is the cluster it is of, where the file itself does
-    /// not say.
-    pub fn put(&self, be: &mut Backend, source: &mut Source, system: Option<u64>) -> Result<Archived> {
+    /// Stores a file; when it returns Ok, the archive has it durably. `system` is the cluster it is
+    /// of, where the file itself does not say.
+    pub fn put(
+        &self,
+        be: &mut Backend,
+        source: &mut Source,
+        system: Option<u64>,
+    ) -> Result<Archived> {
         let stored = self.try_put(be, source, system);
         source.close(be);
         stored
     }
 
-    fn try_put(&self, be: &mut Backend, source: &mut Source, system: Option<u64>) -> Result<Archived> {
+    fn try_put(
+        &self,
+        be: &mut Backend,
+        source: &mut Source,
+        system: Option<u64>,
+    ) -> Result<Archived> {
         // The first piece tells whose it is, before anything is made.
         let mut first = source.next(be)?;
         let system = source.facts().map(|facts| facts.system_id).or(system);
@@ -59,7 +69,8 @@ impl Repository {
             compression: self.options.compression,
             key: self.options.key.as_ref().map(|key| key.id()),
         };
-        let key = format!("{}{}{}", layout.dir(source.name().as_str()), source.name(), codec.ending());
+        let key =
+            format!("{}{}{}", layout.dir(source.name().as_str()), source.name(), codec.ending());
         for turn in 0..MOST_TURNS {
             if let Some(manifest) = self.manifest(be, layout, source.name())? {
                 drain(be, source, first.take())?;
@@ -139,7 +150,8 @@ impl Repository {
         Ok(Written { placed, size, sha256 })
     }
 
-    /// Stores the manifest of a file that was just stored, by this one; unless somebody else's is there already.
+    /// Stores the manifest of a file that was just stored, by this one; unless somebody else's is
+    /// there already.
     fn enlist(
         &self,
         be: &mut Backend,
@@ -156,7 +168,8 @@ impl Repository {
             Placed::Exists => {
                 let winner = self.winner(be, layout, source)?;
                 if winner.stored != manifest.stored {
-                    // Nobody was told of it, and the manifest says that another one is the file of this name.
+                    // Nobody was told of it, and the manifest says that another one is the file of
+                    // this name.
                     let dir = layout.dir(source.name().as_str());
                     self.depot.remove(be, &format!("{dir}{}", manifest.stored))?;
                 }
@@ -165,8 +178,8 @@ impl Repository {
         }
     }
 
-    /// A stored file without a manifest: left by a crash, or put there by somebody else. It gets one if it is the same. None: it is
-    /// gone.
+    /// A stored file without a manifest: left by a crash, or put there by somebody else. It gets
+    /// one if it is the same. None: it is gone.
     fn adopt(
         &self,
         be: &mut Backend,
@@ -180,8 +193,11 @@ impl Repository {
         if !self.depot.settle(be, &found.key)? {
             return Ok(None);
         }
-        let read = self.read_back(be, source.name(), &found.key, codec, u64::MAX, &mut |_, _| Ok(()))?;
-        let Some(ReadBack { size, sha256, stored_size, stored_sha256 }) = read else { return Ok(None) };
+        let read =
+            self.read_back(be, source.name(), &found.key, codec, u64::MAX, &mut |_, _| Ok(()))?;
+        let Some(ReadBack { size, sha256, stored_size, stored_sha256 }) = read else {
+            return Ok(None);
+        };
         self.compare(source, &found.key, size, sha256)?;
         let mut manifest = describe(source, system, codec, stored_size, stored_sha256)?;
         manifest.stored.clone_from(&found.file);
@@ -219,7 +235,9 @@ impl Repository {
             None => return Err(StoreError::Missing { file: self.depot.describe(&key) }.into()),
             Some(size) if size != manifest.stored_size => {
                 let stored = manifest.stored_size;
-                return Err(damaged(format!("it has {size} bytes, but was stored with {stored}")).into());
+                return Err(
+                    damaged(format!("it has {size} bytes, but was stored with {stored}")).into()
+                );
             }
             Some(_) => {}
         }
@@ -255,7 +273,12 @@ fn or_next(be: &mut Backend, source: &mut Source, first: Option<Piece>) -> Resul
 }
 
 /// Stores a file as it is.
-fn copy(be: &mut Backend, source: &mut Source, first: Option<Piece>, upload: &mut dyn Upload) -> Result<()> {
+fn copy(
+    be: &mut Backend,
+    source: &mut Source,
+    first: Option<Piece>,
+    upload: &mut dyn Upload,
+) -> Result<()> {
     let mut next = or_next(be, source, first)?;
     while let Some(piece) = next {
         upload.put(be, piece.buf, piece.len)?;

@@ -1,4 +1,5 @@
-//! Encryption of stored files: XChaCha20-Poly1305 in pieces, so that no file need be in memory whole.
+//! Encryption of stored files: XChaCha20-Poly1305 in pieces, so that no file need be in memory
+//! whole.
 //!
 //! ```text
 //!   0          8        16            35
@@ -8,10 +9,11 @@
 //! ```
 //!
 //! - key id: which key, without telling it: the beginning of a hash of it
-//! - random: new for every file; with the piece's number and whether it is the last (4 + 1 bytes) it is the piece's nonce
+//! - random: new for every file; with the piece's number and whether it is the last (4 + 1 bytes)
+//!   it is the piece's nonce
 //!
-//! So pieces can be neither exchanged, left out nor cut off. The file's name and these first 35 bytes are authenticated with
-//! each of them: a file that was given another file's name is refused.
+//! So pieces can be neither exchanged, left out nor cut off. The file's name and these first 35
+//! bytes are authenticated with each of them: a file that was given another file's name is refused.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -64,7 +66,8 @@ impl Key {
     /// This key.
     pub fn from_bytes(bytes: [u8; 32]) -> Key {
         let mut id = [0; 8];
-        let hash = Sha256::new().chain_update(b"forebay archive key").chain_update(bytes).finalize();
+        let hash =
+            Sha256::new().chain_update(b"forebay archive key").chain_update(bytes).finalize();
         id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         Key { id: KeyId(id), cipher: XChaCha20Poly1305::new(&bytes.into()) }
     }
@@ -81,7 +84,8 @@ impl Key {
     pub fn read(be: &mut Backend, file: &Path) -> ArchiveResult<Key> {
         let names = be.aio().namespace();
         let stat = names.stat(file).map_err(ArchiveError::io("examine", file))?;
-        let refuse = |reason: &str| StoreError::Option(format!("key file \"{}\" {reason}", file.display()));
+        let refuse =
+            |reason: &str| StoreError::Option(format!("key file \"{}\" {reason}", file.display()));
         if stat.is_some_and(|stat| stat.mode & 0o077 != 0) {
             return Err(refuse("can be read by others: its mode must be 0600 or less").into());
         }
@@ -130,7 +134,10 @@ struct Pieces {
 impl Pieces {
     fn new(key: &Key, header: &[u8; HEADER], name: &str) -> Pieces {
         let mut random = [0; RANDOM];
-        random.iter_mut().zip(header.iter().skip(HEADER - RANDOM)).for_each(|(to, from)| *to = *from);
+        random
+            .iter_mut()
+            .zip(header.iter().skip(HEADER - RANDOM))
+            .for_each(|(to, from)| *to = *from);
         let associated = [header.as_slice(), name.as_bytes()].concat();
         Pieces { cipher: key.cipher.clone(), random, associated, number: Some(0) }
     }
@@ -205,8 +212,8 @@ impl Sealer {
     }
 }
 
-/// Decrypts a file. What it gives out has been authenticated, but for that the file goes on or ends as it should: an error
-/// at the end tells.
+/// Decrypts a file. What it gives out has been authenticated, but for that the file goes on or ends
+/// as it should: an error at the end tells.
 pub(super) struct Opener<R> {
     stored: R,
     key: Key,
@@ -234,7 +241,10 @@ impl<R: Read> Opener<R> {
         }
         if !rest.starts_with(&self.key.id.0) {
             let id = hex(rest.get(..8).unwrap_or_default());
-            return Err(invalid(&format!("it is encrypted with another key, {id}, not {}", self.key.id)));
+            return Err(invalid(&format!(
+                "it is encrypted with another key, {id}, not {}",
+                self.key.id
+            )));
         }
         Ok(Pieces::new(&self.key, &header, &self.name))
     }
@@ -250,8 +260,9 @@ impl<R: Read> Opener<R> {
         let last = self.sealed.len() <= PIECE + TAG;
         let next = self.sealed.split_off(self.sealed.len().min(PIECE + TAG));
         let opened = pieces.open(&self.sealed, last);
-        let opened = opened
-            .ok_or_else(|| invalid("it is damaged or cut off, or another file's: it can't be decrypted"))?;
+        let opened = opened.ok_or_else(|| {
+            invalid("it is damaged or cut off, or another file's: it can't be decrypted")
+        })?;
         (self.sealed, self.ended) = (next, last);
         self.opened = io::Cursor::new(opened);
         self.pieces = Some(pieces);

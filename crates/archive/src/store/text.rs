@@ -83,7 +83,8 @@ impl<'a> Lines<'a> {
     pub(super) fn parse(title: &str, bytes: &'a [u8]) -> Result<Lines<'a>, TextError> {
         let other = || TextError::OtherKind(title.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| other())?;
-        let body = text.strip_prefix(title).and_then(|rest| rest.strip_prefix('\n')).ok_or_else(other)?;
+        let body =
+            text.strip_prefix(title).and_then(|rest| rest.strip_prefix('\n')).ok_or_else(other)?;
         before_check(text).ok_or(TextError::Check)?;
         let mut lines = Vec::new();
         for (number, line) in (2..).zip(body.lines()) {
@@ -103,7 +104,8 @@ impl<'a> Lines<'a> {
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, TextError> {
         let Some(text) = self.text(word) else { return Ok(None) };
-        let value = read(text).ok_or_else(|| TextError::Invalid { word, value: text.to_owned() })?;
+        let value =
+            read(text).ok_or_else(|| TextError::Invalid { word, value: text.to_owned() })?;
         Ok(Some(value))
     }
 
@@ -120,7 +122,8 @@ impl<'a> Lines<'a> {
 /// The text before its last line, if that line is its checksum.
 pub(super) fn before_check(text: &str) -> Option<&str> {
     let (before, last) = text.split_at_checked(text.rfind("check: ")?)?;
-    let digits = last.strip_prefix("check: ")?.strip_suffix('\n').filter(|digits| digits.len() == 8)?;
+    let digits =
+        last.strip_prefix("check: ")?.strip_suffix('\n').filter(|digits| digits.len() == 8)?;
     let check = u32::from_str_radix(digits, 16).ok()?;
     (check == crc::crc32c(before.as_bytes()) && before.ends_with('\n')).then_some(before)
 }
@@ -163,7 +166,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let text = Writer::new("kind 1").line("a", 5).optional("b", None::<u8>).line("c", "x: y").finish();
+        let text =
+            Writer::new("kind 1").line("a", 5).optional("b", None::<u8>).line("c", "x: y").finish();
         let lines = Lines::parse("kind 1", text.as_bytes()).unwrap();
         assert_eq!(lines.value("a", number::<u32>), Ok(5));
         assert_eq!(lines.read("b", number::<u32>), Ok(None));

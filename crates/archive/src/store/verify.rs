@@ -1,8 +1,9 @@
-//! Is an archive whole? Every file is read, decrypted, decompressed and compared with its manifest; segments are looked at for
-//! what their headers say; then the names tell whether any is missing.
+//! Is an archive whole? Every file is read, decrypted, decompressed and compared with its manifest;
+//! segments are looked at for what their headers say; then the names tell whether any is missing.
 //!
-//! A gap is a segment that is missing between two others of its timeline, or between the segments of a timeline's parent and the
-//! place where the timeline begins. What is before the first segment is no gap: it was expired.
+//! A gap is a segment that is missing between two others of its timeline, or between the segments
+//! of a timeline's parent and the place where the timeline begins. What is before the first segment
+//! is no gap: it was expired.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -81,7 +82,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Damaged { name, reason } => write!(f, "{name}: {reason}"),
-            Problem::Missing { name } => write!(f, "{name}: the file is missing, its manifest is there"),
+            Problem::Missing { name } => {
+                write!(f, "{name}: the file is missing, its manifest is there")
+            }
             Problem::NoManifest { name } => write!(f, "{name}: it has no manifest"),
             Problem::Twice { name, key } => {
                 write!(f, "{name}: \"{key}\" is stored beside what the manifest names")
@@ -123,7 +126,8 @@ impl Default for VerifyOptions {
 }
 
 impl Repository {
-    /// Verifies the archive. `progress` is told, by any thread, how many bytes of how many are done.
+    /// Verifies the archive. `progress` is told, by any thread, how many bytes of how many are
+    /// done.
     pub fn verify(
         &self,
         aio: &Arc<Aio>,
@@ -157,8 +161,11 @@ impl Repository {
             std::mem::take(&mut *work.found.lock()).into_values().flatten().collect();
         let histories = self.histories(&mut be, &inventory, &mut problems);
         problems.extend(gaps(&inventory, &histories));
-        problems.extend(inventory.temporary.iter().map(|(key, _)| Problem::Unfinished { key: key.clone() }));
-        problems.extend(inventory.foreign.iter().map(|(key, _)| Problem::Foreign { key: key.clone() }));
+        problems.extend(
+            inventory.temporary.iter().map(|(key, _)| Problem::Unfinished { key: key.clone() }),
+        );
+        problems
+            .extend(inventory.foreign.iter().map(|(key, _)| Problem::Foreign { key: key.clone() }));
         let bytes = work.done.load(Ordering::Relaxed);
         Ok(Verification { files: inventory.files.len() as u64, bytes, problems })
     }
@@ -190,7 +197,8 @@ impl Repository {
         }
     }
 
-    /// What is wrong with one file. An error is one of the place, which says nothing about the file.
+    /// What is wrong with one file. An error is one of the place, which says nothing about the
+    /// file.
     fn verify_one(
         &self,
         be: &mut Backend,
@@ -225,7 +233,8 @@ impl Repository {
         match stored.files.iter().find(|(found, _)| *found == key) {
             None => problems.push(Problem::Missing { name: name.clone() }),
             Some((_, size)) if *size != manifest.stored_size => {
-                let reason = format!("it has {size} bytes, but was stored with {}", manifest.stored_size);
+                let reason =
+                    format!("it has {size} bytes, but was stored with {}", manifest.stored_size);
                 problems.push(Problem::Damaged { name: name.clone(), reason });
             }
             Some(_) if quick => {}
@@ -245,7 +254,8 @@ impl Repository {
         if let (Some(manifest), None) = (manifest, &self.options().key)
             && manifest.codec.key.is_some()
         {
-            // Without the key it can be told whether the stored bytes are the ones that were stored.
+            // Without the key it can be told whether the stored bytes are the ones that were
+            // stored.
             return self.read_sealed(be, inventory, name, manifest);
         }
         let mut head = Vec::new();
@@ -273,7 +283,8 @@ impl Repository {
         manifest: &Manifest,
     ) -> Result<Option<Problem>> {
         let key = format!("{}{}", inventory.layout.dir(name.as_str()), manifest.stored);
-        let read = self.read_back(be, name, &key, Default::default(), u64::MAX, &mut |_, _| Ok(()))?;
+        let read =
+            self.read_back(be, name, &key, Default::default(), u64::MAX, &mut |_, _| Ok(()))?;
         let Some(read) = read else { return Ok(Some(Problem::Missing { name: name.clone() })) };
         if read.stored_sha256 == manifest.stored_sha256 {
             return Ok(None);
@@ -288,7 +299,9 @@ impl Repository {
     /// What an error says about a file; one that says nothing about it stays an error.
     fn damage(&self, name: &WalName, error: ArchiveError) -> Result<Problem> {
         match error {
-            ArchiveError::Store(StoreError::Missing { .. }) => Ok(Problem::Missing { name: name.clone() }),
+            ArchiveError::Store(StoreError::Missing { .. }) => {
+                Ok(Problem::Missing { name: name.clone() })
+            }
             ArchiveError::Store(
                 error @ (StoreError::Damaged { .. }
                 | StoreError::Text { .. }
@@ -322,7 +335,10 @@ impl Repository {
                     histories.insert(timeline, history);
                 }
                 Err(error) => {
-                    problems.push(Problem::Damaged { name: stored.name.clone(), reason: error.to_string() });
+                    problems.push(Problem::Damaged {
+                        name: stored.name.clone(),
+                        reason: error.to_string(),
+                    });
                 }
             }
         }
@@ -340,7 +356,12 @@ struct Work {
 }
 
 fn cannot_start(error: forebay_aio::AioError) -> ArchiveError {
-    StoreError::Place { operation: "read", file: "the archive".to_owned(), reason: error.to_string() }.into()
+    StoreError::Place {
+        operation: "read",
+        file: "the archive".to_owned(),
+        reason: error.to_string(),
+    }
+    .into()
 }
 
 /// The segments that are missing.
@@ -395,10 +416,16 @@ mod tests {
     fn inventory(segments: &[(u32, std::ops::RangeInclusive<u64>)]) -> Inventory {
         let size = SegmentSize::DEFAULT;
         let names = segments.iter().flat_map(|(timeline, numbers)| {
-            numbers.clone().map(|number| WalName::parse(&size.file_name(*timeline, number)).expect("a name"))
+            numbers
+                .clone()
+                .map(|number| WalName::parse(&size.file_name(*timeline, number)).expect("a name"))
         });
         let files = names
-            .map(|name| Stored { files: vec![(name.to_string(), size.bytes())], name, manifest: None })
+            .map(|name| Stored {
+                files: vec![(name.to_string(), size.bytes())],
+                name,
+                manifest: None,
+            })
             .collect();
         Inventory {
             layout: LayoutKind::Plain,

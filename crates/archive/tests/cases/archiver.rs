@@ -96,7 +96,9 @@ fn what_is_marked_is_archived_in_order_and_marked_as_done() {
         expected.sort();
         assert_eq!(files, expected);
         for n in 1..=3 {
-            assert!(fs::read(bed.archive().join(segment(1, n).as_str())).unwrap() == contents(1, n));
+            assert!(
+                fs::read(bed.archive().join(segment(1, n).as_str())).unwrap() == contents(1, n)
+            );
         }
         let stats = archiver.stats();
         assert_eq!((stats.archived_count, stats.failed_count), (4, 0));
@@ -123,8 +125,12 @@ fn later_files_come_by_word_of_mouth() {
     assert_eq!(bed.marks(), done(7..=8));
     let calls = bed.plan.take_calls();
     let status = bed.wal().join("archive_status");
-    assert!(!calls.iter().any(|call| call.op == Ops::LIST && call.path == status), "nothing is listed");
-    let synced = calls.iter().filter(|call| call.op == Ops::SYNC_DIR && call.path == status).count();
+    assert!(
+        !calls.iter().any(|call| call.op == Ops::LIST && call.path == status),
+        "nothing is listed"
+    );
+    let synced =
+        calls.iter().filter(|call| call.op == Ops::SYNC_DIR && call.path == status).count();
     assert_eq!(synced, 1, "both are noted by one sync");
 }
 
@@ -211,9 +217,12 @@ fn orphans_doubles_and_junk() {
     bed.mark(&segment(1, 1).ready()); // there is no such file
     bed.put_ready(1, 3);
     bed.mark(&segment(1, 3).done()); // archived already, and perhaps about to be recycled
-    for junk in
-        ["junk.ready", "000000010000000000000004.done.ready", "0000000100000000000000.ready", "x.done"]
-    {
+    for junk in [
+        "junk.ready",
+        "000000010000000000000004.done.ready",
+        "0000000100000000000000.ready",
+        "x.done",
+    ] {
         bed.mark(junk);
     }
     let archiver = bed.archiver(None);
@@ -227,7 +236,10 @@ fn orphans_doubles_and_junk() {
         assert!(left.remove(&segment(1, n).done()), "{left:?}");
     }
     assert_eq!(left.len(), 4, "junk stays: {left:?}");
-    assert!(left.iter().all(|mark| !mark.starts_with(segment(1, 1).as_str())), "an orphan's mark is removed");
+    assert!(
+        left.iter().all(|mark| !mark.starts_with(segment(1, 1).as_str())),
+        "an orphan's mark is removed"
+    );
     assert_eq!(archiver.stats().archived_count, 1);
 }
 
@@ -237,7 +249,8 @@ fn a_mark_that_the_administrator_removes_or_changes_is_heeded() {
     (1..=3).for_each(|n| drop(bed.put_ready(1, n)));
     let archiver = bed.archiver(None);
     let status = bed.wal().join("archive_status");
-    let (removed, changed) = (status.join(segment(1, 1).ready()), status.join(segment(1, 2).ready()));
+    let (removed, changed) =
+        (status.join(segment(1, 1).ready()), status.join(segment(1, 2).ready()));
     archiver.scan().unwrap();
     fs::remove_file(removed).unwrap();
     fs::rename(changed, status.join(segment(1, 2).done())).unwrap();
@@ -284,10 +297,14 @@ fn a_mark_that_cannot_be_changed_is_changed_later_and_the_file_not_sent_again() 
         let module = Chosen::new(1, |_| Ok(Archived::Stored));
         archiver.set_module(Some(module.clone()));
         archiver.scan().unwrap();
-        bed.plan.add(Rule::on(Ops::RENAME).path(segment(1, 2).ready()).times(1), Effect::Fail(errno));
+        bed.plan
+            .add(Rule::on(Ops::RENAME).path(segment(1, 2).ready()).times(1), Effect::Fail(errno));
         let now = Instant::now();
         let Next::Rest(Some(rest)) = bed.work(&archiver, now) else { panic!("it is tried again") };
-        assert_eq!(bed.marks(), [segment(1, 1).done(), segment(1, 2).ready(), segment(1, 3).ready()]);
+        assert_eq!(
+            bed.marks(),
+            [segment(1, 1).done(), segment(1, 2).ready(), segment(1, 3).ready()]
+        );
         assert_eq!(archiver.stats().archived_count, 1);
         bed.work(&archiver, now + rest);
         assert_eq!(bed.marks(), done(1..=3));
@@ -306,7 +323,11 @@ fn without_a_module_or_with_one_that_is_not_set_up_files_wait() {
     let module = Chosen::new(1, |_| Ok(Archived::Stored));
     module.configured.store(false, Ordering::SeqCst);
     archiver.set_module(Some(module.clone()));
-    assert_eq!(bed.work(&archiver, now), Next::Rest(Some(60 * SECOND)), "a new module is tried at once");
+    assert_eq!(
+        bed.work(&archiver, now),
+        Next::Rest(Some(60 * SECOND)),
+        "a new module is tried at once"
+    );
     module.configured.store(true, Ordering::SeqCst);
     now += 59 * SECOND;
     assert_eq!(bed.work(&archiver, now), Next::Rest(Some(SECOND)));
@@ -320,7 +341,8 @@ fn a_reload_changes_the_module_between_two_files() {
     let mut bed = Bed::plain();
     (1..=4).for_each(|n| drop(bed.put_ready(1, n)));
     let archiver = bed.archiver(None);
-    let (one, two) = (Chosen::new(1, |_| Ok(Archived::Stored)), Chosen::new(1, |_| Ok(Archived::Stored)));
+    let (one, two) =
+        (Chosen::new(1, |_| Ok(Archived::Stored)), Chosen::new(1, |_| Ok(Archived::Stored)));
     archiver.set_module(Some(one.clone()));
     archiver.scan().unwrap();
     let now = Instant::now();
@@ -362,13 +384,9 @@ fn a_drain_archives_what_waits_also_what_failed_before() {
     let archiver = bed.archiver(None);
     let broken = Arc::new(AtomicBool::new(true));
     let state = Arc::clone(&broken);
-    let module =
-        Chosen::new(
-            1,
-            move |file| {
-                if state.load(Ordering::SeqCst) { Err(refusal(file)) } else { Ok(Archived::Stored) }
-            },
-        );
+    let module = Chosen::new(1, move |file| {
+        if state.load(Ordering::SeqCst) { Err(refusal(file)) } else { Ok(Archived::Stored) }
+    });
     archiver.set_module(Some(module.clone()));
     archiver.scan().unwrap();
     let mut now = Instant::now();
@@ -389,13 +407,9 @@ fn a_drain_ends_when_a_file_fails_three_times() {
     let mut bed = Bed::plain();
     (1..=3).for_each(|n| drop(bed.put_ready(1, n)));
     let archiver = bed.archiver(None);
-    let module =
-        Chosen::new(
-            1,
-            |file| {
-                if file.as_str().ends_with('2') { Err(refusal(file)) } else { Ok(Archived::Stored) }
-            },
-        );
+    let module = Chosen::new(1, |file| {
+        if file.as_str().ends_with('2') { Err(refusal(file)) } else { Ok(Archived::Stored) }
+    });
     archiver.set_module(Some(module));
     archiver.scan().unwrap();
     archiver.stop(StopMode::Drain);
@@ -423,8 +437,9 @@ fn a_stop_in_mid_transfer_leaves_nothing_half_done() {
         archiver.set_module(Some(bed.basic()));
         let threads = Threads::start(&archiver, 2).unwrap();
         let archive = bed.archive();
-        let held =
-            bed.plan.hold(Rule::on(Ops::WRITE).when(move |call| call.path.starts_with(&archive)).times(1));
+        let held = bed
+            .plan
+            .hold(Rule::on(Ops::WRITE).when(move |call| call.path.starts_with(&archive)).times(1));
         archiver.scan().unwrap();
         held.await_count(1);
         archiver.stop(StopMode::Now);
@@ -480,14 +495,15 @@ fn threads_archive_to_a_directory_on_a_disk_with_errors() {
     let count = 30;
     (1..=count).for_each(|n| drop(bed.put_ready(1, n)));
     let archive = bed.archive();
-    let errors =
-        Rule::on(Ops::WRITE | Ops::OPEN | Ops::RENAME).when(move |call| call.path.starts_with(&archive));
+    let errors = Rule::on(Ops::WRITE | Ops::OPEN | Ops::RENAME)
+        .when(move |call| call.path.starts_with(&archive));
     bed.plan.add(errors.chance(0.1).times(10), Effect::Fail(Errno::IO));
     let archiver = bed.archiver(Some(3));
     archiver.set_module(Some(bed.basic()));
     archiver.scan().unwrap();
     let threads = Threads::start(&archiver, 3).unwrap();
-    // A drain ends when a file fails three times; those that are left are marked, and taken up again.
+    // A drain ends when a file fails three times; those that are left are marked, and taken up
+    // again.
     threads.stop(StopMode::Drain).unwrap();
     bed.plan.mend();
     let archiver = bed.archiver(Some(3));

@@ -10,7 +10,9 @@ use forebay_aio::{
     probe_io_uring,
 };
 use forebay_archive::modules::Basic;
-use forebay_archive::{Archiver, ArchiverConfig, Expected, Next, Place, Source, SourceOptions, WalName};
+use forebay_archive::{
+    Archiver, ArchiverConfig, Expected, Next, Place, Source, SourceOptions, WalName,
+};
 use forebay_format::wal::page_header::{LongHeader, PageHeader};
 use forebay_format::{Lsn, SegmentSize};
 use tempfile::TempDir;
@@ -50,7 +52,8 @@ pub fn contents_of(size: SegmentSize, timeline: u32, number: u64) -> Vec<u8> {
     }
     let long = LongHeader { system_id: SYSTEM, segment_size: size.get(), block_size: 8192 };
     let start = size.start(number);
-    PageHeader { info: 0, timeline, page_addr: start, rem_len: 0, long: Some(long) }.encode(&mut bytes);
+    PageHeader { info: 0, timeline, page_addr: start, rem_len: 0, long: Some(long) }
+        .encode(&mut bytes);
     bytes
 }
 
@@ -100,7 +103,8 @@ impl Bed {
         fs::create_dir_all(dir.path().join("pg_wal/archive_status")).unwrap();
         fs::create_dir(dir.path().join("archive")).unwrap();
         let plan = FaultPlan::new();
-        let config = AioConfig { max_backends: 24, handles_per_backend: 16, ..AioConfig::default() };
+        let config =
+            AioConfig { max_backends: 24, handles_per_backend: 16, ..AioConfig::default() };
         let aio = plan.open(Arc::new(PosixNamespace), method, config).unwrap();
         let io = aio.backend(BackendType::Standalone).unwrap();
         Bed { io, aio, plan, direct, dir }

@@ -21,7 +21,8 @@ fn archiver(bed: &Bed, command: &str) -> Arc<Archiver> {
 fn a_command_gets_path_and_name_in_the_data_directory() {
     let mut bed = Bed::plain();
     (1..=2).for_each(|n| drop(bed.put_ready(1, n)));
-    let archiver = archiver(&bed, "test ! -f archive/%f && cp %p archive/%f && echo 100%% %p >> said");
+    let archiver =
+        archiver(&bed, "test ! -f archive/%f && cp %p archive/%f && echo 100%% %p >> said");
     assert_eq!(bed.work(&archiver, Instant::now()), Next::Rest(None));
     for n in 1..=2 {
         assert!(fs::read(bed.archive().join(segment(1, n).as_str())).unwrap() == contents(1, n));
@@ -39,7 +40,10 @@ fn a_command_that_fails_is_tried_three_times_and_then_after_a_rest() {
     let mut now = Instant::now();
     for tries in 1..=4_usize {
         let Next::Rest(Some(rest)) = bed.work(&archiver, now) else { panic!("it is tried again") };
-        assert_eq!(fs::read_to_string(bed.dir.path().join("tries")).unwrap().lines().count(), tries);
+        assert_eq!(
+            fs::read_to_string(bed.dir.path().join("tries")).unwrap().lines().count(),
+            tries
+        );
         assert_eq!(rest <= Duration::from_secs(2), tries < 3, "{tries}: {rest:?}");
         now += rest + Duration::from_millis(100);
     }
@@ -53,7 +57,9 @@ fn a_command_that_is_killed_or_not_found_gives_all_a_rest_of_ten_seconds() {
         let mut bed = Bed::plain();
         (1..=2).for_each(|n| drop(bed.put_ready(1, n)));
         let archiver = archiver(&bed, command);
-        let Next::Rest(Some(rest)) = bed.work(&archiver, Instant::now()) else { panic!("it begins again") };
+        let Next::Rest(Some(rest)) = bed.work(&archiver, Instant::now()) else {
+            panic!("it begins again")
+        };
         assert!(rest > Duration::from_secs(9) && rest <= Duration::from_secs(11), "{rest:?}");
         assert_eq!(archiver.stats().failed_count, 1, "the other one was not even tried");
         archiver.stop(StopMode::Drain);
@@ -82,7 +88,8 @@ fn what_is_wrong_with_a_command_is_said() {
     let mut io = bed.aio.backend(forebay_aio::BackendType::Standalone).unwrap();
     let mut run = |command: &str| {
         let mut source = bed.source(&segment(1, 1)).unwrap();
-        let error = Command::new(command, bed.dir.path()).archive(&mut io, &mut source).unwrap_err();
+        let error =
+            Command::new(command, bed.dir.path()).archive(&mut io, &mut source).unwrap_err();
         source.close(&mut io);
         error
     };
@@ -109,7 +116,8 @@ fn a_command_is_not_given_what_is_no_segment() {
     bed.put(&segment(1, 1), &contents(1, 2));
     let mut io = bed.aio.backend(forebay_aio::BackendType::Standalone).unwrap();
     let mut source = bed.source(&segment(1, 1)).unwrap();
-    let error = Command::new("touch ran", bed.dir.path()).archive(&mut io, &mut source).unwrap_err();
+    let error =
+        Command::new("touch ran", bed.dir.path()).archive(&mut io, &mut source).unwrap_err();
     assert!(matches!(error, ArchiveError::Header { .. }), "{error}");
     assert!(!bed.dir.path().join("ran").exists());
 }
@@ -119,7 +127,8 @@ fn a_stop_ends_a_command_in_its_midst() {
     let bed = Bed::plain();
     bed.put_ready(1, 1);
     let fifo = bed.dir.path().join("fifo");
-    let made = std::process::Command::new("mkfifo").args([&fifo, &bed.dir.path().join("never")]).status();
+    let made =
+        std::process::Command::new("mkfifo").args([&fifo, &bed.dir.path().join("never")]).status();
     assert!(made.unwrap().success());
     let archiver = archiver(&bed, "echo begun > fifo; cat never");
     let threads = Threads::start(&archiver, 1).unwrap();

@@ -1,5 +1,6 @@
-//! An archive that fails for a time, as archivers meet it: while it lasts nothing is said to be archived, and nothing half done is
-//! left; when it is over all is archived without an operator. By each module that stores in a directory.
+//! An archive that fails for a time, as archivers meet it: while it lasts nothing is said to be
+//! archived, and nothing half done is left; when it is over all is archived without an operator. By
+//! each module that stores in a directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,8 @@ use forebay_archive::store::layout::LayoutKind;
 use forebay_archive::store::seal::Key;
 use forebay_archive::store::{Repository, StoreOptions};
 use forebay_archive::{
-    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Next, Source, StopMode, WalName,
+    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Next, Source, StopMode,
+    WalName,
 };
 
 use crate::bed::*;
@@ -54,7 +56,12 @@ impl Module {
         let location = bed.archive();
         match self {
             Module::Basic => bed.basic(),
-            _ => Arc::new(Archive::new(&bed.aio, &location.to_string_lossy(), self.options(), Some(SYSTEM))),
+            _ => Arc::new(Archive::new(
+                &bed.aio,
+                &location.to_string_lossy(),
+                self.options(),
+                Some(SYSTEM),
+            )),
         }
     }
 
@@ -78,7 +85,9 @@ impl Module {
 fn half_done(dir: &std::path::Path) -> usize {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths.map(|path| if path.is_dir() { half_done(&path) } else { usize::from(is_temporary(&path)) }).sum()
+    paths
+        .map(|path| if path.is_dir() { half_done(&path) } else { usize::from(is_temporary(&path)) })
+        .sum()
 }
 
 fn is_temporary(path: &std::path::Path) -> bool {
@@ -99,7 +108,11 @@ fn passes(begin: impl Fn(&Bed), end: impl Fn(&Bed)) {
             let Next::Rest(Some(rest)) = bed.work(&archiver, now) else {
                 panic!("{module:?}: it is tried again")
             };
-            assert!(bed.marks().iter().all(|mark| mark.ends_with(".ready")), "{module:?}: {:?}", bed.marks());
+            assert!(
+                bed.marks().iter().all(|mark| mark.ends_with(".ready")),
+                "{module:?}: {:?}",
+                bed.marks()
+            );
             assert_eq!(half_done(&bed.archive()), 0, "{module:?}: something is left half done");
             // Of the clock that the rest is counted from, a little may have passed.
             now += rest + SECOND / 10;
@@ -124,8 +137,9 @@ fn passes(begin: impl Fn(&Bed), end: impl Fn(&Bed)) {
 fn fails(ops: Ops, errno: Errno) {
     let begin = |bed: &Bed| {
         let archive = bed.archive();
-        let struck =
-            move |call: &Call| call.path.starts_with(&archive) && (call.op != Ops::OPEN || call.write);
+        let struck = move |call: &Call| {
+            call.path.starts_with(&archive) && (call.op != Ops::OPEN || call.write)
+        };
         bed.plan.add(Rule::on(ops).when(struck), Effect::Fail(errno));
     };
     let end = |bed: &Bed| {
@@ -183,8 +197,9 @@ fn a_directory_that_is_read_only() {
     fails(Ops::OPEN | Ops::MKDIR | Ops::RENAME | Ops::UNLINK, ROFS);
     // The same by the directory's own mode, from which root is exempt.
     if !rustix::process::geteuid().is_root() {
-        let set =
-            |bed: &Bed, mode| fs::set_permissions(bed.archive(), fs::Permissions::from_mode(mode)).unwrap();
+        let set = |bed: &Bed, mode| {
+            fs::set_permissions(bed.archive(), fs::Permissions::from_mode(mode)).unwrap()
+        };
         passes(|bed| set(bed, 0o500), |bed| set(bed, 0o700));
     }
 }
@@ -207,7 +222,8 @@ fn full_then_freed() {
     passes(begin, |_| room.store(usize::MAX, Ordering::SeqCst));
 }
 
-/// Nothing of a file that was being stored is left by a stop, whoever stores, and the next start goes on.
+/// Nothing of a file that was being stored is left by a stop, whoever stores, and the next start
+/// goes on.
 #[test]
 fn a_stop_in_mid_transfer_by_every_module() {
     for module in Module::ALL {
@@ -234,7 +250,8 @@ fn a_stop_in_mid_transfer_by_every_module() {
     }
 }
 
-/// Both marks of one file: the archive has it. Of which the log's side may have recycled the segment by now.
+/// Both marks of one file: the archive has it. Of which the log's side may have recycled the
+/// segment by now.
 #[test]
 fn both_marks_whatever_has_become_of_the_segment() {
     for gone in [false, true] {
@@ -276,7 +293,8 @@ impl ArchiveModule for Listing {
     }
 }
 
-/// 120,000 marks are listed once; then a history file comes, and is the next one to go, without another listing.
+/// 120,000 marks are listed once; then a history file comes, and is the next one to go, without
+/// another listing.
 #[test]
 fn a_history_file_that_arrives_among_120_000_marks() {
     const MARKS: u64 = 120_000;
@@ -307,5 +325,9 @@ fn a_history_file_that_arrives_among_120_000_marks() {
     assert_eq!(names[11], segment(1, 11).as_str());
     let listings = bed.plan.take_calls().iter().filter(|call| call.op == Ops::LIST).count();
     assert_eq!(listings, 1);
-    assert_eq!(archiver.backlog().files as u64 + archiver.stats().archived_count, MARKS + 1, "none is lost");
+    assert_eq!(
+        archiver.backlog().files as u64 + archiver.stats().archived_count,
+        MARKS + 1,
+        "none is lost"
+    );
 }

@@ -1,4 +1,5 @@
-//! SIGKILL at every call of a real process that archives: to the log, the marks, the archive. The next start converges.
+//! SIGKILL at every call of a real process that archives: to the log, the marks, the archive. The
+//! next start converges.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -71,7 +72,9 @@ fn a_kill_at_every_call_and_the_next_start_converges() {
         let over = child.status.success();
         assert!(over || child.status.signal() == Some(9), "{child:?}");
         kills += u64::from(!over);
-        for stored in bed.stored().iter().filter(|stored| names.iter().any(|name| name.as_str() == *stored)) {
+        for stored in
+            bed.stored().iter().filter(|stored| names.iter().any(|name| name.as_str() == *stored))
+        {
             assert!(same(stored), "killed at call {at}: {stored} has its name, and is not whole");
         }
         for mark in bed.marks().iter().filter_map(|mark| mark.strip_suffix(".done")) {

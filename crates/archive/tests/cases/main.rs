@@ -1,4 +1,5 @@
-//! What an archiver must survive, case by case, on real files: over every I/O method, buffered and direct.
+//! What an archiver must survive, case by case, on real files: over every I/O method, buffered and
+//! direct.
 //!
 //! - `bed`: a log, an archive and a disk that fails as a plan says
 //! - `source`: files that are not what they should be

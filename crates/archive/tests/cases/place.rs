@@ -54,7 +54,8 @@ fn identical_again_succeeds_once_the_stored_copy_is_durable() {
         };
         let synced = at(Ops::FSYNC, bed.archive().join(file.as_str())).expect("the file is synced");
         let named = at(Ops::SYNC_DIR, bed.archive()).expect("its directory is synced");
-        let parent = at(Ops::SYNC_DIR, bed.dir.path().to_path_buf()).expect("the directory's own name is");
+        let parent =
+            at(Ops::SYNC_DIR, bed.dir.path().to_path_buf()).expect("the directory's own name is");
         assert!(synced < named && parent < named);
         assert!(
             calls.iter().all(|call| call.op != Ops::WRITE && call.op != Ops::RENAME),
@@ -82,9 +83,18 @@ fn one_byte_different_past_the_first_8_kb_is_refused_and_nothing_changes() {
             let error = store(bed, &place, &file).unwrap_err();
             let ArchiveError::Different { stored, offered, .. } = &error else { panic!("{error}") };
             assert_eq!((*stored, *offered), (Digest::of(&other), Digest::of(&contents(1, 5))));
-            assert!(error.to_string().contains(&stored.to_string()), "both hashes are named: {error}");
-            assert!(error.to_string().contains(&offered.to_string()), "both hashes are named: {error}");
-            assert!(fs::read(bed.archive().join(file.as_str())).unwrap() == other, "it is as it was");
+            assert!(
+                error.to_string().contains(&stored.to_string()),
+                "both hashes are named: {error}"
+            );
+            assert!(
+                error.to_string().contains(&offered.to_string()),
+                "both hashes are named: {error}"
+            );
+            assert!(
+                fs::read(bed.archive().join(file.as_str())).unwrap() == other,
+                "it is as it was"
+            );
             assert_eq!(bed.stored(), [file.as_str()]);
         }
     });
@@ -109,7 +119,8 @@ fn of_sixteen_racing_writers_one_wins() {
                         let mut io = bed.aio.backend(BackendType::Standalone).unwrap();
                         let place = bed.place();
                         let options = bed.options();
-                        let mut source = forebay_archive::Source::open(&bed.aio, &wal, file, &options)?;
+                        let mut source =
+                            forebay_archive::Source::open(&bed.aio, &wal, file, &options)?;
                         let stored = place.store(&mut io, file.as_str(), &mut source);
                         source.close(&mut io);
                         stored
@@ -152,9 +163,10 @@ fn enospc_edquot_and_eio_leave_nothing_behind_and_the_next_attempt_succeeds() {
             bed.put(&files[1], b"1\t0/5A0000\tno multiple of a block\n");
             for nth in 0.. {
                 let place = bed.place();
-                let fault = bed
-                    .plan
-                    .add(Rule::on(op).path(bed.dir.path().to_string_lossy()).nth(nth), Effect::Fail(errno));
+                let fault = bed.plan.add(
+                    Rule::on(op).path(bed.dir.path().to_string_lossy()).nth(nth),
+                    Effect::Fail(errno),
+                );
                 for file in &files {
                     let stored = store(&mut bed, &place, file);
                     let struck = bed.plan.fired(fault) == 1;
@@ -164,9 +176,13 @@ fn enospc_edquot_and_eio_leave_nothing_behind_and_the_next_attempt_succeeds() {
                         let place = bed.place();
                         let again = store(&mut bed, &place, file).unwrap();
                         // The directory could not be synced, or opened for that.
-                        let had_its_name =
-                            op == Ops::SYNC_DIR || e.to_string().contains("could not open directory ");
-                        assert_eq!(again == Archived::Identical, had_its_name, "{op:?} {nth} {errno}: {e}");
+                        let had_its_name = op == Ops::SYNC_DIR
+                            || e.to_string().contains("could not open directory ");
+                        assert_eq!(
+                            again == Archived::Identical,
+                            had_its_name,
+                            "{op:?} {nth} {errno}: {e}"
+                        );
                     }
                 }
                 let stored: Vec<String> = bed.stored();
@@ -177,7 +193,9 @@ fn enospc_edquot_and_eio_leave_nothing_behind_and_the_next_attempt_succeeds() {
                     assert!(nth > 0 || op == Ops::SET_LEN, "{op:?} is never called");
                     break;
                 }
-                files.iter().for_each(|file| fs::remove_file(bed.archive().join(file.as_str())).unwrap());
+                files
+                    .iter()
+                    .for_each(|file| fs::remove_file(bed.archive().join(file.as_str())).unwrap());
             }
         }
     }
@@ -188,7 +206,8 @@ fn a_write_that_fails_half_way_is_thrown_away() {
     each(|bed| {
         let (file, place) = (segment(1, 5), bed.place());
         bed.put(&file, &contents(1, 5));
-        let fault = bed.plan.add(Rule::on(Ops::WRITE).nth(1), Effect::FailAfter(4096, Errno::NOSPC));
+        let fault =
+            bed.plan.add(Rule::on(Ops::WRITE).nth(1), Effect::FailAfter(4096, Errno::NOSPC));
         let error = store(bed, &place, &file).unwrap_err();
         assert_eq!(bed.plan.fired(fault), 1);
         assert!(error.is_full(), "{error}");
@@ -262,7 +281,10 @@ fn directories_are_made_and_their_names_are_durable() {
             .collect();
         let archive = bed.archive();
         let inner = archive.join("0000000100000000");
-        assert_eq!(synced, [bed.dir.path().to_path_buf(), archive, inner.clone(), inner.join("05")]);
+        assert_eq!(
+            synced,
+            [bed.dir.path().to_path_buf(), archive, inner.clone(), inner.join("05")]
+        );
         assert_eq!(fs::read(inner.join("05/file")).unwrap(), b"contents");
         let again = place.store_bytes(&mut bed.io, name, b"contents", &Buffers::new()).unwrap();
         assert_eq!(again, Archived::Identical);

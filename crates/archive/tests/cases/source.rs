@@ -83,7 +83,11 @@ fn segments_of_postgresql_15_to_18_are_known() {
         let expected = Expected { magic: Some(0xD118), ..expected() };
         let options = SourceOptions { expected, ..bed.options() };
         let mut source = Source::open(&bed.aio, &bed.wal(), &segment(1, 5), &options).unwrap();
-        assert_eq!(source.read_to_end(&mut io).is_ok(), version == 18, "a server knows its own version");
+        assert_eq!(
+            source.read_to_end(&mut io).is_ok(),
+            version == 18,
+            "a server knows its own version"
+        );
     }
 }
 
@@ -184,7 +188,10 @@ fn partial_backup_and_history_files() {
     for wrong in [&b"3\t0/5A0000\twhy\n"[..], b"x", b"\xff\xfe"] {
         bed.put(&name(history), wrong);
         let error = read(&mut bed, history).unwrap_err();
-        assert!(matches!(error, ArchiveError::History { .. } | ArchiveError::Contents { .. }), "{error}");
+        assert!(
+            matches!(error, ArchiveError::History { .. } | ArchiveError::Contents { .. }),
+            "{error}"
+        );
     }
     bed.put(&name(history), &vec![b'#'; 1 << 20]);
     assert!(matches!(read(&mut bed, history), Err(ArchiveError::Contents { .. })), "too long");
@@ -213,7 +220,8 @@ fn segments_of_one_megabyte_and_of_one_gigabyte() {
         }
         .encode(&mut first);
         bed.put(&file, &first);
-        let opened = fs::OpenOptions::new().write(true).open(bed.wal().join(file.as_str())).unwrap();
+        let opened =
+            fs::OpenOptions::new().write(true).open(bed.wal().join(file.as_str())).unwrap();
         opened.set_len(u64::from(bytes)).unwrap();
         let options = SourceOptions::default();
         let mut source = Source::open(&bed.aio, &bed.wal(), &file, &options).unwrap();

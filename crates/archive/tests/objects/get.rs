@@ -44,7 +44,11 @@ fn a_truncated_download_goes_on_where_it_ended() {
 
 #[test]
 fn a_reset_in_the_midst_of_a_download_is_tried_again() {
-    survives("a_reset_in_the_midst_of_a_download_is_tried_again", LONG, Fault::ResetAnswer(400_000));
+    survives(
+        "a_reset_in_the_midst_of_a_download_is_tried_again",
+        LONG,
+        Fault::ResetAnswer(400_000),
+    );
 }
 
 #[test]
@@ -66,8 +70,12 @@ fn a_download_that_is_always_cut_is_an_error_and_restores_nothing() {
     ];
     for fault in faults {
         store.proxy.harm(ALWAYS, "GET", &format!("{name}$"), fault.clone());
-        let error = get(&mut bed, &store.repository(StoreOptions::default(), SHORT), &name).unwrap_err();
-        assert!(matches!(error, ArchiveError::Store(StoreError::Place { .. })), "{fault:?}: {error}");
+        let error =
+            get(&mut bed, &store.repository(StoreOptions::default(), SHORT), &name).unwrap_err();
+        assert!(
+            matches!(error, ArchiveError::Store(StoreError::Place { .. })),
+            "{fault:?}: {error}"
+        );
         store.proxy.heal();
         bed.check_tidy();
         assert!(!bed.wal("RECOVERYXLOG").exists(), "{fault:?}");
@@ -77,7 +85,9 @@ fn a_download_that_is_always_cut_is_an_error_and_restores_nothing() {
 
 #[test]
 fn a_shorter_object_than_was_stored_is_damage() {
-    let Some((store, mut bed, name)) = filled("a_shorter_object_than_was_stored_is_damage") else { return };
+    let Some((store, mut bed, name)) = filled("a_shorter_object_than_was_stored_is_damage") else {
+        return;
+    };
     // The answer is whole as far as its own length says.
     store.proxy.harm(1, "GET", ".manifest", Fault::Shorten(100));
     let error = get(&mut bed, &store.plain(), &name).unwrap_err();
@@ -91,7 +101,8 @@ fn a_shorter_object_than_was_stored_is_damage() {
 
 #[test]
 fn an_error_in_the_place_of_an_object_is_no_object() {
-    let Some((store, mut bed, name)) = filled("an_error_in_the_place_of_an_object_is_no_object") else {
+    let Some((store, mut bed, name)) = filled("an_error_in_the_place_of_an_object_is_no_object")
+    else {
         return;
     };
     let headers = "ETag: \"0123\"\r\nLast-Modified: Sat, 21 Nov 2026 17:00:00 GMT\r\n";
@@ -107,7 +118,9 @@ fn an_error_in_the_place_of_an_object_is_no_object() {
 
 #[test]
 fn absence_is_said_when_the_store_says_it() {
-    let Some((store, mut bed, _)) = filled("absence_is_said_when_the_store_says_it") else { return };
+    let Some((store, mut bed, _)) = filled("absence_is_said_when_the_store_says_it") else {
+        return;
+    };
     assert!(bed.get(&store.plain(), ABSENT).unwrap().is_none());
     assert!(bed.get(&store.plain(), "00000002.history").unwrap().is_none());
     // A list that was none is asked for again.
@@ -151,7 +164,8 @@ fn a_store_that_is_down_is_no_absence() {
 #[test]
 fn a_place_that_is_gone_is_no_absence() {
     let Some((store, mut bed, name)) = filled("a_place_that_is_gone_is_no_absence") else { return };
-    // Another prefix, where nothing is; a bucket that is not there; an archive whose own file is gone meanwhile.
+    // Another prefix, where nothing is; a bucket that is not there; an archive whose own file is
+    // gone meanwhile.
     for url in [format!("s3://{}/else/where", store.bucket), format!("s3://{}-x/a", store.bucket)] {
         let repository = Repository::new(Arc::new(store.open(&url, LONG)), StoreOptions::default());
         let found = get(&mut bed, &repository, ABSENT);
@@ -163,7 +177,8 @@ fn a_place_that_is_gone_is_no_absence() {
     let error = get(&mut bed, &repository, ABSENT).unwrap_err();
     assert!(matches!(error, ArchiveError::Store(StoreError::NoArchive { .. })), "{error}");
     // Nobody listens at all.
-    let nobody = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let nobody =
+        std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let variables = [
         ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{nobody}")),
         ("AWS_ALLOW_HTTP", "true".to_owned()),
@@ -173,8 +188,8 @@ fn a_place_that_is_gone_is_no_absence() {
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value));
     let bucket = forebay_archive::store::Bucket::open(&store.url(), variables).unwrap();
-    let error =
-        get(&mut bed, &Repository::new(Arc::new(bucket), StoreOptions::default()), ABSENT).unwrap_err();
+    let error = get(&mut bed, &Repository::new(Arc::new(bucket), StoreOptions::default()), ABSENT)
+        .unwrap_err();
     assert!(matches!(error, ArchiveError::Store(StoreError::Place { .. })), "{error}");
     bed.check_tidy();
 }

@@ -25,8 +25,8 @@ pub fn port() -> Option<u16> {
 
 fn start() -> Option<Moto> {
     let given = std::env::var_os("FOREBAY_MOTO").map(Into::into);
-    let python =
-        given.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tools/moto/bin/python"));
+    let python = given
+        .unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tools/moto/bin/python"));
     if !python.exists() {
         return None;
     }
@@ -42,7 +42,8 @@ fn start() -> Option<Moto> {
 
 /// Makes a new bucket; its name.
 pub fn make_bucket(port: u16) -> String {
-    let bucket = format!("bucket-{}-{}", std::process::id(), BUCKETS.fetch_add(1, Ordering::Relaxed));
+    let bucket =
+        format!("bucket-{}-{}", std::process::id(), BUCKETS.fetch_add(1, Ordering::Relaxed));
     let (status, body) = request(port, "PUT", &format!("/{bucket}"), b"");
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
     bucket

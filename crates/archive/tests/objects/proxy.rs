@@ -1,5 +1,5 @@
-//! A proxy before an object store, that does harm by rules: to the next requests of a method whose path contains a text, or ends with
-//! it if a "$" says so.
+//! A proxy before an object store, that does harm by rules: to the next requests of a method whose
+//! path contains a text, or ends with it if a "$" says so.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -49,7 +49,8 @@ struct Shared {
     upstream: u16,
     state: Mutex<State>,
     bell: Condvar,
-    /// moto looks whether there is an object, and then stores one: others get in between, unless changes go one by one.
+    /// moto looks whether there is an object, and then stores one: others get in between, unless
+    /// changes go one by one.
     changes: Mutex<()>,
 }
 
@@ -84,7 +85,12 @@ impl Proxy {
 
     /// This happens to so many of the next requests.
     pub fn harm(&self, times: usize, method: &'static str, path: &str, fault: Fault) {
-        self.shared.state.lock().unwrap().rules.push(Rule { method, path: path.to_owned(), times, fault });
+        self.shared.state.lock().unwrap().rules.push(Rule {
+            method,
+            path: path.to_owned(),
+            times,
+            fault,
+        });
     }
 
     /// No harm is done any more.
@@ -135,7 +141,8 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     let mut words = head.split(' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let fault = shared.fault(method, path);
-    let length: usize = header(&head, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+    let length: usize =
+        header(&head, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
     if let Some(Fault::ResetUpload(bytes)) = fault {
         while body.len() < bytes.min(length) && read_more(&mut client, &mut body)? {}
         return reset(client);
@@ -233,7 +240,9 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn without(head: &str, name: &str) -> String {
-    let keep = |line: &&str| !line.split_once(':').is_some_and(|(found, _)| found.eq_ignore_ascii_case(name));
+    let keep = |line: &&str| {
+        !line.split_once(':').is_some_and(|(found, _)| found.eq_ignore_ascii_case(name))
+    };
     head.split("\r\n").filter(keep).collect::<Vec<_>>().join("\r\n")
 }
 

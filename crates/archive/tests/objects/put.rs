@@ -16,7 +16,8 @@ const INTERNAL_ERROR: Fault = Fault::Answer(
     "Content-Type: application/xml\r\n",
     "<?xml version=\"1.0\"?><Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>",
 );
-const CONFLICT: Fault = Fault::Answer(409, "", "<Error><Code>ConditionalRequestConflict</Code></Error>");
+const CONFLICT: Fault =
+    Fault::Answer(409, "", "<Error><Code>ConditionalRequestConflict</Code></Error>");
 /// As a success looks, but for its body.
 const ERROR_IN_SUCCESS: Fault =
     Fault::Answer(200, "ETag: \"0123\"\r\n", "<Error><Code>InternalError</Code></Error>");
@@ -24,7 +25,8 @@ const ERROR_IN_SUCCESS: Fault =
 /// The file itself, its manifest, and the archive's own file.
 const ALL: [&str; 3] = ["000000010000000000000003$", ".manifest$", "forebay-archive$"];
 
-/// A push meets a fault once, and succeeds all the same: the archive has the file, and nothing besides.
+/// A push meets a fault once, and succeeds all the same: the archive has the file, and nothing
+/// besides.
 fn survives(test: &str, timeout: &str, fault: Fault) {
     // What stalls takes its time.
     let some = if matches!(fault, Fault::Stall) { &ALL[..1] } else { &ALL };
@@ -45,8 +47,11 @@ fn survives(test: &str, timeout: &str, fault: Fault) {
 /// The archive has this segment, and nothing besides.
 fn whole(store: &Store, bed: &mut Bed, name: &str) {
     let root = "some/where/";
-    let expected =
-        [format!("{root}{name}"), format!("{root}{name}.manifest"), format!("{root}forebay-archive")];
+    let expected = [
+        format!("{root}{name}"),
+        format!("{root}{name}.manifest"),
+        format!("{root}forebay-archive"),
+    ];
     assert_eq!(store.keys(), expected);
     assert_eq!(store.uploads(), 0, "an upload in parts is left");
     let repository = store.plain();
@@ -55,7 +60,8 @@ fn whole(store: &Store, bed: &mut Bed, name: &str) {
     bed.check_tidy();
 }
 
-/// A push meets a fault whenever it stores the segment, and fails; when the store is well again it succeeds.
+/// A push meets a fault whenever it stores the segment, and fails; when the store is well again it
+/// succeeds.
 fn fails_while(test: &str, fault: Fault, reason: &str) {
     let Some(store) = Store::new(test) else { return };
     let mut bed = Bed::new();
@@ -69,7 +75,9 @@ fn fails_while(test: &str, fault: Fault, reason: &str) {
     let error = loop {
         match bed.push(&store.repository(StoreOptions::default(), timeout), &name).unwrap_err() {
             // A busy machine may have made one of the looks too late.
-            error if error.to_string().contains("no progress") && !reason.contains("no progress") => {}
+            error
+                if error.to_string().contains("no progress") && !reason.contains("no progress") => {
+            }
             error => break error,
         }
     };
@@ -82,7 +90,9 @@ fn fails_while(test: &str, fault: Fault, reason: &str) {
 
 #[test]
 fn files_are_stored_and_identical_ones_succeed_again() {
-    let Some(store) = Store::new("files_are_stored_and_identical_ones_succeed_again") else { return };
+    let Some(store) = Store::new("files_are_stored_and_identical_ones_succeed_again") else {
+        return;
+    };
     let mut bed = Bed::new();
     for (n, options) in all_options().into_iter().enumerate() {
         let url = format!("s3://{}/{n}", store.bucket);
@@ -100,7 +110,9 @@ fn files_are_stored_and_identical_ones_succeed_again() {
 
 #[test]
 fn different_contents_are_refused_and_both_hashes_named() {
-    let Some(store) = Store::new("different_contents_are_refused_and_both_hashes_named") else { return };
+    let Some(store) = Store::new("different_contents_are_refused_and_both_hashes_named") else {
+        return;
+    };
     let mut bed = Bed::new();
     let name = bed.segment(1, 3);
     bed.push(&store.plain(), &name).unwrap();
@@ -115,7 +127,10 @@ fn different_contents_are_refused_and_both_hashes_named() {
         let ArchiveError::Different { stored, offered, .. } = &error else { panic!("{error}") };
         assert_ne!(stored, offered);
         let text = error.to_string();
-        assert!(text.contains(&stored.to_string()) && text.contains(&offered.to_string()), "{text}");
+        assert!(
+            text.contains(&stored.to_string()) && text.contains(&offered.to_string()),
+            "{text}"
+        );
         let (_, after) = store.ask("GET", &format!("/some/where/{name}"), b"");
         assert!(before == after, "what is stored has changed");
     }
@@ -156,7 +171,11 @@ fn a_200_that_carries_an_error_is_tried_again() {
 
 #[test]
 fn a_200_that_carries_an_error_is_never_a_success() {
-    fails_while("a_200_that_carries_an_error_is_never_a_success", ERROR_IN_SUCCESS, "does not have it");
+    fails_while(
+        "a_200_that_carries_an_error_is_never_a_success",
+        ERROR_IN_SUCCESS,
+        "does not have it",
+    );
 }
 
 #[test]
@@ -193,7 +212,11 @@ fn an_upload_that_always_stalls_is_an_error() {
 
 #[test]
 fn an_answer_of_our_own_that_was_lost_makes_the_412_after_it_a_success() {
-    survives("an_answer_of_our_own_that_was_lost_makes_the_412_after_it_a_success", LONG, Fault::NoAnswer);
+    survives(
+        "an_answer_of_our_own_that_was_lost_makes_the_412_after_it_a_success",
+        LONG,
+        Fault::NoAnswer,
+    );
 }
 
 #[test]
@@ -222,7 +245,9 @@ fn a_412_for_the_contents_of_another_is_no_success() {
 
 #[test]
 fn uploads_in_parts_that_others_left_are_in_nobodys_way() {
-    let Some(store) = Store::new("uploads_in_parts_that_others_left_are_in_nobodys_way") else { return };
+    let Some(store) = Store::new("uploads_in_parts_that_others_left_are_in_nobodys_way") else {
+        return;
+    };
     let mut bed = Bed::new();
     let name = bed.segment(1, 3);
     let (status, _) = store.ask("POST", &format!("/some/where/{name}?uploads"), b"");
@@ -264,7 +289,8 @@ fn a_stop_interrupts_an_upload() {
     let mut bed = Bed::new();
     let name = bed.segment(1, 3);
     let bucket: Arc<Bucket> = Arc::new(store.open(&store.url(), "3600"));
-    let repository = Repository::new(Arc::clone(&bucket) as Arc<dyn Depot>, StoreOptions::default());
+    let repository =
+        Repository::new(Arc::clone(&bucket) as Arc<dyn Depot>, StoreOptions::default());
     bed.push(&repository, &bed.segment(1, 2)).unwrap();
     store.proxy.harm(ALWAYS, "PUT", &name, Fault::Stall);
     let error = std::thread::scope(|scope| {
@@ -274,7 +300,10 @@ fn a_stop_interrupts_an_upload() {
         });
         bed.push(&repository, &name).unwrap_err()
     });
-    assert!(matches!(error, ArchiveError::Store(StoreError::Stopped { .. })) && error.is_stop(), "{error}");
+    assert!(
+        matches!(error, ArchiveError::Store(StoreError::Stopped { .. })) && error.is_stop(),
+        "{error}"
+    );
     store.proxy.heal();
     assert_eq!(bed.push(&repository, &name).unwrap(), Archived::Stored, "it goes on being used");
 }

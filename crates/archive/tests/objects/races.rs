@@ -35,7 +35,13 @@ fn race(
                     let mut be = aio.backend(BackendType::Standalone).unwrap();
                     let repository = store.repository(options[n % options.len()].clone(), LONG);
                     barrier.wait();
-                    push::push(&aio, &mut be, &repository, &wal.join(name), &SourceOptions::default())
+                    push::push(
+                        &aio,
+                        &mut be,
+                        &repository,
+                        &wal.join(name),
+                        &SourceOptions::default(),
+                    )
                 })
             })
             .collect();
@@ -49,17 +55,25 @@ fn sixteen_writers_of_the_same() {
     let mut bed = Bed::new();
     let name = SIZE.file_name(1, 3);
     let bytes = segment_bytes(1, 3, SYSTEM);
-    let results = race(&store, &bed, &name, &[StoreOptions::default()], std::slice::from_ref(&bytes));
+    let results =
+        race(&store, &bed, &name, &[StoreOptions::default()], std::slice::from_ref(&bytes));
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     let stored = results.iter().filter(|result| matches!(result, Ok(Archived::Stored))).count();
     assert!(stored <= 1, "{results:?}");
     assert!(bed.get(&store.plain(), &name).unwrap() == Some(bytes));
-    assert_eq!(store.keys().len(), 3, "the archive's file, the segment, its manifest: {:?}", store.keys());
+    assert_eq!(
+        store.keys().len(),
+        3,
+        "the archive's file, the segment, its manifest: {:?}",
+        store.keys()
+    );
 }
 
 #[test]
 fn sixteen_writers_of_different_contents_and_one_wins() {
-    let Some(store) = Store::new("sixteen_writers_of_different_contents_and_one_wins") else { return };
+    let Some(store) = Store::new("sixteen_writers_of_different_contents_and_one_wins") else {
+        return;
+    };
     let mut bed = Bed::new();
     let name = SIZE.file_name(1, 3);
     let contents: Vec<Vec<u8>> = (0..WRITERS)
@@ -79,5 +93,10 @@ fn sixteen_writers_of_different_contents_and_one_wins() {
         assert!(matches!(result, Ok(_) | Err(ArchiveError::Different { .. })), "{result:?}");
     }
     assert!(bed.get(&store.plain(), &name).unwrap().as_ref() == Some(&contents[winners[0]]));
-    assert_eq!(store.keys().len(), 3, "the archive's file, the segment, its manifest: {:?}", store.keys());
+    assert_eq!(
+        store.keys().len(),
+        3,
+        "the archive's file, the segment, its manifest: {:?}",
+        store.keys()
+    );
 }

@@ -25,7 +25,9 @@ fn verify(bed: &Bed, repository: &Repository, quick: bool) -> Vec<Problem> {
 fn archives_are_verified_listed_and_cut() {
     let Some(store) = Store::new("archives_are_verified_listed_and_cut") else { return };
     // Plain, and with all that there is.
-    for (n, options) in [all_options().remove(0), all_options().pop().unwrap()].into_iter().enumerate() {
+    for (n, options) in
+        [all_options().remove(0), all_options().pop().unwrap()].into_iter().enumerate()
+    {
         let mut bed = Bed::new();
         let url = format!("s3://{}/{n}", store.bucket);
         let repository = Repository::new(Arc::new(store.open(&url, LONG)), options);
@@ -42,12 +44,14 @@ fn archives_are_verified_listed_and_cut() {
             assert_eq!(verify(&bed, &repository, quick), []);
         }
         let inventory = repository.inventory(&mut bed.be).unwrap();
-        let ranges: Vec<_> = inventory.ranges().iter().map(|r| (r.timeline, r.first, r.last)).collect();
+        let ranges: Vec<_> =
+            inventory.ranges().iter().map(|r| (r.timeline, r.first, r.last)).collect();
         assert_eq!((ranges, inventory.system), (vec![(1, 3, 8)], Some(SYSTEM)));
         let cut = SIZE.file_name(1, 5);
         store.proxy.harm(1, "POST", "?delete", SLOW_DOWN);
-        let expired =
-            repository.expire(&mut bed.be, Some(&wal_name(&cut)), &[], false, &mut |_, _| ()).unwrap();
+        let expired = repository
+            .expire(&mut bed.be, Some(&wal_name(&cut)), &[], false, &mut |_, _| ())
+            .unwrap();
         assert_eq!((expired.before, expired.files.len()), (cut, 2));
         assert!(bed.get(&repository, &SIZE.file_name(1, 4)).unwrap().is_none());
         assert!(bed.get(&repository, &SIZE.file_name(1, 5)).unwrap().is_some());
@@ -75,7 +79,8 @@ fn everything_that_is_wrong_is_found() {
     store.ask("PUT", "/some/other/archive", b"not ours");
     let found = verify(&bed, &repository, false);
     let name = |number| wal_name(&SIZE.file_name(1, number));
-    let has = |what: &dyn Fn(&Problem) -> bool| found.iter().filter(|problem| what(problem)).count() == 1;
+    let has =
+        |what: &dyn Fn(&Problem) -> bool| found.iter().filter(|problem| what(problem)).count() == 1;
     assert!(has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(3))), "{found:?}");
     assert!(has(&|p| matches!(p, Problem::Gap { count: 1, .. })), "{found:?}");
     assert!(has(&|p| matches!(p, Problem::Missing { name: n } if *n == name(5))), "{found:?}");

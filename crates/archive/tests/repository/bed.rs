@@ -74,7 +74,8 @@ impl Bed {
 
     /// The control file says so.
     pub fn set_system(&self, system: u64) {
-        let control = [system.to_le_bytes().as_slice(), &1800_u32.to_le_bytes(), &[0; 100]].concat();
+        let control =
+            [system.to_le_bytes().as_slice(), &1800_u32.to_le_bytes(), &[0; 100]].concat();
         fs::write(self.data().join("global/pg_control"), control).expect("written");
     }
 
@@ -112,7 +113,11 @@ impl Bed {
     }
 
     /// Restores a file; its bytes if it is there.
-    pub fn get(&mut self, repository: &Repository, name: &str) -> Result<Option<Vec<u8>>, ArchiveError> {
+    pub fn get(
+        &mut self,
+        repository: &Repository,
+        name: &str,
+    ) -> Result<Option<Vec<u8>>, ArchiveError> {
         let path = self.data().join("pg_wal/RECOVERYXLOG");
         let _ = fs::remove_file(&path);
         let found = get::get(&self.aio, &mut self.be, repository, &wal_name(name), &path)?;
@@ -129,8 +134,11 @@ impl Bed {
 
     /// The one file whose name ends so.
     pub fn stored(&self, ending: &str) -> PathBuf {
-        let found: Vec<PathBuf> =
-            self.contents().into_keys().filter(|path| path.to_string_lossy().ends_with(ending)).collect();
+        let found: Vec<PathBuf> = self
+            .contents()
+            .into_keys()
+            .filter(|path| path.to_string_lossy().ends_with(ending))
+            .collect();
         assert_eq!(found.len(), 1, "{ending}: {found:?}");
         found[0].clone()
     }
@@ -151,12 +159,15 @@ pub fn wal_name(name: &str) -> WalName {
     WalName::parse(name).expect("a name")
 }
 
-/// A segment: its first page has a header that says what it is, the rest is bytes that compress somewhat.
+/// A segment: its first page has a header that says what it is, the rest is bytes that compress
+/// somewhat.
 pub fn segment_bytes(timeline: u32, number: u64, system: u64) -> Vec<u8> {
     let mut state = number * 1000 + u64::from(timeline);
     let mut bytes: Vec<u8> = (0..SIZE.bytes())
         .map(|n| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             if n % 3 == 0 { (state >> 56) as u8 } else { 0 }
         })
         .collect();

@@ -54,7 +54,12 @@ fn what_is_before_goes_on_every_timeline() {
         assert_eq!(gone, [SIZE.file_name(1, 3), SIZE.file_name(1, 4), SIZE.file_name(2, 4)]);
         assert_eq!(
             names(&mut bed, &options),
-            ["00000002.history".to_owned(), SIZE.file_name(1, 5), SIZE.file_name(1, 6), SIZE.file_name(2, 5)]
+            [
+                "00000002.history".to_owned(),
+                SIZE.file_name(1, 5),
+                SIZE.file_name(1, 6),
+                SIZE.file_name(2, 5)
+            ]
         );
         for path in bed.contents().keys() {
             assert!(!path.to_string_lossy().contains(&SIZE.file_name(1, 3)), "{}", path.display());
@@ -68,7 +73,8 @@ fn what_a_base_backup_needs_stays() {
     let mut bed = filled(&options);
     let stored = bed.contents();
     let needed = [("monday", 4), ("tuesday", 6)];
-    let error = expire(&mut bed, &options, Some(&SIZE.file_name(1, 5)), &needed, false).unwrap_err();
+    let error =
+        expire(&mut bed, &options, Some(&SIZE.file_name(1, 5)), &needed, false).unwrap_err();
     let ArchiveError::Store(StoreError::Needed { backup, .. }) = &error else { panic!("{error}") };
     assert_eq!(backup, "monday");
     let error = expire(&mut bed, &options, None, &[], false).unwrap_err();

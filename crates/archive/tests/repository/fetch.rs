@@ -14,7 +14,10 @@ fn absence_is_said_only_of_an_archive_that_is_there() {
         let name = bed.segment(1, 3);
         let repository = bed.repository(options.clone());
         let error = bed.get(&repository, &name).unwrap_err();
-        assert!(matches!(error, ArchiveError::Store(StoreError::NoArchive { .. })), "never used: {error}");
+        assert!(
+            matches!(error, ArchiveError::Store(StoreError::NoArchive { .. })),
+            "never used: {error}"
+        );
         bed.push(&repository, &name).unwrap();
         let absent = bed.get(&repository, "000000010000000000000004").unwrap();
         assert!(absent.is_none());
@@ -60,7 +63,9 @@ fn damage_of_any_stored_byte_is_an_error_and_restores_nothing() {
             flip(&stored, at);
             // A byte that a format does not use may be changed without harm.
             match bed.get(&repository, &name) {
-                Ok(bytes) => assert!(bytes == Some(segment_bytes(1, 3, SYSTEM)), "{options:?} byte {at}"),
+                Ok(bytes) => {
+                    assert!(bytes == Some(segment_bytes(1, 3, SYSTEM)), "{options:?} byte {at}")
+                }
                 Err(error) => assert!(matches!(error, ArchiveError::Store(_)), "{error}"),
             }
             if at == len / 2 {
@@ -73,7 +78,9 @@ fn damage_of_any_stored_byte_is_an_error_and_restores_nothing() {
             fs::write(&stored, &whole[..cut]).unwrap();
             match bed.get(&repository, &name) {
                 // What ends a frame may be missing: the contents are known by their hash.
-                Ok(bytes) => assert!(cut + 1 == len && bytes == Some(segment_bytes(1, 3, SYSTEM)), "{cut}"),
+                Ok(bytes) => {
+                    assert!(cut + 1 == len && bytes == Some(segment_bytes(1, 3, SYSTEM)), "{cut}")
+                }
                 Err(ArchiveError::Store(StoreError::Damaged { .. })) => {}
                 Err(error) => panic!("cut at {cut}: {error}"),
             }

@@ -1,4 +1,5 @@
-//! SIGKILL at every call of archive-push: the next one stores the file, and leaves nothing that the killed one has left.
+//! SIGKILL at every call of archive-push: the next one stores the file, and leaves nothing that the
+//! killed one has left.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -35,7 +36,8 @@ fn way(number: usize) -> StoreOptions {
     }
 }
 
-/// Not a test by itself: the process that is killed. What archive-push does, for the first segment of an archive.
+/// Not a test by itself: the process that is killed. What archive-push does, for the first segment
+/// of an archive.
 #[test]
 #[ignore = "run by the test below"]
 fn the_process_that_is_killed() {
@@ -84,17 +86,25 @@ fn a_kill_at_every_call_of_a_push_and_the_next_one_converges() {
             let name = bed.segment(1, 3);
             let over = kill_at(&bed, number, at);
             kills += u64::from(!over);
-            let temporary = |path: &std::path::PathBuf| path.to_string_lossy().contains("forebay-temp.0000");
+            let temporary =
+                |path: &std::path::PathBuf| path.to_string_lossy().contains("forebay-temp.0000");
             left += u64::from(bed.contents().keys().any(temporary));
             let repository = bed.repository(way(number)).tidying();
             if bed.contents().keys().any(|path| path.to_string_lossy().ends_with(".manifest")) {
                 let stored = bed.get(&repository, &name).unwrap();
-                assert!(stored == Some(segment_bytes(1, 3, SYSTEM)), "killed at call {at}: it is not whole");
+                assert!(
+                    stored == Some(segment_bytes(1, 3, SYSTEM)),
+                    "killed at call {at}: it is not whole"
+                );
             }
             let again = bed.push(&repository, &name).unwrap();
             assert!(!over || again == Archived::Identical);
             let found = repository.verify(&bed.aio, &VerifyOptions::default(), &|_, _| ()).unwrap();
-            assert_eq!((found.files, found.problems), (1, vec![]), "way {number}, killed at call {at}");
+            assert_eq!(
+                (found.files, found.problems),
+                (1, vec![]),
+                "way {number}, killed at call {at}"
+            );
             bed.check_tidy();
             assert!(bed.get(&repository, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
             if over {
@@ -106,7 +116,8 @@ fn a_kill_at_every_call_of_a_push_and_the_next_one_converges() {
     }
 }
 
-/// A process that stays looks once, when it starts, wherever the layout has directories; a living writer's file stays.
+/// A process that stays looks once, when it starts, wherever the layout has directories; a living
+/// writer's file stays.
 #[test]
 fn what_killed_processes_have_left_anywhere_goes() {
     let mut bed = Bed::new();
@@ -117,7 +128,8 @@ fn what_killed_processes_have_left_anywhere_goes() {
         bed.push(&repository, &name).unwrap();
     }
     let stored = bed.contents();
-    let dirs: Vec<_> = stored.keys().filter_map(|path| path.parent()).map(Path::to_path_buf).collect();
+    let dirs: Vec<_> =
+        stored.keys().filter_map(|path| path.parent()).map(Path::to_path_buf).collect();
     for dir in &dirs {
         fs::write(dir.join("forebay-temp.x.1.2"), b"x").unwrap();
     }
@@ -125,7 +137,11 @@ fn what_killed_processes_have_left_anywhere_goes() {
     let other = bed.archive().join("backups/one.partial/forebay-temp.x.1.2");
     fs::write(&other, b"x").unwrap();
     let living = dirs[0].join("forebay-temp.y.1.2");
-    let file = bed.aio.namespace().open(&living, &forebay_aio::OpenOptions::READ_WRITE.create_new()).unwrap();
+    let file = bed
+        .aio
+        .namespace()
+        .open(&living, &forebay_aio::OpenOptions::READ_WRITE.create_new())
+        .unwrap();
     assert!(bed.aio.namespace().try_lock(&file).unwrap());
     let mut expected: Vec<_> = stored.keys().cloned().chain([other, living]).collect();
     expected.sort();

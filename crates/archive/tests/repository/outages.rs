@@ -1,4 +1,5 @@
-//! A store that fails while it is asked for a file: whatever call it is, what the archive has is never said to be absent.
+//! A store that fails while it is asked for a file: whatever call it is, what the archive has is
+//! never said to be absent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ fn no_failing_call_is_taken_for_absence() {
             for nth in 0.. {
                 let plan = FaultPlan::new();
                 let below = archive.clone();
-                let rule = Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)).nth(nth);
+                let rule =
+                    Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)).nth(nth);
                 let fault = plan.add(rule, Effect::Fail(errno));
                 let aio = failing(&plan);
                 let mut be = aio.backend(BackendType::Standalone).expect("a backend");
@@ -44,7 +46,10 @@ fn no_failing_call_is_taken_for_absence() {
                     Ok(true) => assert!(std::fs::read(&to).unwrap() == segment_bytes(1, 3, SYSTEM)),
                     Ok(false) => panic!("{options:?}: {errno} of call {nth} is taken for absence"),
                     Err(_) => {
-                        assert!(plan.fired(fault) == 1 && !to.exists(), "{options:?}: {errno} of call {nth}")
+                        assert!(
+                            plan.fired(fault) == 1 && !to.exists(),
+                            "{options:?}: {errno} of call {nth}"
+                        )
                     }
                 }
                 let _ = std::fs::remove_file(&to);
@@ -74,7 +79,10 @@ fn a_store_that_is_down_has_nothing_to_say_of_absence() {
         let mut fetch = |name: &WalName| get::get(&aio, &mut be, &repository, name, &to);
         assert!(!fetch(&absent).unwrap(), "while it is up");
         let below = archive.clone();
-        plan.add(Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)), Effect::Fail(Errno::IO));
+        plan.add(
+            Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)),
+            Effect::Fail(Errno::IO),
+        );
         // It was seen a moment ago, and still.
         fetch(&absent).unwrap_err();
         fetch(&wal_name(&name)).unwrap_err();

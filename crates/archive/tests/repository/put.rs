@@ -51,7 +51,9 @@ fn one_byte_different_past_the_first_8_kb_fails_and_changes_nothing() {
         let stored = bed.contents();
         flip(&bed.wal(&name), 9000);
         let error = bed.push(&repository, &name).unwrap_err();
-        let ArchiveError::Different { stored: one, offered: other, .. } = &error else { panic!("{error}") };
+        let ArchiveError::Different { stored: one, offered: other, .. } = &error else {
+            panic!("{error}")
+        };
         assert_ne!(one, other);
         let text = error.to_string();
         assert!(text.contains(&one.to_string()) && text.contains(&other.to_string()), "{text}");
@@ -64,14 +66,17 @@ fn one_byte_different_past_the_first_8_kb_fails_and_changes_nothing() {
 fn other_options_later_are_no_difference() {
     let mut bed = Bed::new();
     let name = bed.segment(1, 3);
-    let zstd = bed.repository(StoreOptions { compression: Compression::Zstd(1), ..StoreOptions::default() });
+    let zstd = bed
+        .repository(StoreOptions { compression: Compression::Zstd(1), ..StoreOptions::default() });
     assert_eq!(bed.push(&zstd, &name).unwrap(), Archived::Stored);
     let stored = bed.contents();
-    let lz4 = bed.repository(StoreOptions { compression: Compression::Lz4, ..StoreOptions::default() });
+    let lz4 =
+        bed.repository(StoreOptions { compression: Compression::Lz4, ..StoreOptions::default() });
     assert_eq!(bed.push(&lz4, &name).unwrap(), Archived::Identical);
     assert!(bed.contents() == stored);
     assert!(bed.get(&lz4, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
-    let hashed = bed.repository(StoreOptions { layout: Some(LayoutKind::Hashed), ..StoreOptions::default() });
+    let hashed = bed
+        .repository(StoreOptions { layout: Some(LayoutKind::Hashed), ..StoreOptions::default() });
     let error = bed.push(&hashed, &name).unwrap_err();
     assert!(matches!(error, ArchiveError::Store(StoreError::OtherLayout { .. })), "{error}");
 }
@@ -86,7 +91,10 @@ fn a_stored_file_without_manifest_is_compared_and_gets_one() {
         bed.push(&repository, &name).unwrap();
         let stored = bed.contents();
         fs::remove_file(bed.stored(".manifest")).unwrap();
-        assert!(bed.get(&repository, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)), "it is found");
+        assert!(
+            bed.get(&repository, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)),
+            "it is found"
+        );
         assert_eq!(bed.push(&repository, &name).unwrap(), Archived::Identical, "{options:?}");
         assert_eq!(bed.contents().keys().collect::<Vec<_>>(), stored.keys().collect::<Vec<_>>());
         fs::remove_file(bed.stored(".manifest")).unwrap();
@@ -112,8 +120,12 @@ fn what_cp_has_stored_is_taken_over() {
     let before = fs::read(bed.archive().join(&other)).unwrap();
     assert!(matches!(bed.push(&repository, &other), Err(ArchiveError::Different { .. })));
     assert!(fs::read(bed.archive().join(&other)).unwrap() == before);
-    let hashed = bed.repository(StoreOptions { layout: Some(LayoutKind::Hashed), ..StoreOptions::default() });
-    assert!(matches!(bed.push(&hashed, &name), Err(ArchiveError::Store(StoreError::OtherLayout { .. }))));
+    let hashed = bed
+        .repository(StoreOptions { layout: Some(LayoutKind::Hashed), ..StoreOptions::default() });
+    assert!(matches!(
+        bed.push(&hashed, &name),
+        Err(ArchiveError::Store(StoreError::OtherLayout { .. }))
+    ));
 }
 
 #[test]
@@ -127,7 +139,8 @@ fn wal_of_another_cluster_is_refused() {
     let other = bed.segment(1, 4);
     fs::write(bed.wal(&other), segment_bytes(1, 4, SYSTEM + 1)).unwrap();
     assert!(matches!(bed.push(&repository, &other), Err(ArchiveError::Header { .. })));
-    // Another cluster that is to be archived here; its history files say nothing, but its control file does.
+    // Another cluster that is to be archived here; its history files say nothing, but its control
+    // file does.
     bed.set_system(SYSTEM + 1);
     fs::write(bed.wal("00000002.history"), HISTORY).unwrap();
     for name in [other.as_str(), "00000002.history"] {
@@ -157,7 +170,10 @@ fn what_is_no_wal_file_of_that_name_is_refused() {
     fs::write(bed.wal(&name), segment_bytes(1, 3, SYSTEM)).unwrap();
     fs::hard_link(bed.wal(&name), bed.wal("000000010000000000000009")).unwrap();
     assert!(matches!(bed.push(&repository, &name), Err(ArchiveError::Links { links: 2, .. })));
-    assert!(matches!(bed.push(&repository, "000000010000000000000077"), Err(ArchiveError::Vanished { .. })));
+    assert!(matches!(
+        bed.push(&repository, "000000010000000000000077"),
+        Err(ArchiveError::Vanished { .. })
+    ));
     fs::write(bed.wal("junk"), b"x").unwrap();
     assert!(matches!(bed.push(&repository, "junk"), Err(ArchiveError::Name { .. })));
     assert!(bed.contents().is_empty(), "{:?}", bed.contents().keys());
@@ -201,11 +217,18 @@ fn the_key_stays_out_of_the_archive() {
     bed.push(&repository, &name).unwrap();
     let raw = segment_bytes(1, 3, SYSTEM);
     for bytes in bed.contents().values() {
-        assert!(!bytes.windows(64).any(|window| window == &raw[..64]), "the first bytes are to be read");
+        assert!(
+            !bytes.windows(64).any(|window| window == &raw[..64]),
+            "the first bytes are to be read"
+        );
         assert!(!bytes.windows(32).any(|window| window == [7; 32]), "the key is to be read");
     }
     let keyless = bed.repository(StoreOptions { key: None, ..options });
     let error = bed.get(&keyless, &name).unwrap_err();
     assert!(matches!(error, ArchiveError::Store(StoreError::NoKey { .. })), "{error}");
-    assert_eq!(bed.push(&keyless, &name).unwrap(), Archived::Identical, "the manifest tells without the key");
+    assert_eq!(
+        bed.push(&keyless, &name).unwrap(),
+        Archived::Identical,
+        "the manifest tells without the key"
+    );
 }

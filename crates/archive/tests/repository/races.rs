@@ -37,7 +37,13 @@ fn race(
                     let repository =
                         forebay_archive::store::Repository::open(&aio, &location, options).unwrap();
                     barrier.wait();
-                    push::push(&aio, &mut be, &repository, &wal.join(name), &SourceOptions::default())
+                    push::push(
+                        &aio,
+                        &mut be,
+                        &repository,
+                        &wal.join(name),
+                        &SourceOptions::default(),
+                    )
                 })
             })
             .collect();
@@ -48,12 +54,14 @@ fn race(
 #[test]
 fn sixteen_writers_of_the_same() {
     let mut bed = Bed::new();
-    for (number, options) in (3..).zip([StoreOptions::default(), all_options().pop().expect("one")]) {
+    for (number, options) in (3..).zip([StoreOptions::default(), all_options().pop().expect("one")])
+    {
         let name = crate::bed::SIZE.file_name(1, number);
         fs::remove_dir_all(bed.archive()).unwrap();
         fs::create_dir(bed.archive()).unwrap();
         let bytes = segment_bytes(1, number, SYSTEM);
-        let results = race(&bed, &name, std::slice::from_ref(&options), std::slice::from_ref(&bytes));
+        let results =
+            race(&bed, &name, std::slice::from_ref(&options), std::slice::from_ref(&bytes));
         let stored = results.iter().filter(|result| matches!(result, Ok(Archived::Stored))).count();
         assert!(results.iter().all(Result::is_ok), "{results:?}");
         assert!(stored <= 1, "{results:?}");

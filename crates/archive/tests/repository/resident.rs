@@ -48,7 +48,8 @@ fn get(bed: &Bed, name: &str) -> (Reply, Option<Vec<u8>>) {
     }
 }
 
-/// Waits until a file was written so long ago that the clock of the file system must have gone on. No time can be set for it.
+/// Waits until a file was written so long ago that the clock of the file system must have gone on.
+/// No time can be set for it.
 fn wait_until_settled(bed: &Bed, name: &str) {
     let path = bed.wal(name);
     let written = fs::metadata(path).unwrap().modified().unwrap();
@@ -145,7 +146,10 @@ fn files_are_restored_and_the_next_ones_fetched_ahead() {
     assert!(matches!(get(&bed, &SIZE.file_name(1, 4)).0, Reply::Failed(_)));
     bed.set_system(SYSTEM);
     fs::remove_file(bed.archive().join("forebay-archive")).unwrap();
-    assert!(matches!(get(&bed, &SIZE.file_name(1, 10)).0, Reply::Failed(_)), "a lost archive is no absence");
+    assert!(
+        matches!(get(&bed, &SIZE.file_name(1, 10)).0, Reply::Failed(_)),
+        "a lost archive is no absence"
+    );
     drop(server);
     bed.check_tidy();
 }

@@ -1,5 +1,5 @@
-//! An archive as the source of a recovery: what is asked for comes, in its order, and what is fetched ahead is never believed more
-//! than that.
+//! An archive as the source of a recovery: what is asked for comes, in its order, and what is
+//! fetched ahead is never believed more than that.
 
 use std::fs;
 
@@ -34,14 +34,19 @@ fn filled(options: &StoreOptions) -> (Bed, Repository) {
 fn segments_come_in_their_order_and_absence_is_told() {
     for options in all_options().into_iter().step_by(5) {
         let (mut bed, repository) = filled(&options);
-        for ahead in [AHEAD, RestorerOptions { threads: 0, ..AHEAD }, RestorerOptions { bytes: 0, ..AHEAD }] {
+        for ahead in
+            [AHEAD, RestorerOptions { threads: 0, ..AHEAD }, RestorerOptions { bytes: 0, ..AHEAD }]
+        {
             let restorer = Restorer::start(&bed.aio, bed.repository(options.clone()), ahead);
             assert!(get(&mut bed, &restorer, "00000002.history").unwrap().is_none());
             for number in 3..13 {
                 // The newest timeline is asked for first.
                 assert!(get(&mut bed, &restorer, &SIZE.file_name(2, number)).unwrap().is_none());
                 let bytes = get(&mut bed, &restorer, &SIZE.file_name(1, number)).unwrap();
-                assert!(bytes == Some(segment_bytes(1, number, SYSTEM)), "{options:?}: segment {number}");
+                assert!(
+                    bytes == Some(segment_bytes(1, number, SYSTEM)),
+                    "{options:?}: segment {number}"
+                );
             }
             assert!(get(&mut bed, &restorer, &SIZE.file_name(1, 13)).unwrap().is_none());
             // Somebody goes back.

@@ -22,7 +22,8 @@ fn store_error(error: &ArchiveError) -> &StoreError {
     }
 }
 
-/// Pushes a segment as one without the key would, and takes the archive's own file of the keyed one again.
+/// Pushes a segment as one without the key would, and takes the archive's own file of the keyed one
+/// again.
 fn plant(bed: &mut Bed, compression: Compression) -> String {
     let name = bed.segment(1, 4);
     let marker = bed.archive().join("forebay-archive");
@@ -49,7 +50,8 @@ fn planted_files_with_manifests_are_refused() {
         assert!(matches!(store_error(&error), StoreError::Unsealed { .. }), "{error}");
         let found = repository.verify(&bed.aio, &VerifyOptions::default(), &|_, _| {}).unwrap();
         let told = |problem: &Problem| {
-            problem.is_serious() && matches!(problem, Problem::Damaged { name: n, .. } if n.as_str() == name)
+            problem.is_serious()
+                && matches!(problem, Problem::Damaged { name: n, .. } if n.as_str() == name)
         };
         assert!(found.problems.iter().any(told), "{:?}", found.problems);
         assert!(bed.get(&repository, &first).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
@@ -85,7 +87,8 @@ fn an_archive_that_lost_its_own_file_or_has_another_is_refused() {
     let error = bed.get(&bed.repository(sealed()), &name).unwrap_err();
     assert!(matches!(store_error(&error), StoreError::NoArchive { .. }), "{error}");
     // Another cluster's, by one who knows how to make its checksum.
-    let unsigned = own.lines().filter(|line| !line.starts_with("auth: ") && !line.starts_with("check: "));
+    let unsigned =
+        own.lines().filter(|line| !line.starts_with("auth: ") && !line.starts_with("check: "));
     let body: String = unsigned.map(|line| format!("{line}\n")).collect();
     let check = forebay_format::crc::crc32c(body.as_bytes());
     fs::write(&marker, format!("{body}check: {check:08x}\n")).unwrap();
@@ -98,7 +101,9 @@ fn an_archive_that_lost_its_own_file_or_has_another_is_refused() {
     let error = bed.get(&bed.repository(sealed()), &name).unwrap_err();
     assert!(matches!(store_error(&error), StoreError::Forged { .. }), "{error}");
     fs::write(&marker, own).unwrap();
-    assert!(bed.get(&bed.repository(sealed()), &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
+    assert!(
+        bed.get(&bed.repository(sealed()), &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM))
+    );
 }
 
 #[test]
@@ -116,7 +121,10 @@ fn a_manifest_of_the_same_key_that_was_changed_is_refused() {
     assert!(matches!(store_error(&error), StoreError::Forged { .. }), "{error}");
     let accepting = StoreOptions { accept_unencrypted: true, ..sealed() };
     let error = bed.get(&bed.repository(accepting), &name).unwrap_err();
-    assert!(matches!(store_error(&error), StoreError::Forged { .. }), "accepted by nobody: {error}");
+    assert!(
+        matches!(store_error(&error), StoreError::Forged { .. }),
+        "accepted by nobody: {error}"
+    );
 }
 
 #[test]
@@ -133,7 +141,8 @@ fn an_archive_from_before_the_key_is_read_if_so_asked() {
     assert!(bed.get(&accepting, &old).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
     assert!(bed.get(&accepting, &new).unwrap() == Some(segment_bytes(1, 4, SYSTEM)));
     assert!(bed.archive().join(format!("{new}.enc")).exists(), "new files are encrypted");
-    // One that was adopted then has a manifest of the key's holder, and is refused again all the same.
+    // One that was adopted then has a manifest of the key's holder, and is refused again all the
+    // same.
     let plain = bed.segment(1, 5);
     fs::write(bed.archive().join(&plain), segment_bytes(1, 5, SYSTEM)).unwrap();
     assert_eq!(bed.push(&accepting, &plain).unwrap(), Archived::Identical);

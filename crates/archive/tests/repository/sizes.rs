@@ -37,7 +37,8 @@ fn sealed(layout: LayoutKind, compression: Compression) -> StoreOptions {
 
 #[test]
 fn segments_of_1_4_and_64_megabytes() {
-    for (shift, compression) in [(20, Compression::None), (22, Compression::Lz4), (26, Compression::Zstd(1))]
+    for (shift, compression) in
+        [(20, Compression::None), (22, Compression::Lz4), (26, Compression::Zstd(1))]
     {
         let size = SegmentSize::new(1 << shift).expect("a size");
         let mut bed = Bed::new();

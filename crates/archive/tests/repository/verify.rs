@@ -26,7 +26,8 @@ fn filled(options: &StoreOptions) -> Bed {
     for number in 6..8 {
         let name = SIZE.file_name(2, number);
         // The first one begins with its parent's pages.
-        let bytes = crate::bed::segment_bytes(if number == 6 { 1 } else { 2 }, number, crate::bed::SYSTEM);
+        let bytes =
+            crate::bed::segment_bytes(if number == 6 { 1 } else { 2 }, number, crate::bed::SYSTEM);
         fs::write(bed.wal(&name), bytes).unwrap();
         bed.push(&repository, &name).unwrap();
     }
@@ -72,16 +73,32 @@ fn everything_that_is_wrong_is_found() {
         fs::write(dir.join("forebay-temp.x.1.2"), b"x").unwrap();
         let found = verify(&bed, &options, false).problems;
         let name = |number| wal_name(&SIZE.file_name(1, number));
-        let has = |what: &dyn Fn(&Problem) -> bool| found.iter().filter(|problem| what(problem)).count() == 1;
-        assert!(has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(3))), "{found:?}");
+        let has = |what: &dyn Fn(&Problem) -> bool| {
+            found.iter().filter(|problem| what(problem)).count() == 1
+        };
         assert!(
-            has(&|p| matches!(p, Problem::Gap { first, count: 1, .. } if *first == SIZE.file_name(1, 4))),
+            has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(3))),
+            "{found:?}"
+        );
+        assert!(
+            has(
+                &|p| matches!(p, Problem::Gap { first, count: 1, .. } if *first == SIZE.file_name(1, 4))
+            ),
             "{found:?}"
         );
         assert!(has(&|p| matches!(p, Problem::Missing { name: n } if *n == name(5))), "{found:?}");
-        assert!(has(&|p| matches!(p, Problem::NoManifest { name: n } if *n == name(7))), "{found:?}");
-        assert!(has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(8))), "{found:?}");
-        assert!(has(&|p| matches!(p, Problem::Foreign { key } if key.ends_with("notes.txt"))), "{found:?}");
+        assert!(
+            has(&|p| matches!(p, Problem::NoManifest { name: n } if *n == name(7))),
+            "{found:?}"
+        );
+        assert!(
+            has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(8))),
+            "{found:?}"
+        );
+        assert!(
+            has(&|p| matches!(p, Problem::Foreign { key } if key.ends_with("notes.txt"))),
+            "{found:?}"
+        );
         assert!(has(&|p| matches!(p, Problem::Unfinished { .. })), "{found:?}");
         assert_eq!(found.len(), 7, "{found:?}");
         let serious = found.iter().filter(|problem| problem.is_serious()).count();
@@ -106,5 +123,8 @@ fn what_is_stored_under_the_wrong_name_is_found() {
     let (from, to) = (SIZE.file_name(1, 3), SIZE.file_name(1, 9));
     fs::copy(bed.archive().join(from), bed.archive().join(to)).unwrap();
     let found = verify(&bed, &options, false).problems;
-    assert!(matches!(found.as_slice(), [Problem::NoManifest { .. }, Problem::Damaged { .. }]), "{found:?}");
+    assert!(
+        matches!(found.as_slice(), [Problem::NoManifest { .. }, Problem::Damaged { .. }]),
+        "{found:?}"
+    );
 }

@@ -1,5 +1,6 @@
-//! Base backups: of a cluster at rest or a running one into an archive, and back. How files are copied is `forebay_archive`'s; here
-//! is the door to the disk, and who may touch the data directory.
+//! Base backups: of a cluster at rest or a running one into an archive, and back. How files are
+//! copied is `forebay_archive`'s; here is the door to the disk, and who may touch the data
+//! directory.
 //!
 //! - `running`: what the engine owes to the backups of itself
 //!
@@ -14,8 +15,8 @@ use std::sync::Arc;
 
 use forebay_aio::{Aio, AioConfig, Backend, BackendType, Namespace, PosixNamespace, WorkerLimits};
 use forebay_archive::backup::{
-    self as archive, About, Backup, BackupError, BackupObserver, BackupOptions, BackupSource, Origin,
-    RestoreOptions, Restored,
+    self as archive, About, Backup, BackupError, BackupObserver, BackupOptions, BackupSource,
+    Origin, RestoreOptions, Restored,
 };
 
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
@@ -37,9 +38,9 @@ impl From<BackupError> for EngineError {
     fn from(error: BackupError) -> EngineError {
         let sqlstate = match &error {
             BackupError::Io(_) | BackupError::Worker => "58030",
-            BackupError::Damaged { .. } | BackupError::Control { .. } | BackupError::Mismatch { .. } => {
-                "XX001"
-            }
+            BackupError::Damaged { .. }
+            | BackupError::Control { .. }
+            | BackupError::Mismatch { .. } => "XX001",
             BackupError::DamagedPages { .. } => "XX001",
             BackupError::Server { .. } | BackupError::Refused(_) => "55000",
             BackupError::WalGone { .. } => "58P01",
@@ -77,8 +78,11 @@ impl Engine {
 fn open(io_method: IoMethod, threads: usize) -> Result<Arc<Aio>, EngineError> {
     let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
     // Reads are as large as asked for when they are started: nothing is merged beyond that.
-    let sizes =
-        AioConfig { max_backends: threads.max(1) + OTHER_BACKENDS, combine_limit: 0, ..AioConfig::default() };
+    let sizes = AioConfig {
+        max_backends: threads.max(1) + OTHER_BACKENDS,
+        combine_limit: 0,
+        ..AioConfig::default()
+    };
     door::open_with(namespace, io_method, WorkerLimits::default(), sizes)
 }
 
@@ -91,7 +95,8 @@ pub fn running_server(data: &Path) -> Result<Option<RunningServer>, EngineError>
     lockfile::running(&mut Disk::new(&mut small(IoMethod::Sync)?), data)
 }
 
-/// Copies a data directory into an archive: that of the running `server`, or of none. A cluster at rest is locked meanwhile.
+/// Copies a data directory into an archive: that of the running `server`, or of none. A cluster at
+/// rest is locked meanwhile.
 pub fn backup(
     data: &Path,
     directory: &Path,

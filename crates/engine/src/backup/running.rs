@@ -1,7 +1,8 @@
 //! Base backups under way: how many, and what the log owes them.
 //!
-//! While one runs, every page that changes for the first time after the backup's checkpoint is logged whole, whatever
-//! full_page_writes says: its files are copied while they are written, and a page may be copied half.
+//! While one runs, every page that changes for the first time after the backup's checkpoint is
+//! logged whole, whatever full_page_writes says: its files are copied while they are written, and a
+//! page may be copied half.
 
 use forebay_aio::sync::Mutex;
 use forebay_format::Lsn;

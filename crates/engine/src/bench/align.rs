@@ -1,8 +1,9 @@
 //! What memory that is not aligned costs.
 //!
-//! Forebay's own I/O memory always begins at a multiple of 4096, and `aio` asserts it; so these reads go past it, by pread on the
-//! descriptor, into a buffer at offsets from a multiple of 2 MiB. They show what that rule is worth: the kernel's copy into other
-//! memory is slower, and direct I/O refuses most of it.
+//! Forebay's own I/O memory always begins at a multiple of 4096, and `aio` asserts it; so these
+//! reads go past it, by pread on the descriptor, into a buffer at offsets from a multiple of 2 MiB.
+//! They show what that rule is worth: the kernel's copy into other memory is slower, and direct I/O
+//! refuses most of it.
 
 use forebay_aio::sync::{Duration, Instant};
 use forebay_aio::{AioError, AlignedBuf, Errno, File};
@@ -57,7 +58,8 @@ pub(super) fn measure(
     for _ in 0..rounds {
         for (offset, samples) in ALIGNMENT_OFFSETS.into_iter().zip(&mut samples) {
             let at = base + offset;
-            let Some(page) = memory.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<BLOCK_SIZE>())
+            let Some(page) =
+                memory.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<BLOCK_SIZE>())
             else {
                 continue;
             };
@@ -108,7 +110,8 @@ fn reads(
             done += got as u64;
         }
         if wall.elapsed() >= run_time && done > 0 {
-            let taken = if by_processor { thread_seconds() - cpu } else { wall.elapsed().as_secs_f64() };
+            let taken =
+                if by_processor { thread_seconds() - cpu } else { wall.elapsed().as_secs_f64() };
             return Ok(done as f64 / taken);
         }
     }

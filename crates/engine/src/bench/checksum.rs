@@ -1,9 +1,10 @@
 //! How fast page checksums and CRC-32C are here.
 //!
-//! Hot: pages of one combined read, again and again, so that they stay in the processor's cache. Cold: memory much larger than any
-//! cache, once through. What a checksum of cold pages can at best reach is the speed of reading alone, which is measured beside it,
-//! with one and with several pages read side by side. Rates are per second of processor time: what other processes take away does
-//! not count.
+//! Hot: pages of one combined read, again and again, so that they stay in the processor's cache.
+//! Cold: memory much larger than any cache, once through. What a checksum of cold pages can at best
+//! reach is the speed of reading alone, which is measured beside it, with one and with several
+//! pages read side by side. Rates are per second of processor time: what other processes take away
+//! does not count.
 
 use std::hint::black_box;
 
@@ -96,8 +97,9 @@ enum Work {
 impl Work {
     fn all() -> Vec<Work> {
         let touches = TOUCH_STREAMS.into_iter().map(Work::Touch);
-        let sums = Variant::available()
-            .flat_map(|variant| Variant::SIDE_BY_SIDE.into_iter().map(move |n| Work::Checksum(variant, n)));
+        let sums = Variant::available().flat_map(|variant| {
+            Variant::SIDE_BY_SIDE.into_iter().map(move |n| Work::Checksum(variant, n))
+        });
         // Plain code and SSE2 take one page after the other, however many they are given.
         let one_by_one = |work: &Work| match work {
             Work::Checksum(Variant::Scalar | Variant::Sse2, n) => *n == 1,
@@ -212,12 +214,23 @@ impl ChecksumReport {
 
     /// For people.
     pub fn text(&self) -> String {
-        let mut table =
-            TextTable::new(["page checksum", "hot GB/s", "x sse2", "cold GB/s", "% of reading alone"]);
+        let mut table = TextTable::new([
+            "page checksum",
+            "hot GB/s",
+            "x sse2",
+            "cold GB/s",
+            "% of reading alone",
+        ]);
         for row in &self.touch {
             let name = format!("reading alone, {}", side_by_side(row.streams));
             let share = format!("{:.0}", row.cold.median / self.best_touch() * 100.0);
-            table.row([name, row.hot.per(GB).text(), String::new(), row.cold.per(GB).text(), share]);
+            table.row([
+                name,
+                row.hot.per(GB).text(),
+                String::new(),
+                row.cold.per(GB).text(),
+                share,
+            ]);
         }
         for row in &self.variants {
             let mark = if row.chosen { " *" } else { "" };
@@ -260,7 +273,10 @@ impl ChecksumReport {
             ])
         });
         let crc = self.crc.iter().map(|row| {
-            Json::Object(vec![("bytes", Json::Int(row.size as u64)), ("bytes_per_second", row.rate.json())])
+            Json::Object(vec![
+                ("bytes", Json::Int(row.size as u64)),
+                ("bytes_per_second", row.rate.json()),
+            ])
         });
         Json::Object(vec![
             ("bench", Json::text("checksum")),

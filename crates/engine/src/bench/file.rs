@@ -1,7 +1,8 @@
 //! The file that is read and written.
 //!
-//! A private one has no name while it is used: it is unlinked as soon as it is open, so that nothing is left behind however the
-//! program ends. Nothing that exists is ever written to: the name must be new, and a file of the user's is opened for reading only.
+//! A private one has no name while it is used: it is unlinked as soon as it is open, so that
+//! nothing is left behind however the program ends. Nothing that exists is ever written to: the
+//! name must be new, and a file of the user's is opened for reading only.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,8 @@ pub(super) enum Place {
 impl Place {
     pub(super) fn find(path: &Path) -> Result<Place, BenchError> {
         let names = PosixNamespace::new();
-        let refuse = |reason: &str| BenchError::Path { path: path.to_path_buf(), reason: reason.to_owned() };
+        let refuse =
+            |reason: &str| BenchError::Path { path: path.to_path_buf(), reason: reason.to_owned() };
         let stat = names.stat(path)?.ok_or_else(|| refuse("does not exist"))?;
         match stat.kind {
             FileKind::Directory => Ok(Place::Directory(path.to_path_buf())),
@@ -52,7 +54,8 @@ impl Place {
     /// Refuses where a file of `size` bytes would fill the disk.
     pub(super) fn check_space(&self, size: u64) -> Result<(), BenchError> {
         let Place::Directory(dir) = self else { return Ok(()) };
-        let found = rustix::fs::statvfs(dir).map_err(|e| AioError::os("look for free space in", dir, e))?;
+        let found =
+            rustix::fs::statvfs(dir).map_err(|e| AioError::os("look for free space in", dir, e))?;
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         // Something is left for others.
         let needed = size.saturating_add(size / 8).saturating_add(16 << 20);
@@ -78,7 +81,8 @@ impl Opened {
     }
 }
 
-/// Opens the place's file through each of these namespaces; a private file is made first, and has no name afterwards.
+/// Opens the place's file through each of these namespaces; a private file is made first, and has
+/// no name afterwards.
 pub(super) fn open<'n>(
     place: &Place,
     direct: bool,

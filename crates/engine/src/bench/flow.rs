@@ -1,7 +1,8 @@
 //! One run: a window of reads or writes, kept full until the time is over.
 //!
-//! In no order: whatever has finished is taken, and each place is filled again at once, as fio does. (Starting all that is missing
-//! in one batch takes a third less processor time for reads of one block, and a twentieth of the rate: the device idles meanwhile.)
+//! In no order: whatever has finished is taken, and each place is filled again at once, as fio
+//! does. (Starting all that is missing in one batch takes a third less processor time for reads of
+//! one block, and a twentieth of the rate: the device idles meanwhile.)
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -82,8 +83,8 @@ pub(super) struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    /// Runs. Buffered reads find nothing in the kernel's cache: a lap over the file ends where all of it could be there, and the
-    /// time that dropping it takes does not count.
+    /// Runs. Buffered reads find nothing in the kernel's cache: a lap over the file ends where all
+    /// of it could be there, and the time that dropping it takes does not count.
     pub(super) fn run(&mut self, until: Until) -> Result<Sample, BenchError> {
         let mut window = Window {
             spare: self.buffers()?,
@@ -102,7 +103,9 @@ impl Flow<'_> {
             }
             let (time, lap_ends) = match until {
                 Until::Once => (Duration::MAX, true),
-                Until::Time(time) => (time.saturating_sub(Duration::from_secs_f64(sum.seconds)), cold),
+                Until::Time(time) => {
+                    (time.saturating_sub(Duration::from_secs_f64(sum.seconds)), cold)
+                }
             };
             let begun = (Instant::now(), process_seconds());
             let most = if lap_ends { window.chunks } else { u64::MAX };
@@ -120,7 +123,8 @@ impl Flow<'_> {
         }
     }
 
-    /// At most so many I/Os, for at most so long; how many there were. Writes are durable afterwards.
+    /// At most so many I/Os, for at most so long; how many there were. Writes are durable
+    /// afterwards.
     fn lap(&mut self, window: &mut Window, time: Duration, most: u64) -> Result<u64, BenchError> {
         let begun = Instant::now();
         let (mut started, mut finished) = (0, 0);
@@ -139,7 +143,8 @@ impl Flow<'_> {
             }
             for done in self.backend.wait_any() {
                 let at = window.flights.iter().position(|flight| flight.io.wait_ref() == done);
-                let flight = window.flights.swap_remove(at.expect("the window has all I/O of the backend"));
+                let flight =
+                    window.flights.swap_remove(at.expect("the window has all I/O of the backend"));
                 window.spare.push(self.finish(flight, &mut window.sums)?);
                 finished += 1;
             }
@@ -165,7 +170,9 @@ impl Flow<'_> {
     fn start(&mut self, block: u64, mut buffer: AlignedBuf, sums: &mut [u16]) -> Flight {
         let (offset, all) = (block * BLOCK_SIZE as u64, 0..self.case.io_bytes());
         let io = match self.case.operation {
-            Operation::Read => self.backend.start_read(self.file, offset, buffer, all, Target::File),
+            Operation::Read => {
+                self.backend.start_read(self.file, offset, buffer, all, Target::File)
+            }
             Operation::Write => {
                 if self.case.checksums {
                     checksum_pages(pages(&buffer), block as u32, sums);

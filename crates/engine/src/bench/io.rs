@@ -28,7 +28,10 @@ struct Lane {
 }
 
 /// Measures. `progress` is told how many runs of how many are done.
-pub fn bench_io(bench: &IoBench, progress: &mut dyn FnMut(u64, u64)) -> Result<IoReport, BenchError> {
+pub fn bench_io(
+    bench: &IoBench,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<IoReport, BenchError> {
     bench.check()?;
     let place = Place::find(&bench.path)?;
     let whole = u64::from(IoBench::MAX_COMBINE.min(COMBINED)) * BLOCK_SIZE as u64;
@@ -46,17 +49,23 @@ pub fn bench_io(bench: &IoBench, progress: &mut dyn FnMut(u64, u64)) -> Result<I
     {
         fill(lane, blocks, direct.is_ok())?;
     }
-    let modes: Vec<bool> = bench.direct.iter().copied().filter(|wanted| !wanted || direct.is_ok()).collect();
+    let modes: Vec<bool> =
+        bench.direct.iter().copied().filter(|wanted| !wanted || direct.is_ok()).collect();
     let usable: Vec<MethodKind> = lanes.iter().map(|lane| lane.door.method).collect();
     let mut cases = bench.cases(&usable, &modes, !place.is_private());
     cases.retain(|case| u64::from(case.combine) <= blocks);
     let samples = run(bench, &place, &mut lanes, blocks, &cases, progress)?;
     let alignment = match lanes.first() {
-        Some(lane) if bench.tables.contains(&IoTable::Alignment) => alignment(bench, lane, &direct, blocks)?,
+        Some(lane) if bench.tables.contains(&IoTable::Alignment) => {
+            alignment(bench, lane, &direct, blocks)?
+        }
         _ => Vec::new(),
     };
-    let results =
-        cases.into_iter().zip(samples).map(|(case, samples)| CaseResult::of(case, &samples)).collect();
+    let results = cases
+        .into_iter()
+        .zip(samples)
+        .map(|(case, samples)| CaseResult::of(case, &samples))
+        .collect();
     Ok(IoReport {
         bench: bench.clone(),
         filesystem: filesystem(&direct, place.directory()),
@@ -100,7 +109,8 @@ fn open(place: &Place, direct: bool, doors: Vec<Door>) -> Result<Vec<Lane>, Benc
     Ok(doors.into_iter().zip(opened).map(|(door, opened)| Lane { door, opened }).collect())
 }
 
-/// Writes every page, with its checksum, and makes them durable: so that reads find blocks, not holes.
+/// Writes every page, with its checksum, and makes them durable: so that reads find blocks, not
+/// holes.
 fn fill(lane: &mut Lane, blocks: u64, direct: bool) -> Result<(), BenchError> {
     let case = Case {
         operation: Operation::Write,
@@ -110,14 +120,19 @@ fn fill(lane: &mut Lane, blocks: u64, direct: bool) -> Result<(), BenchError> {
         ..Case::new(IoTable::Write, lane.door.method, direct)
     };
     let file = lane.opened.get(direct);
-    lane.door.backend.aio().namespace().allocate(file, 0, blocks * BLOCK_SIZE as u64).or_else(|error| {
-        // A file system without allocation: the writes extend the file.
-        if matches!(&error, forebay_aio::AioError::Os { errno: forebay_aio::Errno::OPNOTSUPP, .. }) {
-            Ok(())
-        } else {
-            Err(error)
-        }
-    })?;
+    lane.door.backend.aio().namespace().allocate(file, 0, blocks * BLOCK_SIZE as u64).or_else(
+        |error| {
+            // A file system without allocation: the writes extend the file.
+            if matches!(
+                &error,
+                forebay_aio::AioError::Os { errno: forebay_aio::Errno::OPNOTSUPP, .. }
+            ) {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        },
+    )?;
     Flow { backend: &mut lane.door.backend, file, blocks, intact: true, case }.run(Until::Once)?;
     Ok(())
 }
@@ -137,12 +152,15 @@ fn run(
     for _ in 0..bench.rounds {
         for (case, samples) in cases.iter().zip(&mut samples) {
             progress(done, total);
-            let Some(lane) = lanes.iter_mut().find(|lane| lane.door.method == case.method) else { continue };
+            let Some(lane) = lanes.iter_mut().find(|lane| lane.door.method == case.method) else {
+                continue;
+            };
             if case.operation == Operation::Write && !case.checksums {
                 intact = false;
             }
             let file = lane.opened.get(case.direct);
-            let mut flow = Flow { backend: &mut lane.door.backend, file, blocks, intact, case: *case };
+            let mut flow =
+                Flow { backend: &mut lane.door.backend, file, blocks, intact, case: *case };
             samples.push(flow.run(Until::Time(bench.run_time))?);
             done += 1;
         }
@@ -157,7 +175,8 @@ fn alignment(
     direct: &Result<DirectAlignment, forebay_aio::DirectRefusal>,
     blocks: u64,
 ) -> Result<Vec<align::AlignmentRow>, BenchError> {
-    let direct = direct.as_ref().map(|_| lane.opened.get(true)).map_err(|refusal| refusal.to_string());
+    let direct =
+        direct.as_ref().map(|_| lane.opened.get(true)).map_err(|refusal| refusal.to_string());
     align::measure(&lane.opened.buffered, direct, blocks, bench.run_time, bench.rounds)
 }
 

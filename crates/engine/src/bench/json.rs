@@ -81,9 +81,11 @@ mod tests {
 
     #[test]
     fn values_are_written_as_json_wants_them() {
-        let list = Json::list([Json::Null, Json::Bool(true), Json::Int(u64::MAX), Json::Number(0.5)]);
+        let list =
+            Json::list([Json::Null, Json::Bool(true), Json::Int(u64::MAX), Json::Number(0.5)]);
         let text = Json::text("a \"b\"\\\n\u{1}é");
-        let all = Json::Object(vec![("list", list), ("text", text), ("nan", Json::Number(f64::NAN))]);
+        let all =
+            Json::Object(vec![("list", list), ("text", text), ("nan", Json::Number(f64::NAN))]);
         let expected = "{\"list\":[null,true,18446744073709551615,0.5],\"text\":\"a \\\"b\\\"\\\\\\u000a\\u0001é\",\"nan\":null}";
         assert_eq!(all.to_string(), expected);
         assert_eq!(Json::maybe(None::<u64>, Json::Int).to_string(), "null");

@@ -54,7 +54,8 @@ pub(super) fn thread_seconds() -> f64 {
     seconds(ClockId::ThreadCPUTime)
 }
 
-/// Processor time of this process with all its threads (the kernel's io_uring threads among them), user and system.
+/// Processor time of this process with all its threads (the kernel's io_uring threads among them),
+/// user and system.
 pub(super) fn process_seconds() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }

@@ -1,7 +1,10 @@
-//! Measurements on the machine at hand: page checksums and the I/O path, as tables for people and JSON for programs.
+//! Measurements on the machine at hand: page checksums and the I/O path, as tables for people and
+//! JSON for programs.
 //!
-//! - `checksum`: every variant of the page checksum, in the processor's cache and from memory, beside reading alone
-//! - `io`: runs the plan; `plan`: which runs there are; `flow`: one run: a window of reads or writes
+//! - `checksum`: every variant of the page checksum, in the processor's cache and from memory,
+//!   beside reading alone
+//! - `io`: runs the plan; `plan`: which runs there are; `flow`: one run: a window of reads or
+//!   writes
 //! - `file`: the private file that is read and written; `align`: memory that is not aligned
 //! - `pool`: the buffer pool on relation files: scans, prewarming, random changes, a checkpoint
 //! - `wal`: the write-ahead log: commits, insertion alone, bulk insertion
@@ -9,8 +12,8 @@
 //! - `report`: what the I/O runs gave; `table`, `json`: how it is shown
 //! - `measure`: clocks, medians
 //!
-//! Runs take turns, round after round, so that whatever else the machine does hits all of them; medians are shown with the smallest
-//! and the largest value.
+//! Runs take turns, round after round, so that whatever else the machine does hits all of them;
+//! medians are shown with the smallest and the largest value.
 
 mod align;
 mod archive;
@@ -34,15 +37,17 @@ use forebay_wal::WalError;
 
 pub use align::{ALIGNMENT_OFFSETS, AlignmentRow};
 pub use archive::{ArchiveBench, ArchiveReport, MarksRow, StoreRow, bench_archive};
-pub use checksum::{CRC_SIZES, ChecksumBench, ChecksumReport, CrcRow, TouchRow, VariantRow, bench_checksum};
+pub use checksum::{
+    CRC_SIZES, ChecksumBench, ChecksumReport, CrcRow, TouchRow, VariantRow, bench_checksum,
+};
 pub use io::bench_io;
 pub use measure::Spread;
 pub use plan::{Case, IoBench, IoTable, MethodChoice, Operation, Pattern};
 pub use pool::{PoolBench, PoolReport, PoolRow, PoolTask, Way, bench_pool};
 pub use report::{CaseResult, IoReport, MethodAvailability};
 pub use wal::{
-    AskDevice, BulkRow, CommitRow, DeviceJob, DeviceRow, InsertRow, WAL_SYNC_METHODS, WalBench, WalReport,
-    WalTable, WalWay, bench_wal,
+    AskDevice, BulkRow, CommitRow, DeviceJob, DeviceRow, InsertRow, WAL_SYNC_METHODS, WalBench,
+    WalReport, WalTable, WalWay, bench_wal,
 };
 
 /// Why there are no figures.

@@ -143,7 +143,10 @@ impl IoBench {
         let refuse = |what: String| Err(BenchError::Options(what));
         let within = |values: &[u32], most| values.iter().all(|value| (1..=most).contains(value));
         if !within(&self.combine, IoBench::MAX_COMBINE) {
-            return refuse(format!("combine limits must be in range 1..{} blocks", IoBench::MAX_COMBINE));
+            return refuse(format!(
+                "combine limits must be in range 1..{} blocks",
+                IoBench::MAX_COMBINE
+            ));
         }
         if !within(&self.depths, IoBench::MAX_DEPTH) || !within(&[self.depth], IoBench::MAX_DEPTH) {
             return refuse(format!("depths must be in range 1..{}", IoBench::MAX_DEPTH));
@@ -164,7 +167,12 @@ impl IoBench {
     }
 
     /// The runs, in order. A file of the user's is only read.
-    pub(super) fn cases(&self, methods: &[MethodKind], direct: &[bool], read_only: bool) -> Vec<Case> {
+    pub(super) fn cases(
+        &self,
+        methods: &[MethodKind],
+        direct: &[bool],
+        read_only: bool,
+    ) -> Vec<Case> {
         let mut cases = Vec::new();
         for &table in self.tables.iter().filter(|table| !(read_only && table.writes())) {
             for &method in methods {
@@ -184,13 +192,20 @@ impl IoBench {
             }
             IoTable::ReadDepth | IoTable::WriteDepth => {
                 // A method that executes at once has one I/O under way, whatever the window.
-                let depths =
-                    self.depths.iter().filter(|depth| base.method != MethodKind::Sync || **depth == 1);
+                let depths = self
+                    .depths
+                    .iter()
+                    .filter(|depth| base.method != MethodKind::Sync || **depth == 1);
                 cases.extend(depths.map(|&depth| Case { depth, pattern: Pattern::Random, ..base }));
             }
             IoTable::Checksums => {
                 let combine = COMBINED;
-                cases.extend([false, true].map(|checksums| Case { checksums, combine, depth, ..base }));
+                cases.extend([false, true].map(|checksums| Case {
+                    checksums,
+                    combine,
+                    depth,
+                    ..base
+                }));
             }
             IoTable::Alignment => {}
         }

@@ -68,13 +68,18 @@ impl IoReport {
     pub fn text(&self) -> String {
         let mut text = self.heading();
         for table in IoTable::ALL {
-            let rows: Vec<&CaseResult> = self.results.iter().filter(|row| row.case.table == table).collect();
+            let rows: Vec<&CaseResult> =
+                self.results.iter().filter(|row| row.case.table == table).collect();
             if !rows.is_empty() {
                 text += &format!("\n{}\n\n{}", table.title(), case_table(&rows));
             }
         }
         if !self.alignment.is_empty() {
-            text += &format!("\n{}\n\n{}", IoTable::Alignment.title(), alignment_table(&self.alignment));
+            text += &format!(
+                "\n{}\n\n{}",
+                IoTable::Alignment.title(),
+                alignment_table(&self.alignment)
+            );
         }
         text
     }
@@ -95,7 +100,8 @@ impl IoReport {
                     "Direct I/O wants memory aligned to {} bytes, offsets to {}.\n",
                     wants.memory, wants.offset
                 );
-                text += &wants.note.as_ref().map_or(String::new(), |note| format!("Note: {note}.\n"));
+                text +=
+                    &wants.note.as_ref().map_or(String::new(), |note| format!("Note: {note}.\n"));
             }
             Err(refusal) => text += &format!("No direct I/O: {refusal}.\n"),
         }
@@ -183,7 +189,8 @@ fn alignment_table(rows: &[AlignmentRow]) -> String {
             (None, Some(refusal)) => format!("refused: {refusal}"),
             (None, None) => String::new(),
         };
-        let offset = if row.offset == 2 << 20 { "2 MiB".to_owned() } else { row.offset.to_string() };
+        let offset =
+            if row.offset == 2 << 20 { "2 MiB".to_owned() } else { row.offset.to_string() };
         table.row([offset, row.buffered.per(1e9).text(), direct, row.checksum.per(1e9).text()]);
     }
     table.text()

@@ -26,7 +26,8 @@ impl TextTable {
         for row in &self.rows {
             let mut line = String::from("  ");
             for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                line += &if n == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
+                line +=
+                    &if n == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
             }
             text += line.trim_end();
             text.push('\n');

@@ -1,7 +1,9 @@
 //! The rows a new database has.
 
 use super::rows::{self, ClassRow};
-use super::schema::{CATALOGS, CatalogTable, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TYPE};
+use super::schema::{
+    CATALOGS, CatalogTable, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TYPE,
+};
 use crate::error::EngineError;
 use crate::types::{Datum, Oid, all_types};
 
@@ -66,8 +68,18 @@ mod tests {
             for row in rows {
                 assert_eq!(row.len(), catalog.columns.len(), "{}", catalog.name);
                 for (value, column) in row.iter().zip(catalog.columns) {
-                    assert!(fits(Repr::of(column.type_oid), value), "{}.{}", catalog.name, column.name);
-                    assert!(!(column.not_null && value.is_null()), "{}.{}", catalog.name, column.name);
+                    assert!(
+                        fits(Repr::of(column.type_oid), value),
+                        "{}.{}",
+                        catalog.name,
+                        column.name
+                    );
+                    assert!(
+                        !(column.not_null && value.is_null()),
+                        "{}.{}",
+                        catalog.name,
+                        column.name
+                    );
                 }
             }
         }

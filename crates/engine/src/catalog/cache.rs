@@ -1,9 +1,10 @@
-//! Tables found in the catalogs, remembered for all sessions; and names looked for in vain: an unqualified name is looked for
-//! in pg_catalog first, by every statement.
+//! Tables found in the catalogs, remembered for all sessions; and names looked for in vain: an
+//! unqualified name is looked for in pg_catalog first, by every statement.
 //!
-//! The cache holds only what is committed. A transaction that has changed the catalogs itself looks past it, into
-//! a store of its own, until it ends. While the end of such a transaction is under way nobody hits or fills the
-//! cache: who gets a table's lock from that transaction has to look again, and finds the new state.
+//! The cache holds only what is committed. A transaction that has changed the catalogs itself looks
+//! past it, into a store of its own, until it ends. While the end of such a transaction is under
+//! way nobody hits or fills the cache: who gets a table's lock from that transaction has to look
+//! again, and finds the new state.
 //!
 //! Each session remembers the tables that it has found by the names it used ([`KnownTables`]): they
 //! are good as long as the version has not moved, which an atomic tells without a lock.
@@ -34,7 +35,8 @@ struct State {
     namespaces: HashMap<String, Oid>,
 }
 
-/// Most names remembered that are no tables': whoever asks for ever new ones shall not fill the memory.
+/// Most names remembered that are no tables': whoever asks for ever new ones shall not fill the
+/// memory.
 const MOST_ABSENT: usize = 1024;
 
 /// The cache.
@@ -60,13 +62,24 @@ pub(crate) struct KnownTables {
 
 impl KnownTables {
     /// The table of a name, if it was looked up at this version.
-    pub(crate) fn get(&self, version: u64, schema: Option<&str>, name: &str) -> Option<&Arc<Table>> {
+    pub(crate) fn get(
+        &self,
+        version: u64,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Option<&Arc<Table>> {
         let named = self.tables.get(name).filter(|_| self.version == version)?;
         named.iter().find(|(known, _)| known.as_deref() == schema).map(|(_, table)| table)
     }
 
     /// Remembers what was looked up at a version.
-    pub(crate) fn put(&mut self, version: u64, schema: Option<&str>, name: &str, table: &Arc<Table>) {
+    pub(crate) fn put(
+        &mut self,
+        version: u64,
+        schema: Option<&str>,
+        name: &str,
+        table: &Arc<Table>,
+    ) {
         if self.version != version || self.tables.len() >= MOST_KNOWN {
             self.tables.clear();
             self.version = version;
@@ -138,8 +151,8 @@ impl CatalogCache {
         }
     }
 
-    /// Begins the end of a transaction that changed the catalogs; drop the guard when everyone sees the change,
-    /// and before the transaction's locks are given back.
+    /// Begins the end of a transaction that changed the catalogs; drop the guard when everyone sees
+    /// the change, and before the transaction's locks are given back.
     pub(crate) fn change(&self) -> Change<'_> {
         let mut state = self.state.write();
         state.closing += 1;
@@ -191,7 +204,8 @@ mod tests {
             cache.put_absent(cache.version(), 11, &n.to_string());
         }
         assert!(
-            cache.table(11, "0").is_some() && cache.table(11, &(2 * MOST_ABSENT - 1).to_string()).is_none()
+            cache.table(11, "0").is_some()
+                && cache.table(11, &(2 * MOST_ABSENT - 1).to_string()).is_none()
         );
         cache.put(cache.version(), &table(3));
         assert_eq!(found(&cache), Some(Some(3)));
@@ -201,7 +215,9 @@ mod tests {
     fn a_session_knows_tables_until_the_catalogs_change() {
         let cache = CatalogCache::default();
         let mut known = KnownTables::default();
-        let oid = |known: &KnownTables, schema, name| known.get(cache.moved(), schema, name).map(|t| t.oid);
+        let oid = |known: &KnownTables, schema, name| {
+            known.get(cache.moved(), schema, name).map(|t| t.oid)
+        };
         known.put(cache.moved(), None, "t", &table(1));
         known.put(cache.moved(), Some("s"), "t", &table(2));
         assert_eq!((oid(&known, None, "t"), oid(&known, Some("s"), "t")), (Some(1), Some(2)));

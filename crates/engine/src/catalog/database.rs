@@ -1,7 +1,8 @@
-//! Whether the database is one that is understood: its encoding and collation, who may connect, and with which settings.
+//! Whether the database is one that is understood: its encoding and collation, who may connect, and
+//! with which settings.
 //!
-//! Texts compare by their bytes and are UTF-8. The one role is a superuser, so limits on connections, row security and
-//! privileges, which superusers pass by, need nothing.
+//! Texts compare by their bytes and are UTF-8. The one role is a superuser, so limits on
+//! connections, row security and privileges, which superusers pass by, need nothing.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::RelFileLocator;
@@ -55,7 +56,8 @@ static PG_DB_ROLE_SETTING: CatalogTable = CatalogTable {
     columns: &[c("setdatabase", oids::OID), c("setrole", oids::OID)],
 };
 
-/// Refuses a database in which statements would mean something else than in PostgreSQL. Changes nothing.
+/// Refuses a database in which statements would mean something else than in PostgreSQL. Changes
+/// nothing.
 pub(crate) fn check(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
     let tx = Transaction::new();
     let mut reader = Reader::new(core, be, core.xacts.snapshot(&tx));
@@ -95,13 +97,17 @@ fn check_database(core: &Core, reader: &mut Reader<'_>) -> Result<(), EngineErro
         found = true;
         check_locale(row)?;
         if row.name(1)? != NAME {
-            let message =
-                format!("the database \"{}\" in base/{POSTGRES_DB} is not \"{NAME}\"", row.name(1)?);
+            let message = format!(
+                "the database \"{}\" in base/{POSTGRES_DB} is not \"{NAME}\"",
+                row.name(1)?
+            );
             return Err(refused(message));
         }
         if row.int4(8)? == INVALID {
-            let error =
-                EngineError::statement("55000", format!("cannot connect to invalid database \"{NAME}\""));
+            let error = EngineError::statement(
+                "55000",
+                format!("cannot connect to invalid database \"{NAME}\""),
+            );
             return Err(error.with_hint("Use DROP DATABASE to drop invalid databases."));
         }
         if !row.bool(6)? {
@@ -109,7 +115,9 @@ fn check_database(core: &Core, reader: &mut Reader<'_>) -> Result<(), EngineErro
             return Err(EngineError::statement("55000", message));
         }
         if row.bool(7)? {
-            return Err(refused(format!("login event triggers of database \"{NAME}\" are not supported")));
+            return Err(refused(format!(
+                "login event triggers of database \"{NAME}\" are not supported"
+            )));
         }
         Ok(())
     })?;
@@ -125,11 +133,13 @@ fn check_locale(row: &Row<'_, '_>) -> Result<(), EngineError> {
         it into a cluster made by initdb with -E UTF8 --no-locale.";
     let encoding = row.int4(3)?;
     if encoding != UTF8 {
-        let message = format!("the encoding of database \"{NAME}\" (number {encoding}) is not supported");
+        let message =
+            format!("the encoding of database \"{NAME}\" (number {encoding}) is not supported");
         return Err(refused(message).with_hint(HINT));
     }
     let by_bytes = |locale: &str| matches!(locale, "C" | "POSIX");
-    let (provider, collate, ctype, locale) = (row.char(4)?, row.text(12)?, row.text(13)?, row.text(14)?);
+    let (provider, collate, ctype, locale) =
+        (row.char(4)?, row.text(12)?, row.text(13)?, row.text(14)?);
     let known = match provider {
         b'c' => by_bytes(collate.unwrap_or_default()) && by_bytes(ctype.unwrap_or_default()),
         b'b' => locale == Some("C"),
@@ -157,7 +167,8 @@ fn check_locale(row: &Row<'_, '_>) -> Result<(), EngineError> {
     Err(refused(message).with_detail(detail).with_hint(HINT))
 }
 
-/// The role that connects must be what it is taken for. Its OID; None where there are no roles in the catalogs.
+/// The role that connects must be what it is taken for. Its OID; None where there are no roles in
+/// the catalogs.
 fn check_role(core: &Core, reader: &mut Reader<'_>) -> Result<Option<Oid>, EngineError> {
     let mut role = None;
     let exists = scan(core, reader, &PG_AUTHID, &mut |row| {
@@ -170,7 +181,9 @@ fn check_role(core: &Core, reader: &mut Reader<'_>) -> Result<Option<Oid>, Engin
             return Err(EngineError::statement("28000", message));
         }
         if !row.bool(2)? {
-            return Err(refused(format!("role \"{NAME}\" is no superuser: privileges are not supported")));
+            return Err(refused(format!(
+                "role \"{NAME}\" is no superuser: privileges are not supported"
+            )));
         }
         Ok(())
     })?;
@@ -185,8 +198,9 @@ fn check_settings(core: &Core, reader: &mut Reader<'_>, role: Oid) -> Result<(),
     scan(core, reader, &PG_DB_ROLE_SETTING, &mut |row| {
         let (database, of) = (row.oid(0)?, row.oid(1)?);
         if [0, POSTGRES_DB].contains(&database) && [0, role].contains(&of) {
-            let message =
-                format!("settings of database or role \"{NAME}\" (pg_db_role_setting) are not supported");
+            let message = format!(
+                "settings of database or role \"{NAME}\" (pg_db_role_setting) are not supported"
+            );
             let hint = "Take them back in PostgreSQL: ALTER DATABASE or ALTER ROLE ... RESET ALL.";
             return Err(refused(message).with_hint(hint));
         }

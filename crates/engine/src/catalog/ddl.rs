@@ -1,8 +1,9 @@
 //! Creating and dropping tables.
 //!
-//! A new table's file is made before its creation is logged and its rows are written, and goes again if the
-//! transaction aborts. A dropped table's file goes once the transaction has committed. There are no unique indexes on
-//! the catalogs yet, so that two creations of one name are kept apart by a lock on the name.
+//! A new table's file is made before its creation is logged and its rows are written, and goes
+//! again if the transaction aborts. A dropped table's file goes once the transaction has committed.
+//! There are no unique indexes on the catalogs yet, so that two creations of one name are kept
+//! apart by a lock on the name.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,7 +33,8 @@ const MAX_NAME: usize = 63;
 /// Columns a table may have.
 const MAX_COLUMNS: usize = 1600;
 
-/// The lock that stands for a name within a namespace. No database has the number it is filed under.
+/// The lock that stands for a name within a namespace. No database has the number it is filed
+/// under.
 pub(crate) fn name_lock(namespace: Oid, name: &str) -> LockTag {
     let mut hasher = DefaultHasher::new();
     (namespace, name).hash(&mut hasher);
@@ -40,12 +42,18 @@ pub(crate) fn name_lock(namespace: Oid, name: &str) -> LockTag {
 }
 
 /// Refuses what PostgreSQL refuses of a table's definition.
-pub(crate) fn check_definition(namespace: Oid, name: &str, columns: &[ColumnDef]) -> Result<(), EngineError> {
+pub(crate) fn check_definition(
+    namespace: Oid,
+    name: &str,
+    columns: &[ColumnDef],
+) -> Result<(), EngineError> {
     let refuse = |state, message: String| Err(EngineError::statement(state, message));
     if namespace == PG_CATALOG || namespace == PG_TOAST {
         let schema = if namespace == PG_CATALOG { "pg_catalog" } else { "pg_toast" };
-        let error =
-            EngineError::statement("42501", format!("permission denied to create \"{schema}.{name}\""));
+        let error = EngineError::statement(
+            "42501",
+            format!("permission denied to create \"{schema}.{name}\""),
+        );
         return Err(error.with_detail("System catalog modifications are currently disallowed."));
     }
     if columns.len() > MAX_COLUMNS {
@@ -63,13 +71,21 @@ pub(crate) fn check_definition(namespace: Oid, name: &str, columns: &[ColumnDef]
     for column in columns {
         let name = &column.name;
         if SYSTEM_COLUMNS.iter().any(|(system, ..)| system == name) {
-            return refuse("42701", format!("column name \"{name}\" conflicts with a system column name"));
+            return refuse(
+                "42701",
+                format!("column name \"{name}\" conflicts with a system column name"),
+            );
         }
         if !seen.insert(name.as_str()) {
             return refuse("42701", format!("column \"{name}\" specified more than once"));
         }
         match type_info(column.type_oid) {
-            None => return refuse("42704", format!("type with OID {} does not exist", column.type_oid)),
+            None => {
+                return refuse(
+                    "42704",
+                    format!("type with OID {} does not exist", column.type_oid),
+                );
+            }
             Some(t) if t.kind == b'p' => {
                 return refuse("42P16", format!("column \"{name}\" has pseudo-type {}", t.name));
             }
@@ -88,7 +104,8 @@ pub(crate) enum Persistence<'a> {
     Temporary(&'a LocalPool),
 }
 
-/// Makes a table; the caller holds its name's lock and knows that the name is free. Its file's place.
+/// Makes a table; the caller holds its name's lock and knows that the name is free. Its file's
+/// place.
 pub(crate) fn create_table(
     core: &Core,
     be: &mut Backend,
@@ -136,10 +153,20 @@ pub(crate) fn create_table(
 }
 
 /// Logs that a table's file was made.
-fn log_file(core: &Core, be: &mut Backend, locator: RelFileLocator, xid: Xid) -> Result<(), EngineError> {
+fn log_file(
+    core: &Core,
+    be: &mut Backend,
+    locator: RelFileLocator,
+    xid: Xid,
+) -> Result<(), EngineError> {
     let main = SmgrCreate { rel: locator, fork: Fork::Main }.encode();
-    let record =
-        Record { rmgr: Rmgr::SMGR, info: CREATE | INFO_SPECIAL_REL_UPDATE, xid, main: &main, blocks: &[] };
+    let record = Record {
+        rmgr: Rmgr::SMGR,
+        info: CREATE | INFO_SPECIAL_REL_UPDATE,
+        xid,
+        main: &main,
+        blocks: &[],
+    };
     core.wal.insert(&mut be.io, &record)?;
     Ok(())
 }
@@ -262,7 +289,10 @@ mod tests {
             ("42P16", "column \"a\" has pseudo-type anyarray".to_owned())
         );
         let many: Vec<ColumnDef> = (0..1601).map(|n| int(&format!("c{n}"))).collect();
-        assert_eq!(refusal("t", &many), ("54011", "tables can have at most 1600 columns".to_owned()));
+        assert_eq!(
+            refusal("t", &many),
+            ("54011", "tables can have at most 1600 columns".to_owned())
+        );
         let error = check_definition(11, "t", &[]).expect_err("catalog");
         assert_eq!(error.sqlstate(), "42501");
     }

@@ -1,4 +1,5 @@
-//! What of a table made by PostgreSQL is not understood, so that it is refused by name and not passed over.
+//! What of a table made by PostgreSQL is not understood, so that it is refused by name and not
+//! passed over.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use crate::types::Oid;
 /// pg_am.oid of the one table access method there is.
 const HEAP_AM: Oid = 2;
 
-/// Collations as the database's own: no other sort order than by bytes, and cases of ASCII alone. The default (the
-/// database's is checked at the start), C, POSIX and ucs_basic.
+/// Collations as the database's own: no other sort order than by bytes, and cases of ASCII alone.
+/// The default (the database's is checked at the start), C, POSIX and ucs_basic.
 const BY_BYTES: [Oid; 5] = [0, 100, 950, 951, 962];
 
 /// What a pg_class row says beside what a table needs.
@@ -41,7 +42,8 @@ pub(crate) struct Attribute {
     pub collation: Oid,
 }
 
-/// What can't be done with a relation. Row security is no limit: the one role is a superuser, who passes it by.
+/// What can't be done with a relation. Row security is no limit: the one role is a superuser, who
+/// passes it by.
 pub(super) fn of(kind: u8, indexed: bool, class: &ClassTraits, columns: &[Attribute]) -> Limits {
     let insert = [
         (indexed, "it has indexes"),
@@ -92,13 +94,18 @@ pub(crate) fn not_a_table(kind: u8, name: &str) -> Option<EngineError> {
 }
 
 /// The value in attmissingval, which is an array of one element; None if it is compressed.
-pub(super) fn missing_value(column: &Column, array: Varlena<'_>) -> Result<Option<Arc<[u8]>>, EngineError> {
+pub(super) fn missing_value(
+    column: &Column,
+    array: Varlena<'_>,
+) -> Result<Option<Arc<[u8]>>, EngineError> {
     /// Dimensions, offset of data after a null bitmap, element type, length, lower bound.
     const HEADER: usize = 20;
     let Varlena::Plain(array) = array else { return Ok(None) };
-    let damaged = || EngineError::corrupt(format!("attmissingval of column \"{}\" is damaged", column.name));
-    let word =
-        |n: usize| array.get(n * 4..n * 4 + 4).and_then(|b| b.first_chunk()).map(|b| u32::from_le_bytes(*b));
+    let damaged =
+        || EngineError::corrupt(format!("attmissingval of column \"{}\" is damaged", column.name));
+    let word = |n: usize| {
+        array.get(n * 4..n * 4 + 4).and_then(|b| b.first_chunk()).map(|b| u32::from_le_bytes(*b))
+    };
     let (Some(1), Some(0), Some(element), Some(1)) = (word(0), word(1), word(2), word(3)) else {
         return Err(damaged());
     };

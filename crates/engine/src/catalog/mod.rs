@@ -9,8 +9,9 @@
 //! - `limits`: what of a table made by PostgreSQL is not understood
 //! - `ddl`: creating and dropping tables
 //!
-//! The catalogs are the truth, read with a snapshot like any table. pg_class, pg_attribute, pg_type and pg_database
-//! are found through the two pg_filenode.map files, everything else through pg_class.
+//! The catalogs are the truth, read with a snapshot like any table. pg_class, pg_attribute, pg_type
+//! and pg_database are found through the two pg_filenode.map files, everything else through
+//! pg_class.
 
 pub(crate) mod bootstrap;
 pub(crate) mod cache;
@@ -60,7 +61,13 @@ impl Catalogs {
     }
 
     /// The file of a relation, from what its pg_class row says.
-    fn locator(&self, oid: Oid, shared: bool, filenode: Oid, tablespace: Oid) -> Option<RelFileLocator> {
+    fn locator(
+        &self,
+        oid: Oid,
+        shared: bool,
+        filenode: Oid,
+        tablespace: Oid,
+    ) -> Option<RelFileLocator> {
         let filenode = match filenode {
             0 if shared => self.shared.get(oid)?,
             0 => self.local.get(oid)?,
@@ -92,7 +99,10 @@ fn read_map(disk: &mut Disk<'_>, path: &Path) -> Result<RelMap, EngineError> {
 /// Where a map says that a catalog of the database is.
 fn mapped_file(catalog: &CatalogTable, map: &RelMap) -> Result<RelFileLocator, EngineError> {
     let filenode = map.get(catalog.oid).ok_or_else(|| {
-        EngineError::corrupt(format!("could not find relation mapping for relation \"{}\"", catalog.name))
+        EngineError::corrupt(format!(
+            "could not find relation mapping for relation \"{}\"",
+            catalog.name
+        ))
     })?;
     Ok(RelFileLocator::in_default(POSTGRES_DB, filenode))
 }

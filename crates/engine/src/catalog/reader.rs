@@ -1,7 +1,7 @@
 //! Finding tables by scanning the catalogs.
 //!
-//! Only the leading columns that the engine uses are decoded, so rows written by PostgreSQL itself, with their access
-//! lists and options, read as well.
+//! Only the leading columns that the engine uses are decoded, so rows written by PostgreSQL itself,
+//! with their access lists and options, read as well.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::HashMap;
@@ -47,7 +47,8 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// What has rows: tables, catalogs and TOAST tables. Views, indexes and sequences have none to scan.
+    /// What has rows: tables, catalogs and TOAST tables. Views, indexes and sequences have none to
+    /// scan.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.kind, b'r' | b't' | b'm')
     }
@@ -59,7 +60,8 @@ impl Class {
 }
 
 /// Is shown a row with its place, and says whether to go on.
-pub(super) type RowSink<'a> = dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, EngineError> + 'a;
+pub(super) type RowSink<'a> =
+    dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, EngineError> + 'a;
 
 /// Reads the catalogs with one snapshot.
 pub(crate) struct Reader<'a> {
@@ -106,7 +108,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The relations that `wanted` picks, given their name, namespace and OID; `one`: stop at the first.
+    /// The relations that `wanted` picks, given their name, namespace and OID; `one`: stop at the
+    /// first.
     fn classes_where(
         &mut self,
         one: bool,
@@ -147,7 +150,11 @@ impl<'a> Reader<'a> {
     }
 
     /// A relation of this name, of whatever kind.
-    pub(crate) fn class_named(&mut self, namespace: Oid, name: &str) -> Result<Option<Class>, EngineError> {
+    pub(crate) fn class_named(
+        &mut self,
+        namespace: Oid,
+        name: &str,
+    ) -> Result<Option<Class>, EngineError> {
         let found = self.classes_where(true, &|n, ns, _| n == name && ns == namespace)?;
         Ok(found.into_iter().next())
     }
@@ -168,11 +175,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn tables(&mut self) -> Result<Vec<Table>, EngineError> {
         let mut classes = self.classes_where(false, &|_, _, _| true)?;
         classes.retain(Class::is_table);
-        let mut columns: HashMap<Oid, Vec<Attribute>> = classes.iter().map(|c| (c.oid, Vec::new())).collect();
+        let mut columns: HashMap<Oid, Vec<Attribute>> =
+            classes.iter().map(|c| (c.oid, Vec::new())).collect();
         let core = self.core;
         self.scan(&core.catalogs.attribute, ATTRIBUTE_COLUMNS, &mut |_, row| {
             let row = Row(row, "pg_attribute");
-            if let Some(columns) = columns.get_mut(&row.oid(0)?).filter(|_| row.int2(4).is_ok_and(|n| n > 0))
+            if let Some(columns) =
+                columns.get_mut(&row.oid(0)?).filter(|_| row.int2(4).is_ok_and(|n| n > 0))
             {
                 columns.push(Attribute::read(&row)?);
             }
@@ -191,7 +200,8 @@ impl<'a> Reader<'a> {
         Ok(tables)
     }
 
-    /// The columns of relations, by relation, and the places of their rows (those of system columns included).
+    /// The columns of relations, by relation, and the places of their rows (those of system columns
+    /// included).
     pub(crate) fn attributes(
         &mut self,
         relation: Oid,
@@ -240,9 +250,9 @@ impl<'a> Reader<'a> {
 
     /// The catalog of namespaces.
     pub(crate) fn namespaces(&mut self) -> Result<Table, EngineError> {
-        let class = self
-            .class(PG_NAMESPACE.oid)?
-            .ok_or_else(|| EngineError::corrupt("pg_class does not have pg_namespace".to_owned()))?;
+        let class = self.class(PG_NAMESPACE.oid)?.ok_or_else(|| {
+            EngineError::corrupt("pg_class does not have pg_namespace".to_owned())
+        })?;
         self.table(&class)
     }
 
@@ -319,8 +329,10 @@ impl<'a> Reader<'a> {
                 if let Some(array) = value {
                     column.missing = limits::missing_value(column, array)?;
                     if column.missing.is_none() {
-                        let what =
-                            format!("the value of column \"{}\" in older rows is compressed", column.name);
+                        let what = format!(
+                            "the value of column \"{}\" in older rows is compressed",
+                            column.name
+                        );
                         limits.read.get_or_insert(what);
                     }
                 }
@@ -329,8 +341,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// PostgreSQL's own catalogs have indexes, through which it finds their rows: rows added behind its back would
-    /// be lost to it.
+    /// PostgreSQL's own catalogs have indexes, through which it finds their rows: rows added behind
+    /// its back would be lost to it.
     pub(crate) fn refuse_indexed_catalogs(&mut self) -> Result<(), EngineError> {
         match self.class(super::schema::PG_CLASS.oid)? {
             Some(class) if !class.indexed => Ok(()),
@@ -342,9 +354,13 @@ impl<'a> Reader<'a> {
     }
 
     fn locator(&self, class: &Class) -> Result<RelFileLocator, EngineError> {
-        let found = self.core.catalogs.locator(class.oid, class.shared, class.filenode, class.tablespace);
+        let found =
+            self.core.catalogs.locator(class.oid, class.shared, class.filenode, class.tablespace);
         found.ok_or_else(|| {
-            EngineError::corrupt(format!("could not find relation mapping for relation \"{}\"", class.name))
+            EngineError::corrupt(format!(
+                "could not find relation mapping for relation \"{}\"",
+                class.name
+            ))
         })
     }
 }
@@ -385,7 +401,8 @@ fn column(row: &Row<'_, '_>) -> Result<Column, EngineError> {
     let bad = |what: &str| EngineError::corrupt(format!("pg_attribute has a column with {what}"));
     let align = Align::from_code(row.char(8)?).ok_or_else(|| bad("an unknown alignment"))?;
     let type_oid = row.oid(2)?;
-    let layout = AttrLayout { len: row.int2(3)?, align, by_val: row.bool(7)?, plain: row.char(9)? == b'p' };
+    let layout =
+        AttrLayout { len: row.int2(3)?, align, by_val: row.bool(7)?, plain: row.char(9)? == b'p' };
     let repr = Repr::of(type_oid);
     if type_oid != 0 && repr != Repr::Raw {
         let expected = crate::types::layout_of(type_oid)?;
@@ -416,7 +433,11 @@ macro_rules! getter {
         pub(super) fn $name(&self, index: usize) -> Result<$type, EngineError> {
             match self.0.get(index) {
                 Some(Datum::$variant(value)) => Ok(*value),
-                _ => Err(EngineError::corrupt(format!("a row of {} has no column {}", self.1, index + 1))),
+                _ => Err(EngineError::corrupt(format!(
+                    "a row of {} has no column {}",
+                    self.1,
+                    index + 1
+                ))),
             }
         }
     };
@@ -435,7 +456,11 @@ impl<'b> Row<'_, 'b> {
         match self.0.get(index) {
             Some(Datum::Text(text)) => Ok(Some(text)),
             Some(Datum::Null) => Ok(None),
-            _ => Err(EngineError::corrupt(format!("a row of {} has no column {}", self.1, index + 1))),
+            _ => Err(EngineError::corrupt(format!(
+                "a row of {} has no column {}",
+                self.1,
+                index + 1
+            ))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Catalog rows: from what the engine knows to the columns of a row, and back.
 //!
-//! Rows are made whole, column by column in the order of [`super::schema`]; of the rows read only the columns the
-//! engine uses are looked at, so that rows made by PostgreSQL itself read as well.
+//! Rows are made whole, column by column in the order of [`super::schema`]; of the rows read only
+//! the columns the engine uses are looked at, so that rows made by PostgreSQL itself read as well.
 
 use super::schema::{CatalogTable, SYSTEM_COLUMNS};
 use crate::error::EngineError;
@@ -126,8 +126,9 @@ impl<'a> AttributeRow<'a> {
 }
 
 fn known_type(oid: Oid) -> Result<&'static TypeInfo, EngineError> {
-    type_info(oid)
-        .ok_or_else(|| EngineError::statement("42704", format!("type with OID {oid} does not exist")))
+    type_info(oid).ok_or_else(|| {
+        EngineError::statement("42704", format!("type with OID {oid} does not exist"))
+    })
 }
 
 /// The rows of the columns every table has.
@@ -174,7 +175,9 @@ pub(crate) fn user_attributes(
 }
 
 /// The pg_attribute rows of a catalog.
-pub(crate) fn catalog_attributes(catalog: &CatalogTable) -> Result<Vec<AttributeRow<'static>>, EngineError> {
+pub(crate) fn catalog_attributes(
+    catalog: &CatalogTable,
+) -> Result<Vec<AttributeRow<'static>>, EngineError> {
     let mut rows = Vec::with_capacity(catalog.columns.len() + SYSTEM_COLUMNS.len());
     for (number, column) in (1..).zip(catalog.columns) {
         let type_info = known_type(column.type_oid)?;
@@ -245,7 +248,8 @@ pub(crate) fn namespace_datums(oid: Oid, name: &str, owner: Oid) -> Vec<Datum<'_
     vec![Datum::Oid(oid), Datum::Name(name), Datum::Oid(owner), Datum::Null]
 }
 
-/// A database's row: UTF8, locale C (texts compare by their bytes, only ASCII has cases), in pg_default.
+/// A database's row: UTF8, locale C (texts compare by their bytes, only ASCII has cases), in
+/// pg_default.
 pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datum<'_>> {
     const UTF8: i32 = 6;
     const PG_DEFAULT: Oid = 1663;

@@ -1,4 +1,5 @@
-//! The layouts of the catalogs the engine keeps: PostgreSQL 18's columns, in its order, under its fixed OIDs.
+//! The layouts of the catalogs the engine keeps: PostgreSQL 18's columns, in its order, under its
+//! fixed OIDs.
 
 use crate::types::{Oid, oids};
 

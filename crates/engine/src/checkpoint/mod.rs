@@ -1,5 +1,5 @@
-//! Checkpoints: everything up to a point in the log is made durable in the files, so that recovery may begin there
-//! and older WAL can go.
+//! Checkpoints: everything up to a point in the log is made durable in the files, so that recovery
+//! may begin there and older WAL can go.
 //!
 //! - `requests`: who wants one, and who waits for it
 //! - `run`: making one

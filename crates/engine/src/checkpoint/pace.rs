@@ -1,5 +1,6 @@
-//! A checkpoint's schedule: its writes are spread over a share of the time, or of the log, until the next one is due. One with few
-//! pages need not take that long: as in PostgreSQL, it rests a tenth of a second for each page at most.
+//! A checkpoint's schedule: its writes are spread over a share of the time, or of the log, until
+//! the next one is due. One with few pages need not take that long: as in PostgreSQL, it rests a
+//! tenth of a second for each page at most.
 
 use forebay_aio::sync::{Duration, Instant};
 use forebay_format::Lsn;
@@ -29,7 +30,8 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// Which part of the way to the next checkpoint is behind us, by whichever of time and log is further.
+/// Which part of the way to the next checkpoint is behind us, by whichever of time and log is
+/// further.
 fn passed(elapsed: Duration, timeout: Duration, log: u64, trigger: u64) -> f64 {
     let time = elapsed.as_secs_f64() / timeout.as_secs_f64().max(f64::MIN_POSITIVE);
     time.max(log as f64 / (trigger.max(1) as f64))
@@ -47,7 +49,8 @@ impl Pace for Schedule<'_> {
         }
         let writing = self.core.writing();
         let log = self.core.wal.end_lsn().since(self.redo);
-        let passed = passed(self.began.elapsed(), writing.checkpoint_timeout, log, self.core.wal_trigger());
+        let passed =
+            passed(self.began.elapsed(), writing.checkpoint_timeout, log, self.core.wal_trigger());
         done as f64 / total.max(1) as f64 * writing.checkpoint_completion_target > passed
     }
 
@@ -72,7 +75,9 @@ mod tests {
 
     #[test]
     fn whichever_is_further_counts() {
-        let at = |seconds, log| passed(Duration::from_secs(seconds), Duration::from_secs(300), log, 1000);
+        let at = |seconds, log| {
+            passed(Duration::from_secs(seconds), Duration::from_secs(300), log, 1000)
+        };
         assert!((at(30, 0) - 0.1).abs() < 1e-9);
         assert!((at(30, 500) - 0.5).abs() < 1e-9);
         assert!(at(600, 0) > 1.0);

@@ -1,7 +1,7 @@
 //! Who wants a checkpoint, why, and who waits for it.
 //!
-//! Requests are numbered. A checkpoint that begins serves every request made before its beginning; a request that
-//! comes while one runs needs the next.
+//! Requests are numbered. A checkpoint that begins serves every request made before its beginning;
+//! a request that comes while one runs needs the next.
 
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 
@@ -128,7 +128,8 @@ impl Requests {
         }
     }
 
-    /// Waits until a request is served, looking at `interrupted` now and then. The error is the checkpoint's.
+    /// Waits until a request is served, looking at `interrupted` now and then. The error is the
+    /// checkpoint's.
     pub(crate) fn wait_for<E>(
         &self,
         number: u64,
@@ -149,7 +150,8 @@ impl Requests {
         }
     }
 
-    /// The checkpointer's sleep: until someone asks, the deadline (which is asked for again after a nudge), or the end.
+    /// The checkpointer's sleep: until someone asks, the deadline (which is asked for again after a
+    /// nudge), or the end.
     pub(crate) fn sleep(&self, deadline: impl Fn() -> Instant) -> Work {
         let mut state = self.state.lock();
         loop {
@@ -162,7 +164,11 @@ impl Requests {
                 return Work::Checkpoint(state.begun, causes);
             }
             if self.work.wait_until(&mut state, deadline()).timed_out() {
-                return if state.stop || state.requested > state.begun { continue } else { Work::Deadline };
+                return if state.stop || state.requested > state.begun {
+                    continue;
+                } else {
+                    Work::Deadline
+                };
             }
         }
     }
@@ -179,7 +185,8 @@ impl Requests {
         self.work.notify_all();
     }
 
-    /// Must the checkpoint that runs hurry: because the engine stops, or someone wants the next one fast?
+    /// Must the checkpoint that runs hurry: because the engine stops, or someone wants the next one
+    /// fast?
     pub(crate) fn is_urgent(&self) -> bool {
         self.state.lock().is_urgent()
     }
@@ -192,7 +199,8 @@ impl Requests {
         }
     }
 
-    /// A pause between checkpoints: until the time is over, the engine stops, or someone wants one fast.
+    /// A pause between checkpoints: until the time is over, the engine stops, or someone wants one
+    /// fast.
     pub(crate) fn pause(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();
@@ -255,7 +263,10 @@ mod tests {
         requests.pause(Duration::from_millis(1));
         requests.ask(Causes::DEMAND);
         requests.pause(LONG);
-        assert_eq!(requests.sleep(Instant::now), Work::Checkpoint(2, Causes::WAL.and(Causes::DEMAND)));
+        assert_eq!(
+            requests.sleep(Instant::now),
+            Work::Checkpoint(2, Causes::WAL.and(Causes::DEMAND))
+        );
         assert!(!requests.is_urgent());
         requests.stop();
         requests.pause(LONG);

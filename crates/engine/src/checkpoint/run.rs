@@ -5,8 +5,8 @@
 //! shutdown:                                                   pg_xact, buffers, syncs ── CHECKPOINT_SHUTDOWN ── pg_control ── old WAL
 //! ```
 //!
-//! The counters are read after the redo pointer stands: what was handed out earlier may be mentioned only in WAL that
-//! will not be replayed.
+//! The counters are read after the redo pointer stands: what was handed out earlier may be
+//! mentioned only in WAL that will not be replayed.
 
 use forebay_aio::sync::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -70,7 +70,8 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     let estimate = smoothed(progress.estimate, distance as f64);
     *progress = Progress { began, end: inserted.end, redo, estimate, segments_made };
     report.estimate = progress.estimate;
-    report.segments = core.wal.remove_old_segments(redo, keep_bytes(core, redo, progress.estimate))?;
+    report.segments =
+        core.wal.remove_old_segments(redo, keep_bytes(core, redo, progress.estimate))?;
     report.total = began.elapsed();
     (report.lsn, report.redo) = (inserted.start, redo);
     core.checkpointer.totals.end(&report);
@@ -119,7 +120,8 @@ fn begin(core: &Core, be: &mut Backend, causes: Causes) -> Result<(Lsn, CheckPoi
 
 /// What a standby or a base backup needs to build its first snapshot.
 fn log_running(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
-    // Whoever is handed out later is not listed; whoever ends in between has its own record before this one.
+    // Whoever is handed out later is not listed; whoever ends in between has its own record before
+    // this one.
     let next = core.xacts.next_xid();
     let running: Vec<Xid> =
         core.xacts.procs().all().iter().filter(|xid| **xid < next).map(|xid| xid.xid()).collect();
@@ -219,9 +221,9 @@ fn keep_bytes(core: &Core, redo: Lsn, estimate: f64) -> u64 {
     segments_ahead(redo, cycle, &core.writing(), size) * size.bytes()
 }
 
-/// PostgreSQL's estimate: the log goes on for a cycle, in which the next redo pointer is set, and for the time that the
-/// checkpoint after that is spread over, and a tenth more. Together with the redo pointer's own segment there are
-/// min_wal_size of them at least, and max_wal_size at most.
+/// PostgreSQL's estimate: the log goes on for a cycle, in which the next redo pointer is set, and
+/// for the time that the checkpoint after that is spread over, and a tenth more. Together with the
+/// redo pointer's own segment there are min_wal_size of them at least, and max_wal_size at most.
 fn segments_ahead(redo: Lsn, cycle: f64, writing: &WritingSettings, size: SegmentSize) -> u64 {
     let setting = |bytes: u64| (bytes / size.bytes()).saturating_sub(1);
     let end = (redo.0 as f64 + cycle * 1.1) / size.bytes() as f64;
@@ -247,7 +249,8 @@ mod tests {
         // min_wal_size, 80 MB, is five segments with the redo pointer's own.
         assert_eq!(ahead(0x100_0028, 0), 4);
         assert_eq!(ahead(0x100_0028, 20 << 20), 4);
-        // 110 MB from the first bytes of a segment end in the seventh, and in the next after them from its last ones.
+        // 110 MB from the first bytes of a segment end in the seventh, and in the next after them
+        // from its last ones.
         assert_eq!(ahead(0x100_0028, 100 << 20), 7);
         assert_eq!(ahead(0x1ff_0000, 100 << 20), 8);
         // max_wal_size, 1 GB, is 64.

@@ -23,9 +23,10 @@ pub(crate) fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, Eng
     let file = names.open(path, &OpenOptions::READ).map_err(unreadable)?;
     let mut buf = AlignedBuf::zeroed(control::FILE_SIZE)?;
     let got = io.read_at(&file, 0, &mut buf).map_err(|error| match error.errno() {
-        Some(errno) => {
-            EngineError::statement("58030", format!("could not read file \"{}\": {errno}", path.display()))
-        }
+        Some(errno) => EngineError::statement(
+            "58030",
+            format!("could not read file \"{}\": {errno}", path.display()),
+        ),
         None => error.into(),
     })?;
     Outline::decode(buf.get(..got).unwrap_or_default()).map_err(|error| {
@@ -43,7 +44,9 @@ pub(crate) fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, Eng
                 "F0001",
                 "cluster is not compatible with this version of forebay checksums",
             )
-            .with_detail(format!("It has {what} {found}, and PostgreSQL 15 to 18 are known. {detail}")),
+            .with_detail(format!(
+                "It has {what} {found}, and PostgreSQL 15 to 18 are known. {detail}"
+            )),
             other @ ControlError::Impossible { .. } => {
                 EngineError::corrupt(other.to_string()).with_detail(detail)
             }

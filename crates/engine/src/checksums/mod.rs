@@ -5,11 +5,13 @@
 //! - `scan`: reads their pages, and writes those that change
 //! - `sync`: makes a data directory durable
 //!
-//! PostgreSQL 15 to 18 and Forebay keep pages alike, so clusters of all of them are served. Until pg_control says that the pages
-//! carry checksums, nobody looks at them: when enabling is interrupted, the cluster starts as it did before. Only the two bytes of
-//! the checksum change in a page, so that a torn write does no harm either. Enabling first makes sure that every file can be opened
-//! for writing and has whole pages; then it writes; then it syncs every file, also those it did not have to write (an interrupted
-//! run may have written them without syncing); only then is pg_control updated.
+//! PostgreSQL 15 to 18 and Forebay keep pages alike, so clusters of all of them are served. Until
+//! pg_control says that the pages carry checksums, nobody looks at them: when enabling is
+//! interrupted, the cluster starts as it did before. Only the two bytes of the checksum change in a
+//! page, so that a torn write does no harm either. Enabling first makes sure that every file can be
+//! opened for writing and has whole pages; then it writes; then it syncs every file, also those it
+//! did not have to write (an interrupted run may have written them without syncing); only then is
+//! pg_control updated.
 
 mod cluster;
 mod scan;
@@ -130,7 +132,8 @@ pub struct ChecksumCounts {
     pub checksum_version: u32,
 }
 
-/// Checks, enables or disables the checksums of a cluster that nothing runs on. That pages are damaged is no error: it is counted.
+/// Checks, enables or disables the checksums of a cluster that nothing runs on. That pages are
+/// damaged is no error: it is counted.
 pub fn checksums(
     dir: &Path,
     options: &ChecksumOptions,
@@ -146,8 +149,9 @@ pub fn checksums(
     let path = dir.join(control::PATH);
     let outline = read_outline(&mut io, &path)?;
     cluster::check_outline(&outline, options.mode)?;
-    let _still = lockfile::hold_still(&mut Disk::new(&mut io), dir)
-        .map_err(|error| cluster::not_shut_down(error.hint().or_else(|| Some(error.to_string()))))?;
+    let _still = lockfile::hold_still(&mut Disk::new(&mut io), dir).map_err(|error| {
+        cluster::not_shut_down(error.hint().or_else(|| Some(error.to_string())))
+    })?;
 
     let mut counts =
         ChecksumCounts { checksum_version: outline.checksum_version, ..ChecksumCounts::default() };

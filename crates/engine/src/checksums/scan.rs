@@ -1,4 +1,5 @@
-//! Reads all pages, many in one read and many reads at a time, and looks at them in the order of the files.
+//! Reads all pages, many in one read and many reads at a time, and looks at them in the order of
+//! the files.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use super::walk::{PageFile, Tree};
 use super::{BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions};
 use crate::error::EngineError;
 
-/// Reads and writes under way at a time. The oldest is waited for, so some of them are finished already: this many keep a device
-/// as busy as 32 that are replaced in any order.
+/// Reads and writes under way at a time. The oldest is waited for, so some of them are finished
+/// already: this many keep a device as busy as 32 that are replaced in any order.
 const DEPTH: usize = 48;
 /// More reads are started when so many places are free, in one call to the kernel.
 const BATCH: usize = 8;
@@ -42,9 +43,10 @@ impl Chunk<'_> {
         );
         match (error.errno(), error) {
             (Some(errno), _) => EngineError::statement("58030", format!("{what}: {errno}")),
-            (None, AioError::Short { got, .. }) => {
-                EngineError::corrupt(format!("{what}: {action} {} of {BLOCK_SIZE}", got % BLOCK_SIZE))
-            }
+            (None, AioError::Short { got, .. }) => EngineError::corrupt(format!(
+                "{what}: {action} {} of {BLOCK_SIZE}",
+                got % BLOCK_SIZE
+            )),
             (None, other) => other.into(),
         }
     }
@@ -146,7 +148,8 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// The pages of a chunk. Where they can't be had together, they are read one by one: so the damaged block is named.
+    /// The pages of a chunk. Where they can't be had together, they are read one by one: so the
+    /// damaged block is named.
     fn finish_read(&mut self, chunk: &Chunk<'t>, io: OwnedIo) -> Result<AlignedBuf, EngineError> {
         let (mut buf, result) = self.io.finish_owned(io);
         match result {
@@ -160,7 +163,8 @@ impl<'a, 't> Scan<'a, 't> {
         for block in 0..chunk.blocks {
             let from = block as usize * BLOCK_SIZE;
             let part = from..from + BLOCK_SIZE;
-            let read = self.io.start_read(&chunk.file, chunk.offset(block), buf, part, Target::File);
+            let read =
+                self.io.start_read(&chunk.file, chunk.offset(block), buf, part, Target::File);
             let (back, result) = self.io.finish_owned(read);
             result.map_err(|error| chunk.describe("read", block, error))?;
             buf = back;
@@ -222,7 +226,12 @@ impl<'a, 't> Scan<'a, 't> {
             } else {
                 self.counts.bad_blocks += 1;
                 let path = chunk.of.path.clone();
-                self.observer.bad_block(&BadBlock { path, block: chunk.first + n, calculated, found });
+                self.observer.bad_block(&BadBlock {
+                    path,
+                    block: chunk.first + n,
+                    calculated,
+                    found,
+                });
             }
         }
         self.counts.blocks_scanned += u64::from(chunk.blocks);
@@ -236,7 +245,8 @@ impl<'a, 't> Scan<'a, 't> {
         }
     }
 
-    /// Writes from the first page that changed to the last. Those between them that did not change are written as they were.
+    /// Writes from the first page that changed to the last. Those between them that did not change
+    /// are written as they were.
     fn write(&mut self, chunk: Chunk<'t>, buf: AlignedBuf, (from, to): (u32, u32)) {
         if self.last_written != Some(chunk.index) {
             self.last_written = Some(chunk.index);

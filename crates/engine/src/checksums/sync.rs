@@ -1,11 +1,13 @@
-//! Makes a data directory durable: all of it, not only what was written, since an interrupted run before this one may have written
-//! without syncing.
+//! Makes a data directory durable: all of it, not only what was written, since an interrupted run
+//! before this one may have written without syncing.
 
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{AioError, Backend, Errno, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef};
+use forebay_aio::{
+    AioError, Backend, Errno, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef,
+};
 
 use super::SyncMethod;
 use crate::disk::{TABLESPACES, WAL, follows};
@@ -15,7 +17,11 @@ use crate::error::EngineError;
 const DEPTH: usize = 32;
 
 /// Syncs every file and directory, or the file systems they are on.
-pub(super) fn sync_cluster(io: &mut Backend, dir: &Path, how: SyncMethod) -> Result<(), EngineError> {
+pub(super) fn sync_cluster(
+    io: &mut Backend,
+    dir: &Path,
+    how: SyncMethod,
+) -> Result<(), EngineError> {
     let names = Arc::clone(io.aio().namespace());
     match how {
         SyncMethod::Fsync => sync_files(io, &*names, dir),
@@ -40,7 +46,9 @@ fn sync_files(io: &mut Backend, names: &dyn Namespace, dir: &Path) -> Result<(),
             let path = directory.join(&entry.name);
             match entry.kind {
                 FileKind::File => {
-                    let Some(file) = may_fail(names.open(&path, &OpenOptions::READ_WRITE))? else { continue };
+                    let Some(file) = may_fail(names.open(&path, &OpenOptions::READ_WRITE))? else {
+                        continue;
+                    };
                     if under_way.len() == DEPTH
                         && let Some(oldest) = under_way.pop_front()
                     {
@@ -61,8 +69,8 @@ fn sync_files(io: &mut Backend, names: &dyn Namespace, dir: &Path) -> Result<(),
     Ok(())
 }
 
-/// What can't be reached was not written either: all files of pages were opened for writing before. A sync that failed is never
-/// among these.
+/// What can't be reached was not written either: all files of pages were opened for writing before.
+/// A sync that failed is never among these.
 fn may_fail<T>(result: Result<T, AioError>) -> Result<Option<T>, EngineError> {
     match result {
         Ok(value) => Ok(Some(value)),

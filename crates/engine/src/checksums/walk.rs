@@ -57,7 +57,11 @@ impl Tree {
     }
 
     /// Opens every file for writing, so that none refuses when others are written already.
-    pub(super) fn check_writable(&self, namespace: &dyn Namespace, direct: bool) -> Result<(), EngineError> {
+    pub(super) fn check_writable(
+        &self,
+        namespace: &dyn Namespace,
+        direct: bool,
+    ) -> Result<(), EngineError> {
         for file in &self.files {
             namespace.open(&file.path, &OpenOptions::READ_WRITE.direct(direct))?;
         }
@@ -72,7 +76,12 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn directory(&self, tree: &mut Tree, dir: &Path, of_tablespaces: bool) -> Result<(), EngineError> {
+    fn directory(
+        &self,
+        tree: &mut Tree,
+        dir: &Path,
+        of_tablespaces: bool,
+    ) -> Result<(), EngineError> {
         let mut entries = self.namespace.list(dir)?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         for entry in entries {
@@ -111,11 +120,16 @@ impl Walk<'_> {
                 path.display()
             )));
         }
-        let first_block =
-            segment.checked_mul(self.outline.segment_blocks).ok_or_else(|| bad_segment(name, &path))?;
-        let blocks = u32::try_from(blocks).ok().filter(|blocks| first_block.checked_add(*blocks).is_some());
+        let first_block = segment
+            .checked_mul(self.outline.segment_blocks)
+            .ok_or_else(|| bad_segment(name, &path))?;
+        let blocks =
+            u32::try_from(blocks).ok().filter(|blocks| first_block.checked_add(*blocks).is_some());
         let blocks = blocks.ok_or_else(|| {
-            EngineError::corrupt(format!("file \"{}\" has {len} bytes: more than a relation", path.display()))
+            EngineError::corrupt(format!(
+                "file \"{}\" has {len} bytes: more than a relation",
+                path.display()
+            ))
         })?;
         tree.files.push(PageFile { path, first_block, blocks });
         Ok(())
@@ -129,11 +143,16 @@ fn no_such_file(path: &Path) -> EngineError {
 
 fn bad_segment(name: &str, path: &Path) -> EngineError {
     let segment = name.split_once('.').map_or("", |(_, segment)| segment);
-    EngineError::corrupt(format!("invalid segment number {segment} in file name \"{}\"", path.display()))
+    EngineError::corrupt(format!(
+        "invalid segment number {segment} in file name \"{}\"",
+        path.display()
+    ))
 }
 
 fn has_no_pages(name: &str) -> bool {
-    WITHOUT_PAGES.iter().any(|(known, prefix)| if *prefix { name.starts_with(known) } else { name == *known })
+    WITHOUT_PAGES
+        .iter()
+        .any(|(known, prefix)| if *prefix { name.starts_with(known) } else { name == *known })
 }
 
 /// "1259_fsm.2" is the second segment after the first of a fork of 1259.
@@ -162,7 +181,9 @@ mod tests {
 
     #[test]
     fn some_names_have_no_pages() {
-        for name in ["pg_control", "pg_internal.init.77", "pgsql_tmp", "pgsql_tmp123.0", "PG_VERSION"] {
+        for name in
+            ["pg_control", "pg_internal.init.77", "pgsql_tmp", "pgsql_tmp123.0", "PG_VERSION"]
+        {
             assert!(has_no_pages(name), "{name}");
         }
         for name in ["1259", "pg_control2", "PG_VERSION.1"] {

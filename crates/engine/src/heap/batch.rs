@@ -17,8 +17,8 @@ impl TupleBatch {
         TupleBatch::default()
     }
 
-    /// Adds a tuple that `form` appends to the buffer it is given. If it fails, or the tuple is too big for a
-    /// page, the batch is as before.
+    /// Adds a tuple that `form` appends to the buffer it is given. If it fails, or the tuple is too
+    /// big for a page, the batch is as before.
     pub fn push_with<E: From<EngineError>>(
         &mut self,
         form: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -87,7 +87,8 @@ pub(super) const fn aligned(len: usize) -> usize {
 /// Refuses a tuple that no page can hold (54000).
 pub(super) fn check_size(len: usize) -> Result<(), EngineError> {
     if aligned(len) > MAX_HEAP_TUPLE_SIZE {
-        let message = format!("row is too big: size {}, maximum size {MAX_HEAP_TUPLE_SIZE}", aligned(len));
+        let message =
+            format!("row is too big: size {}, maximum size {MAX_HEAP_TUPLE_SIZE}", aligned(len));
         return Err(EngineError::statement("54000", message));
     }
     Ok(())

@@ -81,7 +81,12 @@ impl Heap {
     }
 
     /// The change itself, with its record.
-    fn mark(&self, be: &mut Backend, guard: &mut PageWriteGuard<'_>, mark: Mark) -> Result<(), EngineError> {
+    fn mark(
+        &self,
+        be: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        mark: Mark,
+    ) -> Result<(), EngineError> {
         let Mark { author, tid, infobits, cid, combo, visible } = mark;
         guard.mark_dirty();
         let mut page = guard.page_mut();
@@ -101,11 +106,22 @@ impl Heap {
             return Ok(());
         }
         let flags = if visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
-        let main = heap::HeapDelete { xmax: author.xid, offset: tid.offset, infobits, flags }.encode();
-        let block =
-            BlockRef { id: 0, tag: guard.tag(), page: Some(guard), flags: BlockFlags::STANDARD, data: &[] };
-        let record =
-            Record { rmgr: Rmgr::HEAP, info: heap::DELETE, xid: author.xid, main: &main, blocks: &[block] };
+        let main =
+            heap::HeapDelete { xmax: author.xid, offset: tid.offset, infobits, flags }.encode();
+        let block = BlockRef {
+            id: 0,
+            tag: guard.tag(),
+            page: Some(guard),
+            flags: BlockFlags::STANDARD,
+            data: &[],
+        };
+        let record = Record {
+            rmgr: Rmgr::HEAP,
+            info: heap::DELETE,
+            xid: author.xid,
+            main: &main,
+            blocks: &[block],
+        };
         let inserted = self.wal.insert(&mut be.io, &record)?;
         guard.set_lsn(inserted.end);
         Ok(())
@@ -129,7 +145,9 @@ impl Heap {
                 if commands(combos, tuple)?.0 >= author.command {
                     return Ok(DeleteOutcome::Invisible);
                 }
-            } else if xacts.procs().is_running(xmin) || self.clog.status(io, xmin)? != Outcome::Committed {
+            } else if xacts.procs().is_running(xmin)
+                || self.clog.status(io, xmin)? != Outcome::Committed
+            {
                 return Ok(DeleteOutcome::Invisible);
             }
         }
@@ -144,7 +162,11 @@ impl Heap {
                 return Ok(DeleteOutcome::Deleted);
             }
             let deleted_before = commands(combos, tuple)?.1 < author.command;
-            return Ok(if deleted_before { DeleteOutcome::Invisible } else { DeleteOutcome::DeletedBySelf });
+            return Ok(if deleted_before {
+                DeleteOutcome::Invisible
+            } else {
+                DeleteOutcome::DeletedBySelf
+            });
         }
         if xacts.procs().is_running(xmax) {
             return Ok(DeleteOutcome::BeingDeleted(xmax));
@@ -160,13 +182,18 @@ fn commands(combos: &ComboCommands, tuple: HeapTuple<'_>) -> Result<(u32, u32), 
         return Ok((tuple.cid(), tuple.cid()));
     }
     let cid = tuple.cid();
-    combos
-        .resolve(cid)
-        .ok_or_else(|| EngineError::internal(format!("tuple has unknown combined command id {cid}")))
+    combos.resolve(cid).ok_or_else(|| {
+        EngineError::internal(format!("tuple has unknown combined command id {cid}"))
+    })
 }
 
 /// What a deletion writes into a tuple's header, but for the command; redo does the same.
-pub(crate) fn mark_deleted(tuple: &mut HeapTupleMut<'_>, xmax: Xid, infobits: u8, place: ItemPointer) {
+pub(crate) fn mark_deleted(
+    tuple: &mut HeapTupleMut<'_>,
+    xmax: Xid,
+    infobits: u8,
+    place: ItemPointer,
+) {
     let (set, set2) = heap::flags_of_infobits(infobits);
     let (mask, mask2) = (tuple.tuple().infomask(), tuple.tuple().infomask2());
     let old = ht::HEAP_XMAX_BITS | ht::HEAP_MOVED_OFF | ht::HEAP_MOVED_IN;

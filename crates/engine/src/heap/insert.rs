@@ -1,8 +1,8 @@
 //! Insertion.
 //!
-//! One tuple goes into a page with room, as HEAP_INSERT. A batch fills page after page, one HEAP2_MULTI_INSERT each;
-//! it extends the relation by what it will need. A page that was empty is logged as one that redo makes anew, so that
-//! no image of it is needed.
+//! One tuple goes into a page with room, as HEAP_INSERT. A batch fills page after page, one
+//! HEAP2_MULTI_INSERT each; it extends the relation by what it will need. A page that was empty is
+//! logged as one that redo makes anew, so that no image of it is needed.
 
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
@@ -59,10 +59,16 @@ struct Change<'a> {
 
 impl Heap {
     /// Inserts one tuple; its place.
-    pub fn insert(&self, be: &mut Backend, author: Author, tuple: &[u8]) -> Result<ItemPointer, EngineError> {
+    pub fn insert(
+        &self,
+        be: &mut Backend,
+        author: Author,
+        tuple: &[u8],
+    ) -> Result<ItemPointer, EngineError> {
         check_size(tuple.len())?;
         loop {
-            let pin = self.page_with_room(be, aligned(tuple.len()), tuple.len(), Strategy::Normal)?;
+            let pin =
+                self.page_with_room(be, aligned(tuple.len()), tuple.len(), Strategy::Normal)?;
             let placed = self.insert_on(be, &pin, author, tuple)?;
             let free = pin.lock_shared().page().heap_free_space();
             self.space.give(pin.tag().block, free);
@@ -108,7 +114,8 @@ impl Heap {
         }
         let want = remaining.div_ceil(EMPTY).clamp(1, MOST_BLOCKS);
         let mut pins = self.pool.extend(be, self.locator, Fork::Main, want as u32, strategy)?;
-        // The list hands out what came last first: put the blocks in so that they are taken in ascending order.
+        // The list hands out what came last first: put the blocks in so that they are taken in
+        // ascending order.
         for pin in pins.drain(1..).rev() {
             self.space.give(pin.tag().block, EMPTY);
         }
@@ -252,9 +259,13 @@ impl Heap {
         Ok(Filled { tuples: count, free: guard.page().heap_free_space() })
     }
 
-    /// What the change of a page has to see to, and all of it that can fail: the map's promise that everyone sees the
-    /// whole page is taken back.
-    fn look_at_page(&self, be: &mut Backend, guard: &PageWriteGuard<'_>) -> Result<Opened, EngineError> {
+    /// What the change of a page has to see to, and all of it that can fail: the map's promise that
+    /// everyone sees the whole page is taken back.
+    fn look_at_page(
+        &self,
+        be: &mut Backend,
+        guard: &PageWriteGuard<'_>,
+    ) -> Result<Opened, EngineError> {
         let page = guard.page();
         let empty = page.is_new() || page.item_count() == 0;
         let visible = !page.is_new() && page.is_all_visible();
@@ -273,11 +284,16 @@ impl Heap {
         opened: Opened,
         change: Change<'_>,
     ) -> Result<(), EngineError> {
-        if !self.logged || !opened.empty && be.io.aio().has_bug("heap: a change goes without a record") {
+        if !self.logged
+            || !opened.empty && be.io.aio().has_bug("heap: a change goes without a record")
+        {
             return Ok(());
         }
-        let (init, will_init) =
-            if opened.empty { (heap::INIT_PAGE, BlockFlags::WILL_INIT) } else { (0, BlockFlags::NONE) };
+        let (init, will_init) = if opened.empty {
+            (heap::INIT_PAGE, BlockFlags::WILL_INIT)
+        } else {
+            (0, BlockFlags::NONE)
+        };
         let block = BlockRef {
             id: 0,
             tag: guard.tag(),
@@ -285,8 +301,13 @@ impl Heap {
             flags: BlockFlags::STANDARD | will_init,
             data: change.data,
         };
-        let record =
-            Record { rmgr: change.rmgr, info: change.info | init, xid, main: change.main, blocks: &[block] };
+        let record = Record {
+            rmgr: change.rmgr,
+            info: change.info | init,
+            xid,
+            main: change.main,
+            blocks: &[block],
+        };
         let inserted = self.wal.insert(&mut be.io, &record)?;
         guard.set_lsn(inserted.end);
         Ok(())

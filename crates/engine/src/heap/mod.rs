@@ -10,10 +10,11 @@
 //! | `vm.rs` | clearing a page's bits in the visibility map |
 //! | `scan.rs` | a table from its first block to its last, a page at a time |
 //!
-//! A [`Heap`] is a table's physical identity with what is needed to work on it. Every change follows one order:
-//! content lock taken exclusively, buffer marked dirty, page changed, record inserted, page LSN set, lock released.
-//! The buffer is dirty before its record exists, so a checkpoint whose redo pointer lies behind the record finds it.
-//! From the first changed byte to the page's LSN nothing may fail: an error or a panic there stops the engine.
+//! A [`Heap`] is a table's physical identity with what is needed to work on it. Every change
+//! follows one order: content lock taken exclusively, buffer marked dirty, page changed, record
+//! inserted, page LSN set, lock released. The buffer is dirty before its record exists, so a
+//! checkpoint whose redo pointer lies behind the record finds it. From the first changed byte to
+//! the page's LSN nothing may fail: an error or a panic there stops the engine.
 
 mod batch;
 mod delete;

@@ -1,15 +1,15 @@
 //! Sequential scan.
 //!
-//! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a quarter of the pool
-//! goes through a ring of buffers. A page is copied under its content lock, and judged and handed out from the copy, so
-//! that the lock and the pin are held for a moment only, and the scan may rest for as long as its reader likes.
-//! Counting needs no copy.
+//! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a
+//! quarter of the pool goes through a ring of buffers. A page is copied under its content lock, and
+//! judged and handed out from the copy, so that the lock and the pin are held for a moment only,
+//! and the scan may rest for as long as its reader likes. Counting needs no copy.
 
 use std::sync::Arc;
 
 use forebay_format::{
-    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes, RelFileLocator,
-    tuple::HeapTuple,
+    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes,
+    RelFileLocator, tuple::HeapTuple,
 };
 use forebay_storage::{Backend, BufferPool, ReadStream, Strategy, StreamFlags, StreamSettings};
 
@@ -147,7 +147,8 @@ impl HeapScan {
         Ok(Some((self.tuple_id(index), self.tuple(index))))
     }
 
-    /// Counts the visible tuples of all pages not yet visited. Ends early when `interrupt` is pulled.
+    /// Counts the visible tuples of all pages not yet visited. Ends early when `interrupt` is
+    /// pulled.
     pub fn count(&mut self, be: &mut Backend, interrupt: &Interrupt) -> Result<u64, EngineError> {
         self.visible.clear();
         let mut count = 0;

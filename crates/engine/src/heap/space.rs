@@ -1,9 +1,9 @@
 //! Where there is room.
 //!
-//! Each relation has a list of blocks that have room and that nobody is filling. An inserter takes a block out of the
-//! list, so that no two fill the same one, and puts it back when it is done. What the list says is a hint: whoever
-//! takes a block looks at the page under its lock. The list lives in memory; after a start it begins with the
-//! blocks at the relation's end.
+//! Each relation has a list of blocks that have room and that nobody is filling. An inserter takes
+//! a block out of the list, so that no two fill the same one, and puts it back when it is done.
+//! What the list says is a hint: whoever takes a block looks at the page under its lock. The list
+//! lives in memory; after a start it begins with the blocks at the relation's end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ pub struct RelationSpace {
 }
 
 impl RelationSpace {
-    /// Takes a block with at least `need` bytes of room: the one put in last, the likeliest to be in memory.
+    /// Takes a block with at least `need` bytes of room: the one put in last, the likeliest to be
+    /// in memory.
     pub(super) fn take(&self, need: usize) -> Option<BlockNumber> {
         let mut state = self.state.lock();
         let index = state.rooms.iter().rposition(|room| room.free >= need)?;

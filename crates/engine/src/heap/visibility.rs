@@ -1,8 +1,9 @@
 //! Which tuples a snapshot sees.
 //!
-//! The question is asked once for each tuple of a scan, and neighbours mostly come from one transaction. So the last
-//! inserter and the last deleter that were looked up are remembered: for a snapshot the answer never changes.
-//! Hints found on pages are believed; none are set, as with checksums that would have to be logged.
+//! The question is asked once for each tuple of a scan, and neighbours mostly come from one
+//! transaction. So the last inserter and the last deleter that were looked up are remembered: for a
+//! snapshot the answer never changes. Hints found on pages are believed; none are set, as with
+//! checksums that would have to be logged.
 
 use std::sync::Arc;
 
@@ -46,15 +47,20 @@ impl Visibility {
 
     /// Whether the snapshot sees `tuple`. May read `pg_xact`.
     #[inline]
-    pub fn sees(&mut self, io: &mut aio::Backend, tuple: HeapTuple<'_>) -> Result<bool, EngineError> {
-        if let Some(seen) = tuple.bytes().first_chunk().and_then(|header| self.sees_at_once(header)) {
+    pub fn sees(
+        &mut self,
+        io: &mut aio::Backend,
+        tuple: HeapTuple<'_>,
+    ) -> Result<bool, EngineError> {
+        if let Some(seen) = tuple.bytes().first_chunk().and_then(|header| self.sees_at_once(header))
+        {
             return Ok(seen);
         }
         self.look_up(io, tuple, tuple.infomask())
     }
 
-    /// The answer for a tuple that nobody has deleted and whose inserter is the one looked up last, or so old that
-    /// it does not matter: nearly every tuple of a scan.
+    /// The answer for a tuple that nobody has deleted and whose inserter is the one looked up last,
+    /// or so old that it does not matter: nearly every tuple of a scan.
     #[inline]
     pub(super) fn sees_at_once(&self, header: &[u8; ht::HEADER_SIZE]) -> Option<bool> {
         let mask = u16::from_le_bytes([header[20], header[21]]);
@@ -114,18 +120,17 @@ impl Visibility {
         Ok(!self.deleter_is_seen(io, xmax, mask & ht::HEAP_XMAX_COMMITTED != 0)?)
     }
 
-    /// The inserting and the deleting command of a tuple of the own transaction. Only the one that applies means
-    /// anything, unless it did both.
+    /// The inserting and the deleting command of a tuple of the own transaction. Only the one that
+    /// applies means anything, unless it did both.
     fn commands(&self, tuple: HeapTuple<'_>) -> Result<(CommandId, CommandId), EngineError> {
         let cid = tuple.cid();
         if tuple.infomask() & ht::HEAP_COMBOCID == 0 {
             // Without a pair: either inserted by the own transaction, or deleted by it, not both.
             return Ok((cid, cid));
         }
-        self.snapshot
-            .combos()
-            .resolve(cid)
-            .ok_or_else(|| EngineError::internal(format!("tuple has unknown combined command id {cid}")))
+        self.snapshot.combos().resolve(cid).ok_or_else(|| {
+            EngineError::internal(format!("tuple has unknown combined command id {cid}"))
+        })
     }
 
     fn inserter_is_seen(

@@ -1,7 +1,9 @@
-//! The visibility map: two bits for each block of a table, "everyone sees all of it" and "all of it is frozen".
+//! The visibility map: two bits for each block of a table, "everyone sees all of it" and "all of it
+//! is frozen".
 //!
-//! Nothing here sets a bit. But a directory that PostgreSQL has vacuumed has bits set, and whoever changes such a page
-//! must clear them. The clearing is not logged by itself: the record of the change says that it happened.
+//! Nothing here sets a bit. But a directory that PostgreSQL has vacuumed has bits set, and whoever
+//! changes such a page must clear them. The clearing is not logged by itself: the record of the
+//! change says that it happened.
 
 use std::sync::Arc;
 
@@ -61,8 +63,8 @@ pub(crate) fn clear(
     Ok(())
 }
 
-/// Clears the bits of all blocks from `blocks` on that are on the same page of the map as block `blocks`; the number of
-/// map pages that a table of `blocks` blocks needs.
+/// Clears the bits of all blocks from `blocks` on that are on the same page of the map as block
+/// `blocks`; the number of map pages that a table of `blocks` blocks needs.
 pub(crate) fn clear_from(
     pool: &Arc<BufferPool>,
     be: &mut Backend,

@@ -1,4 +1,5 @@
-//! Directories and files of a new data directory, with an account of what was made, to be undone on failure.
+//! Directories and files of a new data directory, with an account of what was made, to be undone on
+//! failure.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -85,7 +86,8 @@ impl Made {
     }
 
     fn take_over_empty(&self, mode: u32) -> Result<(), EngineError> {
-        let names: Vec<_> = self.namespace.list(&self.root)?.into_iter().map(|entry| entry.name).collect();
+        let names: Vec<_> =
+            self.namespace.list(&self.root)?.into_iter().map(|entry| entry.name).collect();
         if !names.is_empty() {
             return Err(not_empty(&self.root, names.iter().all(|n| n == "lost+found")));
         }
@@ -94,7 +96,10 @@ impl Made {
             rustix::fs::chmod(&self.root, rustix::fs::Mode::RWXU).map_err(|e| {
                 EngineError::statement(
                     "42501",
-                    format!("could not change permissions of directory \"{}\": {e}", self.root.display()),
+                    format!(
+                        "could not change permissions of directory \"{}\": {e}",
+                        self.root.display()
+                    ),
                 )
             })?;
         }
@@ -110,7 +115,12 @@ impl Made {
     }
 
     /// Makes a file below the data directory and syncs it.
-    pub(super) fn file(&mut self, disk: &mut Disk<'_>, name: &str, bytes: &[u8]) -> Result<(), EngineError> {
+    pub(super) fn file(
+        &mut self,
+        disk: &mut Disk<'_>,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<(), EngineError> {
         let path = self.root.join(name);
         self.files.push(path.clone());
         disk.write_new(&path, bytes)
@@ -166,10 +176,13 @@ impl Drop for Made {
 
 fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
     let shown = root.display();
-    let error = EngineError::statement("58P02", format!("directory \"{shown}\" exists but is not empty"));
+    let error =
+        EngineError::statement("58P02", format!("directory \"{shown}\" exists but is not empty"));
     if only_lost_found {
         return error
-            .with_detail("It contains a lost+found directory, perhaps due to it being a mount point.")
+            .with_detail(
+                "It contains a lost+found directory, perhaps due to it being a mount point.",
+            )
             .with_hint(
                 "Using a mount point directly as the data directory is not recommended.\n\
                  Create a subdirectory under the mount point.",
@@ -181,7 +194,8 @@ fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
     ))
 }
 
-/// Bytes nobody can guess, for the nonce in pg_control: a hash under keys that come from the system.
+/// Bytes nobody can guess, for the nonce in pg_control: a hash under keys that come from the
+/// system.
 pub(super) fn random_bytes() -> [u8; 32] {
     let mut bytes = [0; 32];
     for (number, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {

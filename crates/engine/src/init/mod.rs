@@ -1,5 +1,5 @@
-//! Making a data directory: PostgreSQL 18's layout, its catalogs as far as the engine keeps them, and a log that
-//! begins with a shutdown checkpoint.
+//! Making a data directory: PostgreSQL 18's layout, its catalogs as far as the engine keeps them,
+//! and a log that begins with a shutdown checkpoint.
 //!
 //! - `layout`: directories and files, undone on failure
 //! - `texts`: configuration files
@@ -45,7 +45,11 @@ pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError>
 }
 
 /// Makes a data directory on what is behind this door.
-pub(crate) fn init_on(dir: &Path, options: &InitOptions, aio: &Arc<Aio>) -> Result<(), EngineError> {
+pub(crate) fn init_on(
+    dir: &Path,
+    options: &InitOptions,
+    aio: &Arc<Aio>,
+) -> Result<(), EngineError> {
     let segments = SegmentSize::new(options.wal_segment_size).ok_or_else(|| {
         EngineError::statement(
             "22023",
@@ -65,7 +69,11 @@ pub(crate) fn init_on(dir: &Path, options: &InitOptions, aio: &Arc<Aio>) -> Resu
     made.keep()
 }
 
-fn write_files(made: &mut Made, disk: &mut Disk<'_>, segments: SegmentSize) -> Result<(), EngineError> {
+fn write_files(
+    made: &mut Made,
+    disk: &mut Disk<'_>,
+    segments: SegmentSize,
+) -> Result<(), EngineError> {
     let version = format!("{VERSION}\n");
     let database = format!("base/{POSTGRES_DB}");
     made.file(disk, "postgresql.conf", texts::POSTGRESQL_CONF.as_bytes())?;
@@ -150,8 +158,11 @@ fn control_file(segments: SegmentSize) -> (CheckPoint, ControlFile) {
     (checkpoint, control)
 }
 
-/// Unique enough: seconds in the upper half, microseconds and the process in the lower, as PostgreSQL makes it.
+/// Unique enough: seconds in the upper half, microseconds and the process in the lower, as
+/// PostgreSQL makes it.
 fn system_id() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (now.as_secs() << 32) | (u64::from(now.subsec_micros()) << 12) | (u64::from(std::process::id()) & 0xfff)
+    (now.as_secs() << 32)
+        | (u64::from(now.subsec_micros()) << 12)
+        | (u64::from(std::process::id()) & 0xfff)
 }

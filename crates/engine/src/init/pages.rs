@@ -1,4 +1,5 @@
-//! The first pages of the catalogs: built in memory, every row frozen, so that they are there for everyone.
+//! The first pages of the catalogs: built in memory, every row frozen, so that they are there for
+//! everyone.
 
 use forebay_format::tuple::{HEAP_XMAX_INVALID, HEAP_XMIN_FROZEN, HeapTupleMut};
 use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
@@ -9,8 +10,12 @@ use crate::types::codec::form_row;
 use crate::types::{Datum, layout_of};
 
 /// The bytes of a catalog's file: whole pages with checksums.
-pub(super) fn heap_file(catalog: &CatalogTable, rows: &[Vec<Datum<'_>>]) -> Result<Vec<u8>, EngineError> {
-    let layouts = catalog.columns.iter().map(|c| layout_of(c.type_oid)).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn heap_file(
+    catalog: &CatalogTable,
+    rows: &[Vec<Datum<'_>>],
+) -> Result<Vec<u8>, EngineError> {
+    let layouts =
+        catalog.columns.iter().map(|c| layout_of(c.type_oid)).collect::<Result<Vec<_>, _>>()?;
     let mut pages: Vec<Box<PageBytes>> = vec![new_page()];
     for row in rows {
         let mut tuple = Vec::new();
@@ -19,7 +24,10 @@ pub(super) fn heap_file(catalog: &CatalogTable, rows: &[Vec<Datum<'_>>]) -> Resu
         if !place(&mut pages, &mut tuple)? {
             pages.push(new_page());
             if !place(&mut pages, &mut tuple)? {
-                return Err(EngineError::internal(format!("a row of {} does not fit a page", catalog.name)));
+                return Err(EngineError::internal(format!(
+                    "a row of {} does not fit a page",
+                    catalog.name
+                )));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The configuration files of a new data directory. PostgreSQL 18 and Forebay both read them, so every active line
-//! is one that PostgreSQL accepts; settings of Forebay's own stay comments.
+//! The configuration files of a new data directory. PostgreSQL 18 and Forebay both read them, so
+//! every active line is one that PostgreSQL accepts; settings of Forebay's own stay comments.
 
 /// postgresql.conf
 pub(super) const POSTGRESQL_CONF: &str = "\

@@ -12,8 +12,8 @@ use crate::error::EngineError;
 /// The timeline a new directory is on.
 pub(super) const TIMELINE: u32 = 1;
 
-/// Where the first record lies: behind the first header of segment 1 (there is no segment 0, so that no record's
-/// position is 0).
+/// Where the first record lies: behind the first header of segment 1 (there is no segment 0, so
+/// that no record's position is 0).
 pub(super) fn first_record(segments: SegmentSize) -> Lsn {
     segments.start(1).add(LONG_SIZE as u64)
 }

@@ -1,8 +1,8 @@
 //! The waits-for graph.
 //!
-//! A sleeping owner waits for everyone who holds a mode in conflict with its request, and for everyone queued ahead
-//! of it with such a request. An owner sleeps on one lock at a time, so the graph follows from the table and is
-//! never stored.
+//! A sleeping owner waits for everyone who holds a mode in conflict with its request, and for
+//! everyone queued ahead of it with such a request. An owner sleeps on one lock at a time, so the
+//! graph follows from the table and is never stored.
 
 use super::manager::Table;
 use super::{LockMode, LockTag, OwnerId};
@@ -14,7 +14,8 @@ struct Wait {
     mode: LockMode,
 }
 
-/// Looks for a circle of waits through `start`, which must be queued. Returns its description, one line a wait.
+/// Looks for a circle of waits through `start`, which must be queued. Returns its description, one
+/// line a wait.
 pub(super) fn find_circle(table: &Table, start: OwnerId) -> Option<String> {
     let mut path = Vec::new();
     let mut seen = Vec::new();
@@ -35,7 +36,8 @@ fn search(
     let Some(mode) = lock.queue.get(position).map(|w| w.mode) else { return false };
 
     path.push(Wait { owner, tag, mode });
-    let holders = lock.granted.iter().filter(|(o, modes)| *o != owner && modes & mode.conflicts() != 0);
+    let holders =
+        lock.granted.iter().filter(|(o, modes)| *o != owner && modes & mode.conflicts() != 0);
     let ahead = lock.queue.iter().take(position).filter(|w| w.mode.conflicts_with(mode));
     for next in holders.map(|(o, _)| *o).chain(ahead.map(|w| w.owner)) {
         if next == start {

@@ -1,4 +1,5 @@
-//! The point at which a sleeping backend can be woken: by the grant it waits for, or by a request to stop.
+//! The point at which a sleeping backend can be woken: by the grant it waits for, or by a request
+//! to stop.
 
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ pub struct Interrupt {
 #[derive(Debug, Default)]
 struct Inner {
     requested: AtomicU8,
-    /// Taken by whoever notifies, so that a wake-up cannot fall between a sleeper's test and its sleep.
+    /// Taken by whoever notifies, so that a wake-up cannot fall between a sleeper's test and its
+    /// sleep.
     gate: Mutex<()>,
     wake: Condvar,
 }
@@ -77,7 +79,8 @@ impl Interrupt {
 
     /// Forgets a cancel that came for a statement which is over; a terminate stays.
     pub fn clear_cancel(&self) {
-        let _ = self.inner.requested.compare_exchange(CANCEL, NONE, Ordering::SeqCst, Ordering::SeqCst);
+        let _ =
+            self.inner.requested.compare_exchange(CANCEL, NONE, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Makes a sleeper look again at what it waits for.
@@ -86,7 +89,8 @@ impl Interrupt {
         self.inner.wake.notify_all();
     }
 
-    /// Sleeps until `ready`, or until something is requested. `ready` must not take a lock that a notifier holds.
+    /// Sleeps until `ready`, or until something is requested. `ready` must not take a lock that a
+    /// notifier holds.
     pub(crate) fn wait_until(&self, ready: impl Fn() -> bool) -> Result<(), InterruptKind> {
         let mut gate = self.inner.gate.lock();
         loop {

@@ -58,8 +58,8 @@ impl Lock {
         self.granted.iter().any(|(o, modes)| *o != owner && modes & mode.conflicts() != 0)
     }
 
-    /// Where a request goes: behind everyone, but ahead of the first who waits for something `owner` holds, as
-    /// that one could not be granted before `owner` is done anyway.
+    /// Where a request goes: behind everyone, but ahead of the first who waits for something
+    /// `owner` holds, as that one could not be granted before `owner` is done anyway.
     fn queue_position(&self, held: u16) -> usize {
         self.queue.iter().position(|w| w.mode.conflicts() & held != 0).unwrap_or(self.queue.len())
     }
@@ -83,7 +83,13 @@ impl Table {
 
     /// Counts a request in a strong mode, and brings all locks of its relation here. False if it is
     /// none, or the owner has such a lock already.
-    fn enter_strong(&mut self, strong: &StrongCounts, owner: OwnerId, tag: LockTag, mode: LockMode) -> bool {
+    fn enter_strong(
+        &mut self,
+        strong: &StrongCounts,
+        owner: OwnerId,
+        tag: LockTag,
+        mode: LockMode,
+    ) -> bool {
         let held = self.locks.get(&tag).map_or(0, |lock| lock.held_by(owner));
         if mode.bit() & LockMode::STRONG == 0 || held & LockMode::STRONG != 0 {
             return false;
@@ -99,7 +105,8 @@ impl Table {
         true
     }
 
-    /// Grants from the front of the queue all that can be granted without overtaking a conflicting request.
+    /// Grants from the front of the queue all that can be granted without overtaking a conflicting
+    /// request.
     fn grant_waiters(&mut self, tag: LockTag) {
         let Some(lock) = self.locks.get_mut(&tag) else { return };
         let mut ready = Vec::new();
@@ -131,7 +138,8 @@ impl Table {
     }
 
     fn forget_if_unused(&mut self, tag: LockTag) {
-        if self.locks.get(&tag).is_some_and(|lock| lock.granted.is_empty() && lock.queue.is_empty()) {
+        if self.locks.get(&tag).is_some_and(|lock| lock.granted.is_empty() && lock.queue.is_empty())
+        {
             self.locks.remove(&tag);
         }
     }
@@ -145,7 +153,8 @@ impl Table {
         true
     }
 
-    /// Grants without waiting if nothing stands against it; otherwise tells where in the queue the request belongs.
+    /// Grants without waiting if nothing stands against it; otherwise tells where in the queue the
+    /// request belongs.
     fn try_grant(&mut self, owner: OwnerId, tag: LockTag, mode: LockMode) -> Result<(), usize> {
         let lock = self.locks.entry(tag).or_default();
         let held = lock.held_by(owner);
@@ -153,7 +162,8 @@ impl Table {
             return Ok(());
         }
         let position = lock.queue_position(held);
-        let overtakes = lock.queue.iter().take(position).any(|w| w.mode.bit() & mode.conflicts() != 0);
+        let overtakes =
+            lock.queue.iter().take(position).any(|w| w.mode.bit() & mode.conflicts() != 0);
         if overtakes || lock.conflicts_with_holder(owner, mode) {
             return Err(position);
         }
@@ -199,13 +209,16 @@ impl LockManager {
                 Err(position) => position,
             };
             let granted = Arc::new(AtomicBool::new(false));
-            let waiter = Waiter { owner, mode, granted: granted.clone(), interrupt: interrupt.clone() };
+            let waiter =
+                Waiter { owner, mode, granted: granted.clone(), interrupt: interrupt.clone() };
             table.locks.entry(tag).or_default().queue.insert(position, waiter);
             table.waiting.insert(owner, tag);
             if let Some(circle) = deadlock::find_circle(&table, owner) {
                 table.withdraw(owner, tag);
-                let held_by_another =
-                    table.locks.get(&tag).is_some_and(|lock| lock.conflicts_with_holder(owner, mode));
+                let held_by_another = table
+                    .locks
+                    .get(&tag)
+                    .is_some_and(|lock| lock.conflicts_with_holder(owner, mode));
                 if !held_by_another {
                     // Only the order of the queue closes the circle: leave the order.
                     table.grant(owner, tag, mode);
@@ -234,7 +247,12 @@ impl LockManager {
     }
 
     /// Takes a lock if that needs no waiting.
-    pub fn try_acquire(&self, owner: OwnerId, tag: LockTag, mode: LockMode) -> Result<(), LockError> {
+    pub fn try_acquire(
+        &self,
+        owner: OwnerId,
+        tag: LockTag,
+        mode: LockMode,
+    ) -> Result<(), LockError> {
         let mut table = self.table.lock();
         let counted = table.enter_strong(&self.strong, owner, tag, mode);
         table.try_grant(owner, tag, mode).map_err(|_| {

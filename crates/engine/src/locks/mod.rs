@@ -8,9 +8,10 @@
 //! | `manager.rs` | the lock table: granted modes, queues, granting in order of arrival |
 //! | `deadlock.rs` | the waits-for graph, searched before a backend goes to sleep |
 //!
-//! A lock is taken by an *owner* (a backend) and held to the end of its transaction. A request that conflicts with
-//! a holder, or with someone who waits already, queues. The graph is searched at the moment of queueing, so that a
-//! deadlock is found when it arises and no timer is needed; the request that closes the circle fails.
+//! A lock is taken by an *owner* (a backend) and held to the end of its transaction. A request that
+//! conflicts with a holder, or with someone who waits already, queues. The graph is searched at the
+//! moment of queueing, so that a deadlock is found when it arises and no timer is needed; the
+//! request that closes the circle fails.
 
 mod deadlock;
 mod fast;

@@ -62,10 +62,16 @@ impl LockMode {
             M::RowShare => exclusive,
             M::RowExclusive => M::Share.bit() | M::ShareRowExclusive.bit() | exclusive,
             M::ShareUpdateExclusive => {
-                M::ShareUpdateExclusive.bit() | M::Share.bit() | M::ShareRowExclusive.bit() | exclusive
+                M::ShareUpdateExclusive.bit()
+                    | M::Share.bit()
+                    | M::ShareRowExclusive.bit()
+                    | exclusive
             }
             M::Share => {
-                M::RowExclusive.bit() | M::ShareUpdateExclusive.bit() | M::ShareRowExclusive.bit() | exclusive
+                M::RowExclusive.bit()
+                    | M::ShareUpdateExclusive.bit()
+                    | M::ShareRowExclusive.bit()
+                    | exclusive
             }
             M::ShareRowExclusive => {
                 M::RowExclusive.bit()

@@ -9,10 +9,13 @@
 //! A page is not read ahead
 //!
 //! - that the record brings an image of, or makes anew: redo does not read it either;
-//! - that another record in the queue has to do with, since that one may bring its image, and what is on the disk may be torn;
-//! - behind a record in the queue that makes, cuts or removes files: which pages exist is known once it is redone;
+//! - that another record in the queue has to do with, since that one may bring its image, and what
+//!   is on the disk may be torn;
+//! - behind a record in the queue that makes, cuts or removes files: which pages exist is known
+//!   once it is redone;
 //! - that does not exist: redo will say so;
-//! - while so many reads are under way as maintenance_io_concurrency allows. Then the records behind it wait in the log.
+//! - while so many reads are under way as maintenance_io_concurrency allows. Then the records
+//!   behind it wait in the log.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -93,7 +96,9 @@ impl<'a> ReadAhead<'a> {
         if self.queue.is_empty() || self.bytes < self.settings.decode_buffer / 2 {
             self.fill(be)?;
         }
-        let Some(Queued { record, tags, changes_files }) = self.queue.pop_front() else { return Ok(None) };
+        let Some(Queued { record, tags, changes_files }) = self.queue.pop_front() else {
+            return Ok(None);
+        };
         self.bytes -= record.bytes.len();
         self.barrier &= !changes_files || !self.queue.is_empty();
         for tag in tags {
@@ -112,9 +117,14 @@ impl<'a> ReadAhead<'a> {
         self.reader.end()
     }
 
-    /// Where the log ended, once there are no more records; fails if it does not end there, but is damaged or lacks a segment.
+    /// Where the log ended, once there are no more records; fails if it does not end there, but is
+    /// damaged or lacks a segment.
     pub(super) fn check_end(&mut self, be: &mut Backend) -> Result<EndOfWal, EngineError> {
-        let end = self.reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+        let end = self
+            .reader
+            .end()
+            .cloned()
+            .ok_or_else(|| EngineError::internal("the log has no end"))?;
         self.reader.check_end(&mut be.io).map_err(|error| match error.is_damage() {
             true => EngineError::corrupt(error.to_string()).with_hint(
                 "Bring the segment back from an archive or a backup, and begin again; or recover to a target before it.",
@@ -128,7 +138,8 @@ impl<'a> ReadAhead<'a> {
         self.stats
     }
 
-    /// Reads records until the queue is full or a reason says to wait. What they need is submitted together, neighbours as one.
+    /// Reads records until the queue is full or a reason says to wait. What they need is submitted
+    /// together, neighbours as one.
     fn fill(&mut self, be: &mut Backend) -> Result<(), EngineError> {
         be.io.begin_batch();
         let filled = self.fill_staged(be);
@@ -163,7 +174,12 @@ impl<'a> ReadAhead<'a> {
     }
 
     /// Puts a record into the queue, and starts to read what it needs.
-    fn take(&mut self, be: &mut Backend, record: WalRecord, looks_ahead: bool) -> Result<(), EngineError> {
+    fn take(
+        &mut self,
+        be: &mut Backend,
+        record: WalRecord,
+        looks_ahead: bool,
+    ) -> Result<(), EngineError> {
         let mut tags = Vec::new();
         let mut changes_files = false;
         if looks_ahead {

@@ -1,15 +1,20 @@
-//! Recovery from an archive, to its end or to a target; recovery of a base backup, with the archive or with the log that came with it.
+//! Recovery from an archive, to its end or to a target; recovery of a base backup, with the archive
+//! or with the log that came with it.
 //!
 //! 1. the timeline to recover along is chosen, and its history read (`restore`);
-//! 2. the checkpoint that backup_label or pg_control names is found; it must lie on that timeline's past;
-//! 3. everything is synced, pg_control says "in archive recovery", and takes over from backup_label what that says;
-//! 4. the log is replayed (`replay`), once, each segment when it is wanted, until its end or the target (`target`). Before the files
-//!    are consistent nobody may stop: until the record that says where the backup ended, and as far as any page has got (`floor`);
+//! 2. the checkpoint that backup_label or pg_control names is found; it must lie on that timeline's
+//!    past;
+//! 3. everything is synced, pg_control says "in archive recovery", and takes over from backup_label
+//!    what that says;
+//! 4. the log is replayed (`replay`), once, each segment when it is wanted, until its end or the
+//!    target (`target`). Before the files are consistent nobody may stop: until the record that
+//!    says where the backup ended, and as far as any page has got (`floor`);
 //! 5. unlogged tables are emptied (`unlogged`);
 //! 6. where the archive was asked for, a new timeline begins (`branch`).
 //!
-//! Recovery of a crash looks through the log before it changes anything. Here that would take bringing all of it twice; so a record
-//! that nobody can redo stops recovery in the middle, where it can be begun again.
+//! Recovery of a crash looks through the log before it changes anything. Here that would take
+//! bringing all of it twice; so a record that nobody can redo stops recovery in the middle, where
+//! it can be begun again.
 
 use std::sync::Arc;
 
@@ -42,7 +47,11 @@ const FETCHERS: usize = 4;
 
 impl Startup<'_> {
     /// Recovers what `request` asks for.
-    pub(super) fn recover_backup(&self, be: &mut Backend, request: &Request) -> Result<Started, EngineError> {
+    pub(super) fn recover_backup(
+        &self,
+        be: &mut Backend,
+        request: &Request,
+    ) -> Result<Started, EngineError> {
         let control = self.control.get();
         let restore = self.restore(be, &control, request)?;
         self.config.recovery_stop.watch(&restore)?;
@@ -90,7 +99,8 @@ impl Startup<'_> {
         let way = if request.from_archive { self.way(be)? } else { Way::Nothing };
         let mode = self.config.archive_mode;
         let stop = self.config.recovery_stop.clone();
-        let restore = Restore::new(self.dir, way, control.segment_size, control.system_id, mode, stop);
+        let restore =
+            Restore::new(self.dir, way, control.segment_size, control.system_id, mode, stop);
         if let Some(begun) = &request.begun {
             restore.set_own_timeline(begun.timeline);
         }
@@ -127,7 +137,12 @@ impl Startup<'_> {
     }
 
     /// Says what is begun; refuses what can't be.
-    fn tell_beginning(&self, control: &ControlFile, request: &Request, own: u32) -> Result<(), EngineError> {
+    fn tell_beginning(
+        &self,
+        control: &ControlFile,
+        request: &Request,
+        own: u32,
+    ) -> Result<(), EngineError> {
         let settings = &self.config.restore;
         if let Some(label) = &request.label {
             let name = &label.label;
@@ -235,7 +250,8 @@ impl Startup<'_> {
         Ok(found)
     }
 
-    /// Where the log in the directory ends, where a server has written its pages along it: they may be as new as that.
+    /// Where the log in the directory ends, where a server has written its pages along it: they may
+    /// be as new as that.
     fn local_end(
         &self,
         be: &mut Backend,
@@ -273,7 +289,8 @@ impl Startup<'_> {
             }
             Ok(())
         };
-        let early = self.aio.has_bug("recovery: backup_label goes before pg_control has what it says");
+        let early =
+            self.aio.has_bug("recovery: backup_label goes before pg_control has what it says");
         if early {
             put_aside()?;
         }
@@ -281,7 +298,8 @@ impl Startup<'_> {
             if let Some(scan) = local_end
                 && scan.end.end > control.min_recovery_point
             {
-                (control.min_recovery_point, control.min_recovery_timeline) = (scan.end.end, scan.timeline);
+                (control.min_recovery_point, control.min_recovery_timeline) =
+                    (scan.end.end, scan.timeline);
             }
             if let Some(label) = &request.label {
                 control.backup_start = point.redo;
@@ -384,8 +402,10 @@ fn check_past(
 ) -> Result<(), EngineError> {
     let target = history.timeline();
     if history.at(at) != own {
-        let file = if request.label.is_some() { label::FILE } else { forebay_format::control::PATH };
-        let message = format!("requested timeline {target} is not a child of this server's history");
+        let file =
+            if request.label.is_some() { label::FILE } else { forebay_format::control::PATH };
+        let message =
+            format!("requested timeline {target} is not a child of this server's history");
         let detail = match history.switch_point(own) {
             Some(left) => format!(
                 "Latest checkpoint in file \"{file}\" is at {at} on timeline {own}, but in the history of the requested \

@@ -5,8 +5,8 @@
 //!                        ^ from here on a crash leads back to here, on the same timeline
 //! ```
 //!
-//! All of these are durable in this order. Whoever starts again before the checkpoint counts replays the log once more, up to where the
-//! new timeline began, whatever the targets say by then.
+//! All of these are durable in this order. Whoever starts again before the checkpoint counts
+//! replays the log once more, up to where the new timeline began, whatever the targets say by then.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +92,8 @@ impl Branch<'_> {
         Ok(self.aio.namespace().sync_dir(self.dir)?)
     }
 
-    /// The history file gets its name when it is whole; one that is there is not replaced. What earlier ones say for people is kept.
+    /// The history file gets its name when it is whole; one that is there is not replaced. What
+    /// earlier ones say for people is kept.
     fn write_history(
         &self,
         io: &mut Backend,
@@ -107,7 +108,9 @@ impl Branch<'_> {
         if let Some(before) = history.stretches().get(parents.saturating_sub(1))
             && before.timeline > 1
         {
-            let old = Disk::new(io).read(&wal.join(history_file_name(before.timeline)))?.unwrap_or_default();
+            let old = Disk::new(io)
+                .read(&wal.join(history_file_name(before.timeline)))?
+                .unwrap_or_default();
             text = String::from_utf8_lossy(&old).into_owned();
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
@@ -128,8 +131,9 @@ impl Branch<'_> {
         Ok(self.aio.namespace().sync_dir(wal)?)
     }
 
-    /// Tidies the log's directory, on which a new timeline has begun: what lies behind is no past of this server. The last segment of
-    /// the parent is kept for the archive as what it is, a part of one.
+    /// Tidies the log's directory, on which a new timeline has begun: what lies behind is no past
+    /// of this server. The last segment of the parent is kept for the archive as what it is, a part
+    /// of one.
     pub(super) fn tidy(&self, io: &mut Backend, begun: &Begun) -> Result<Ended, EngineError> {
         let wal = self.dir.join("pg_wal");
         let namespace = self.aio.namespace();
@@ -170,12 +174,14 @@ impl Branch<'_> {
     }
 }
 
-/// The history of the timeline that a position is on: timelines that begin behind it were not reached.
+/// The history of the timeline that a position is on: timelines that begin behind it were not
+/// reached.
 fn until(history: &TimelineHistory, at: Lsn) -> TimelineHistory {
     let mut stretches = history.stretches().iter().filter(|stretch| stretch.begin <= at);
     let first = stretches.next().map_or(1, |stretch| stretch.timeline);
-    stretches
-        .fold(TimelineHistory::alone(first), |past, stretch| past.branch(stretch.timeline, stretch.begin))
+    stretches.fold(TimelineHistory::alone(first), |past, stretch| {
+        past.branch(stretch.timeline, stretch.begin)
+    })
 }
 
 /// The checkpoint at the end of recovery is durable: nothing of recovery is needed any more.
@@ -218,15 +224,19 @@ mod tests {
     fn bed() -> (tempfile::TempDir, Arc<Aio>, Backend) {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(dir.path().join("pg_wal/archive_status")).expect("pg_wal");
-        let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).expect("aio");
+        let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
+            .expect("aio");
         let io = aio.backend(BackendType::Startup).expect("backend");
         (dir, aio, io)
     }
 
     #[test]
     fn what_the_file_says_reads_back() {
-        let begun =
-            Begun { timeline: 4, at: Lsn(0x1_0000_0028), reason: "at restore point \"x\ty\"".to_owned() };
+        let begun = Begun {
+            timeline: 4,
+            at: Lsn(0x1_0000_0028),
+            reason: "at restore point \"x\ty\"".to_owned(),
+        };
         assert_eq!(Begun::parse(&begun.to_text()), Some(begun));
         for bad in ["", "4", "4\t0/5", "x\t0/5\twhy"] {
             assert_eq!(Begun::parse(bad), None, "{bad}");
@@ -250,7 +260,8 @@ mod tests {
         std::fs::write(wal.join("00000002.history"), "1\t0/200000\tfor people").expect("history");
         let parent = TimelineHistory::alone(1).branch(2, Lsn(0x20_0000));
         let branch = Branch { dir: dir.path(), aio: &aio, size: SEGMENT, archives: true };
-        let begun = Begun { timeline: 3, at: Lsn(0x30_4000), reason: "after LSN 0/303F00".to_owned() };
+        let begun =
+            Begun { timeline: 3, at: Lsn(0x30_4000), reason: "after LSN 0/303F00".to_owned() };
         branch.begin(&mut io, &parent, &begun).expect("begun");
         let segment = std::fs::read(wal.join(SEGMENT.file_name(3, 3))).expect("segment");
         assert!(segment.len() == 1 << 20 && segment[..0x4000].iter().all(|&b| b == 7));
@@ -267,7 +278,8 @@ mod tests {
         let (dir, aio, mut io) = bed();
         let wal = dir.path().join("pg_wal");
         let status = |name: &str| wal.join("archive_status").join(name);
-        let names = [(1, 2), (2, 3), (2, 4), (2, 5), (3, 3), (3, 4)].map(|(t, n)| SEGMENT.file_name(t, n));
+        let names =
+            [(1, 2), (2, 3), (2, 4), (2, 5), (3, 3), (3, 4)].map(|(t, n)| SEGMENT.file_name(t, n));
         for name in &names {
             std::fs::write(wal.join(name), "").expect("segment");
         }

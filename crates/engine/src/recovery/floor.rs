@@ -1,6 +1,6 @@
-//! The point that recovery from an archive must get to again before anybody may look at the files: no page is written that is newer
-//! than what pg_control says of it, so that one who begins recovery again, perhaps with another target, is not shown a past that
-//! the pages are ahead of.
+//! The point that recovery from an archive must get to again before anybody may look at the files:
+//! no page is written that is newer than what pg_control says of it, so that one who begins
+//! recovery again, perhaps with another target, is not shown a past that the pages are ahead of.
 //!
 //! In production the log takes that place: no page is written before its log.
 
@@ -15,7 +15,8 @@ use std::sync::Arc;
 use crate::control::Control;
 use crate::error::EngineError;
 
-/// What the buffer pool asks before it writes pages: pg_control while recovery from an archive is going on, then the log.
+/// What the buffer pool asks before it writes pages: pg_control while recovery from an archive is
+/// going on, then the log.
 #[derive(Debug)]
 pub(crate) struct Floor {
     control: Arc<Control>,
@@ -43,8 +44,8 @@ impl Floor {
         let _ = self.wal.set(Arc::clone(wal));
     }
 
-    /// Makes sure that pg_control names `upto`, or a later point. As it is written and synced each time, it is set to all that has
-    /// been redone at once.
+    /// Makes sure that pg_control names `upto`, or a later point. As it is written and synced each
+    /// time, it is set to all that has been redone at once.
     pub(super) fn raise(&self, io: &mut Backend, upto: Lsn) -> Result<(), EngineError> {
         let point = upto.max(Lsn(self.replayed.load(Ordering::Acquire)));
         self.control.raise_min_recovery(io, point, self.timeline.load(Ordering::Relaxed))

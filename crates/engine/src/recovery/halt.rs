@@ -1,5 +1,6 @@
-//! A stop while a directory is still being recovered. Recovery ends between two records, and what fetches files for it is interrupted;
-//! nothing is written that a crash at the same place would not have left, so it goes on with the next start.
+//! A stop while a directory is still being recovered. Recovery ends between two records, and what
+//! fetches files for it is interrupted; nothing is written that a crash at the same place would not
+//! have left, so it goes on with the next start.
 
 use std::sync::{Arc, Weak};
 
@@ -9,8 +10,9 @@ use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use super::restore::Restore;
 use crate::error::EngineError;
 
-/// Ends a recovery from outside, whichever thread opens the engine. Once recovery is through it does nothing. It is for one
-/// recovery: who has asked has asked for good, so the next one needs another.
+/// Ends a recovery from outside, whichever thread opens the engine. Once recovery is through it
+/// does nothing. It is for one recovery: who has asked has asked for good, so the next one needs
+/// another.
 #[derive(Clone, Default)]
 pub struct RecoveryStop(Arc<State>);
 
@@ -30,7 +32,8 @@ impl std::fmt::Debug for RecoveryStop {
 }
 
 impl RecoveryStop {
-    /// Has recovery end soon, with [`EngineError::ShuttingDown`]. A restore_command is told to end; asked again, it is killed.
+    /// Has recovery end soon, with [`EngineError::ShuttingDown`]. A restore_command is told to end;
+    /// asked again, it is killed.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::SeqCst);
         let restore = self.0.restore.lock().upgrade();

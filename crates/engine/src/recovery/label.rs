@@ -1,5 +1,5 @@
-//! backup_label: where the recovery of a base backup begins. pg_control, which was copied with the rest, may know a later checkpoint,
-//! from which the pages copied before it could not be recovered.
+//! backup_label: where the recovery of a base backup begins. pg_control, which was copied with the
+//! rest, may know a later checkpoint, from which the pages copied before it could not be recovered.
 
 use forebay_format::backup_label::BackupLabel as Label;
 use forebay_format::{Lsn, SegmentSize};
@@ -40,13 +40,18 @@ impl BackupLabel {
         }
         let said = Label::parse(text).map_err(|error| invalid(&error.to_string()))?;
         let named = size.parse_file_name(&said.start_file);
-        let (timeline, number) = named.ok_or_else(|| invalid("\"START WAL LOCATION\" names no WAL file."))?;
+        let (timeline, number) =
+            named.ok_or_else(|| invalid("\"START WAL LOCATION\" names no WAL file."))?;
         if number != size.number(said.start) {
-            return Err(invalid("The file that \"START WAL LOCATION\" names does not hold that position."));
+            return Err(invalid(
+                "The file that \"START WAL LOCATION\" names does not hold that position.",
+            ));
         }
         if said.timeline != timeline {
             let stated = said.timeline;
-            return Err(invalid(&format!("Timeline ID parsed is {stated}, but expected {timeline}.")));
+            return Err(invalid(&format!(
+                "Timeline ID parsed is {stated}, but expected {timeline}."
+            )));
         }
         Ok(BackupLabel {
             start: said.start,

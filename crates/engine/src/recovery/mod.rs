@@ -6,23 +6,26 @@
 //! | in production, shutting down, in crash recovery, starting up | crash recovery, as below |
 //! | in archive recovery | it goes on, as in `archive` |
 //!
-//! Where a file asks for it (`request`), or one such recovery was begun before, a directory is recovered from an archive, or as
-//! a base backup, whatever pg_control says: `archive`. Its parts are `label` (backup_label), `restore` (restore_command), `source` (one of the embedder's),
-//! `replay`, `target` (recovery_target settings, with the `clock`), `floor` (how far recovery must get) and `branch` (the new timeline).
-//! `halt` ends any recovery in its midst.
+//! Where a file asks for it (`request`), or one such recovery was begun before, a directory is
+//! recovered from an archive, or as a base backup, whatever pg_control says: `archive`. Its parts
+//! are `label` (backup_label), `restore` (restore_command), `source` (one of the embedder's),
+//! `replay`, `target` (recovery_target settings, with the `clock`), `floor` (how far recovery must
+//! get) and `branch` (the new timeline). `halt` ends any recovery in its midst.
 //!
 //! Crash recovery:
 //!
-//! 1. every file that may have been written without a sync is synced, so that what redo finds on the pages stays there (`sync`);
-//! 2. the log is read, past the kernel's cache where that can be done, from the checkpoint's redo pointer to its end: one that is
-//!    damaged in the middle, or that redo can't do all of, is refused, and nothing has changed (`scan`, `timeline`);
+//! 1. every file that may have been written without a sync is synced, so that what redo finds on
+//!    the pages stays there (`sync`);
+//! 2. the log is read, past the kernel's cache where that can be done, from the checkpoint's redo
+//!    pointer to its end: one that is damaged in the middle, or that redo can't do all of, is
+//!    refused, and nothing has changed (`scan`, `timeline`);
 //! 3. pg_control says "in crash recovery", and the log is replayed, its pages read ahead (`ahead`);
 //! 4. unlogged tables are emptied (`unlogged`), and pg_xact is cleared of what never reached the
 //!    log;
 //! 5. the caller writes everything and makes an end-of-recovery checkpoint.
 //!
-//! Until then the next start begins at the same redo pointer, so a recovery that crashes is begun again: a page that has been
-//! brought further than a record is left alone by it.
+//! Until then the next start begins at the same redo pointer, so a recovery that crashes is begun
+//! again: a page that has been brought further than a record is left alone by it.
 
 mod ahead;
 mod archive;
@@ -143,7 +146,9 @@ impl Startup<'_> {
         self.config.restore.target()?;
         refuse_under_way(&be.io, self.dir)?;
         let control = self.control.get();
-        if let Some(request) = Request::find(&mut be.io, self.dir, control.state, control.segment_size)? {
+        if let Some(request) =
+            Request::find(&mut be.io, self.dir, control.state, control.segment_size)?
+        {
             return self.recover_backup(be, &request);
         }
         let timeline = control.checkpoint_copy.timeline.max(control.min_recovery_timeline);
@@ -176,8 +181,13 @@ impl Startup<'_> {
             DbState::ShutDownInRecovery | DbState::ArchiveRecovery => {
                 Err(EngineError::internal("archive recovery that nobody goes on with"))
             }
-            DbState::Startup | DbState::ShuttingDown | DbState::CrashRecovery | DbState::Production => {
-                tracing::info!("database system was not properly shut down; automatic recovery in progress");
+            DbState::Startup
+            | DbState::ShuttingDown
+            | DbState::CrashRecovery
+            | DbState::Production => {
+                tracing::info!(
+                    "database system was not properly shut down; automatic recovery in progress"
+                );
                 if !self.aio.has_bug("recovery: files are not synced first") {
                     self.sync_everything(be)?;
                 }
@@ -200,8 +210,9 @@ impl Startup<'_> {
         WalReader::new(Arc::clone(self.aio), config, start).with_history(history.clone())
     }
 
-    /// Whether the log is read past the kernel's cache although its setting does not ask for that: after a failed sync
-    /// the cache holds, as clean pages, what never reached the disk. Only where the file system can.
+    /// Whether the log is read past the kernel's cache although its setting does not ask for that:
+    /// after a failed sync the cache holds, as clean pages, what never reached the disk. Only where
+    /// the file system can.
     fn reads_direct(&self, control: &ControlFile) -> bool {
         control.state != DbState::ShutDown
             && self.aio.namespace().probe_direct(&self.dir.join("pg_wal")).is_ok()
@@ -219,7 +230,9 @@ impl Startup<'_> {
             EngineError::statement("XX001", message).with_detail(why)
         };
         let Some(record) = reader.next(&mut be.io)? else {
-            return Err(missing(reader.end().map_or_else(String::new, |end| end.reason.to_string())));
+            return Err(missing(
+                reader.end().map_or_else(String::new, |end| end.reason.to_string()),
+            ));
         };
         let decoded = record.decode().map_err(|error| missing(error.to_string()))?;
         let kind = decoded.kind();
@@ -229,7 +242,9 @@ impl Startup<'_> {
             return Err(missing("The record there is of another kind.".to_owned()));
         }
         let point = CheckPoint::decode(decoded.main).map_err(|error| missing(error.to_string()))?;
-        if point.redo > record.start || (kind == xlog::CHECKPOINT_SHUTDOWN && point.redo != record.start) {
+        if point.redo > record.start
+            || (kind == xlog::CHECKPOINT_SHUTDOWN && point.redo != record.start)
+        {
             return Err(missing(format!("Its redo pointer {} is impossible.", point.redo)));
         }
         Ok(Checkpoint { start: record.start, end: record.end, point })
@@ -296,8 +311,14 @@ impl Startup<'_> {
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
         self.clog.set_recovering(true);
         let prefetch = PrefetchStats::default();
-        let mut progress =
-            RecoveryProgress { redo, at: redo, end: scan.end.end, records: 0, prefetch, done: false };
+        let mut progress = RecoveryProgress {
+            redo,
+            at: redo,
+            end: scan.end.end,
+            records: 0,
+            prefetch,
+            done: false,
+        };
         let mut ctx = RedoContext::new(be, self.pool, self.clog, &checkpoint.point);
         tracing::info!("redo starts at {redo}");
         while let Some(record) = ahead.next(ctx.be)? {
@@ -315,13 +336,15 @@ impl Startup<'_> {
                 self.report(&progress);
             }
         }
-        let end = ahead.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+        let end =
+            ahead.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
         if end.end != scan.end.end {
-            let message =
-                format!("WAL ended at {} and now ends at {}: {}", scan.end.end, end.end, end.reason);
-            return Err(
-                EngineError::corrupt(message).with_hint("Somebody else writes to it, or the disk fails.")
+            let message = format!(
+                "WAL ended at {} and now ends at {}: {}",
+                scan.end.end, end.end, end.reason
             );
+            return Err(EngineError::corrupt(message)
+                .with_hint("Somebody else writes to it, or the disk fails."));
         }
         tracing::info!(
             "redo done at {}: {} ({} records, {:.2} s; {} pages read ahead)",
@@ -365,7 +388,11 @@ fn next_xid(counters: &Counters) -> FullXid {
     counters.next_xid
 }
 
-fn redo_one(registry: &Registry, record: &WalRecord, ctx: &mut RedoContext<'_>) -> Result<(), EngineError> {
+fn redo_one(
+    registry: &Registry,
+    record: &WalRecord,
+    ctx: &mut RedoContext<'_>,
+) -> Result<(), EngineError> {
     let decoded = scan::decode(record)?;
     let redo = RedoRecord { start: record.start, end: record.end, record: &decoded };
     Ok(registry.redo(&redo, ctx)?)

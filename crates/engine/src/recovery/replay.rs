@@ -4,8 +4,9 @@
 //!   record ─▶ stop before it? ─▶ redo ─▶ end of the backup? consistent? ─▶ stop behind it? ─▶ restart point?
 //! ```
 //!
-//! A restart point is what a checkpoint is to recovery: behind a checkpoint's record everything is made durable, so that recovery which
-//! is begun again begins there. It is made where that much log or time has passed that a checkpoint would be due.
+//! A restart point is what a checkpoint is to recovery: behind a checkpoint's record everything is
+//! made durable, so that recovery which is begun again begins there. It is made where that much log
+//! or time has passed that a checkpoint would be due.
 
 use std::sync::Arc;
 
@@ -102,7 +103,8 @@ impl Startup<'_> {
         let wanted = course.request.from_archive && course.request.begun.is_none();
         let target = if wanted { self.config.restore.target()? } else { None };
         let point = &course.checkpoint.point;
-        let reader = self.reader(&control, course.history, point.redo).with_fetch(course.restore.clone());
+        let reader =
+            self.reader(&control, course.history, point.redo).with_fetch(course.restore.clone());
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
         let mut ctx = RedoContext::new(be, self.pool, self.clog, point);
         let prefetch = PrefetchStats::default();
@@ -128,7 +130,9 @@ impl Startup<'_> {
         self.clog.set_recovering(true);
         tracing::info!("redo starts at {}", point.redo);
         let end = loop {
-            let Some(record) = ahead.next(ctx.be)? else { break End::Log(ahead.check_end(ctx.be)?) };
+            let Some(record) = ahead.next(ctx.be)? else {
+                break End::Log(ahead.check_end(ctx.be)?);
+            };
             self.config.recovery_stop.check()?;
             if let Some(stop) = replay.step(&record, &mut ctx)? {
                 break End::Target(stop);
@@ -142,7 +146,11 @@ impl Startup<'_> {
 
 impl Replay<'_, '_> {
     /// Redoes a record. Some: recovery stops, before it or behind it.
-    fn step(&mut self, record: &WalRecord, ctx: &mut RedoContext<'_>) -> Result<Option<Stop>, EngineError> {
+    fn step(
+        &mut self,
+        record: &WalRecord,
+        ctx: &mut RedoContext<'_>,
+    ) -> Result<Option<Stop>, EngineError> {
         let decoded = scan::decode(record)?;
         let redo = RedoRecord { start: record.start, end: record.end, record: &decoded };
         if let Some(stop) = self.stopper.before(&redo, self.consistency.reached)? {
@@ -164,7 +172,8 @@ impl Replay<'_, '_> {
         Ok(None)
     }
 
-    /// Lets go of segments that replay is past. The one before is kept: the log may go on behind the record replayed last.
+    /// Lets go of segments that replay is past. The one before is kept: the log may go on behind
+    /// the record replayed last.
     fn leave_segments(&self, ctx: &RedoContext<'_>, start: Lsn) {
         let number = |lsn| self.control.segment_size.number(lsn);
         if self.last.is_valid() && number(start) != number(self.last) {
@@ -212,8 +221,9 @@ impl Replay<'_, '_> {
         if !is_checkpoint || !self.course.request.from_archive {
             return Ok(());
         }
-        let point = CheckPoint::decode(decoded.main)
-            .map_err(|error| EngineError::corrupt(format!("WAL record at {}: {error}", record.start)))?;
+        let point = CheckPoint::decode(decoded.main).map_err(|error| {
+            EngineError::corrupt(format!("WAL record at {}: {error}", record.start))
+        })?;
         let writing = &self.startup.config.writing;
         let due = point.redo.since(self.restart.redo) >= writing.max_wal_size
             || self.restart.at.elapsed() >= writing.checkpoint_timeout;
@@ -225,7 +235,10 @@ impl Replay<'_, '_> {
         // Outcomes have no LSN that would hold them back: pages of pg_xact tell of every record so
         // far.
         self.startup.clog.flush_behind(&mut io.io, |io| {
-            if io.aio().has_bug("recovery: pg_xact is written before pg_control names a point that far") {
+            if io
+                .aio()
+                .has_bug("recovery: pg_xact is written before pg_control names a point that far")
+            {
                 return Ok(());
             }
             self.course.floor.raise(io, record.end)
@@ -233,7 +246,12 @@ impl Replay<'_, '_> {
         pool.write_paced(io, WriteScope::All, WriteOptions::checkpoint(pool), &mut FullSpeed)?;
         pool.sync_pending(io)?;
         let timeline = self.follower.timeline();
-        self.startup.control.restart_point(&mut io.io, record.start, point, (record.end, timeline))?;
+        self.startup.control.restart_point(
+            &mut io.io,
+            record.start,
+            point,
+            (record.end, timeline),
+        )?;
         self.restart = Restart { redo: point.redo, at: Instant::now() };
         tracing::info!("recovery restart point at {}", point.redo);
         let oldest = self.course.restore.set_oldest(timeline, point.redo);
@@ -259,7 +277,12 @@ impl Replay<'_, '_> {
     }
 
     /// The end of replay, if it may end there.
-    fn finish(mut self, end: End, wanted: bool, ctx: &RedoContext<'_>) -> Result<Replayed, EngineError> {
+    fn finish(
+        mut self,
+        end: End,
+        wanted: bool,
+        ctx: &RedoContext<'_>,
+    ) -> Result<Replayed, EngineError> {
         let why = match &end {
             End::Target(stop) => {
                 tracing::info!("{}", stop.message);
@@ -299,7 +322,11 @@ impl Consistency {
         Consistency {
             needed: control.min_recovery_point.max(control.backup_end).max(checkpoint_end),
             // Of one that was taken from a standby, pg_control says where it ended.
-            backup_start: if control.backup_end.is_valid() { Lsn::INVALID } else { control.backup_start },
+            backup_start: if control.backup_end.is_valid() {
+                Lsn::INVALID
+            } else {
+                control.backup_start
+            },
             reached: false,
         }
     }
@@ -322,16 +349,24 @@ impl Consistency {
         let End::Log(end) = end else {
             let message = "requested recovery stop point is before consistent recovery point";
             let detail = match backup {
-                true => format!("Recovery got to {at}; the record of the backup's end lies behind that."),
-                false => format!("Recovery got to {at}; the files are consistent from {} on.", self.needed),
+                true => format!(
+                    "Recovery got to {at}; the record of the backup's end lies behind that."
+                ),
+                false => format!(
+                    "Recovery got to {at}; the files are consistent from {} on.",
+                    self.needed
+                ),
             };
             return Err(EngineError::statement("F0000", message).with_detail(detail));
         };
         let detail = format!("The log ends at {at}: {}.", end.reason);
         if backup {
-            let hint = "All WAL generated while online backup was taken must be available at recovery.";
+            let hint =
+                "All WAL generated while online backup was taken must be available at recovery.";
             let message = "WAL ends before end of online backup";
-            return Err(EngineError::statement("55000", message).with_detail(detail).with_hint(hint));
+            return Err(EngineError::statement("55000", message)
+                .with_detail(detail)
+                .with_hint(hint));
         }
         let message = "WAL ends before consistent recovery point";
         let detail = format!("{detail} It must be replayed up to {}.", self.needed);

@@ -1,4 +1,5 @@
-//! What the files in a data directory ask of a start: recovery from an archive, of a base backup, or to go on with either.
+//! What the files in a data directory ask of a start: recovery from an archive, of a base backup,
+//! or to go on with either.
 //!
 //! | file | says |
 //! |---|---|
@@ -30,7 +31,8 @@ const STANDBY: &str = "standby.signal";
 /// Where tablespaces belong.
 const TABLESPACES: &str = "tablespace_map";
 
-/// Directories whose files say that PostgreSQL has something under way, whose it is, and how to end it.
+/// Directories whose files say that PostgreSQL has something under way, whose it is, and how to end
+/// it.
 const UNDER_WAY: [(&str, &str, &str); 2] = [
     (
         "pg_twophase",
@@ -45,8 +47,8 @@ const UNDER_WAY: [(&str, &str, &str); 2] = [
 ];
 
 /// Refuses a directory in which transactions are prepared or replication slots exist, also one of a
-/// server that was stopped. The rows of prepared transactions would count as aborted, and nobody would
-/// hold their locks; the log that a slot needs would go.
+/// server that was stopped. The rows of prepared transactions would count as aborted, and nobody
+/// would hold their locks; the log that a slot needs would go.
 pub(super) fn refuse_under_way(io: &Backend, dir: &Path) -> Result<(), EngineError> {
     for (name, message, hint) in UNDER_WAY {
         let path = dir.join(name);
@@ -107,8 +109,8 @@ impl Request {
         Ok(Some(Request { from_archive: signal || begun.is_some(), label, begun }))
     }
 
-    /// The timeline that an earlier attempt had begun. It counts if its history file was written and no checkpoint has been made on it;
-    /// what is left of another one is removed.
+    /// The timeline that an earlier attempt had begun. It counts if its history file was written
+    /// and no checkpoint has been made on it; what is left of another one is removed.
     fn begun(io: &mut Backend, dir: &Path, recovering: bool) -> Result<Option<Begun>, EngineError> {
         let path = dir.join(branch::ENDING);
         let Some(bytes) = Disk::new(io).read(&path)? else { return Ok(None) };

@@ -1,4 +1,5 @@
-//! Files of the log out of the archive: by restore_command, or by restore_library, which fetches the next ones meanwhile.
+//! Files of the log out of the archive: by restore_command, or by restore_library, which fetches
+//! the next ones meanwhile.
 //!
 //! ```text
 //!   the archive ──▶ pg_wal/RECOVERYXLOG ──(length, whose it is)──▶ pg_wal/NAME ──(replayed)──▶ removed
@@ -12,9 +13,10 @@
 //!
 //! A library says of itself which of these it is.
 //!
-//! A file of the wrong length, or of another cluster, is an error too: it says nothing about where the log ends. Segments go once
-//! redo is past them, so that an archive of any length can be recovered from; but with `archive_mode = always` they stay until they are
-//! in this server's own archive as well.
+//! A file of the wrong length, or of another cluster, is an error too: it says nothing about where
+//! the log ends. Segments go once redo is past them, so that an archive of any length can be
+//! recovered from; but with `archive_mode = always` they stay until they are in this server's own
+//! archive as well.
 
 use std::path::{Path, PathBuf};
 
@@ -70,7 +72,8 @@ struct State {
     oldest: String,
     /// A timeline that is this directory's own: the archive is not asked for it.
     own_timeline: Option<u32>,
-    /// Segments that were brought and are still there, but for those that are to be archived: they go when they have been.
+    /// Segments that were brought and are still there, but for those that are to be archived: they
+    /// go when they have been.
     brought: Vec<(u64, String)>,
 }
 
@@ -121,8 +124,11 @@ impl Restore {
         });
         for name in gone {
             let mark = self.wal().join("archive_status").join(format!("{name}.done"));
-            if let Err(error) = remove(io, &self.wal().join(&name)).and_then(|()| remove(io, &mark)) {
-                tracing::warn!("could not remove a segment that was restored from the archive: {error}");
+            if let Err(error) = remove(io, &self.wal().join(&name)).and_then(|()| remove(io, &mark))
+            {
+                tracing::warn!(
+                    "could not remove a segment that was restored from the archive: {error}"
+                );
             }
         }
     }
@@ -147,7 +153,11 @@ impl Restore {
     }
 
     /// The history of a timeline.
-    pub(super) fn history(&self, io: &mut Backend, timeline: u32) -> Result<TimelineHistory, EngineError> {
+    pub(super) fn history(
+        &self,
+        io: &mut Backend,
+        timeline: u32,
+    ) -> Result<TimelineHistory, EngineError> {
         self.fetch_history(io, timeline)?;
         Ok(read_history(io, &self.wal(), timeline)?)
     }
@@ -161,7 +171,8 @@ impl Restore {
         Ok(newest)
     }
 
-    /// Brings a timeline's history file, and makes it durable: what is recovered depends on it. True if the archive has it.
+    /// Brings a timeline's history file, and makes it durable: what is recovered depends on it.
+    /// True if the archive has it.
     fn fetch_history(&self, io: &mut Backend, timeline: u32) -> Result<bool, EngineError> {
         if timeline <= 1 || self.state.lock().own_timeline == Some(timeline) {
             return Ok(false);
@@ -173,7 +184,9 @@ impl Restore {
         }
         let text = io.read_file(&temporary)?;
         TimelineHistory::parse(timeline, &String::from_utf8_lossy(&text)).map_err(|error| {
-            EngineError::corrupt(format!("timeline history file \"{name}\" from the archive: {error}"))
+            EngineError::corrupt(format!(
+                "timeline history file \"{name}\" from the archive: {error}"
+            ))
         })?;
         let namespace = Arc::clone(io.aio().namespace());
         let file = namespace.open(&temporary, &OpenOptions::READ_WRITE)?;
@@ -204,7 +217,8 @@ impl Restore {
         self.examine(io, name, &temporary)?;
         let names = Arc::clone(io.aio().namespace());
         if !io.aio().has_bug("recovery: restored segments are not synced") {
-            // It may stay, be archived or recycled: a crash must not leave a part of it under its name.
+            // It may stay, be archived or recycled: a crash must not leave a part of it under its
+            // name.
             let file = names.open(&temporary, &OpenOptions::READ_WRITE)?;
             io.fsync(&file)?;
         }
@@ -226,13 +240,18 @@ impl Restore {
         let file = namespace.open(path, &OpenOptions::READ)?;
         let (found, expected) = (namespace.file_len(&file)?, self.size.bytes());
         if found != expected {
-            let message = format!("archive file \"{name}\" has wrong size: {found} instead of {expected}");
+            let message =
+                format!("archive file \"{name}\" has wrong size: {found} instead of {expected}");
             return Err(EngineError::corrupt(message));
         }
         let mut page = AlignedBuf::zeroed(PAGE)?;
         io.read_exact_at(&file, 0, &mut page)?;
-        // One that nobody has written to yet may have come there with others. What it says is the reader's to judge.
-        let stated = PageHeader::decode(&page).ok().and_then(|header| header.long).map(|long| long.system_id);
+        // One that nobody has written to yet may have come there with others. What it says is the
+        // reader's to judge.
+        let stated = PageHeader::decode(&page)
+            .ok()
+            .and_then(|header| header.long)
+            .map(|long| long.system_id);
         if let Some(stated) = stated.filter(|&id| id != self.system_id) {
             let ours = self.system_id;
             return Err(EngineError::corrupt(format!(
@@ -242,8 +261,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Marks a file that came from the archive as one that need not go there; or, with `always`, as one that is to go to an archive
-    /// of this server's own, unless it has been there.
+    /// Marks a file that came from the archive as one that need not go there; or, with `always`, as
+    /// one that is to go to an archive of this server's own, unless it has been there.
     fn mark(&self, io: &mut Backend, name: &str) -> Result<(), EngineError> {
         if self.archive_mode == ArchiveMode::Off {
             return Ok(());
@@ -276,12 +295,16 @@ impl Restore {
     fn run_way(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, EngineError> {
         match &self.way {
             Way::Nothing => Ok(false),
-            Way::Command(command, shell) => self.run_command(io, name, to, (command.as_str(), shell)),
+            Way::Command(command, shell) => {
+                self.run_command(io, name, to, (command.as_str(), shell))
+            }
             Way::Archive(restorer) => {
                 remove(io, to)?;
                 io.submit();
                 let name: WalName = name.parse()?;
-                restorer.get(io, &name, to).map_err(|error| failed(name.as_str(), &error.to_string()))
+                restorer
+                    .get(io, &name, to)
+                    .map_err(|error| failed(name.as_str(), &error.to_string()))
             }
             Way::Other(RestoreFrom(source)) => {
                 remove(io, to)?;
@@ -308,12 +331,15 @@ impl Restore {
         };
         // While a process starts, nobody could finish reads ahead of redo.
         io.quiesce();
-        let ended = shell.run(&command).map_err(|error| failed(&format!("could not be run: {error}")))?;
+        let ended =
+            shell.run(&command).map_err(|error| failed(&format!("could not be run: {error}")))?;
         if ended.is_fatal() {
             return Err(failed(&ended.to_string()));
         }
         if !ended.is_success() {
-            tracing::debug!("could not restore file \"{name}\" from archive: the restore command {ended}");
+            tracing::debug!(
+                "could not restore file \"{name}\" from archive: the restore command {ended}"
+            );
             return Ok(false);
         }
         if !io.aio().namespace().exists(to)? {

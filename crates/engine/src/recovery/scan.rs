@@ -1,8 +1,10 @@
-//! The log looked through before anything is changed: where it ends, and whether redo can do all of it.
+//! The log looked through before anything is changed: where it ends, and whether redo can do all of
+//! it.
 //!
-//! A log that is damaged in the middle, that lacks a segment, or that has records nobody here knows, is refused while the directory
-//! is still as the crash left it: what is missing may be found again, or another server may recover it. That takes reading
-//! the log twice, which costs little beside redo.
+//! A log that is damaged in the middle, that lacks a segment, or that has records nobody here
+//! knows, is refused while the directory is still as the crash left it: what is missing may be
+//! found again, or another server may recover it. That takes reading the log twice, which costs
+//! little beside redo.
 
 use forebay_format::{Lsn, timeline::TimelineHistory};
 use forebay_wal::{EndOfWal, WalReader, WalRecord};
@@ -58,6 +60,10 @@ pub(super) fn scan(
 }
 
 /// Takes a record apart.
-pub(super) fn decode(record: &WalRecord) -> Result<forebay_format::wal::DecodedRecord<'_>, EngineError> {
-    record.decode().map_err(|error| EngineError::corrupt(format!("WAL record at {}: {error}", record.start)))
+pub(super) fn decode(
+    record: &WalRecord,
+) -> Result<forebay_format::wal::DecodedRecord<'_>, EngineError> {
+    record
+        .decode()
+        .map_err(|error| EngineError::corrupt(format!("WAL record at {}: {error}", record.start)))
 }

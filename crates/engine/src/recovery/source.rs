@@ -7,9 +7,9 @@ use forebay_aio::Backend;
 
 /// An archive, as recovery sees it.
 pub trait RestoreSource: Send + Sync {
-    /// Puts a file of the log under `to`, where nothing is; it need not be durable. False: it is certain that the archive does not have
-    /// it. Whatever else is in the way is an error, for it says nothing about where the log ends: recovery stops, and can be begun
-    /// again.
+    /// Puts a file of the log under `to`, where nothing is; it need not be durable. False: it is
+    /// certain that the archive does not have it. Whatever else is in the way is an error, for it
+    /// says nothing about where the log ends: recovery stops, and can be begun again.
     fn bring(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, String>;
 }
 

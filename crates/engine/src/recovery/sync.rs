@@ -1,15 +1,18 @@
 //! Makes a data directory durable before recovery trusts it. Links are followed as PostgreSQL
 //! follows them ([`follows`]): what others lead to is somebody else's.
 //!
-//! What the dead process wrote may be in the kernel's hands only, and redo leaves pages alone that look new enough. So every file
-//! is synced, many at once, and then dropped from the kernel's cache: if the process stopped because a sync failed, the kernel
-//! still holds, as clean, pages that are not on the disk.
+//! What the dead process wrote may be in the kernel's hands only, and redo leaves pages alone that
+//! look new enough. So every file is synced, many at once, and then dropped from the kernel's
+//! cache: if the process stopped because a sync failed, the kernel still holds, as clean, pages
+//! that are not on the disk.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{Backend, Errno, File, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef};
+use forebay_aio::{
+    Backend, Errno, File, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef,
+};
 
 use crate::disk::follows;
 use crate::error::EngineError;
@@ -29,7 +32,8 @@ pub(super) fn sync_everything(io: &mut Backend, dir: &Path) -> Result<u64, Engin
                 FileKind::Directory => directories.push(path),
                 FileKind::File => syncs.start(io, &path)?,
                 FileKind::Symlink
-                    if follows(dir, &directory, &entry) && is_directory(namespace.as_ref(), &path)? =>
+                    if follows(dir, &directory, &entry)
+                        && is_directory(namespace.as_ref(), &path)? =>
                 {
                     directories.push(path);
                 }
@@ -50,7 +54,8 @@ struct Syncs<'a> {
 }
 
 impl Syncs<'_> {
-    /// Starts to sync a file. One that may only be read, or not even that, was not written by this server.
+    /// Starts to sync a file. One that may only be read, or not even that, was not written by this
+    /// server.
     fn start(&mut self, io: &mut Backend, path: &Path) -> Result<(), EngineError> {
         let opened = match self.namespace.open(path, &OpenOptions::READ_WRITE) {
             Err(error) if error.errno() == Some(Errno::ACCES) => {

@@ -1,4 +1,5 @@
-//! How far recovery goes: what PostgreSQL's recovery_target settings say, and the record at which that is reached.
+//! How far recovery goes: what PostgreSQL's recovery_target settings say, and the record at which
+//! that is reached.
 //!
 //! | target | stops before | stops behind |
 //! |---|---|---|
@@ -52,7 +53,9 @@ impl RecoveryTarget {
             RecoveryTarget::Immediate => {
                 "starting point-in-time recovery to earliest consistent point".to_owned()
             }
-            RecoveryTarget::Time(time) => format!("starting point-in-time recovery to {}", show(*time)),
+            RecoveryTarget::Time(time) => {
+                format!("starting point-in-time recovery to {}", show(*time))
+            }
             RecoveryTarget::Lsn(lsn) => {
                 format!("starting point-in-time recovery to WAL location (LSN) \"{lsn}\"")
             }
@@ -77,7 +80,8 @@ pub enum TargetTimeline {
 /// What happens once the target is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetAction {
-    /// Waits for an administrator, who would look at the data. Without hot standby that is `Shutdown`, as in PostgreSQL.
+    /// Waits for an administrator, who would look at the data. Without hot standby that is
+    /// `Shutdown`, as in PostgreSQL.
     #[default]
     Pause,
     /// Goes on on a new timeline.
@@ -86,10 +90,12 @@ pub enum TargetAction {
     Shutdown,
 }
 
-/// How a directory is recovered from an archive: PostgreSQL's settings. They count where there is a file recovery.signal.
+/// How a directory is recovered from an archive: PostgreSQL's settings. They count where there is a
+/// file recovery.signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreSettings {
-    /// Brings a file of the log: `%f` is its name, `%p` where it is to be put, `%r` the oldest file that is still needed.
+    /// Brings a file of the log: `%f` is its name, `%p` where it is to be put, `%r` the oldest file
+    /// that is still needed.
     pub restore_command: String,
     /// What brings files in place of a command: `forebay_archive`.
     pub library: String,
@@ -135,7 +141,8 @@ impl RestoreSettings {
     /// The target, if there is one.
     pub(super) fn target(&self) -> Result<Option<&RecoveryTarget>, EngineError> {
         if self.targets.len() > 1 {
-            let set: Vec<String> = self.targets.iter().map(|t| format!("\"{}\"", t.setting())).collect();
+            let set: Vec<String> =
+                self.targets.iter().map(|t| format!("\"{}\"", t.setting())).collect();
             return Err(EngineError::statement("22023", "multiple recovery targets specified").with_detail(
                 format!(
                     "At most one of \"recovery_target\", \"recovery_target_lsn\", \"recovery_target_name\", \
@@ -188,8 +195,11 @@ impl End {
 
     fn stop(&self, side: &str, reason: String) -> Stop {
         let what = if self.committed { "commit" } else { "abort" };
-        let message =
-            format!("recovery stopping {side} {what} of transaction {}, time {}", self.xid, show(self.time));
+        let message = format!(
+            "recovery stopping {side} {what} of transaction {}, time {}",
+            self.xid,
+            show(self.time)
+        );
         Stop { message, reason }
     }
 }
@@ -199,7 +209,8 @@ impl<'a> Stopper<'a> {
         Stopper { target, inclusive }
     }
 
-    /// Whether to stop before a record is redone. `consistent`: what was redone so far has made the files consistent.
+    /// Whether to stop before a record is redone. `consistent`: what was redone so far has made the
+    /// files consistent.
     pub(super) fn before(
         &self,
         record: &RedoRecord<'_>,
@@ -222,7 +233,9 @@ impl<'a> Stopper<'a> {
             RecoveryTarget::Xid(xid) if !self.inclusive && end.xid == xid => {
                 Some(end.stop("before", format!("before transaction {xid}")))
             }
-            RecoveryTarget::Time(time) if end.time > time || !self.inclusive && end.time == time => {
+            RecoveryTarget::Time(time)
+                if end.time > time || !self.inclusive && end.time == time =>
+            {
                 Some(end.stop("before", format!("before {}", show(end.time))))
             }
             _ => None,
@@ -283,7 +296,8 @@ mod tests {
         let decoded = decode_record(bytes).expect("decodable");
         let record = RedoRecord { start: Lsn(at), end: Lsn(at + 100), record: &decoded };
         let stopper = Stopper::new(Some(target), inclusive);
-        let reason = |stop: Result<Option<Stop>, RedoError>| stop.expect("a good record").map(|s| s.reason);
+        let reason =
+            |stop: Result<Option<Stop>, RedoError>| stop.expect("a good record").map(|s| s.reason);
         (reason(stopper.before(&record, false)), reason(stopper.after(&record)))
     }
 
@@ -338,7 +352,10 @@ mod tests {
     fn a_transaction_is_stopped_at_its_end() {
         let target = RecoveryTarget::Xid(7);
         assert_eq!(stops(&target, true, &commit(6, 1), 500), (None, None));
-        assert_eq!(stops(&target, true, &commit(7, 1), 500), (None, Some("after transaction 7".to_owned())));
+        assert_eq!(
+            stops(&target, true, &commit(7, 1), 500),
+            (None, Some("after transaction 7".to_owned()))
+        );
         assert_eq!(
             stops(&target, false, &commit(7, 1), 500),
             (Some("before transaction 7".to_owned()), None)

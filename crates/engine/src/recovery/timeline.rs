@@ -43,9 +43,9 @@ impl<'a> Follower<'a> {
         }
         if before != self.timeline {
             let have = self.timeline;
-            return Err(
-                record.damaged(format!("it says that timeline {before} came before it, but it was {have}"))
-            );
+            return Err(record.damaged(format!(
+                "it says that timeline {before} came before it, but it was {have}"
+            )));
         }
         if timeline < self.timeline || !self.history.contains(timeline) {
             let from = self.timeline;
@@ -64,10 +64,16 @@ mod tests {
     use forebay_format::Lsn;
     use forebay_format::wal::{RecordBuilder, decode_record, xlog::EndOfRecovery};
 
-    fn follow(follower: &mut Follower<'_>, timeline: u32, prev_timeline: u32) -> Result<(), RedoError> {
+    fn follow(
+        follower: &mut Follower<'_>,
+        timeline: u32,
+        prev_timeline: u32,
+    ) -> Result<(), RedoError> {
         let main = EndOfRecovery { time: 0, timeline, prev_timeline, wal_level: 1 }.encode();
-        let record =
-            RecordBuilder::new(Rmgr::XLOG, xlog::END_OF_RECOVERY, 0).main(&main).finish().expect("a record");
+        let record = RecordBuilder::new(Rmgr::XLOG, xlog::END_OF_RECOVERY, 0)
+            .main(&main)
+            .finish()
+            .expect("a record");
         let bytes = record.to_vec();
         let decoded = decode_record(&bytes).expect("decodable");
         follower.follow(&RedoRecord { start: Lsn(100), end: Lsn(200), record: &decoded })

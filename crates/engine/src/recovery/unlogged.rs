@@ -23,8 +23,11 @@ impl Startup<'_> {
         let mut tables = 0;
         for dir in database_dirs(names.as_ref(), self.dir)? {
             let files = relation_files(names.as_ref(), &dir)?;
-            let unlogged: BTreeSet<u32> =
-                files.iter().filter(|file| file.fork == Fork::Init).map(|file| file.relation).collect();
+            let unlogged: BTreeSet<u32> = files
+                .iter()
+                .filter(|file| file.fork == Fork::Init)
+                .map(|file| file.relation)
+                .collect();
             if unlogged.is_empty() {
                 continue;
             }
@@ -65,10 +68,13 @@ struct RelationFile {
 impl RelationFile {
     /// None if it is no relation's, or a temporary one's.
     fn parse(name: &str) -> Option<RelationFile> {
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let (stem, segment) = name.find('.').map_or((name, ""), |at| name.split_at(at));
         let (number, fork) = match stem.split_once('_') {
-            Some((number, fork)) => (number, Fork::from_name(fork).filter(|fork| *fork != Fork::Main)?),
+            Some((number, fork)) => {
+                (number, Fork::from_name(fork).filter(|fork| *fork != Fork::Main)?)
+            }
             None => (stem, Fork::Main),
         };
         if !is_number(number) || !(segment.is_empty() || is_number(segment.strip_prefix('.')?)) {
@@ -115,9 +121,18 @@ mod tests {
             let expected = RelationFile { name: name.to_owned(), relation, fork, segment };
             assert_eq!(RelationFile::parse(name), Some(expected), "{name}");
         }
-        for name in
-            ["", "16384.", "16384.x", "16384_main", "16384_", "t3_16384", "x", "+5", "5.1.2", "99999999999"]
-        {
+        for name in [
+            "",
+            "16384.",
+            "16384.x",
+            "16384_main",
+            "16384_",
+            "t3_16384",
+            "x",
+            "+5",
+            "5.1.2",
+            "99999999999",
+        ] {
             assert_eq!(RelationFile::parse(name), None, "{name}");
         }
     }

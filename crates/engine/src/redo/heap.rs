@@ -1,4 +1,5 @@
-//! Heap records: insertion and deletion. What updates, locks, pruning and the visibility map log is refused.
+//! Heap records: insertion and deletion. What updates, locks, pruning and the visibility map log is
+//! refused.
 
 use forebay_format::ids::ItemPointer;
 use forebay_format::page::PageMut;
@@ -27,7 +28,8 @@ impl ResourceManager for HeapManager {
         match record.kind() & heap::OPMASK {
             heap::INSERT => insert(record, ctx),
             heap::DELETE => delete(record, ctx),
-            // Says only what others have to know about it: the files are truncated by other records.
+            // Says only what others have to know about it: the files are truncated by other
+            // records.
             heap::TRUNCATE => Ok(()),
             _ => Err(record.unsupported()),
         }
@@ -63,8 +65,8 @@ fn page_of(record: &RedoRecord<'_>) -> Result<PageTag, RedoError> {
     block.map(|block| block.tag).ok_or_else(|| record.damaged("there is no block reference 0"))
 }
 
-/// Clears the map's bits for the record's page, if the record says so: whatever the page's own LSN, as the map's page may
-/// be older.
+/// Clears the map's bits for the record's page, if the record says so: whatever the page's own LSN,
+/// as the map's page may be older.
 fn clear_map(
     record: &RedoRecord<'_>,
     ctx: &mut RedoContext<'_>,

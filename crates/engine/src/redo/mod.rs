@@ -12,12 +12,13 @@
 //! | `heap.rs` | heap, both resource managers of it |
 //! | `standby.rs` | what only standbys need |
 //!
-//! Redo can be repeated from any point at or after the redo pointer: a page that is already newer than a record is
-//! left alone. A record that is not understood is found by [`Registry::check`], and stops recovery before anything is
-//! changed; a log that this engine wrote has none, a directory left behind by another server may.
+//! Redo can be repeated from any point at or after the redo pointer: a page that is already newer
+//! than a record is left alone. A record that is not understood is found by [`Registry::check`],
+//! and stops recovery before anything is changed; a log that this engine wrote has none, a
+//! directory left behind by another server may.
 //!
-//! Pages that a record wants to change but that do not exist are remembered: a later record must drop or truncate
-//! their relation, else the log does not belong to these files.
+//! Pages that a record wants to change but that do not exist are remembered: a later record must
+//! drop or truncate their relation, else the log does not belong to these files.
 
 mod clog;
 mod context;
@@ -60,7 +61,11 @@ impl RedoRecord<'_> {
 
     /// A refusal: the record says something impossible.
     pub fn damaged(&self, problem: impl Into<String>) -> RedoError {
-        RedoError::Damaged { rmgr: self.record.header.rmgr, lsn: self.start, problem: problem.into() }
+        RedoError::Damaged {
+            rmgr: self.record.header.rmgr,
+            lsn: self.start,
+            problem: problem.into(),
+        }
     }
 
     /// What was logged as the record's kind, without the bits common to all.
@@ -73,8 +78,8 @@ impl RedoRecord<'_> {
 pub trait ResourceManager: Send + Sync {
     /// The number.
     fn id(&self) -> Rmgr;
-    /// Whether records of this kind can be redone, by the info bits of their header; asked before any record is. `redo` is not
-    /// called for others.
+    /// Whether records of this kind can be redone, by the info bits of their header; asked before
+    /// any record is. `redo` is not called for others.
     fn knows(&self, info: u8) -> bool {
         let _ = info;
         true
@@ -111,11 +116,13 @@ impl Registry {
     /// Who redoes a record; an error if nobody does.
     fn manager(&self, record: &RedoRecord<'_>) -> Result<&dyn ResourceManager, RedoError> {
         let header = &record.record.header;
-        let manager = self.managers.get(&header.rmgr.0).filter(|manager| manager.knows(header.info));
+        let manager =
+            self.managers.get(&header.rmgr.0).filter(|manager| manager.knows(header.info));
         manager.map(Arc::as_ref).ok_or_else(|| record.unsupported())
     }
 
-    /// Whether a record can be redone here, as far as that can be told from the record: its kind, its images.
+    /// Whether a record can be redone here, as far as that can be told from the record: its kind,
+    /// its images.
     pub fn check(&self, record: &RedoRecord<'_>) -> Result<(), RedoError> {
         self.manager(record)?;
         for image in record.record.blocks.iter().filter_map(|block| block.image) {
@@ -125,7 +132,11 @@ impl Registry {
     }
 
     /// Redoes one record.
-    pub fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
+    pub fn redo(
+        &self,
+        record: &RedoRecord<'_>,
+        ctx: &mut RedoContext<'_>,
+    ) -> Result<(), RedoError> {
         let header = &record.record.header;
         let manager = self.manager(record)?;
         ctx.counters.advance_past(header.xid);

@@ -15,8 +15,8 @@ use forebay_storage::{Pinned, StorageError, Strategy};
 use super::{RedoContext, RedoError, RedoRecord};
 
 impl RedoContext<'_> {
-    /// Applies a record to its page of reference `id`; `change` gets the page, which is zeros if the record makes it
-    /// anew. If `change` fails the page counts as unchanged.
+    /// Applies a record to its page of reference `id`; `change` gets the page, which is zeros if
+    /// the record makes it anew. If `change` fails the page counts as unchanged.
     pub(super) fn change_page(
         &mut self,
         record: &RedoRecord<'_>,
@@ -24,7 +24,8 @@ impl RedoContext<'_> {
         change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), &'static str>,
     ) -> Result<(), RedoError> {
         let block = record.record.block(id);
-        let block = block.ok_or_else(|| record.damaged(format!("there is no block reference {id}")))?;
+        let block =
+            block.ok_or_else(|| record.damaged(format!("there is no block reference {id}")))?;
         if block.image.is_some_and(|image| image.apply()) {
             return self.restore_image(record, block);
         }
@@ -83,8 +84,9 @@ impl RedoContext<'_> {
         }
         let mut bytes = Box::new([0; forebay_format::BLOCK_SIZE]);
         image.restore(&mut bytes).map_err(|error| record.damaged(error.to_string()))?;
-        let pin =
-            self.zeroed(block.tag).map_err(|source| RedoError::Storage { lsn: record.start, source })?;
+        let pin = self
+            .zeroed(block.tag)
+            .map_err(|source| RedoError::Storage { lsn: record.start, source })?;
         let mut guard = pin.lock_exclusive();
         guard.copy_from_slice(&bytes[..]);
         if !guard.page().is_new() {

@@ -25,13 +25,13 @@ impl ResourceManager for SmgrManager {
         let storage = |source: StorageError| RedoError::Storage { lsn: record.start, source };
         match record.kind() {
             smgr::CREATE => {
-                let create =
-                    smgr::SmgrCreate::decode(main).map_err(|error| record.damaged(error.to_string()))?;
+                let create = smgr::SmgrCreate::decode(main)
+                    .map_err(|error| record.damaged(error.to_string()))?;
                 ctx.pool.smgr().create(create.rel, create.fork, true).map_err(storage)
             }
             smgr::TRUNCATE => {
-                let truncate =
-                    smgr::SmgrTruncate::decode(main).map_err(|error| record.damaged(error.to_string()))?;
+                let truncate = smgr::SmgrTruncate::decode(main)
+                    .map_err(|error| record.damaged(error.to_string()))?;
                 self.truncate(record, ctx, &truncate)
             }
             _ => Err(record.unsupported()),
@@ -55,8 +55,10 @@ impl SmgrManager {
         }
         if what.flags & smgr::TRUNCATE_VM != 0 {
             let clear = vm::clear_from(ctx.pool, ctx.be, what.rel, what.blocks);
-            let keep =
-                clear.map_err(|source| RedoError::Engine { lsn: record.start, source: Box::new(source) })?;
+            let keep = clear.map_err(|source| RedoError::Engine {
+                lsn: record.start,
+                source: Box::new(source),
+            })?;
             cut(ctx, what.rel, Fork::Vm, keep).map_err(storage)?;
         }
         if what.flags & smgr::TRUNCATE_FSM != 0 {

@@ -14,7 +14,10 @@ impl ResourceManager for StandbyManager {
     }
 
     fn knows(&self, info: u8) -> bool {
-        matches!(info & INFO_RMGR_MASK, standby::LOCK | standby::RUNNING_XACTS | standby::INVALIDATIONS)
+        matches!(
+            info & INFO_RMGR_MASK,
+            standby::LOCK | standby::RUNNING_XACTS | standby::INVALIDATIONS
+        )
     }
 
     fn redo(&self, record: &RedoRecord<'_>, _ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {

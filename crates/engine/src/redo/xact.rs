@@ -14,7 +14,10 @@ impl ResourceManager for XactRedo {
     }
 
     fn knows(&self, info: u8) -> bool {
-        matches!(info & xact::OPMASK, xact::COMMIT | xact::ABORT | xact::ASSIGNMENT | xact::INVALIDATIONS)
+        matches!(
+            info & xact::OPMASK,
+            xact::COMMIT | xact::ABORT | xact::ASSIGNMENT | xact::INVALIDATIONS
+        )
     }
 
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
@@ -27,7 +30,11 @@ impl ResourceManager for XactRedo {
     }
 }
 
-fn end(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>, outcome: Outcome) -> Result<(), RedoError> {
+fn end(
+    record: &RedoRecord<'_>,
+    ctx: &mut RedoContext<'_>,
+    outcome: Outcome,
+) -> Result<(), RedoError> {
     let header = &record.record.header;
     let end = xact::XactEnd::decode(header.info, record.record.main)
         .map_err(|error| record.damaged(error.to_string()))?;
@@ -48,7 +55,8 @@ fn end(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>, outcome: Outcome) -> 
     for rel in end.rels {
         ctx.forget_relation(rel);
         let dropped = crate::xact::drop_files(ctx.pool, ctx.be, &[rel]);
-        dropped.map_err(|source| RedoError::Engine { lsn: record.start, source: Box::new(source) })?;
+        dropped
+            .map_err(|source| RedoError::Engine { lsn: record.start, source: Box::new(source) })?;
     }
     Ok(())
 }

@@ -36,7 +36,9 @@ impl ResourceManager for XlogManager {
                 let counters = &mut ctx.counters;
                 counters.next_xid = counters.next_xid.max(checkpoint.next_xid);
             }
-            xlog::NEXTOID => ctx.counters.next_oid = xlog::decode_next_oid(main).map_err(damaged)?,
+            xlog::NEXTOID => {
+                ctx.counters.next_oid = xlog::decode_next_oid(main).map_err(damaged)?
+            }
             xlog::FPI | xlog::FPI_FOR_HINT => {
                 for block in &record.record.blocks {
                     if block.image.is_none() {

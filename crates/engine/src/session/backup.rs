@@ -1,4 +1,5 @@
-//! The begin and the end of a base backup: pg_backup_start and pg_backup_stop. The copy in between is somebody else's.
+//! The begin and the end of a base backup: pg_backup_start and pg_backup_stop. The copy in between
+//! is somebody else's.
 //!
 //! ```text
 //!   start: pages logged whole from here on ── next segment ── checkpoint ── its redo pointer is the backup's start
@@ -47,11 +48,14 @@ pub struct BackupEnd {
 }
 
 impl Session {
-    /// Begins a base backup, which is this session's: where recovery from it begins. The checkpoint is made at once if `fast`, or else
-    /// at its usual pace.
+    /// Begins a base backup, which is this session's: where recovery from it begins. The checkpoint
+    /// is made at once if `fast`, or else at its usual pace.
     pub fn start_backup(&mut self, label: &str, fast: bool) -> Result<Lsn, EngineError> {
         if self.backup.is_some() {
-            return Err(EngineError::statement("55000", "a backup is already in progress in this session"));
+            return Err(EngineError::statement(
+                "55000",
+                "a backup is already in progress in this session",
+            ));
         }
         if label.len() > MOST_LABEL {
             let message = format!("backup label too long (max {MOST_LABEL} bytes)");
@@ -77,7 +81,12 @@ impl Session {
         }
     }
 
-    fn begin_backup(&mut self, core: &Core, label: &str, fast: bool) -> Result<BackupLabel, EngineError> {
+    fn begin_backup(
+        &mut self,
+        core: &Core,
+        label: &str,
+        fast: bool,
+    ) -> Result<BackupLabel, EngineError> {
         // What recovery needs begins in a segment that holds nothing older.
         self.switch_wal()?;
         let size = core.wal.config().segment_size;
@@ -104,8 +113,8 @@ impl Session {
         }
     }
 
-    /// Ends the backup. With `wait`, and if there is an archive, waits until it has all WAL that the backup needs; interrupted in that,
-    /// the backup is over all the same.
+    /// Ends the backup. With `wait`, and if there is an archive, waits until it has all WAL that
+    /// the backup needs; interrupted in that, the backup is over all the same.
     pub fn stop_backup(&mut self, wait: bool) -> Result<BackupEnd, EngineError> {
         let Some(Begun { label }) = self.backup.take() else {
             return Err(EngineError::statement("55000", "backup is not in progress")
@@ -125,12 +134,21 @@ impl Session {
     }
 
     /// Where it ends, and the files that the archive must have.
-    fn end_backup(&mut self, core: &Core, label: &BackupLabel) -> Result<(Lsn, [String; 2]), EngineError> {
+    fn end_backup(
+        &mut self,
+        core: &Core,
+        label: &BackupLabel,
+    ) -> Result<(Lsn, [String; 2]), EngineError> {
         let _activity = core.activity.enter()?;
         core.check_running()?;
         let main = label.start.0.to_le_bytes();
-        let record =
-            Record { rmgr: Rmgr::XLOG, info: xlog::BACKUP_END, xid: INVALID_XID, main: &main, blocks: &[] };
+        let record = Record {
+            rmgr: Rmgr::XLOG,
+            info: xlog::BACKUP_END,
+            xid: INVALID_XID,
+            main: &main,
+            blocks: &[],
+        };
         let end = core.fatal.watch("backup", || {
             let inserted = core.wal.insert(&mut self.be.io, &record)?;
             core.wal.flush(&mut self.be.io, inserted.end)?;
@@ -157,7 +175,10 @@ impl Session {
         let name = label.history_file_name(size.offset(label.start));
         let wal = core.dir.join("pg_wal");
         let mut disk = Disk::new(&mut self.be.io);
-        disk.write_new(&wal.join(&name), history(label, end, last, core.wal.config().timeline).as_bytes())?;
+        disk.write_new(
+            &wal.join(&name),
+            history(label, end, last, core.wal.config().timeline).as_bytes(),
+        )?;
         disk.namespace().sync_dir(&wal)?;
         core.wal.announce(&name);
         self.remove_old_histories(core, size, &name)?;
@@ -196,7 +217,9 @@ impl Session {
                 }
             }
             if !std::mem::replace(&mut told, true) {
-                tracing::info!("base backup done, waiting for required WAL segments to be archived");
+                tracing::info!(
+                    "base backup done, waiting for required WAL segments to be archived"
+                );
             }
             self.sleep_until(Instant::now() + LOOK)?;
         }
@@ -210,7 +233,8 @@ impl Session {
         }
         let names = core.aio.namespace();
         let wal = core.dir.join("pg_wal");
-        let mark = |mark: &str| -> PathBuf { wal.join("archive_status").join(format!("{name}.{mark}")) };
+        let mark =
+            |mark: &str| -> PathBuf { wal.join("archive_status").join(format!("{name}.{mark}")) };
         if names.exists(&mark("done"))? {
             return Ok(true);
         }
@@ -221,7 +245,9 @@ impl Session {
     /// The session ends: what it has begun can't be ended by anybody else.
     pub(super) fn leave_backup(&mut self) {
         if self.backup.take().is_some() {
-            tracing::warn!("aborting backup due to backend exiting before pg_backup_stop was called");
+            tracing::warn!(
+                "aborting backup due to backend exiting before pg_backup_stop was called"
+            );
             self.core.backups.leave(&self.core.wal, self.core.config.full_page_writes);
         }
     }
@@ -238,7 +264,9 @@ fn history(label: &BackupLabel, end: Lsn, last: &str, timeline: u32) -> String {
 
 /// "000000010000000000000002.00000028.backup"
 fn is_history(size: SegmentSize, name: &str) -> bool {
-    let Some((segment, offset)) = name.strip_suffix(".backup").and_then(|stem| stem.split_once('.')) else {
+    let Some((segment, offset)) =
+        name.strip_suffix(".backup").and_then(|stem| stem.split_once('.'))
+    else {
         return false;
     };
     let hex = |b: u8| b.is_ascii_digit() || (b'A'..=b'F').contains(&b);
@@ -253,7 +281,9 @@ mod tests {
     fn names_of_backup_history_files() {
         let is = |name| is_history(SegmentSize::DEFAULT, name);
         assert!(is("000000010000000000000002.00000028.backup"));
-        for other in ["000000010000000000000002", "000000010000000000000002.backup", "x.00000028.backup"] {
+        for other in
+            ["000000010000000000000002", "000000010000000000000002.backup", "x.00000028.backup"]
+        {
             assert!(!is(other), "{other}");
         }
     }
@@ -272,7 +302,10 @@ mod tests {
         };
         let text = history(&label, Lsn(0x200_0120), "000000010000000000000002", 1);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.get(1), Some(&"STOP WAL LOCATION: 0/2000120 (file 000000010000000000000002)"));
+        assert_eq!(
+            lines.get(1),
+            Some(&"STOP WAL LOCATION: 0/2000120 (file 000000010000000000000002)")
+        );
         assert_eq!(lines.get(2), Some(&"CHECKPOINT LOCATION: 0/2000080"));
         assert_eq!(lines.last(), Some(&"STOP TIMELINE: 1"));
         assert_eq!(lines.len(), 10);

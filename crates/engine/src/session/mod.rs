@@ -124,7 +124,8 @@ impl Session {
         core.check_running()?;
         let interrupt = Interrupt::new();
         let Entry { id, slot } = core.sessions.enter(&interrupt)?;
-        let io = core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
+        let io =
+            core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
         let be = match io {
             Ok(io) => Backend::new(io),
             Err(error) => {
@@ -170,14 +171,15 @@ impl Session {
         &mut self.settings
     }
 
-    /// Its I/O handles, for who does I/O of its own within its statements. What a statement leaves open there is put right at its end,
-    /// and warned of.
+    /// Its I/O handles, for who does I/O of its own within its statements. What a statement leaves
+    /// open there is put right at its end, and warned of.
     pub fn io(&mut self) -> &mut aio::Backend {
         &mut self.be.io
     }
 
-    /// Through this another thread asks the session to stop what it does: `Cancel` makes the running statement fail
-    /// with 57014 (the caller clears it with `clear_cancel` between statements), `Terminate` everything with 57P01.
+    /// Through this another thread asks the session to stop what it does: `Cancel` makes the
+    /// running statement fail with 57014 (the caller clears it with `clear_cancel` between
+    /// statements), `Terminate` everything with 57P01.
     pub fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
@@ -202,12 +204,16 @@ impl Session {
     pub fn begin(&mut self) -> Result<(), EngineError> {
         self.core.check_running()?;
         if self.open.is_some() {
-            return Err(EngineError::statement("25001", "there is already a transaction in progress"));
+            return Err(EngineError::statement(
+                "25001",
+                "there is already a transaction in progress",
+            ));
         }
         let tx = xact::Transaction::new();
         self.transactions += 1;
         let own_tables = HashMap::new();
-        self.open = Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables, found_at: 0 });
+        self.open =
+            Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables, found_at: 0 });
         Ok(())
     }
 
@@ -251,7 +257,11 @@ impl Session {
     }
 
     /// Refuses what is not the running transaction's.
-    fn check_mark(&self, mark: TransactionMark, what: impl FnOnce() -> String) -> Result<(), EngineError> {
+    fn check_mark(
+        &self,
+        mark: TransactionMark,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), EngineError> {
         if self.open.is_some() && self.mark() == mark {
             return Ok(());
         }
@@ -278,8 +288,8 @@ impl Session {
         body(self, &core).map_err(|error| core.fatal.check(error))
     }
 
-    /// Ends a statement that succeeded: an I/O handle it leaked is given back, what it staged is submitted. I/O of scans that go on
-    /// stays in flight.
+    /// Ends a statement that succeeded: an I/O handle it leaked is given back, what it staged is
+    /// submitted. I/O of scans that go on stays in flight.
     pub fn end_command(&mut self) {
         let left = self.be.io.end_of_statement();
         self.leftovers = self.leftovers.and(left);
@@ -300,19 +310,20 @@ impl Session {
         self.be.take_read_warnings()
     }
 
-    /// Commits: durable on return. If it fails the transaction is aborted, but for a failure of the log, after which
-    /// nobody knows: the engine stops then.
+    /// Commits: durable on return. If it fails the transaction is aborted, but for a failure of the
+    /// log, after which nobody knows: the engine stops then.
     pub fn commit(&mut self) -> Result<(), EngineError> {
         let core = Arc::clone(&self.core);
         self.running()?;
-        let activity = match core.activity.enter().and_then(|call| core.check_running().map(|()| call)) {
-            Ok(activity) => activity,
-            Err(error) => {
-                // A cancel does not stop a commit, an administrator does.
-                self.abort()?;
-                return Err(error);
-            }
-        };
+        let activity =
+            match core.activity.enter().and_then(|call| core.check_running().map(|()| call)) {
+                Ok(activity) => activity,
+                Err(error) => {
+                    // A cancel does not stop a commit, an administrator does.
+                    self.abort()?;
+                    return Err(error);
+                }
+            };
         if let Err(error) = self.before_commit(&core) {
             drop(activity);
             self.abort_after(&error);
@@ -321,8 +332,9 @@ impl Session {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
         let way = self.settings.commit_way();
-        let committed =
-            core.fatal.watch("commit", || core.xacts.commit_by(&mut self.be.io, &mut open.tx, &way));
+        let committed = core
+            .fatal
+            .watch("commit", || core.xacts.commit_by(&mut self.be.io, &mut open.tx, &way));
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
@@ -363,7 +375,8 @@ impl Session {
         let core = Arc::clone(&self.core);
         let Some(mut open) = self.open.take() else { return Ok(()) };
         core.counters.rollbacks.count();
-        // I/O that a failed statement left behind is over before its locks go. It had no time to close what it had opened: no warning.
+        // I/O that a failed statement left behind is over before its locks go. It had no time to
+        // close what it had opened: no warning.
         let left = self.be.io.drain();
         left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
         let activity = core.activity.enter();
@@ -382,7 +395,8 @@ impl Session {
         result.map(|_| ()).map_err(|error| core.fatal.check(error))
     }
 
-    /// Removes the files of relations that are gone now. The transaction's end stands, whatever becomes of them.
+    /// Removes the files of relations that are gone now. The transaction's end stands, whatever
+    /// becomes of them.
     fn remove_files(&mut self, finished: &Finished) {
         for rel in &finished.drop {
             self.core.spaces.forget(*rel);
@@ -412,8 +426,8 @@ impl Session {
         self.open.as_ref().and_then(|open| open.tx.xid())
     }
 
-    /// The pages of a table, with what working on them needs: where a session chooses between what is everyone's and
-    /// what is its own. Another session's temporary table is refused.
+    /// The pages of a table, with what working on them needs: where a session chooses between what
+    /// is everyone's and what is its own. Another session's temporary table is refused.
     fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.heap(table) })
@@ -442,12 +456,15 @@ impl Session {
         Ok((&mut open.tx, be))
     }
 
-    /// How this session's scans read ahead. What they leave uncombined is not merged on its way to the disk either.
+    /// How this session's scans read ahead. What they leave uncombined is not merged on its way to
+    /// the disk either.
     fn read_ahead(&mut self) -> ReadAhead {
-        let combine = self.settings.io_combine_limit.min(self.core.config.io_max_combine_limit).max(1);
+        let combine =
+            self.settings.io_combine_limit.min(self.core.config.io_max_combine_limit).max(1);
         self.be.io.set_combine_limit(combine.saturating_mul(BLOCK_SIZE));
         ReadAhead {
-            io_concurrency: u32::try_from(self.settings.effective_io_concurrency).unwrap_or(u32::MAX),
+            io_concurrency: u32::try_from(self.settings.effective_io_concurrency)
+                .unwrap_or(u32::MAX),
             combine_limit: u32::try_from(combine).unwrap_or(1),
         }
     }

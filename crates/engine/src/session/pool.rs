@@ -14,7 +14,8 @@ use crate::error::EngineError;
 use crate::locks::LockMode;
 use crate::table::Table;
 
-/// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last there is.
+/// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last
+/// there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockRange {
     /// The first.
@@ -62,8 +63,8 @@ impl Session {
         self.prewarm_range(table, mode, Fork::Main, BlockRange::default())
     }
 
-    /// Brings some blocks of a fork of a table in; the number of blocks. The table is locked against being dropped
-    /// meanwhile.
+    /// Brings some blocks of a fork of a table in; the number of blocks. The table is locked
+    /// against being dropped meanwhile.
     pub fn prewarm_range(
         &mut self,
         table: &Table,
@@ -86,7 +87,8 @@ impl Session {
         })
     }
 
-    /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no such buffer.
+    /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no
+    /// such buffer.
     pub fn evict_buffer(&mut self, buffer: u32) -> Result<Option<Evicted>, EngineError> {
         self.call(|session, core| Ok(core.pool.evict_buffer(&mut session.be, buffer)?))
     }
@@ -105,8 +107,8 @@ impl Session {
         self.call(|session, core| Ok(core.pool.evict_unused(&mut session.be)?))
     }
 
-    /// Marks the page in a buffer dirty, by the buffer's number from 0, unless it is in use. None if there is no such
-    /// buffer.
+    /// Marks the page in a buffer dirty, by the buffer's number from 0, unless it is in use. None
+    /// if there is no such buffer.
     pub fn dirty_buffer(&mut self, buffer: u32) -> Result<Option<Dirtied>, EngineError> {
         self.call(|_, core| Ok(core.pool.dirty_buffer(buffer)))
     }
@@ -131,7 +133,10 @@ impl Session {
             let found = core.pool.verify_memory(&mut session.be);
             for tag in &found.failed {
                 let relation = tag.rel.path(tag.fork);
-                tracing::warn!("wrong checksum in memory: block {} of relation \"{relation}\"", tag.block);
+                tracing::warn!(
+                    "wrong checksum in memory: block {} of relation \"{relation}\"",
+                    tag.block
+                );
             }
             Ok(found)
         })
@@ -151,8 +156,9 @@ fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
     if !table.is_temporary() {
         return Ok(());
     }
-    let message =
-        format!("relation uses local buffers, {function}() is intended to be used for shared buffers only");
+    let message = format!(
+        "relation uses local buffers, {function}() is intended to be used for shared buffers only"
+    );
     Err(EngineError::statement("22023", message))
 }
 

@@ -35,8 +35,8 @@ impl RowBatch {
         }
     }
 
-    /// Adds a row: one value for each column that is not dropped, of exactly the column's type. Checks NOT NULL
-    /// (23502) and the row's size (54000). After an error the batch is as it was.
+    /// Adds a row: one value for each column that is not dropped, of exactly the column's type.
+    /// Checks NOT NULL (23502) and the row's size (54000). After an error the batch is as it was.
     pub fn push(&mut self, values: &[Datum<'_>]) -> Result<(), EngineError> {
         if !self.has_dropped {
             return self.push_all(values);
@@ -44,7 +44,11 @@ impl RowBatch {
         let mut given = values.iter();
         let mut all = Vec::with_capacity(self.table.columns.len());
         for column in &self.table.columns {
-            all.push(if column.dropped { Datum::Null } else { given.next().copied().unwrap_or(Datum::Null) });
+            all.push(if column.dropped {
+                Datum::Null
+            } else {
+                given.next().copied().unwrap_or(Datum::Null)
+            });
         }
         if given.next().is_some() {
             return Err(wrong_count(&self.table));
@@ -71,7 +75,10 @@ impl RowBatch {
                 let name = type_info(column.type_oid).map_or("unknown", |t| t.name);
                 return Err(EngineError::statement(
                     "42804",
-                    format!("column \"{}\" is of type {name} but the value {value:?} is not", column.name),
+                    format!(
+                        "column \"{}\" is of type {name} but the value {value:?} is not",
+                        column.name
+                    ),
                 ));
             }
         }
@@ -103,7 +110,10 @@ impl RowBatch {
 }
 
 fn wrong_count(table: &Table) -> EngineError {
-    EngineError::internal(format!("a row for relation \"{}\" has the wrong number of values", table.name))
+    EngineError::internal(format!(
+        "a row for relation \"{}\" has the wrong number of values",
+        table.name
+    ))
 }
 
 impl Session {
@@ -131,7 +141,12 @@ impl Session {
         })
     }
 
-    fn insert_tuples(&mut self, core: &Core, table: &Table, tuples: &TupleBatch) -> Result<(), EngineError> {
+    fn insert_tuples(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        tuples: &TupleBatch,
+    ) -> Result<(), EngineError> {
         let heap = self.heap(core, table)?;
         let Session { open: Some(open), be, .. } = self else {
             return Err(no_transaction());
@@ -142,7 +157,8 @@ impl Session {
             heap.insert(be, author, tuples.get(0))?;
             return Ok(());
         }
-        let strategy = if tuples.bytes() >= BULK_BYTES { Strategy::BulkWrite } else { Strategy::Normal };
+        let strategy =
+            if tuples.bytes() >= BULK_BYTES { Strategy::BulkWrite } else { Strategy::Normal };
         heap.insert_batch(be, author, tuples, strategy)
     }
 }

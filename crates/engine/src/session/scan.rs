@@ -15,8 +15,8 @@ use crate::locks::LockMode;
 use crate::table::Table;
 use crate::types::Datum;
 
-/// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of the transaction
-/// run. After the end of its transaction it returns errors.
+/// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of
+/// the transaction run. After the end of its transaction it returns errors.
 #[derive(Debug)]
 pub struct HeapScan {
     mark: TransactionMark,
@@ -73,7 +73,11 @@ impl HeapScan {
     /// # Panics
     /// If the page has no row of this index.
     pub fn row(&self, index: usize) -> RowView<'_> {
-        RowView { table: &self.table, tuple: self.scan.tuple(index), place: self.scan.tuple_id(index) }
+        RowView {
+            table: &self.table,
+            tuple: self.scan.tuple(index),
+            place: self.scan.tuple_id(index),
+        }
     }
 
     /// The next row, moving to the next page where needed.
@@ -96,8 +100,8 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// Decodes the columns up to the one with index `upto - 1` into `out` (cleared first), dropped ones included (as
-    /// NULL), so that indexes are those of the table's columns.
+    /// Decodes the columns up to the one with index `upto - 1` into `out` (cleared first), dropped
+    /// ones included (as NULL), so that indexes are those of the table's columns.
     pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
         out.clear();
         let upto = upto.min(self.table.columns.len());
@@ -135,7 +139,8 @@ impl<'a> RowView<'a> {
     /// An error with the row's place.
     fn unreadable(&self, error: TupleError) -> EngineError {
         let (block, number) = self.place();
-        let context = format!("row ({block},{number}) of relation \"{}\": {error}", self.table.name);
+        let context =
+            format!("row ({block},{number}) of relation \"{}\": {error}", self.table.name);
         EngineError::corrupt(context)
     }
 }

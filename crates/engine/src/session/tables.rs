@@ -25,7 +25,11 @@ fn lock_tag(table: &Table) -> LockTag {
 impl Session {
     /// Finds a table; without a schema among the session's temporary ones, then in pg_catalog, then
     /// public. No lock is taken: what is found may be gone in the next moment.
-    pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>, EngineError> {
+    pub fn table(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<Table>>, EngineError> {
         self.call(|session, core| session.find(core, schema, name))
     }
 
@@ -82,7 +86,11 @@ impl Session {
         }
     }
 
-    fn find_temporary(&mut self, core: &Core, name: &str) -> Result<Option<Arc<Table>>, EngineError> {
+    fn find_temporary(
+        &mut self,
+        core: &Core,
+        name: &str,
+    ) -> Result<Option<Arc<Table>>, EngineError> {
         if !self.temp.may_have(name) {
             return Ok(None);
         }
@@ -136,20 +144,27 @@ impl Session {
         self.call(|session, core| Ok(session.namespace(core, name)?.is_some()))
     }
 
-    pub(super) fn namespace(&mut self, core: &Core, name: &str) -> Result<Option<Oid>, EngineError> {
+    pub(super) fn namespace(
+        &mut self,
+        core: &Core,
+        name: &str,
+    ) -> Result<Option<Oid>, EngineError> {
         if let Some(oid) = core.catalogs.cache.namespace(name) {
             return Ok(Some(oid));
         }
         let version = core.catalogs.cache.version();
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let found = Reader::new(core, &mut self.be, snapshot).namespace(name)?;
-        if let Some(oid) = found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs)) {
+        if let Some(oid) =
+            found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs))
+        {
             core.catalogs.cache.put_namespace(version, name, oid);
         }
         Ok(found)
     }
 
-    /// Finds and locks a table (42P01 if there is none), seeing changes committed while waiting for the lock.
+    /// Finds and locks a table (42P01 if there is none), seeing changes committed while waiting for
+    /// the lock.
     pub fn open_table(
         &mut self,
         schema: Option<&str>,

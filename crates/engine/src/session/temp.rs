@@ -1,12 +1,14 @@
 //! Temporary tables: a session's own, in a namespace of its slot, gone when it ends.
 //!
-//! They are in the catalogs like any table, so that their making and dropping is as transactional as any. Their rows are
-//! not logged, and their pages are in buffers of the session (`temp_buffers`), made with its first temporary table, over
-//! files named for its slot (`base/5/t3_16384`).
-//! What becomes of the rows at a commit is kept here, as PostgreSQL keeps it in a backend's memory. The files follow
-//! that list: at a transaction's end, those of tables that are not in it go.
+//! They are in the catalogs like any table, so that their making and dropping is as transactional
+//! as any. Their rows are not logged, and their pages are in buffers of the session
+//! (`temp_buffers`), made with its first temporary table, over files named for its slot
+//! (`base/5/t3_16384`). What becomes of the rows at a commit is kept here, as PostgreSQL keeps it
+//! in a backend's memory. The files follow that list: at a transaction's end, those of tables that
+//! are not in it go.
 //!
-//! What a stop or a crash left behind goes when the engine starts: rows of the catalogs ([`forget_stale`]), and files.
+//! What a stop or a crash left behind goes when the engine starts: rows of the catalogs
+//! ([`forget_stale`]), and files.
 
 use std::sync::Arc;
 
@@ -113,7 +115,8 @@ impl Session {
             let namespace = session.own_namespace(core)?;
             // Out of the session while it is lent: whatever happens, it comes back.
             let pool = session.take_temp_pool(core)?;
-            let made = session.create_in(core, namespace, name, columns, Persistence::Temporary(&pool));
+            let made =
+                session.create_in(core, namespace, name, columns, Persistence::Temporary(&pool));
             session.temp.pool = Some(pool);
             let locator = made?;
             let (name, oid) = (name.to_owned(), locator.rel);
@@ -163,8 +166,8 @@ impl Session {
         Ok(())
     }
 
-    /// Drops all temporary tables of the session within the running transaction: DISCARD TEMP.
-    /// No cancel prevents it: a session that ends does it too, and whatever ended it is pending then.
+    /// Drops all temporary tables of the session within the running transaction: DISCARD TEMP. No
+    /// cancel prevents it: a session that ends does it too, and whatever ended it is pending then.
     pub fn discard_temp(&mut self) -> Result<(), EngineError> {
         self.call_to_the_end(|session, core| {
             let doomed = session.temp.tables.iter().filter(|t| !t.dropped).cloned().collect();
@@ -176,12 +179,20 @@ impl Session {
     fn take_temp_pool(&mut self, core: &Core) -> Result<LocalPool, EngineError> {
         match self.temp.pool.take() {
             Some(pool) => Ok(pool),
-            None => Ok(LocalPool::new(&core.pool, owner_number(self.temp.slot), self.settings.temp_buffers)?),
+            None => Ok(LocalPool::new(
+                &core.pool,
+                owner_number(self.temp.slot),
+                self.settings.temp_buffers,
+            )?),
         }
     }
 
     /// The pool that a table's pages are in. Another session's temporary table is refused.
-    pub(super) fn pool_of(&mut self, core: &Core, table: &Table) -> Result<Arc<BufferPool>, EngineError> {
+    pub(super) fn pool_of(
+        &mut self,
+        core: &Core,
+        table: &Table,
+    ) -> Result<Arc<BufferPool>, EngineError> {
         self.check_own(table)?;
         if !table.is_temporary() {
             return Ok(Arc::clone(&core.pool));
@@ -195,7 +206,8 @@ impl Session {
         Ok(found)
     }
 
-    /// How many buffers its temporary tables have, once one was needed: temp_buffers has no say from then on.
+    /// How many buffers its temporary tables have, once one was needed: temp_buffers has no say
+    /// from then on.
     pub fn temp_buffers_in_use(&self) -> Option<usize> {
         self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.buffers())
     }
@@ -215,7 +227,8 @@ impl Session {
         }
     }
 
-    /// The session ends: its temporary tables and their files go. At a stop of the engine they go otherwise.
+    /// The session ends: its temporary tables and their files go. At a stop of the engine they go
+    /// otherwise.
     pub(super) fn leave_temp(&mut self) {
         self.drop_all_temp();
         let Some(pool) = self.temp.pool.take() else { return };
@@ -251,7 +264,8 @@ pub(crate) fn forget_stale(core: &Core, be: &mut Backend) -> Result<(), EngineEr
     let snapshot = core.xacts.snapshot(&tx);
     let mut reader = Reader::new(core, be, snapshot);
     // PostgreSQL, whose catalogs have indexes, does this for itself.
-    let stale = if reader.refuse_indexed_catalogs().is_ok() { reader.temporary()? } else { Vec::new() };
+    let stale =
+        if reader.refuse_indexed_catalogs().is_ok() { reader.temporary()? } else { Vec::new() };
     if stale.is_empty() {
         return Ok(());
     }

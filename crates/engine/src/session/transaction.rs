@@ -137,7 +137,8 @@ impl Transaction<'_> {
         if !self.failed {
             return Ok(());
         }
-        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        let message =
+            "current transaction is aborted, commands ignored until end of transaction block";
         Err(EngineError::statement("25P02", message))
     }
 }

@@ -1,4 +1,5 @@
-//! What the tests of transactions, heap and redo stand on: the real layers below, in a temporary directory.
+//! What the tests of transactions, heap and redo stand on: the real layers below, in a temporary
+//! directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -85,8 +86,12 @@ impl Bench {
         let clog = Arc::new(Clog::new(aio.clone(), dir.path(), false));
         clog.zero_page(0);
         clog.flush(&mut io).unwrap();
-        let xacts =
-            Arc::new(XactManager::new(clog.clone(), wal.clone(), FullXid::new(0, FIRST_XID), FIRST_XID));
+        let xacts = Arc::new(XactManager::new(
+            clog.clone(),
+            wal.clone(),
+            FullXid::new(0, FIRST_XID),
+            FIRST_XID,
+        ));
         // Nothing here may abort the test program; who expects a stop asks `has_stopped`.
         let fatal = Arc::new(Fatal::new(Some(FatalAction(Arc::new(|_| {})))));
         Bench { aio, pool, wal, clog, xacts, space: SpaceMap::new(), fatal, dir }
@@ -116,7 +121,12 @@ impl Bench {
     }
 
     /// Inserts numbers and commits.
-    pub(crate) fn load(&self, be: &mut Backend, heap: &Heap, numbers: impl IntoIterator<Item = i64>) {
+    pub(crate) fn load(
+        &self,
+        be: &mut Backend,
+        heap: &Heap,
+        numbers: impl IntoIterator<Item = i64>,
+    ) {
         let mut tx = Transaction::new();
         let author = self.author(be, &mut tx);
         let batch = batch_of(numbers);

@@ -1,6 +1,7 @@
 //! Values to and from their bytes in a row.
 //!
-//! The bytes are those after a varlena's length word, or the fixed-length image; `format` lays them out in a tuple.
+//! The bytes are those after a varlena's length word, or the fixed-length image; `format` lays them
+//! out in a tuple.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::AttrLayout;
@@ -71,9 +72,9 @@ impl Repr {
 }
 
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], EngineError> {
-    bytes
-        .try_into()
-        .map_err(|_| EngineError::corrupt(format!("a value has {} bytes instead of {N}", bytes.len())))
+    bytes.try_into().map_err(|_| {
+        EngineError::corrupt(format!("a value has {} bytes instead of {N}", bytes.len()))
+    })
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, EngineError> {
@@ -108,7 +109,11 @@ pub(crate) fn form_row(
 }
 
 #[inline]
-fn append(tuple: &mut TupleBuilder<'_>, layout: AttrLayout, value: &Datum<'_>) -> Result<(), TupleError> {
+fn append(
+    tuple: &mut TupleBuilder<'_>,
+    layout: AttrLayout,
+    value: &Datum<'_>,
+) -> Result<(), TupleError> {
     match *value {
         Datum::Null => {
             tuple.null();
@@ -181,14 +186,16 @@ mod tests {
         for ((oid, datum), stored) in values.iter().zip(stored(&values.map(|v| v.0), &datums)) {
             let repr = Repr::of(*oid);
             assert!(fits(repr, datum));
-            let back = stored.as_deref().map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("decode");
+            let back =
+                stored.as_deref().map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("decode");
             assert_eq!(back, *datum);
         }
     }
 
     /// The values' bytes in a tuple of these types.
     fn stored(types: &[Oid], values: &[Datum<'_>]) -> Vec<Option<Vec<u8>>> {
-        let layouts: Vec<AttrLayout> = types.iter().map(|t| layout_of(*t).expect("a type")).collect();
+        let layouts: Vec<AttrLayout> =
+            types.iter().map(|t| layout_of(*t).expect("a type")).collect();
         let mut tuple = Vec::new();
         form_row(&layouts, values, &mut tuple).expect("a row");
         let mut bytes = vec![None; values.len()];
@@ -201,7 +208,8 @@ mod tests {
     fn a_row_is_what_the_bytes_of_its_values_make() {
         let layouts = [AttrLayout::BYTE, AttrLayout::INT8, AttrLayout::VARLENA, AttrLayout::INT2];
         for null in [None, Some(1), Some(2)] {
-            let mut values = [Datum::Bool(true), Datum::Int8(-5), Datum::Text("abc"), Datum::Int2(300)];
+            let mut values =
+                [Datum::Bool(true), Datum::Int8(-5), Datum::Text("abc"), Datum::Int2(300)];
             let mut bytes: [Option<Vec<u8>>; 4] = [
                 Some(vec![1]),
                 Some((-5i64).to_le_bytes().to_vec()),

@@ -1,7 +1,7 @@
 //! Values, and the facts about the types they have.
 //!
-//! A [`Datum`] borrows from the row it was read from (or from whoever is about to store it); a [`Value`] owns its
-//! bytes. [`TypeInfo`] is the part of pg_type that storing and comparing need.
+//! A [`Datum`] borrows from the row it was read from (or from whoever is about to store it); a
+//! [`Value`] owns its bytes. [`TypeInfo`] is the part of pg_type that storing and comparing need.
 //!
 //! - `facts`: the table of types
 //! - `codec`: values to and from their bytes in a row
@@ -237,7 +237,10 @@ mod tests {
             assert_eq!(element.array, t.oid, "{}", t.name);
             assert_eq!(format!("_{}", element.name), t.name);
         }
-        assert_eq!(type_by_name("int8").map(|t| (t.oid, t.len, t.align)), Some((oids::INT8, 8, b'd')));
+        assert_eq!(
+            type_by_name("int8").map(|t| (t.oid, t.len, t.align)),
+            Some((oids::INT8, 8, b'd'))
+        );
         assert!(type_info(1).is_none());
     }
 }

@@ -1,8 +1,9 @@
 //! `pg_xact`: what became of each transaction, two bits each.
 //!
-//! Pages of 8 kB (32768 transactions) lie in files of 32 pages. They are cached here and written, with their files
-//! synced, at checkpoints only; in between the WAL stands for them. A page with unwritten changes is never pushed
-//! out: the cache grows instead, by one page for each 32768 transactions between two checkpoints.
+//! Pages of 8 kB (32768 transactions) lie in files of 32 pages. They are cached here and written,
+//! with their files synced, at checkpoints only; in between the WAL stands for them. A page with
+//! unwritten changes is never pushed out: the cache grows instead, by one page for each 32768
+//! transactions between two checkpoints.
 
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashMap;
@@ -70,7 +71,8 @@ pub struct Clog {
 }
 
 impl Clog {
-    /// Opens `pg_xact` of a data directory; nothing is read yet. With `verify_writes`, what is written is read back.
+    /// Opens `pg_xact` of a data directory; nothing is read yet. With `verify_writes`, what is
+    /// written is read back.
     pub fn new(aio: Arc<Aio>, data_dir: &Path, verify_writes: bool) -> Clog {
         Clog {
             aio,
@@ -87,7 +89,8 @@ impl Clog {
         self.recovering.store(on, Ordering::SeqCst);
     }
 
-    /// What became of a transaction. One that is in nobody's running set and not committed here has aborted.
+    /// What became of a transaction. One that is in nobody's running set and not committed here has
+    /// aborted.
     pub fn status(&self, io: &mut aio::Backend, xid: Xid) -> Result<Outcome, EngineError> {
         if xid < FIRST_NORMAL_XID {
             let permanent = xid == BOOTSTRAP_XID || xid == FROZEN_XID;
@@ -99,7 +102,12 @@ impl Clog {
     }
 
     /// Notes the outcome of a transaction. For a commit, its record must be durable.
-    pub fn set(&self, io: &mut aio::Backend, xid: Xid, outcome: Outcome) -> Result<(), EngineError> {
+    pub fn set(
+        &self,
+        io: &mut aio::Backend,
+        xid: Xid,
+        outcome: Outcome,
+    ) -> Result<(), EngineError> {
         self.prepare(io, xid)?.set(outcome);
         Ok(())
     }
@@ -112,8 +120,8 @@ impl Clog {
         }
     }
 
-    /// Does all of noting an outcome that can fail. A commit does so before its record is inserted: once that is
-    /// durable there is no way back.
+    /// Does all of noting an outcome that can fail. A commit does so before its record is inserted:
+    /// once that is durable there is no way back.
     pub fn prepare(&self, io: &mut aio::Backend, xid: Xid) -> Result<Prepared<'_>, EngineError> {
         debug_assert!(xid >= FIRST_NORMAL_XID);
         let mut cache = self.cache.lock();
@@ -144,8 +152,8 @@ impl Clog {
         (slot.dirty, slot.used) = (true, used);
     }
 
-    /// Clears whatever is noted of `next` and later ids on its page: they were handed out before a crash, and
-    /// nothing of them reached the WAL. To be called once recovery is over.
+    /// Clears whatever is noted of `next` and later ids on its page: they were handed out before a
+    /// crash, and nothing of them reached the WAL. To be called once recovery is over.
     pub fn trim(&self, io: &mut aio::Backend, next: FullXid) -> Result<(), EngineError> {
         let next = next.xid();
         if next.is_multiple_of(slru::XACTS_PER_PAGE) {
@@ -175,8 +183,8 @@ impl Clog {
         self.flush_behind(io, |_| Ok(()))
     }
 
-    /// [`Clog::flush`] that calls `before` between the last look at the pages and the first write: what they tell of has to be
-    /// durable by then, also commits that nobody waited for.
+    /// [`Clog::flush`] that calls `before` between the last look at the pages and the first write:
+    /// what they tell of has to be durable by then, also commits that nobody waited for.
     pub fn flush_behind(
         &self,
         io: &mut aio::Backend,
@@ -257,7 +265,9 @@ impl Clog {
         let recovering = self.recovering.load(Ordering::SeqCst);
         let file = match self.aio.namespace().open(&path, &OpenOptions::READ) {
             Ok(file) => file,
-            Err(error) if recovering && error.is_not_found() => return Ok(Box::new([0; BLOCK_SIZE])),
+            Err(error) if recovering && error.is_not_found() => {
+                return Ok(Box::new([0; BLOCK_SIZE]));
+            }
             Err(error) => return Err(error.into()),
         };
         let mut buf = AlignedBuf::zeroed(BLOCK_SIZE)?;
@@ -316,13 +326,15 @@ fn take_changed<T>(
     Ok(copies)
 }
 
-/// Makes room for one more page: pushes out clean ones, those first that were not asked for longest.
+/// Makes room for one more page: pushes out clean ones, those first that were not asked for
+/// longest.
 fn make_room(cache: &mut Cache) {
     let excess = (cache.pages.len() + 1).saturating_sub(CACHE_PAGES);
     if excess == 0 {
         return;
     }
-    let clean = cache.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
+    let clean =
+        cache.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
     let mut clean: Vec<(u64, i64)> = clean.map(|(page, slot)| (slot.used, *page)).collect();
     clean.sort_unstable();
     for (_, page) in clean.into_iter().take(excess) {
@@ -356,10 +368,16 @@ mod tests {
                 if copied > room { Err(no_room) } else { Ok(()) }
             });
             assert!(short.is_err());
-            assert!(cache.pages.values().all(|slot| slot.dirty && !slot.writing), "room for {room}");
+            assert!(
+                cache.pages.values().all(|slot| slot.dirty && !slot.writing),
+                "room for {room}"
+            );
         }
-        let pages: Vec<i64> =
-            take_changed(&mut cache, |_| Ok(())).unwrap().into_iter().map(|(page, ())| page).collect();
+        let pages: Vec<i64> = take_changed(&mut cache, |_| Ok(()))
+            .unwrap()
+            .into_iter()
+            .map(|(page, ())| page)
+            .collect();
         assert_eq!(pages, [0, 1, 2]);
         assert!(cache.pages.values().all(|slot| !slot.dirty && slot.writing));
     }

@@ -1,8 +1,8 @@
 //! Combined command ids.
 //!
-//! A tuple has one field for the command that inserted it and the one that deleted it; only the transaction itself
-//! needs either. When one transaction does both, the field holds the number of a pair, which this table resolves.
-//! It dies with the transaction, for then nobody asks any more.
+//! A tuple has one field for the command that inserted it and the one that deleted it; only the
+//! transaction itself needs either. When one transaction does both, the field holds the number of a
+//! pair, which this table resolves. It dies with the transaction, for then nobody asks any more.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! Commits on their way.
 //!
-//! A commit record that lies before a checkpoint's redo pointer will never be replayed from that checkpoint, so its
-//! `pg_xact` bit must be among the pages the checkpoint writes. Between inserting the record and setting the bit a
-//! commit holds a pass; the checkpoint, once its redo pointer stands, waits for the passes given out before.
-//! New commits are never held up: their records lie behind the redo pointer.
+//! A commit record that lies before a checkpoint's redo pointer will never be replayed from that
+//! checkpoint, so its `pg_xact` bit must be among the pages the checkpoint writes. Between
+//! inserting the record and setting the bit a commit holds a pass; the checkpoint, once its redo
+//! pointer stands, waits for the passes given out before. New commits are never held up: their
+//! records lie behind the redo pointer.
 
 use forebay_aio::sync::{Condvar, Mutex};
 

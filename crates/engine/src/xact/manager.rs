@@ -23,7 +23,8 @@ const EPOCH_OFFSET_MICROS: i64 = 946_684_800 * 1_000_000;
 pub struct CommitWay {
     /// It waits for that; otherwise the WAL writer sees to it (synchronous_commit = off).
     pub wait: bool,
-    /// It waits so long before it flushes, for others to come along, if there are any (commit_delay) ...
+    /// It waits so long before it flushes, for others to come along, if there are any
+    /// (commit_delay) ...
     pub delay: Duration,
     /// ... and at least so many others run (commit_siblings).
     pub siblings: usize,
@@ -38,7 +39,8 @@ impl Default for CommitWay {
 /// What an end of a transaction leaves to do.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// End of the commit record, if one was needed; it is durable, unless the commit did not wait for that.
+    /// End of the commit record, if one was needed; it is durable, unless the commit did not wait
+    /// for that.
     pub lsn: Option<Lsn>,
     /// Relations whose files are now to be removed: see `drop_files`.
     pub drop: Vec<RelFileLocator>,
@@ -53,7 +55,8 @@ pub struct XactManager {
     gate: CommitGate,
     /// The next id. Held while one is handed out.
     next: Mutex<FullXid>,
-    /// Files that go should their transaction abort: a stop rolls back for those who did not get round to it.
+    /// Files that go should their transaction abort: a stop rolls back for those who did not get
+    /// round to it.
     created: Mutex<HashMap<FullXid, Vec<RelFileLocator>>>,
     /// From this id on none is handed out.
     stop_at: Xid,
@@ -138,8 +141,8 @@ impl XactManager {
         }
     }
 
-    /// Aborts every transaction that runs, in place of its owner, who must not be able to do anything any more. The
-    /// files that are to go: pages of them may be in use still.
+    /// Aborts every transaction that runs, in place of its owner, who must not be able to do
+    /// anything any more. The files that are to go: pages of them may be in use still.
     pub fn abort_all(&self, io: &mut aio::Backend) -> Result<Vec<RelFileLocator>, EngineError> {
         let mut files = Vec::new();
         for xid in self.procs.all() {
@@ -158,16 +161,21 @@ impl XactManager {
     }
 
     /// [`XactManager::commit_by`] that waits.
-    pub fn commit(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, EngineError> {
+    pub fn commit(
+        &self,
+        io: &mut aio::Backend,
+        tx: &mut Transaction,
+    ) -> Result<Finished, EngineError> {
         self.commit_by(io, tx, &CommitWay::default())
     }
 
-    /// Commits: on return the transaction is durable, or will be soon if `way` says so, and everyone sees it. A transaction
-    /// without id writes nothing. One that drops files always waits: they must not go before it is certain.
+    /// Commits: on return the transaction is durable, or will be soon if `way` says so, and
+    /// everyone sees it. A transaction without id writes nothing. One that drops files always
+    /// waits: they must not go before it is certain.
     ///
-    /// After an error that left the transaction alive it must be aborted. If the commit record was inserted but
-    /// not made durable nobody knows whether it committed: it then stays among the running for good, and the
-    /// engine has to stop, which the log's own error demands anyway.
+    /// After an error that left the transaction alive it must be aborted. If the commit record was
+    /// inserted but not made durable nobody knows whether it committed: it then stays among the
+    /// running for good, and the engine has to stop, which the log's own error demands anyway.
     pub fn commit_by(
         &self,
         io: &mut aio::Backend,
@@ -205,9 +213,13 @@ impl XactManager {
         Ok(Finished { lsn: Some(inserted.end), drop })
     }
 
-    /// Aborts. The record is not waited for, as a transaction without a commit record is aborted anyway; unless files
-    /// go: redo of what was done to them needs to know why they are gone.
-    pub fn abort(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, EngineError> {
+    /// Aborts. The record is not waited for, as a transaction without a commit record is aborted
+    /// anyway; unless files go: redo of what was done to them needs to know why they are gone.
+    pub fn abort(
+        &self,
+        io: &mut aio::Backend,
+        tx: &mut Transaction,
+    ) -> Result<Finished, EngineError> {
         let drop = tx.drops_at(false);
         let xid = tx.xid;
         *tx = Transaction::new();
@@ -237,7 +249,9 @@ impl XactManager {
         let mut main = Vec::with_capacity(8 + 12 * drop.len());
         let special = if drop.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
         let info = kind | end.encode(&mut main) | special;
-        Ok(self.wal.insert(io, &Record { rmgr: Rmgr::XACT, info, xid, main: &main, blocks: &[] })?)
+        Ok(self
+            .wal
+            .insert(io, &Record { rmgr: Rmgr::XACT, info, xid, main: &main, blocks: &[] })?)
     }
 }
 

@@ -10,8 +10,9 @@
 //! | `transaction.rs` | [`Transaction`]: what a session carries from begin to commit |
 //! | `manager.rs` | [`XactManager`]: assigning ids, commit and abort with their WAL |
 //!
-//! Order of a commit: record into the WAL, WAL flushed, `pg_xact`, out of the running set. Nobody can see a change
-//! whose commit is not durable, unless it did not care to wait (synchronous_commit = off); and a transaction that is in nobody's running set has its outcome in `pg_xact`.
+//! Order of a commit: record into the WAL, WAL flushed, `pg_xact`, out of the running set. Nobody
+//! can see a change whose commit is not durable, unless it did not care to wait (synchronous_commit
+//! = off); and a transaction that is in nobody's running set has its outcome in `pg_xact`.
 
 mod clog;
 mod combo;

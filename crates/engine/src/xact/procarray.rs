@@ -73,8 +73,8 @@ impl ProcArray {
         }
     }
 
-    /// Enters a transaction. The caller holds the lock under which ids are handed out, so that they come in order
-    /// and no younger one can complete before this one is entered.
+    /// Enters a transaction. The caller holds the lock under which ids are handed out, so that they
+    /// come in order and no younger one can complete before this one is entered.
     pub(super) fn enter(&self, xid: FullXid) {
         let mut state = self.state.lock();
         debug_assert!(state.running.last().is_none_or(|last| *last < xid));
@@ -141,7 +141,8 @@ impl State {
             return current.clone();
         }
         let xmax = self.latest_completed.next();
-        let xids: Box<[Xid]> = self.running.iter().filter(|x| **x < xmax).map(|x| x.xid()).collect();
+        let xids: Box<[Xid]> =
+            self.running.iter().filter(|x| **x < xmax).map(|x| x.xid()).collect();
         let xmin = xids.first().copied().unwrap_or(xmax.xid());
         let current = Arc::new(Running { xmin, xmax: xmax.xid(), xids });
         self.current = Some(current.clone());

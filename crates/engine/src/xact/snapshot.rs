@@ -6,8 +6,8 @@ use forebay_format::{CommandId, Xid};
 
 use super::{ComboCommands, Running};
 
-/// A view of the database: all that was committed when it was taken, and the earlier commands of its own
-/// transaction. Cheap to clone.
+/// A view of the database: all that was committed when it was taken, and the earlier commands of
+/// its own transaction. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     running: Arc<Running>,
@@ -19,8 +19,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// A snapshot for command `command` of the transaction with id `own`, if it has one yet.
     ///
-    /// An id assigned later is not missed: it lies beyond `running`, so its rows count as running, and they belong
-    /// to this command or a later one anyway.
+    /// An id assigned later is not missed: it lies beyond `running`, so its rows count as running,
+    /// and they belong to this command or a later one anyway.
     pub fn new(
         running: Arc<Running>,
         own: Option<Xid>,

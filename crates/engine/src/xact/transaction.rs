@@ -14,8 +14,8 @@ pub(super) struct PendingDrop {
 
 /// A running transaction. It has an id only once it has written.
 ///
-/// It must be given to [`commit`](super::XactManager::commit) or [`abort`](super::XactManager::abort): dropped,
-/// its id would count as running for ever.
+/// It must be given to [`commit`](super::XactManager::commit) or
+/// [`abort`](super::XactManager::abort): dropped, its id would count as running for ever.
 #[derive(Debug, Default)]
 pub struct Transaction {
     pub(super) xid: Option<FullXid>,
@@ -52,7 +52,8 @@ impl Transaction {
         self.command
     }
 
-    /// What was written so far becomes visible to the transaction itself: a new command, if this one wrote.
+    /// What was written so far becomes visible to the transaction itself: a new command, if this
+    /// one wrote.
     pub fn next_command(&mut self) -> Result<(), EngineError> {
         if self.command_used {
             let next = self.command.wrapping_add(1);

@@ -14,7 +14,8 @@ pub fn control(dir: &Path) -> ControlFile {
 
 /// A backend of its own.
 pub fn backend() -> (Arc<Aio>, Backend) {
-    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).expect("aio");
+    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default())
+        .expect("aio");
     let io = aio.backend(BackendType::Client).expect("backend");
     (aio, io)
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, Datum, Engine, EngineConfig, EngineError, InitOptions, IoDirect, IoMethod, LockMode, RowBatch,
-    Session, Table, WritingSettings,
+    ColumnDef, Datum, Engine, EngineConfig, EngineError, InitOptions, IoDirect, IoMethod, LockMode,
+    RowBatch, Session, Table, WritingSettings,
 };
 
 /// Every way to do I/O: three methods, buffered and direct.
@@ -101,7 +101,10 @@ pub fn insert_open(
     let mut batch = RowBatch::new(table);
     for id in ids {
         let note = format!("row number {id}");
-        batch.push(&[Datum::Int8(id), if id % 10 == 0 { Datum::Null } else { Datum::Text(&note) }])?;
+        batch.push(&[
+            Datum::Int8(id),
+            if id % 10 == 0 { Datum::Null } else { Datum::Text(&note) },
+        ])?;
         if batch.bytes() > 256 << 10 {
             session.insert_batch(table, &mut batch)?;
         }

@@ -1,4 +1,5 @@
-//! A PostgreSQL 18 to try things with. FOREBAY_PG18_ROOT is its tree, FOREBAY_PG18_RUN the script that runs programs in it.
+//! A PostgreSQL 18 to try things with. FOREBAY_PG18_ROOT is its tree, FOREBAY_PG18_RUN the script
+//! that runs programs in it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,7 +20,9 @@ impl Peer {
     pub fn find(test: &str) -> Option<Peer> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
-        let (Some(root), Some(runner)) = (variable("FOREBAY_PG18_ROOT"), variable("FOREBAY_PG18_RUN")) else {
+        let (Some(root), Some(runner)) =
+            (variable("FOREBAY_PG18_ROOT"), variable("FOREBAY_PG18_RUN"))
+        else {
             println!("skipped: {test} needs PostgreSQL 18 (cargo xtask peers)");
             return None;
         };
@@ -84,11 +87,14 @@ impl Peer {
         text
     }
 
-    /// Starts the server on a directory of the folder; it is reached through a socket in the folder.
+    /// Starts the server on a directory of the folder; it is reached through a socket in the
+    /// folder.
     pub fn start(&mut self, name: &str, options: &str) -> String {
         let data = self.path(name);
-        let options =
-            format!("-c listen_addresses='' -c unix_socket_directories={} {options}", self.path(""));
+        let options = format!(
+            "-c listen_addresses='' -c unix_socket_directories={} {options}",
+            self.path("")
+        );
         let log = self.path("log");
         // pg_ctl's output would be kept open by the server.
         let mut command = self.command("pg_ctl");
@@ -111,7 +117,8 @@ impl Peer {
 
     fn end(&mut self, mode: &str) {
         if let Some(data) = self.server.take() {
-            let output = self.run("pg_ctl", &["stop", "-w", "-m", mode, "-D", &data.display().to_string()]);
+            let output =
+                self.run("pg_ctl", &["stop", "-w", "-m", mode, "-D", &data.display().to_string()]);
             if !std::thread::panicking() {
                 assert!(output.status.success(), "{output:?}");
             }
@@ -119,7 +126,10 @@ impl Peer {
     }
 
     pub fn sql(&self, statement: &str) -> String {
-        self.prints("psql", &["-h", &self.path(""), "-U", "postgres", "-AtXc", statement, "postgres"])
+        self.prints(
+            "psql",
+            &["-h", &self.path(""), "-U", "postgres", "-AtXc", statement, "postgres"],
+        )
     }
 }
 

@@ -1,4 +1,5 @@
-//! `forebay_archive` as archive_library and restore_library: what an engine archives can be verified and comes back, without a command.
+//! `forebay_archive` as archive_library and restore_library: what an engine archives can be
+//! verified and comes back, without a command.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +15,8 @@ use forebay_engine::archive::store::{Repository, StoreOptions};
 use forebay_engine::archive::{ArchiveError, ArchiveModule, Archived, Source};
 use forebay_engine::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, Engine, EngineConfig,
-    EngineError, IoMethod, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource,
-    ShutdownMode, TargetAction,
+    EngineError, IoMethod, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings,
+    RestoreSource, ShutdownMode, TargetAction,
 };
 use forebay_format::control::DbState;
 
@@ -58,7 +59,8 @@ impl Bed {
 
     fn archiving(&self) -> EngineConfig {
         let library = "forebay_archive".to_owned();
-        let archiving = ArchiveSettings { library, store: self.store.clone(), ..ArchiveSettings::default() };
+        let archiving =
+            ArchiveSettings { library, store: self.store.clone(), ..ArchiveSettings::default() };
         let archive_mode = ArchiveMode::On;
         EngineConfig { archive_mode, archiving, writing: little_wal(), ..self.config.clone() }
     }
@@ -97,14 +99,16 @@ impl Bed {
 
     /// The archive as its commands see it: whole, with so many files.
     fn verify(&self) -> u64 {
-        let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).expect("door");
+        let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
+            .expect("door");
         let _be = aio.backend(BackendType::Standalone).expect("backend");
         let options = StoreOptions {
             key: self.store.key_file.as_ref().map(|_| Key::from_bytes(KEY)),
             ..StoreOptions::default()
         };
         let repository = Repository::open(&aio, &self.store.location, options).expect("opens");
-        let found = repository.verify(&aio, &VerifyOptions::default(), &|_, _| ()).expect("verifies");
+        let found =
+            repository.verify(&aio, &VerifyOptions::default(), &|_, _| ()).expect("verifies");
         assert_eq!(found.problems, []);
         found.files
     }
@@ -125,8 +129,9 @@ fn copy_tree(from: &Path, to: &Path) {
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("directory");
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.expect("entry").file_name().into_string().expect("a name")).collect();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
+        .collect();
     names.sort();
     names
 }
@@ -165,7 +170,11 @@ fn what_an_engine_archives_comes_back_without_a_command() {
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
         drop((session, engine));
         let engine = open(&dir, &bed.config);
-        assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), rows + 10, "{way}");
+        assert_eq!(
+            count(&mut engine.session().expect("session"), "t").expect("count"),
+            rows + 10,
+            "{way}"
+        );
     }
 }
 
@@ -227,7 +236,8 @@ fn settings_that_make_no_sense_are_refused() {
     refused(&|restore| restore.store.key_file = Some("/nowhere/key".into()), "/nowhere/key");
 }
 
-/// Copies what a plain archive has, and asks recovery to end when it is asked for the third segment.
+/// Copies what a plain archive has, and asks recovery to end when it is asked for the third
+/// segment.
 struct Stopping {
     store: PathBuf,
     asked: AtomicU64,
@@ -253,7 +263,8 @@ fn a_recovery_that_is_told_to_end_goes_on_with_the_next_start() {
     let rows = bed.fill(&bed.archiving());
     let dir = bed.restore("new");
     let stop = RecoveryStop::default();
-    let source = Stopping { store: bed.path("store"), asked: AtomicU64::new(0), stop: stop.clone() };
+    let source =
+        Stopping { store: bed.path("store"), asked: AtomicU64::new(0), stop: stop.clone() };
     let mut stopped = EngineConfig { recovery_stop: stop, ..bed.restoring() };
     stopped.restore_from = Some(RestoreFrom(Arc::new(source)));
     assert!(matches!(Engine::open(&dir, stopped.clone()), Err(EngineError::ShuttingDown)));
@@ -261,7 +272,8 @@ fn a_recovery_that_is_told_to_end_goes_on_with_the_next_start() {
     assert!(dir.join("recovery.signal").exists() && !dir.join("postmaster.pid").exists());
     // What is wrong in itself is not put down to the stop.
     let mut undecided = stopped.clone();
-    undecided.restore.targets = vec![RecoveryTarget::Immediate, RecoveryTarget::Name("there".to_owned())];
+    undecided.restore.targets =
+        vec![RecoveryTarget::Immediate, RecoveryTarget::Name("there".to_owned())];
     let error = Engine::open(&dir, undecided).expect_err("two targets").to_string();
     assert!(error.contains("multiple recovery targets"), "{error}");
     // Told so before it begins, it does not begin.
@@ -307,7 +319,8 @@ impl ArchiveModule for Together {
         transfers.0 += 1;
         self.more.notify_all();
         let limit = std::time::Duration::from_secs(60);
-        let waited = self.more.wait_timeout_while(transfers, limit, |(begun, wanted)| begun < wanted);
+        let waited =
+            self.more.wait_timeout_while(transfers, limit, |(begun, wanted)| begun < wanted);
         assert!(!waited.expect("no panic").1.timed_out(), "so many are never under way");
         Ok(Archived::Stored)
     }

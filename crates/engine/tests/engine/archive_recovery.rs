@@ -1,12 +1,14 @@
-//! Recovery from an archive: to its end, to targets, along timelines; what an archive that fails does not do; crashes at the end.
+//! Recovery from an archive: to its end, to targets, along timelines; what an archive that fails
+//! does not do; crashes at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
 use forebay_engine::{
-    ArchiveMode, CheckpointStep, CheckpointWatch, Engine, EngineConfig, EngineError, IoMethod, LockMode, Lsn,
-    RecoveryTarget, RestoreSettings, Session, ShutdownMode, TargetAction, TargetTimeline,
+    ArchiveMode, CheckpointStep, CheckpointWatch, Engine, EngineConfig, EngineError, IoMethod,
+    LockMode, Lsn, RecoveryTarget, RestoreSettings, Session, ShutdownMode, TargetAction,
+    TargetTimeline,
 };
 use forebay_format::control::DbState;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
@@ -22,8 +24,10 @@ struct Bed {
 impl Bed {
     /// With a table t of 100 rows in the backup.
     fn new(config: EngineConfig) -> Bed {
-        let bed =
-            Bed { scratch: scratch(), config: EngineConfig { archive_mode: ArchiveMode::On, ..config } };
+        let bed = Bed {
+            scratch: scratch(),
+            config: EngineConfig { archive_mode: ArchiveMode::On, ..config },
+        };
         std::fs::create_dir(bed.path("store")).expect("store");
         init(&bed.path("data"));
         let engine = bed.open("data");
@@ -102,7 +106,10 @@ impl Bed {
         assert!(matches!(Engine::open(dir, config), Err(EngineError::StoppedAtTarget { .. })));
         let early = self.recovering(Some(RecoveryTarget::Name("early".to_owned())));
         let error = Engine::open(dir, early).expect_err("too early");
-        assert_eq!(error.to_string(), "requested recovery stop point is before consistent recovery point");
+        assert_eq!(
+            error.to_string(),
+            "requested recovery stop point is before consistent recovery point"
+        );
     }
 
     /// Recovers a fresh copy of the backup to a target, and counts t.
@@ -142,7 +149,8 @@ fn commit(session: &mut Session, id: i64) -> Lsn {
 /// Microseconds since 2000; later than what was asked before, earlier than what is asked later.
 fn moment() -> i64 {
     let now = || {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time");
+        let since =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time");
         i64::try_from(since.as_micros()).expect("a time") - 946_684_800_000_000
     };
     let (before, mut here) = (now(), now());
@@ -175,10 +183,15 @@ fn an_archive_is_recovered_to_its_end_and_a_new_timeline_begins() {
         let mut session = engine.session().expect("session");
         assert_eq!(count(&mut session, "t").expect("count"), 20_100, "{way}");
         let control = log::control(&dir);
-        assert_eq!((control.state, control.checkpoint_copy.timeline), (DbState::Production, 2), "{way}");
+        assert_eq!(
+            (control.state, control.checkpoint_copy.timeline),
+            (DbState::Production, 2),
+            "{way}"
+        );
         assert_eq!(control.checkpoint_copy.prev_timeline, 1);
         assert!(!dir.join("recovery.signal").exists() && !dir.join("recovery.ending").exists());
-        let history = std::fs::read_to_string(dir.join("pg_wal/00000002.history")).expect("history");
+        let history =
+            std::fs::read_to_string(dir.join("pg_wal/00000002.history")).expect("history");
         assert!(
             history.starts_with("1\t0/") && history.ends_with("\tno recovery target specified\n"),
             "{history}"
@@ -207,7 +220,8 @@ fn recovery_stops_at_each_kind_of_target() {
     .expect("insert");
     session.begin().expect("begin");
     session.start_command().expect("command");
-    let table = session.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
+    let table =
+        session.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
     insert_open(&mut session, &table, 103..106).expect("insert");
     let xid = session.transaction_id().expect("it has written");
     session.commit().expect("commit");
@@ -229,7 +243,8 @@ fn recovery_stops_at_each_kind_of_target() {
         assert_eq!(bed.count_at(name, target, inclusive), expected, "{name}");
     }
     let reason = |name: &str| {
-        let text = std::fs::read_to_string(bed.path(name).join("pg_wal/00000002.history")).expect("history");
+        let text = std::fs::read_to_string(bed.path(name).join("pg_wal/00000002.history"))
+            .expect("history");
         text.trim_end().rsplit('\t').next().map(str::to_owned).expect("a reason")
     };
     assert_eq!(reason("immediate"), "reached consistency");
@@ -254,7 +269,10 @@ fn a_target_that_is_never_reached_is_no_end() {
         RecoveryTarget::Time(moment()),
     ] {
         let error = Engine::open(&dir, bed.recovering(Some(target))).expect_err("no target");
-        assert_eq!(error.to_string(), "recovery ended before configured recovery target was reached");
+        assert_eq!(
+            error.to_string(),
+            "recovery ended before configured recovery target was reached"
+        );
         assert_eq!(log::control(&dir).state, DbState::ArchiveRecovery);
     }
     // It has changed its mind.
@@ -286,7 +304,8 @@ fn recovery_that_was_told_to_stop_goes_on_with_the_next_start() {
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 5000);
 }
 
-/// A small pool writes pages while it recovers: whoever then wants an earlier target would get pages from its future.
+/// A small pool writes pages while it recovers: whoever then wants an earlier target would get
+/// pages from its future.
 #[test]
 fn a_target_behind_which_pages_were_written_is_refused() {
     let bed = Bed::new(EngineConfig { shared_buffers: 32, ..small() });
@@ -305,7 +324,10 @@ fn a_target_behind_which_pages_were_written_is_refused() {
     let control = log::control(&dir);
     assert!(control.min_recovery_point > control.checkpoint_copy.redo, "{control:?}");
     let error = Engine::open(&dir, named("early")).expect_err("too early");
-    assert_eq!(error.to_string(), "requested recovery stop point is before consistent recovery point");
+    assert_eq!(
+        error.to_string(),
+        "requested recovery stop point is before consistent recovery point"
+    );
     let engine = Engine::open(&dir, named("late")).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 60_100);
 }
@@ -339,7 +361,8 @@ fn a_target_before_a_cut_that_was_redone_is_refused() {
     let (engine, mut session) = bed.session("data");
     session.create_restore_point("early").expect("a point");
     commit(&mut session, 100);
-    let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
+    let open =
+        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
     let rel = transaction(&mut session, open).expect("table");
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
@@ -354,7 +377,8 @@ fn a_target_before_a_cut_that_was_redone_is_refused() {
     drop(log);
     let size = log::control(&bed.path("data")).segment_size;
     let name = size.file_name(1, size.number(cut.start));
-    std::fs::copy(bed.path("data/pg_wal").join(&name), bed.path("store").join(&name)).expect("archive");
+    std::fs::copy(bed.path("data/pg_wal").join(&name), bed.path("store").join(&name))
+        .expect("archive");
     let dir = bed.restore("new");
     let late = RecoveryTarget::Lsn(cut.start);
     bed.refuses_early_after(&dir, &late);
@@ -394,7 +418,10 @@ fn a_store_that_is_down_never_ends_recovery() {
             let error = Engine::open(&dir, config).expect_err("the store is down");
             assert!(error.to_string().contains(why), "{wanted}, {failure}: {error}");
             assert_eq!(error.sqlstate(), "58030");
-            assert!(dir.join("recovery.signal").exists() && !dir.join("pg_wal/00000002.history").exists());
+            assert!(
+                dir.join("recovery.signal").exists()
+                    && !dir.join("pg_wal/00000002.history").exists()
+            );
         }
     }
     let engine = Engine::open(&dir, bed.recovering(None)).expect("the store is up again");
@@ -451,9 +478,12 @@ fn what_was_restored_is_archived_again_with_always() {
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 80_100);
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     let wal = dir.join("pg_wal");
-    let marked = |mark: &str, name: &str| wal.join("archive_status").join(format!("{name}.{mark}")).exists();
+    let marked =
+        |mark: &str, name: &str| wal.join("archive_status").join(format!("{name}.{mark}")).exists();
     let control = log::control(&bed.path("base"));
-    let first = control.segment_size.file_name(1, control.segment_size.number(control.checkpoint_copy.redo));
+    let first = control
+        .segment_size
+        .file_name(1, control.segment_size.number(control.checkpoint_copy.redo));
     let restored: Vec<String> = std::fs::read_dir(bed.path("store"))
         .expect("store")
         .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
@@ -461,7 +491,10 @@ fn what_was_restored_is_archived_again_with_always() {
         .collect();
     assert!(restored.len() >= 3, "{restored:?}");
     for name in &restored {
-        assert!(wal.join(name).exists() && marked("ready", name) && !marked("done", name), "{name}");
+        assert!(
+            wal.join(name).exists() && marked("ready", name) && !marked("done", name),
+            "{name}"
+        );
     }
 }
 
@@ -476,8 +509,8 @@ fn timelines_are_followed_and_chosen() {
 
     // Timeline 2 leaves the first in the middle of a segment.
     let dir = bed.restore("second");
-    let engine =
-        Engine::open(&dir, bed.recovering(Some(RecoveryTarget::Name("fork".to_owned())))).expect("open");
+    let engine = Engine::open(&dir, bed.recovering(Some(RecoveryTarget::Name("fork".to_owned()))))
+        .expect("open");
     let mut session = engine.session().expect("session");
     insert(&mut session, "t", 200..202);
     session.switch_wal().expect("switch");
@@ -504,9 +537,13 @@ fn timelines_are_followed_and_chosen() {
     assert_eq!(recover("two", TargetTimeline::Number(2)).expect("open"), (105, 3));
     let error = recover("nine", TargetTimeline::Number(9)).expect_err("not there");
     assert_eq!(error.to_string(), "recovery target timeline 9 does not exist");
-    let history = std::fs::read_to_string(bed.path("latest/pg_wal/00000003.history")).expect("history");
+    let history =
+        std::fs::read_to_string(bed.path("latest/pg_wal/00000003.history")).expect("history");
     assert_eq!(history.lines().count(), 2, "{history}");
-    assert!(history.starts_with("1\t") && history.contains("at restore point \"fork\"\n2\t"), "{history}");
+    assert!(
+        history.starts_with("1\t") && history.contains("at restore point \"fork\"\n2\t"),
+        "{history}"
+    );
 
     // A backup that was taken behind the fork is no past of the other timeline.
     let late = bed.path("late");
@@ -514,7 +551,10 @@ fn timelines_are_followed_and_chosen() {
     std::fs::write(late.join("recovery.signal"), "").expect("signal");
     let error = Engine::open(&late, bed.recovering(None)).expect_err("another past");
     let said = error.to_string();
-    assert!(said.contains("requested timeline 2 does not contain minimum recovery point"), "{said}");
+    assert!(
+        said.contains("requested timeline 2 does not contain minimum recovery point"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -532,13 +572,15 @@ fn the_last_segment_of_a_server_that_is_lost_counts_too() {
     for entry in std::fs::read_dir(bed.path("data/pg_wal")).expect("pg_wal") {
         let path = entry.expect("entry").path();
         if path.is_file() && !bed.path("store").join(path.file_name().expect("name")).exists() {
-            std::fs::copy(&path, dir.join("pg_wal").join(path.file_name().expect("name"))).expect("copy");
+            std::fs::copy(&path, dir.join("pg_wal").join(path.file_name().expect("name")))
+                .expect("copy");
         }
     }
     let engine = Engine::open(&dir, bed.recovering(None)).expect("open");
     let mut session = engine.session().expect("session");
     assert_eq!(count(&mut session, "t").expect("count"), 102);
-    // The old timeline ended in the middle of a segment that nobody has archived: that is told to the archive as what it is.
+    // The old timeline ended in the middle of a segment that nobody has archived: that is told to
+    // the archive as what it is.
     let partial = std::fs::read_dir(dir.join("pg_wal"))
         .expect("pg_wal")
         .filter_map(|entry| entry.expect("entry").file_name().into_string().ok())
@@ -557,7 +599,8 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
     insert(&mut session, "t", 100..5000);
     session.begin().expect("begin");
     session.start_command().expect("command");
-    let table = session.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
+    let table =
+        session.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
     insert_open(&mut session, &table, 5000..5010).expect("insert");
     let xid = session.transaction_id().expect("it has written");
     session.commit().expect("commit");
@@ -586,7 +629,8 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
     assert!(copies.len() >= 4, "{copies:?}");
     for (step, copy) in copies.into_iter().take(4) {
         assert!(copy.join("recovery.ending").exists() && !copy.join("recovery.signal").exists());
-        let engine = Engine::open(&copy, config.clone()).unwrap_or_else(|e| panic!("{step:?}: {e}"));
+        let engine =
+            Engine::open(&copy, config.clone()).unwrap_or_else(|e| panic!("{step:?}: {e}"));
         let mut session = engine.session().expect("session");
         assert_eq!(count(&mut session, "t").expect("count"), 5000, "{step:?}");
         assert_eq!(log::control(&copy).checkpoint_copy.timeline, 2, "{step:?}");
@@ -596,7 +640,11 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
         engine.shutdown(ShutdownMode::Fast).expect("stop");
         drop(engine);
         let engine = Engine::open(&copy, config.clone()).expect("open");
-        assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 5001, "{step:?}");
+        assert_eq!(
+            count(&mut engine.session().expect("session"), "t").expect("count"),
+            5001,
+            "{step:?}"
+        );
     }
     // And behind it, before the last file has gone.
     drop(Engine::open(&dir, config.clone()).expect("open"));
@@ -668,7 +716,11 @@ fn a_base_backup_is_recovered_from_where_it_began() {
     for (name, archive) in [("archive", true), ("log", false)] {
         let dir = restore(name, archive);
         let engine = Engine::open(&dir, bed.recovering(None)).expect(name);
-        assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 7000, "{name}");
+        assert_eq!(
+            count(&mut engine.session().expect("session"), "t").expect("count"),
+            7000,
+            "{name}"
+        );
         let control = log::control(&dir);
         assert_eq!((control.state, control.backup_start), (DbState::Production, Lsn(0)));
         // Without the archive nothing branches off.
@@ -679,17 +731,22 @@ fn a_base_backup_is_recovered_from_where_it_began() {
     let engine = Engine::open(&dir, bed.recovering(None)).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 7000);
     drop(engine);
-    // Without its label the backup would be one of the later checkpoint, and its log is not all there.
+    // Without its label the backup would be one of the later checkpoint, and its log is not all
+    // there.
     let dir = restore("unlabelled", true);
     std::fs::remove_file(dir.join("backup_label")).expect("remove");
-    std::fs::write(dir.join("backup_label"), label.replace(&began.checkpoint.to_string(), "0/7000028"))
-        .expect("label");
+    std::fs::write(
+        dir.join("backup_label"),
+        label.replace(&began.checkpoint.to_string(), "0/7000028"),
+    )
+    .expect("label");
     let error = Engine::open(&dir, bed.recovering(None)).expect_err("no such checkpoint");
     assert_eq!(error.to_string(), "could not locate required checkpoint record at 0/7000028");
     assert!(error.hint().is_some_and(|hint| hint.contains("backup_label")));
 }
 
-/// Recovery that is begun again begins at a restart point, and older files of the archive may go then.
+/// Recovery that is begun again begins at a restart point, and older files of the archive may go
+/// then.
 #[test]
 fn recovery_goes_on_from_a_restart_point() {
     let bed = Bed::new(small());
@@ -709,7 +766,9 @@ fn recovery_goes_on_from_a_restart_point() {
     assert!(matches!(Engine::open(&dir, config.clone()), Err(EngineError::StoppedAtTarget { .. })));
     let control = log::control(&dir);
     assert_eq!(control.state, DbState::ArchiveRecovery);
-    assert!(control.checkpoint_copy.redo > began && control.min_recovery_point > control.checkpoint);
+    assert!(
+        control.checkpoint_copy.redo > began && control.min_recovery_point > control.checkpoint
+    );
     let cleaned = std::fs::read_to_string(dir.join("cleaned")).expect("cleaned");
     let oldest = cleaned.lines().last().expect("a name");
     let size = control.segment_size;

@@ -1,4 +1,5 @@
-//! An engine's archiver: what it stores before segments may go, whose module it takes, what a stop leaves.
+//! An engine's archiver: what it stores before segments may go, whose module it takes, what a stop
+//! leaves.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -25,8 +26,9 @@ fn archiving(store: &Path, config: EngineConfig) -> EngineConfig {
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("directory");
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.expect("entry").file_name().into_string().expect("a name")).collect();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
+        .collect();
     names.sort();
     names
 }
@@ -90,7 +92,10 @@ fn nothing_goes_that_the_archive_does_not_have() {
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
     let waiting = names(&dir.join("pg_wal/archive_status"));
-    assert!(waiting.len() > 3 && waiting.iter().all(|name| name.ends_with(".ready")), "{waiting:?}");
+    assert!(
+        waiting.len() > 3 && waiting.iter().all(|name| name.ends_with(".ready")),
+        "{waiting:?}"
+    );
     std::fs::create_dir(&store).expect("store");
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
@@ -111,7 +116,11 @@ impl ArchiveModule for Diary {
         "diary"
     }
 
-    fn archive(&self, _io: &mut forebay_aio::Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(
+        &self,
+        _io: &mut forebay_aio::Backend,
+        file: &mut Source,
+    ) -> Result<Archived, ArchiveError> {
         self.0.lock().expect("no panic").push(file.name().to_string());
         Ok(Archived::Stored)
     }

@@ -8,7 +8,8 @@ use std::thread;
 
 use crate::common::*;
 use forebay_engine::archive::backup::{
-    About, BackupObserver, BackupOptions, BackupSource, DamagedPage, RestoreOptions, Silent, Stopped,
+    About, BackupObserver, BackupOptions, BackupSource, DamagedPage, RestoreOptions, Silent,
+    Stopped,
 };
 use forebay_engine::checksums::{ChecksumMode, ChecksumObserver, ChecksumOptions, checksums};
 use forebay_engine::{EngineConfig, EngineError, IoMethod, Lsn, Session, ShutdownMode, backup};
@@ -98,8 +99,9 @@ fn sum_to(n: i64) -> (u64, i64) {
 
 /// The largest relation file of a directory.
 fn largest(dir: &Path) -> PathBuf {
-    let files =
-        std::fs::read_dir(dir.join("base/5")).expect("a database").map(|e| e.expect("an entry").path());
+    let files = std::fs::read_dir(dir.join("base/5"))
+        .expect("a database")
+        .map(|e| e.expect("an entry").path());
     let size = |path: &PathBuf| std::fs::metadata(path).expect("a file").len();
     files.max_by_key(size).expect("files")
 }
@@ -116,11 +118,23 @@ fn a_cluster_at_rest_comes_back_as_it_was() {
     let place = place();
     for (way, config) in ways() {
         let direct = config.io_direct.data;
-        let named =
-            BackupOptions { name: Some(format!("{:?}-{direct}", config.io_method)), ..options(direct) };
-        let about = backup::backup(&place.data, &place.archive, None, &named, config.io_method, &mut Silent)
-            .unwrap_or_else(|error| panic!("{way}: {error}"));
-        assert!(about.pages > 100 && about.damaged == 0 && about.has_wal && !about.live, "{way}: {about:?}");
+        let named = BackupOptions {
+            name: Some(format!("{:?}-{direct}", config.io_method)),
+            ..options(direct)
+        };
+        let about = backup::backup(
+            &place.data,
+            &place.archive,
+            None,
+            &named,
+            config.io_method,
+            &mut Silent,
+        )
+        .unwrap_or_else(|error| panic!("{way}: {error}"));
+        assert!(
+            about.pages > 100 && about.damaged == 0 && about.has_wal && !about.live,
+            "{way}: {about:?}"
+        );
         let back = RestoreOptions { backup: named.name.clone(), ..alone(direct) };
         backup::restore(&place.archive, &place.restored, &back, config.io_method, &mut Silent)
             .unwrap_or_else(|error| panic!("{way}: {error}"));
@@ -157,8 +171,14 @@ fn a_damaged_page_makes_no_backup_unless_it_is_wanted() {
     flip(&file, 2 * 8192 + 5000);
     flip(&file, 4 * 8192 + 100);
     let mut seen = Seen::default();
-    let result =
-        backup::backup(&place.data, &place.archive, None, &options(true), IoMethod::Worker, &mut seen);
+    let result = backup::backup(
+        &place.data,
+        &place.archive,
+        None,
+        &options(true),
+        IoMethod::Worker,
+        &mut seen,
+    );
     let error = result.expect_err("pages are damaged");
     assert_eq!(error.sqlstate(), "XX001");
     assert!(error.to_string().contains("2 damaged pages"), "{error}");
@@ -233,7 +253,8 @@ fn a_cluster_that_runs_or_crashed_is_not_copied_as_one_at_rest() {
 fn verify(dir: &Path) {
     struct Quiet;
     impl ChecksumObserver for Quiet {}
-    let counts = checksums(dir, &ChecksumOptions::new(ChecksumMode::Check), &mut Quiet).expect("a check");
+    let counts =
+        checksums(dir, &ChecksumOptions::new(ChecksumMode::Check), &mut Quiet).expect("a check");
     assert_eq!(counts.bad_blocks, 0);
 }
 
@@ -247,7 +268,8 @@ fn a_running_cluster_is_copied_while_it_is_written_to() {
         let stop = Arc::new(AtomicBool::new(false));
         let committed = Arc::new(AtomicI64::new(30_000));
         let writer = {
-            let (engine, stop, committed) = (Arc::clone(&engine), Arc::clone(&stop), Arc::clone(&committed));
+            let (engine, stop, committed) =
+                (Arc::clone(&engine), Arc::clone(&stop), Arc::clone(&committed));
             thread::spawn(move || {
                 let mut session = engine.session().expect("session");
                 while !stop.load(Ordering::SeqCst) {
@@ -296,9 +318,15 @@ fn a_session_ends_what_it_has_begun_and_nobody_else() {
     assert_eq!(one.start_backup("again", true).expect_err("one is under way").sqlstate(), "55000");
     let second = two.start_backup("two", false).expect("begun");
     assert!(second > first, "{first} {second}");
-    assert_eq!(two.start_backup(&"x".repeat(1025), true).expect_err("too long").sqlstate(), "55000");
+    assert_eq!(
+        two.start_backup(&"x".repeat(1025), true).expect_err("too long").sqlstate(),
+        "55000"
+    );
     let mut three = session();
-    assert_eq!(three.start_backup(&"x".repeat(1025), true).expect_err("too long").sqlstate(), "22023");
+    assert_eq!(
+        three.start_backup(&"x".repeat(1025), true).expect_err("too long").sqlstate(),
+        "22023"
+    );
     assert_eq!(three.start_backup("two\nlines", true).expect_err("two lines").sqlstate(), "22023");
     drop(two);
     let end = one.stop_backup(true).expect("ended");
@@ -306,8 +334,9 @@ fn a_session_ends_what_it_has_begun_and_nobody_else() {
     assert!(end.label.starts_with(&format!("START WAL LOCATION: {first} (file ")), "{}", end.label);
     assert!(end.label.contains("\nLABEL: one\nSTART TIMELINE: 1\n"), "{}", end.label);
     let histories = |dir: &Path| -> Vec<PathBuf> {
-        let entries =
-            std::fs::read_dir(dir.join("pg_wal")).expect("pg_wal").map(|e| e.expect("an entry").path());
+        let entries = std::fs::read_dir(dir.join("pg_wal"))
+            .expect("pg_wal")
+            .map(|e| e.expect("an entry").path());
         entries.filter(|path| path.extension().is_some_and(|e| e == "backup")).collect()
     };
     let [history] = <[PathBuf; 1]>::try_from(histories(&place.data)).expect("one history file");
@@ -332,14 +361,21 @@ fn a_backup_that_fails_leaves_nothing() {
         }
     }
     let place = place();
-    let result =
-        backup::backup(&place.data, &place.archive, None, &options(false), IoMethod::Sync, &mut Impatient);
+    let result = backup::backup(
+        &place.data,
+        &place.archive,
+        None,
+        &options(false),
+        IoMethod::Sync,
+        &mut Impatient,
+    );
     assert!(result.expect_err("stopped").to_string().contains("enough"));
     let entries = std::fs::read_dir(place.archive.join("backups")).expect("the directory");
     assert_eq!(entries.count(), 0);
     // One that was killed left its directory behind; the next one removes it.
     std::fs::create_dir_all(place.archive.join("backups/old.partial/data")).expect("a directory");
-    std::fs::write(place.archive.join("backups/old.partial/data/PG_VERSION"), "18\n").expect("a file");
+    std::fs::write(place.archive.join("backups/old.partial/data/PG_VERSION"), "18\n")
+        .expect("a file");
     take(&place, &options(false)).expect("a backup");
     assert!(!place.archive.join("backups/old.partial").exists());
 }

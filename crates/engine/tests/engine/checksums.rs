@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{scratch, ways};
 use forebay_engine::checksums::{
-    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod, checksums,
+    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod,
+    checksums,
 };
 use forebay_engine::{Engine, EngineError, InitOptions};
 
@@ -87,11 +88,18 @@ fn all_ways_find_the_same() {
             let (damaged, seen) = run(&dir, &with(ChecksumMode::Check)).expect("checks");
             let expected = (0..100).filter(|n| n % 7 != 0).count() as u64 + 2;
             assert_eq!(damaged.bad_blocks, expected, "{way}");
-            assert_eq!((seen.bad.len() as u64, seen.files), (expected, damaged.files_scanned), "{way}");
+            assert_eq!(
+                (seen.bad.len() as u64, seen.files),
+                (expected, damaged.files_scanned),
+                "{way}"
+            );
             assert_eq!(seen.done, damaged.blocks_scanned * BLOCK as u64);
 
             run(&dir, &with(ChecksumMode::Disable)).expect("disables");
-            assert_eq!(message(&dir, ChecksumMode::Check), "data checksums are not enabled in cluster");
+            assert_eq!(
+                message(&dir, ChecksumMode::Check),
+                "data checksums are not enabled in cluster"
+            );
             let (enabled, _) = run(&dir, &with(ChecksumMode::Enable)).expect("enables");
             assert_eq!((enabled.files_written, enabled.blocks_written), (2, expected), "{way}");
             let (good, _) = run(&dir, &with(ChecksumMode::Check)).expect("checks");
@@ -104,7 +112,8 @@ fn all_ways_find_the_same() {
             let places: Vec<_> = seen.bad.iter().map(|bad| (bad.path.clone(), bad.block)).collect();
             assert_eq!(places, [(base.join("77777"), 50), (base.join("77777.1"), 2)], "{way}");
             assert_eq!(bad.bad_blocks, 2);
-            let one = ChecksumOptions { filenode: Some("77777".into()), ..with(ChecksumMode::Check) };
+            let one =
+                ChecksumOptions { filenode: Some("77777".into()), ..with(ChecksumMode::Check) };
             assert_eq!(run(&dir, &one).expect("checks").0.files_scanned, 3);
         }
     }
@@ -118,7 +127,8 @@ fn an_engine_opens_what_was_enabled_and_disabled() {
     for mode in [ChecksumMode::Disable, ChecksumMode::Enable, ChecksumMode::Check] {
         let (counts, _) = run(&dir, &ChecksumOptions::new(mode)).expect("works");
         assert_eq!(counts.bad_blocks, 0);
-        let engine = Engine::open(&dir, crate::common::config(Default::default(), false)).expect("opens");
+        let engine =
+            Engine::open(&dir, crate::common::config(Default::default(), false)).expect("opens");
         assert_eq!(message(&dir, ChecksumMode::Check), "cluster must be shut down");
         engine.shutdown(forebay_engine::ShutdownMode::Fast).expect("stops");
     }
@@ -134,7 +144,9 @@ fn bad_input_is_refused_by_name_and_nothing_is_written() {
             fs::remove_file(dir.join("global/pg_control")).expect("removed");
         }),
         ("pg_control CRC value is incorrect", |dir| flip(&dir.join("global/pg_control"), 100)),
-        ("cluster is not compatible with this version", |dir| flip(&dir.join("global/pg_control"), 8)),
+        ("cluster is not compatible with this version", |dir| {
+            flip(&dir.join("global/pg_control"), 8)
+        }),
         ("global/pg_control\": read 100 of 296", |dir| {
             let bytes = fs::read(dir.join("global/pg_control")).expect("readable");
             fs::write(dir.join("global/pg_control"), &bytes[..100]).expect("writable");
@@ -165,7 +177,10 @@ fn bad_input_is_refused_by_name_and_nothing_is_written() {
         let before = (fs::read(base.join("77777")).ok(), fs::read(control(&dir)).ok());
         let said = message(&dir, ChecksumMode::Enable);
         assert!(said.contains(expected), "{said:?} should contain {expected:?}");
-        assert!((fs::read(base.join("77777")).ok(), fs::read(control(&dir)).ok()) == before, "{expected}");
+        assert!(
+            (fs::read(base.join("77777")).ok(), fs::read(control(&dir)).ok()) == before,
+            "{expected}"
+        );
     }
     assert!(
         message(Path::new("/nowhere/at/all"), ChecksumMode::Check)

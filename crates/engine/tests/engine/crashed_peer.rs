@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::common::peer::Peer;
 use crate::common::*;
-use forebay_engine::{Datum, Engine, EngineError, IoMethod, LockMode, RowBatch, Session, ShutdownMode};
+use forebay_engine::{
+    Datum, Engine, EngineError, IoMethod, LockMode, RowBatch, Session, ShutdownMode,
+};
 use forebay_format::page::{self, PageMut};
 use forebay_format::wal::{Rmgr, xact, xlog};
 use forebay_format::{BLOCK_SIZE, Fork, PageTag, RelFileLocator, checksum};
@@ -23,7 +25,8 @@ fn stopped(dir: &Path) -> RelFileLocator {
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
-    let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
+    let open =
+        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
     let rel = transaction(&mut session, open).expect("table");
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
@@ -179,13 +182,17 @@ fn unlogged_tables_are_emptied_by_recovery_and_by_nothing_else() {
     std::fs::create_dir_all(dir.join("base/77")).expect("directory");
     let mut index = vec![7; BLOCK_SIZE];
     index[0] = 1;
-    let places =
-        [("base/5", 20_000, &[][..]), ("base/77", 20_001, &index[..]), (inside.as_str(), 20_002, &index)];
+    let places = [
+        ("base/5", 20_000, &[][..]),
+        ("base/77", 20_001, &index[..]),
+        (inside.as_str(), 20_002, &index),
+    ];
     for (place, number, init) in places {
         unlogged_files(&dir.join(place), number, init);
     }
     // No relation's, another one's, and one without an init fork.
-    let others = ["base/5/20000_other", "base/5/200000", "base/5/20003", "base/5/x20000", "base/20000"];
+    let others =
+        ["base/5/20000_other", "base/5/200000", "base/5/20003", "base/5/x20000", "base/20000"];
     others.iter().for_each(|name| std::fs::write(dir.join(name), "theirs").expect("file"));
     let before = snapshot(&dir.join("base/77"));
     let engine = open(&dir, &small());
@@ -231,7 +238,11 @@ fn an_unlogged_table_is_emptied_to_what_redo_has_made_of_its_init_fork() {
 }
 
 /// Inserts rows of one int8 column.
-fn insert_ids(session: &mut Session, name: &str, ids: std::ops::Range<i64>) -> Result<u64, EngineError> {
+fn insert_ids(
+    session: &mut Session,
+    name: &str,
+    ids: std::ops::Range<i64>,
+) -> Result<u64, EngineError> {
     transaction(session, |s| {
         let table = s.open_table(None, name, LockMode::RowExclusive)?;
         let mut batch = RowBatch::new(&table);
@@ -255,7 +266,11 @@ fn peer_with(peer: &mut Peer, options: &str, statements: &[&str]) {
 #[test]
 fn a_crash_of_postgresql_after_a_vacuum_is_recovered_with_torn_maps() {
     let Some(mut peer) = Peer::find("a_crash_of_postgresql_after_a_vacuum") else { return };
-    peer_with(&mut peer, "", &["create table t as select g::int8 as id from generate_series(0, 999) g"]);
+    peer_with(
+        &mut peer,
+        "",
+        &["create table t as select g::int8 as id from generate_series(0, 999) g"],
+    );
     let path = peer.sql("select pg_relation_filepath('t')");
     peer.sql("insert into t select g from generate_series(1000, 1009) g");
     peer.crash();
@@ -281,7 +296,11 @@ fn a_crash_of_postgresql_after_a_vacuum_is_recovered_with_torn_maps() {
 #[test]
 fn a_crash_of_postgresql_in_a_vacuum_is_refused_and_nothing_changes() {
     let Some(mut peer) = Peer::find("a_crash_of_postgresql_in_a_vacuum") else { return };
-    peer_with(&mut peer, "", &["create table t as select g::int8 as id from generate_series(0, 999) g"]);
+    peer_with(
+        &mut peer,
+        "",
+        &["create table t as select g::int8 as id from generate_series(0, 999) g"],
+    );
     peer.sql("delete from t where id % 2 = 0");
     peer.sql("vacuum (freeze) t");
     // A commit, so that the log is durable up to there.
@@ -300,7 +319,11 @@ fn a_crash_of_postgresql_in_a_vacuum_is_refused_and_nothing_changes() {
 fn prepared_transactions_of_postgresql_are_refused() {
     let Some(mut peer) = Peer::find("prepared_transactions_of_postgresql") else { return };
     let options = "-c max_prepared_transactions=2";
-    peer_with(&mut peer, options, &["create table t as select g::int8 as id from generate_series(0, 99) g"]);
+    peer_with(
+        &mut peer,
+        options,
+        &["create table t as select g::int8 as id from generate_series(0, 99) g"],
+    );
     peer.sql("begin; insert into t values (100); prepare transaction 'later'");
     peer.crash();
     let scratch = scratch();
@@ -358,5 +381,8 @@ fn unlogged_tables_of_postgresql_are_emptied_after_its_crash() {
     peer.start("back", "-c autovacuum=off");
     peer.sql("insert into u values (1); insert into keyed values (1, 'one'), (2, 'two')");
     assert_eq!(peer.sql("select count(*) from u").trim(), "1");
-    assert_eq!(peer.sql("set enable_seqscan = off; select note from keyed where id = 2").trim(), "SET\ntwo");
+    assert_eq!(
+        peer.sql("set enable_seqscan = off; select note from keyed where id = 2").trim(),
+        "SET\ntwo"
+    );
 }

@@ -1,4 +1,5 @@
-//! Recovery of a log behind whose end something stands that is none: the defects of crates/wal's tests, through the whole engine.
+//! Recovery of a log behind whose end something stands that is none: the defects of crates/wal's
+//! tests, through the whole engine.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use forebay_format::{Lsn, wal::Rmgr};
 use forebay_wal::Record;
 use forebay_wal::position::Positions;
 
-/// Brings the log of a crashed directory to where the defect belongs, and puts it there. The end of the last good record.
+/// Brings the log of a crashed directory to where the defect belongs, and puts it there. The end of
+/// the last good record.
 fn damage(dir: &Path, defect: &Defect) -> Lsn {
     let (wal, mut io) = log::resume(dir);
     let size = wal.config().segment_size;
@@ -48,7 +50,11 @@ fn recovery_ends_before_each_defect_and_the_log_goes_on_there() {
         if defect.is_incomplete() {
             // The log goes on in the next page, with the record that says so.
             let page = end.page_start().add(8192);
-            assert!(page < redo && redo.since(page) < 200, "{}: end {end}, went on at {redo}", defect.name);
+            assert!(
+                page < redo && redo.since(page) < 200,
+                "{}: end {end}, went on at {redo}",
+                defect.name
+            );
         } else {
             assert_eq!(redo, end, "{}", defect.name);
         }

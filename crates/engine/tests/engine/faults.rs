@@ -1,4 +1,5 @@
-//! A disk that fails: which failures stop the engine, and that none of them loses what was acknowledged.
+//! A disk that fails: which failures stop the engine, and that none of them loses what was
+//! acknowledged.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,8 @@ use crate::common::*;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits};
 use forebay_engine::{
-    CleanerOptions, Engine, EngineConfig, EngineError, FatalAction, IoMethod, ShutdownMode, WritingSettings,
+    CleanerOptions, Engine, EngineConfig, EngineError, FatalAction, IoMethod, ShutdownMode,
+    WritingSettings,
 };
 
 const EIO: Effect = Effect::Fail(Errno::IO);
@@ -23,8 +25,9 @@ type Reasons = Arc<Mutex<Vec<String>>>;
 fn recording() -> (EngineConfig, Reasons) {
     let reasons = Reasons::default();
     let seen = Arc::clone(&reasons);
-    let action =
-        FatalAction(Arc::new(move |reason: &str| seen.lock().expect("reasons").push(reason.to_owned())));
+    let action = FatalAction(Arc::new(move |reason: &str| {
+        seen.lock().expect("reasons").push(reason.to_owned())
+    }));
     let config = EngineConfig {
         on_fatal: Some(action),
         shared_buffers: 64,
@@ -37,7 +40,11 @@ fn recording() -> (EngineConfig, Reasons) {
     (config, reasons)
 }
 
-fn open_on(dir: &Path, plan: &Arc<FaultPlan>, config: &EngineConfig) -> Result<Arc<Engine>, EngineError> {
+fn open_on(
+    dir: &Path,
+    plan: &Arc<FaultPlan>,
+    config: &EngineConfig,
+) -> Result<Arc<Engine>, EngineError> {
     let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let workers = MethodKind::Worker(WorkerLimits::fixed(2));
     let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
@@ -92,7 +99,8 @@ fn a_failed_sync_stops_the_engine_and_is_told_with_its_file() {
     }
 }
 
-/// A short life of an engine. Returns the acknowledged rows, and how many more may have been committed.
+/// A short life of an engine. Returns the acknowledged rows, and how many more may have been
+/// committed.
 fn life(dir: &Path, plan: &Arc<FaultPlan>) -> (u64, u64) {
     let (config, _) = recording();
     let mut acknowledged = 0;

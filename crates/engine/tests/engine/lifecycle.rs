@@ -38,7 +38,8 @@ fn after_a_crash_what_was_committed_is_there_and_nothing_else() {
         let mut other = engine.session().expect("session");
         other.begin().expect("begin");
         other.start_command().expect("command");
-        let table = other.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
+        let table =
+            other.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
         insert_open(&mut other, &table, 5_000..9_000).expect("insert");
         insert(&mut session, "t", 20_000..21_000);
         engine.shutdown(ShutdownMode::Immediate).expect("stop");

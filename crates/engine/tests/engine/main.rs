@@ -1,28 +1,33 @@
-//! The engine as its users have it, on real directories. One program of many files, as each program links the whole engine;
-//! `checkpoints`, which looks at the clock, is another.
+//! The engine as its users have it, on real directories. One program of many files, as each program
+//! links the whole engine; `checkpoints`, which looks at the clock, is another.
 //!
-//! - [`archive_library`]: `forebay_archive` as archive_library and restore_library: what an engine archives can be verified and
-//!   comes back, without a command
-//! - [`archive_recovery`]: Recovery from an archive: to its end, to targets, along timelines; what an archive that fails does
-//!   not do; crashes at the end
-//! - [`archiving`]: An engine's archiver: what it stores before segments may go, whose module it takes, what a stop leaves
+//! - [`archive_library`]: `forebay_archive` as archive_library and restore_library: what an engine
+//!   archives can be verified and comes back, without a command
+//! - [`archive_recovery`]: Recovery from an archive: to its end, to targets, along timelines; what
+//!   an archive that fails does not do; crashes at the end
+//! - [`archiving`]: An engine's archiver: what it stores before segments may go, whose module it
+//!   takes, what a stop leaves
 //! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
 //! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
-//! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility maps, prepared transactions,
-//!   unlogged tables
-//! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects of crates/wal's tests,
-//!   through the whole engine
-//! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses what was acknowledged
-//! - [`lifecycle`]: A data directory from its making to its stop, and to its recovery, with every way to do I/O
-//! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on directories that PostgreSQL
-//!   recovered or made
+//! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility
+//!   maps, prepared transactions, unlogged tables
+//! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects
+//!   of crates/wal's tests, through the whole engine
+//! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses
+//!   what was acknowledged
+//! - [`lifecycle`]: A data directory from its making to its stop, and to its recovery, with every
+//!   way to do I/O
+//! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on
+//!   directories that PostgreSQL recovered or made
 //! - [`peer_wal`]: WAL between PostgreSQL 18 and this engine: compressed images, timelines
-//! - [`poison`]: An engine that had to stop: nothing of it becomes durable any more, and every call names the first failure
-//! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses without changing anything, that it
-//!   can be begun again, and what it reads ahead
+//! - [`poison`]: An engine that had to stop: nothing of it becomes durable any more, and every call
+//!   names the first failure
+//! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses
+//!   without changing anything, that it can be begun again, and what it reads ahead
 //! - [`shortage`]: Room, descriptors or memory are short at any call of a commit or a checkpoint
 //! - [`space`]: A file system that runs full (needs root)
-//! - [`spill`]: Temporary files of an engine's sessions: limits and counts, their end with the session, the engine or a crash
+//! - [`spill`]: Temporary files of an engine's sessions: limits and counts, their end with the
+//!   session, the engine or a crash
 //! - [`stops`]: Checkpoints, crashes, refusals and limits
 //! - [`tables`]: Creating and dropping tables, alone and beside others
 //! - [`transactions`]: Transactions as types, and what the interface below them refuses when it

@@ -1,5 +1,6 @@
-//! PostgreSQL 18's own programs on directories that this engine made, and the engine on directories that PostgreSQL
-//! recovered or made. FOREBAY_PG18_ROOT is a PostgreSQL 18 tree, FOREBAY_PG18_RUN the script that runs programs in it.
+//! PostgreSQL 18's own programs on directories that this engine made, and the engine on directories
+//! that PostgreSQL recovered or made. FOREBAY_PG18_ROOT is a PostgreSQL 18 tree, FOREBAY_PG18_RUN
+//! the script that runs programs in it.
 
 use std::collections::BTreeMap;
 
@@ -25,15 +26,20 @@ fn postgresql_s_tools_accept_a_stopped_directory() {
     peer.bring(&dir, "data");
 
     let control = peer.prints("pg_controldata", &["-D", &peer.path("data")]);
-    for line in
-        ["shut down", "Data page checksum version:           1", "Database block size:                  8192"]
-    {
+    for line in [
+        "shut down",
+        "Data page checksum version:           1",
+        "Database block size:                  8192",
+    ] {
         assert!(control.contains(line), "{control}");
     }
     assert!(!control.contains("WARNING"), "{control}");
     let checked = peer.prints("pg_checksums", &["--check", "-D", &peer.path("data")]);
     assert!(checked.contains("Bad checksums:  0"), "{checked}");
-    let end = control.lines().find_map(|l| l.strip_prefix("Latest checkpoint location:")).expect("location");
+    let end = control
+        .lines()
+        .find_map(|l| l.strip_prefix("Latest checkpoint location:"))
+        .expect("location");
     let first = format!("{}/pg_wal/000000010000000000000001", peer.path("data"));
     let dump = peer.prints("pg_waldump", &["-e", end.trim(), &first]);
     for kind in ["MULTI_INSERT+INIT", "COMMIT", "CREATE base/5/16384", "NEXTOID"] {
@@ -47,7 +53,8 @@ fn postgresql_s_tools_accept_a_stopped_directory() {
 
 #[test]
 fn postgresql_recovers_a_crashed_directory_to_the_same_rows() {
-    let Some(mut peer) = Peer::find("postgresql_recovers_a_crashed_directory_to_the_same_rows") else {
+    let Some(mut peer) = Peer::find("postgresql_recovers_a_crashed_directory_to_the_same_rows")
+    else {
         return;
     };
     let scratch = scratch();
@@ -112,10 +119,12 @@ fn a_directory_made_by_postgresql_is_read() {
     let mut session = engine.session().expect("session");
     assert_eq!(count_and_sum(&mut session, "t"), (9_000, (0..9_000).sum()));
     assert_eq!(count(&mut session, "pg_namespace").expect("count"), 4);
-    let error = transaction(&mut session, |s| s.create_table(None, "x", &columns())).expect_err("indexes");
+    let error =
+        transaction(&mut session, |s| s.create_table(None, "x", &columns())).expect_err("indexes");
     assert_eq!(error.sqlstate(), "0A000");
 
-    // The first rows of our catalogs are PostgreSQL's own, where it has a fixed OID for all they mention.
+    // The first rows of our catalogs are PostgreSQL's own, where it has a fixed OID for all they
+    // mention.
     let own = scratch.path().join("own");
     init(&own);
     let ours = open(&own, &config(IoMethod::Sync, false));

@@ -11,12 +11,14 @@ use forebay_format::wal::{PageHeader, RecordError};
 use forebay_format::{BLOCK_SIZE, Fork, Lsn, SegmentSize};
 use forebay_wal::{ReaderConfig, WalReader, WalRecord};
 
-/// Where the first record begins in the segments from `number` on: behind the rest of one that began earlier.
+/// Where the first record begins in the segments from `number` on: behind the rest of one that
+/// began earlier.
 fn first_record(pg_wal: &Path, size: SegmentSize, number: u64) -> Lsn {
     let start = size.start(number);
     let page = std::fs::read(pg_wal.join(size.file_name(1, number))).expect("segment");
     let header = PageHeader::decode(&page).expect("a page");
-    let rest = if header.is_continuation() { u64::from(header.rem_len).next_multiple_of(8) } else { 0 };
+    let rest =
+        if header.is_continuation() { u64::from(header.rem_len).next_multiple_of(8) } else { 0 };
     let offset = header.size() as u64 + rest;
     if offset < 8192 { start.add(offset) } else { first_record(pg_wal, size, number + 1) }
 }
@@ -24,8 +26,12 @@ fn first_record(pg_wal: &Path, size: SegmentSize, number: u64) -> Lsn {
 /// The records of a log, from its first segment on.
 fn records(pg_wal: &Path, size: SegmentSize) -> Vec<WalRecord> {
     let (aio, mut io) = log::backend();
-    let names = std::fs::read_dir(pg_wal).expect("pg_wal").map(|entry| entry.expect("entry").file_name());
-    let first = names.filter_map(|name| size.parse_file_name(name.to_str()?)).map(|(_, number)| number).min();
+    let names =
+        std::fs::read_dir(pg_wal).expect("pg_wal").map(|entry| entry.expect("entry").file_name());
+    let first = names
+        .filter_map(|name| size.parse_file_name(name.to_str()?))
+        .map(|(_, number)| number)
+        .min();
     let start = first_record(pg_wal, size, first.expect("a segment"));
     let config = ReaderConfig {
         dir: pg_wal.to_owned(),
@@ -43,16 +49,21 @@ fn records(pg_wal: &Path, size: SegmentSize) -> Vec<WalRecord> {
     records
 }
 
-/// The pages that `pg_waldump --save-fullpage` wrote, by the record's position, the block's number, and whether of the main fork.
+/// The pages that `pg_waldump --save-fullpage` wrote, by the record's position, the block's number,
+/// and whether of the main fork.
 fn saved_pages(dir: &Path) -> BTreeMap<(Lsn, u32, bool), Vec<u8>> {
     let mut pages = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("pages") {
         let entry = entry.expect("entry");
         let name = entry.file_name().into_string().expect("name");
         // TTTTTTTT-HHHHHHHH-LLLLLLLL.tablespace.database.relation.block_fork
-        let (place, block) =
-            name.split_once('.').zip(name.rsplit_once('.')).map(|(a, b)| (a.0, b.1)).expect("a name");
-        let lsn: Vec<u64> = place.split('-').map(|n| u64::from_str_radix(n, 16).expect("digits")).collect();
+        let (place, block) = name
+            .split_once('.')
+            .zip(name.rsplit_once('.'))
+            .map(|(a, b)| (a.0, b.1))
+            .expect("a name");
+        let lsn: Vec<u64> =
+            place.split('-').map(|n| u64::from_str_radix(n, 16).expect("digits")).collect();
         let (block, fork) = block.split_once('_').expect("a fork");
         let at = (Lsn(lsn[1] << 32 | lsn[2]), block.parse().expect("a number"), fork == "main");
         pages.insert(at, std::fs::read(entry.path()).expect("page"));
@@ -68,8 +79,12 @@ fn compare_images(records: &[WalRecord], pages: &BTreeMap<(Lsn, u32, bool), Vec<
         for block in &decoded.blocks {
             let Some(image) = block.image else { continue };
             let mut page = [0xee; BLOCK_SIZE];
-            image.restore(&mut page).unwrap_or_else(|e| panic!("{decoded} at {}: {e}", record.start));
-            if let Some(theirs) = pages.get(&(record.start, block.tag.block, block.tag.fork == Fork::Main)) {
+            image
+                .restore(&mut page)
+                .unwrap_or_else(|e| panic!("{decoded} at {}: {e}", record.start));
+            if let Some(theirs) =
+                pages.get(&(record.start, block.tag.block, block.tag.fork == Fork::Main))
+            {
                 assert!(theirs[..] == page[..], "{decoded} at {}", record.start);
                 compared += 1;
             }
@@ -93,7 +108,10 @@ fn images_compressed_by_postgresql_are_read() {
     );
     let scratch = scratch();
     for method in ["off", "lz4", "zstd", "pglz"] {
-        peer.start("data", &format!("-c autovacuum=off -c wal_keep_size=1GB -c wal_compression={method}"));
+        peer.start(
+            "data",
+            &format!("-c autovacuum=off -c wal_keep_size=1GB -c wal_compression={method}"),
+        );
         peer.sql("drop table if exists t");
         for statement in LOAD.split(';') {
             peer.sql(statement);
@@ -122,13 +140,31 @@ fn images_compressed_by_postgresql_are_read() {
         let range = ["--start", &first.to_string(), "--end", &last.to_string()];
         peer.prints(
             "pg_waldump",
-            &["--path", &data, range[0], range[1], range[2], range[3], "--quiet", "--save-fullpage", &out],
+            &[
+                "--path",
+                &data,
+                range[0],
+                range[1],
+                range[2],
+                range[3],
+                "--quiet",
+                "--save-fullpage",
+                &out,
+            ],
         );
         let pages = saved_pages(&peer.outside(&format!("pages-{method}")));
         let compressed = compare_images(&found, &pages);
-        println!("{method}: {} records, {} images, {compressed} compressed so far", found.len(), pages.len());
+        println!(
+            "{method}: {} records, {} images, {compressed} compressed so far",
+            found.len(),
+            pages.len()
+        );
         assert!(pages.len() > 50, "{}", pages.len());
-        assert_eq!(compressed > 20, method != "off", "{method}: {compressed} images were compressed");
+        assert_eq!(
+            compressed > 20,
+            method != "off",
+            "{method}: {compressed} images were compressed"
+        );
     }
 }
 
@@ -154,7 +190,10 @@ fn postgresql_recovers_images_compressed_here() {
         let found = records(&dir.join("pg_wal"), SegmentSize::new(1 << 20).expect("size"));
         let is_compressed = |record: &&WalRecord| {
             let decoded = record.decode().expect("decodable");
-            decoded.blocks.iter().any(|block| block.image.is_some_and(|image| image.is_compressed()))
+            decoded
+                .blocks
+                .iter()
+                .any(|block| block.image.is_some_and(|image| image.is_compressed()))
         };
         assert!(found.iter().filter(is_compressed).count() >= 5, "{name}");
         let folder = format!("data-{name}");
@@ -168,7 +207,12 @@ fn postgresql_recovers_images_compressed_here() {
         for dir in [&there, &dir] {
             let engine = open(dir, &config);
             let mut session = engine.session().expect("session");
-            assert_eq!(count_and_sum(&mut session, "t"), (20_050, sum), "{name}, {}", dir.display());
+            assert_eq!(
+                count_and_sum(&mut session, "t"),
+                (20_050, sum),
+                "{name}, {}",
+                dir.display()
+            );
             drop(session);
             engine.shutdown(ShutdownMode::Fast).expect("shutdown");
         }
@@ -177,7 +221,9 @@ fn postgresql_recovers_images_compressed_here() {
 
 #[test]
 fn a_directory_on_a_later_timeline_goes_on_there() {
-    let Some(mut peer) = Peer::find("a_directory_on_a_later_timeline_goes_on_there") else { return };
+    let Some(mut peer) = Peer::find("a_directory_on_a_later_timeline_goes_on_there") else {
+        return;
+    };
     peer.prints(
         "initdb",
         &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
@@ -198,7 +244,8 @@ fn a_directory_on_a_later_timeline_goes_on_there() {
     assert!(dir.join("pg_wal/00000002.history").exists(), "the promotion made a timeline");
 
     let config = config(IoMethod::Sync, true);
-    let rows = |engine: &Arc<Engine>| count(&mut engine.session().expect("session"), "t").expect("count");
+    let rows =
+        |engine: &Arc<Engine>| count(&mut engine.session().expect("session"), "t").expect("count");
     // Each stop leaves WAL on timeline 2 that the next start recovers.
     for round in 0..3_u64 {
         let engine = open(&dir, &config);

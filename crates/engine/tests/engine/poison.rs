@@ -1,4 +1,5 @@
-//! An engine that had to stop: nothing of it becomes durable any more, and every call names the first failure.
+//! An engine that had to stop: nothing of it becomes durable any more, and every call names the
+//! first failure.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,8 @@ const EIO: Effect = Effect::Fail(Errno::IO);
 
 /// Everything that changes what is on the disk.
 fn changes() -> Ops {
-    let names = Ops::MKDIR | Ops::RENAME | Ops::UNLINK | Ops::RMDIR | Ops::SYNC_DIR | Ops::SYNC_FILE;
+    let names =
+        Ops::MKDIR | Ops::RENAME | Ops::UNLINK | Ops::RMDIR | Ops::SYNC_DIR | Ops::SYNC_FILE;
     names | Ops::WRITE | Ops::SYNCS | Ops::SET_LEN | Ops::ALLOCATE | Ops::FALLOCATE | Ops::RESERVE
 }
 
@@ -29,7 +31,11 @@ impl ArchiveModule for Anywhere {
         "anywhere"
     }
 
-    fn archive(&self, _io: &mut forebay_aio::Backend, _file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(
+        &self,
+        _io: &mut forebay_aio::Backend,
+        _file: &mut Source,
+    ) -> Result<Archived, ArchiveError> {
         Ok(Archived::Stored)
     }
 }
@@ -58,7 +64,8 @@ impl During {
     }
 }
 
-/// A stepped engine that archives, with a table of 500 rows in the files, on a disk that fails by plan.
+/// A stepped engine that archives, with a table of 500 rows in the files, on a disk that fails by
+/// plan.
 struct Rig {
     _scratch: tempfile::TempDir,
     dir: PathBuf,
@@ -124,7 +131,8 @@ fn assert_poisoned(rig: &mut Rig, names: &str) {
     }
 }
 
-/// A sync that failed, whoever asked for it, is the end: of checkpoints, of the log and of the archiver.
+/// A sync that failed, whoever asked for it, is the end: of checkpoints, of the log and of the
+/// archiver.
 #[test]
 fn nothing_becomes_durable_after_a_failed_sync() {
     for (ops, part) in [
@@ -139,7 +147,8 @@ fn nothing_becomes_durable_after_a_failed_sync() {
             // So that the checkpoint makes a name there.
             std::fs::remove_file(rig.dir.join("pg_xact/0000")).expect("remove");
         }
-        // While the checkpoint is under way that fails, so much is written that the next one is due.
+        // While the checkpoint is under way that fails, so much is written that the next one is
+        // due.
         let mut other = rig.engine.session().expect("session");
         rig.during.set(move |step| {
             if step == CheckpointStep::Begun {
@@ -148,7 +157,10 @@ fn nothing_becomes_durable_after_a_failed_sync() {
         });
         rig.plan.add(Rule::on(ops).path(part).times(1), EIO);
         let error = rig.session.checkpoint().expect_err(&fault);
-        assert!(error.detail().unwrap_or_default().contains(part.trim_matches('/')), "{fault}: {error:?}");
+        assert!(
+            error.detail().unwrap_or_default().contains(part.trim_matches('/')),
+            "{fault}: {error:?}"
+        );
         rig.during.set(|_| ());
         let control = rig.control();
         rig.plan.record();
@@ -207,7 +219,10 @@ fn a_checkpoint_under_way_does_not_end_after_a_stop() {
         let made = plan.take_calls();
         let made: Vec<_> = made.iter().filter(|call| changes().contains(call.op)).collect();
         assert!(made.is_empty(), "{at:?}: {made:?}");
-        assert!(std::fs::read(dir.join("global/pg_control")).expect("pg_control") == before, "{at:?}");
+        assert!(
+            std::fs::read(dir.join("global/pg_control")).expect("pg_control") == before,
+            "{at:?}"
+        );
         drop((session, engine, during));
         let rows = rows(&dir);
         assert!(rows == 40_000 || rows == 40_010, "{at:?}: {rows}");

@@ -1,5 +1,5 @@
-//! Crash recovery: what it makes durable before it trusts it, what it refuses without changing anything, that it can be begun
-//! again, and what it reads ahead.
+//! Crash recovery: what it makes durable before it trusts it, what it refuses without changing
+//! anything, that it can be begun again, and what it reads ahead.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -47,14 +47,20 @@ fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
     let has_synced = |path: &std::path::Path| {
         calls.iter().any(|call| (Ops::SYNCS | Ops::SYNC_DIR).contains(call.op) && call.path == path)
     };
-    for name in
-        ["", "base/5", "base/5/1259", "global/pg_control", "pg_wal", "pg_wal/000000010000000000000001"]
-    {
+    for name in [
+        "",
+        "base/5",
+        "base/5/1259",
+        "global/pg_control",
+        "pg_wal",
+        "pg_wal/000000010000000000000001",
+    ] {
         let path = if name.is_empty() { dir.clone() } else { dir.join(name) };
         assert!(has_synced(&path), "{name}");
     }
     assert!(has_synced(&foreign));
-    // After a failed sync the kernel's cache holds what the disk does not: it is not asked what the log says.
+    // After a failed sync the kernel's cache holds what the disk does not: it is not asked what the
+    // log says.
     let segment = dir.join("pg_wal/000000010000000000000001");
     let read_direct = |call: &Call| call.op == Ops::OPEN && call.direct && !call.write;
     assert!(calls.iter().any(|call| read_direct(call) && call.path == segment));
@@ -63,7 +69,11 @@ fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
 }
 
 /// Opens over a disk that fails as the plan says.
-fn open_on(dir: &Path, plan: &Arc<FaultPlan>, config: &EngineConfig) -> Result<Arc<Engine>, EngineError> {
+fn open_on(
+    dir: &Path,
+    plan: &Arc<FaultPlan>,
+    config: &EngineConfig,
+) -> Result<Arc<Engine>, EngineError> {
     let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let aio = plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("aio");
     Engine::open_on(dir, config.clone(), aio)
@@ -142,7 +152,8 @@ fn a_damaged_log_is_refused_and_nothing_changes() {
             2,
             "bytes, expected 1048576",
             Box::new(|| {
-                let file = std::fs::File::options().write(true).open(segment(&dir, 2)).expect("segment");
+                let file =
+                    std::fs::File::options().write(true).open(segment(&dir, 2)).expect("segment");
                 file.set_len(500_000).expect("cut");
             }),
         ),
@@ -151,11 +162,17 @@ fn a_damaged_log_is_refused_and_nothing_changes() {
             3,
             "bytes, expected 1048576",
             Box::new(|| {
-                let file = std::fs::File::options().write(true).open(segment(&dir, 3)).expect("segment");
+                let file =
+                    std::fs::File::options().write(true).open(segment(&dir, 3)).expect("segment");
                 file.set_len(2 << 20).expect("grown");
             }),
         ),
-        ("a segment of another cluster", 2, "different database system", Box::new(|| flip(2, 24, 8))),
+        (
+            "a segment of another cluster",
+            2,
+            "different database system",
+            Box::new(|| flip(2, 24, 8)),
+        ),
         (
             "a missing segment",
             2,
@@ -240,13 +257,15 @@ fn a_damaged_control_file_is_refused_and_nothing_changes() {
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 1000);
 }
 
-/// The i-th write, sync or change of a name fails, and the next start begins recovery again; until one gets through.
+/// The i-th write, sync or change of a name fails, and the next start begins recovery again; until
+/// one gets through.
 #[test]
 fn a_recovery_that_fails_anywhere_is_begun_again() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
     let config = EngineConfig { shared_buffers: 64, ..config(IoMethod::Sync, false) };
-    let config = EngineConfig { on_fatal: Some(forebay_engine::FatalAction(Arc::new(|_| {}))), ..config };
+    let config =
+        EngineConfig { on_fatal: Some(forebay_engine::FatalAction(Arc::new(|_| {}))), ..config };
     crashed(&dir, &config, 5000);
     let mut failures = 0;
     for n in 1.. {
@@ -257,7 +276,11 @@ fn a_recovery_that_fails_anywhere_is_begun_again() {
             Err(_) => failures += 1,
             Ok(engine) => {
                 let mut session = engine.session().expect("session");
-                assert_eq!(count(&mut session, "t").expect("count"), 5000, "after {failures} failures");
+                assert_eq!(
+                    count(&mut session, "t").expect("count"),
+                    5000,
+                    "after {failures} failures"
+                );
                 drop(session);
                 let struck = !plan.take_struck().is_empty();
                 engine.shutdown(ShutdownMode::Immediate).expect("stop");
@@ -271,7 +294,10 @@ fn a_recovery_that_fails_anywhere_is_begun_again() {
     }
     assert!(failures > 20, "{failures}");
     let engine = open(&dir, &config);
-    assert_eq!(count_and_sum(&mut engine.session().expect("session"), "t"), (5000, (0..5000).sum()));
+    assert_eq!(
+        count_and_sum(&mut engine.session().expect("session"), "t"),
+        (5000, (0..5000).sum())
+    );
 }
 
 // ---- resource managers of the embedder
@@ -280,7 +306,8 @@ fn a_recovery_that_fails_anywhere_is_begun_again() {
 fn append(dir: &Path, rmgr: Rmgr, mains: &[&[u8]]) {
     let (wal, mut io) = log::resume(dir);
     for main in mains {
-        wal.insert(&mut io, &Record { rmgr, info: 0x10, xid: 0, main, blocks: &[] }).expect("insert");
+        wal.insert(&mut io, &Record { rmgr, info: 0x10, xid: 0, main, blocks: &[] })
+            .expect("insert");
     }
     wal.flush_all(&mut io).expect("flush");
 }
@@ -339,7 +366,11 @@ fn records_of_others_are_redone_by_their_manager_or_refused() {
 // ---- read ahead
 
 /// Recovers a copy of a crashed directory; what was read ahead, and the rows.
-fn recovered(dir: &Path, config: &EngineConfig, settings: RecoverySettings) -> (PrefetchStats, (u64, i64)) {
+fn recovered(
+    dir: &Path,
+    config: &EngineConfig,
+    settings: RecoverySettings,
+) -> (PrefetchStats, (u64, i64)) {
     let scratch = scratch();
     let copy = scratch.path().join("data");
     let status = std::process::Command::new("cp").arg("-r").arg(dir).arg(&copy).status();
@@ -389,20 +420,32 @@ fn pages_are_read_ahead_of_redo() {
         let on = RecoverySettings::default();
         let (stats, rows) = recovered(&dir, &config, on);
         assert_eq!(rows, expected, "{way}");
-        assert!(stats.prefetch > 0 && stats.skip_rep > 0 && stats.skip_init > 0, "{way}: {stats:?}");
-        let (one, rows) =
-            recovered(&dir, &config, RecoverySettings { io_concurrency: 1, decode_buffer: 65_536, ..on });
+        assert!(
+            stats.prefetch > 0 && stats.skip_rep > 0 && stats.skip_init > 0,
+            "{way}: {stats:?}"
+        );
+        let (one, rows) = recovered(
+            &dir,
+            &config,
+            RecoverySettings { io_concurrency: 1, decode_buffer: 65_536, ..on },
+        );
         assert_eq!(rows, expected, "{way}");
         assert!(one.prefetch > 0, "{way}: {one:?}");
-        for off in [RecoverySettings { prefetch: false, ..on }, RecoverySettings { io_concurrency: 0, ..on }]
-        {
-            assert_eq!(recovered(&dir, &config, off), (PrefetchStats::default(), expected), "{way}");
+        for off in [
+            RecoverySettings { prefetch: false, ..on },
+            RecoverySettings { io_concurrency: 0, ..on },
+        ] {
+            assert_eq!(
+                recovered(&dir, &config, off),
+                (PrefetchStats::default(), expected),
+                "{way}"
+            );
         }
     }
 }
 
-/// A page that is torn, and that a record heals before another one changes it, is not read meanwhile: a wrong checksum would be
-/// counted that nobody has to care for.
+/// A page that is torn, and that a record heals before another one changes it, is not read
+/// meanwhile: a wrong checksum would be counted that nobody has to care for.
 #[test]
 fn torn_pages_that_images_heal_are_not_read_ahead() {
     let scratch = scratch();
@@ -422,8 +465,10 @@ fn torn_pages_that_images_heal_are_not_read_ahead() {
     for entry in std::fs::read_dir(dir.join("base/5")).expect("directory") {
         let path = entry.expect("entry").path();
         let mut bytes = std::fs::read(&path).expect("file");
-        let is_user =
-            path.file_name().and_then(|n| n.to_str()?.parse::<u32>().ok()).is_some_and(|n| n >= 16384);
+        let is_user = path
+            .file_name()
+            .and_then(|n| n.to_str()?.parse::<u32>().ok())
+            .is_some_and(|n| n >= 16384);
         if is_user && bytes.len() > 8192 {
             let at = bytes.len() - 2000;
             bytes[at..].fill(0x5a);
@@ -433,7 +478,8 @@ fn torn_pages_that_images_heal_are_not_read_ahead() {
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
     assert_eq!(count_and_sum(&mut session, "t"), (2002, (0..2002).sum()));
-    let failures: u64 = engine.checksum_failures().expect("checksums").iter().map(|row| row.count).sum();
+    let failures: u64 =
+        engine.checksum_failures().expect("checksums").iter().map(|row| row.count).sum();
     assert_eq!(failures, 0);
 }
 

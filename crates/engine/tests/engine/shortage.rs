@@ -1,5 +1,6 @@
-//! Room, descriptors or memory are short at any call of a commit or a checkpoint: what is asked for fails at worst, the engine
-//! lives, nothing acknowledged is lost, and all goes on when the shortage is over.
+//! Room, descriptors or memory are short at any call of a commit or a checkpoint: what is asked for
+//! fails at worst, the engine lives, nothing acknowledged is lost, and all goes on when the
+//! shortage is over.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -8,8 +9,8 @@ use crate::common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace};
 use forebay_engine::{
-    Background, CleanerOptions, Engine, EngineConfig, FatalAction, IoMethod, LockMode, Session, ShutdownMode,
-    WritingSettings,
+    Background, CleanerOptions, Engine, EngineConfig, FatalAction, IoMethod, LockMode, Session,
+    ShutdownMode, WritingSettings,
 };
 
 const SHORTAGES: [(&str, Errno); 3] =
@@ -35,8 +36,9 @@ impl Life {
         init(dir);
         let (plan, reasons) = (FaultPlan::new(), Arc::new(Mutex::new(Vec::new())));
         let seen = Arc::clone(&reasons);
-        let action =
-            FatalAction(Arc::new(move |reason: &str| seen.lock().expect("reasons").push(reason.to_owned())));
+        let action = FatalAction(Arc::new(move |reason: &str| {
+            seen.lock().expect("reasons").push(reason.to_owned())
+        }));
         let cleaner = CleanerOptions { max_pages: 0, ..CleanerOptions::default() };
         let config = EngineConfig {
             background: Background::Stepped,
@@ -52,8 +54,8 @@ impl Life {
         Life { plan, reasons, engine, session }
     }
 
-    /// Runs `work` again and again, each time with another of its calls failing, until none is left to fail; after each time once
-    /// more, without the shortage.
+    /// Runs `work` again and again, each time with another of its calls failing, until none is left
+    /// to fail; after each time once more, without the shortage.
     fn at_each_call(
         &mut self,
         what: &str,
@@ -65,7 +67,8 @@ impl Life {
         for nth in 0.. {
             assert!(nth < 2_000, "{what} makes fewer calls");
             prepare(self, nth);
-            let fault = self.plan.add(Rule::on(Ops::ALL).when(is_harmless).nth(nth), Effect::Fail(errno));
+            let fault =
+                self.plan.add(Rule::on(Ops::ALL).when(is_harmless).nth(nth), Effect::Fail(errno));
             work(self, nth, true);
             let told = self.reasons.lock().expect("reasons").clone();
             assert!(told.is_empty(), "{what}, call {nth}, {errno}: {told:?}");

@@ -13,8 +13,10 @@ impl Small {
     fn mount(megabytes: u32) -> Option<Small> {
         let small = scratch();
         let size = format!("size={megabytes}m");
-        let output =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(small.path()).output();
+        let output = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(small.path())
+            .output();
         if output.is_ok_and(|o| o.status.success()) { Some(Small(small)) } else { None }
     }
 
@@ -32,7 +34,9 @@ impl Drop for Small {
 #[test]
 fn a_full_file_system_fails_statements_and_loses_nothing() {
     let Some(small) = Small::mount(24) else {
-        println!("skipped: a_full_file_system_fails_statements_and_loses_nothing needs to mount a tmpfs");
+        println!(
+            "skipped: a_full_file_system_fails_statements_and_loses_nothing needs to mount a tmpfs"
+        );
         return;
     };
     for method in [IoMethod::Sync, IoMethod::Worker, IoMethod::IoUring] {
@@ -62,7 +66,9 @@ fn a_full_file_system_fails_statements_and_loses_nothing() {
         drop(engine);
         // With room again, recovery finds what was committed.
         let larger = ["-o", "remount,size=64m"];
-        assert!(Command::new("mount").args(larger).arg(small.path()).status().expect("mount").success());
+        assert!(
+            Command::new("mount").args(larger).arg(small.path()).status().expect("mount").success()
+        );
         let engine = open(&dir, &config);
         let mut session = engine.session().expect("session");
         assert_eq!(count(&mut session, "t").expect("count"), committed as u64, "{method:?}");

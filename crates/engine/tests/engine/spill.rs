@@ -1,4 +1,5 @@
-//! Temporary files of an engine's sessions: limits and counts, their end with the session, the engine or a crash.
+//! Temporary files of an engine's sessions: limits and counts, their end with the session, the
+//! engine or a crash.
 
 use crate::common::*;
 use forebay_engine::{ShutdownMode, TempOptions};

@@ -143,7 +143,10 @@ fn one_engine_for_one_directory() {
     let engine = open(&dir, &config(IoMethod::Sync, false));
     let error = refusal(&dir);
     assert_eq!(error.to_string(), "lock file \"postmaster.pid\" already exists");
-    assert!(error.hint().is_some_and(|h| h.contains(&format!("(PID {})", std::process::id()))), "{error:?}");
+    assert!(
+        error.hint().is_some_and(|h| h.contains(&format!("(PID {})", std::process::id()))),
+        "{error:?}"
+    );
     let text = std::fs::read_to_string(dir.join("postmaster.pid")).expect("postmaster.pid");
     assert_eq!(text.lines().count(), 8);
     assert_eq!(text.lines().next(), Some(std::process::id().to_string().as_str()));
@@ -154,7 +157,8 @@ fn one_engine_for_one_directory() {
     let mut child = std::process::Command::new("true").spawn().expect("spawn");
     let dead = child.id();
     child.wait().expect("wait");
-    std::fs::write(dir.join("postmaster.pid"), format!("{dead}\n{}\n", dir.display())).expect("write");
+    std::fs::write(dir.join("postmaster.pid"), format!("{dead}\n{}\n", dir.display()))
+        .expect("write");
     open(&dir, &config(IoMethod::Sync, false)).shutdown(ShutdownMode::Fast).expect("shutdown");
     // A living one's is.
     std::fs::write(dir.join("postmaster.pid"), "1\n").expect("write");
@@ -166,7 +170,8 @@ fn a_directory_that_others_own_or_can_get_at_is_refused() {
     let scratch = scratch();
     let dir = scratch.path().join("data");
     init(&dir);
-    let mode = |bits| std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("mode");
+    let mode =
+        |bits| std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("mode");
     for bits in [0o755, 0o701, 0o770, 0o720, 0o777] {
         mode(bits);
         let error = refusal(&dir);
@@ -236,7 +241,12 @@ fn directories_of_others_are_refused_with_the_file_named() {
     for (name, text, sqlstate, why) in [
         ("backup_label", "", "55000", "invalid data in file \"backup_label\""),
         ("standby.signal", "", "0A000", "standby mode is not supported"),
-        ("tablespace_map", "16384 /elsewhere\n", "0A000", "backup with tablespaces is not supported"),
+        (
+            "tablespace_map",
+            "16384 /elsewhere\n",
+            "0A000",
+            "backup with tablespaces is not supported",
+        ),
         ("recovery.signal", "", "22023", "must specify \"restore_command\""),
     ] {
         std::fs::write(dir.join(name), text).expect("write");
@@ -245,7 +255,11 @@ fn directories_of_others_are_refused_with_the_file_named() {
         std::fs::remove_file(dir.join(name)).expect("remove");
     }
     std::fs::remove_file(dir.join("pg_wal/000000010000000000000001")).expect("remove");
-    assert!(refusal(&dir).to_string().starts_with("could not locate a valid checkpoint record at 0/100028"));
+    assert!(
+        refusal(&dir)
+            .to_string()
+            .starts_with("could not locate a valid checkpoint record at 0/100028")
+    );
 }
 
 #[test]
@@ -255,7 +269,9 @@ fn init_refuses_what_is_not_empty_and_leaves_no_half_directory() {
     init(&dir);
     let again = Engine::init(&dir, &InitOptions::default()).expect_err("not empty");
     assert!(again.to_string().ends_with("exists but is not empty"), "{again}");
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&dir).expect("stat").permissions());
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(&dir).expect("stat").permissions(),
+    );
     assert_eq!(mode & 0o777, 0o700);
     let bad = InitOptions { wal_segment_size: 3 << 20, ..InitOptions::default() };
     let other = scratch.path().join("other");
@@ -288,7 +304,11 @@ fn a_damaged_page_is_an_error_that_names_it() {
         let mut session = engine.session().expect("session");
         let error = count(&mut session, "t").expect_err("damaged");
         assert_eq!(error.sqlstate(), "XX001", "{way}");
-        assert_eq!(error.to_string(), "invalid page in block 3 of relation \"base/5/16384\"", "{way}");
+        assert_eq!(
+            error.to_string(),
+            "invalid page in block 3 of relation \"base/5/16384\"",
+            "{way}"
+        );
         // The session goes on.
         assert!(count(&mut session, "pg_class").is_ok(), "{way}");
     }
@@ -322,7 +342,10 @@ fn sessions_are_counted_and_cancelled_and_ended() {
     let mut session = engine.session().expect("session");
     let other = engine.session().expect("session");
     let error = engine.session().expect_err("full");
-    assert_eq!((error.sqlstate(), error.to_string().as_str()), ("53300", "sorry, too many clients already"));
+    assert_eq!(
+        (error.sqlstate(), error.to_string().as_str()),
+        ("53300", "sorry, too many clients already")
+    );
     drop(other);
     drop(engine.session().expect("room again"));
 
@@ -378,15 +401,17 @@ fn a_checkpoint_that_cannot_open_pg_xact_is_made_later() {
     init(&dir);
     let reasons = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = Arc::clone(&reasons);
-    let action =
-        FatalAction(Arc::new(move |reason: &str| seen.lock().expect("lock").push(reason.to_owned())));
+    let action = FatalAction(Arc::new(move |reason: &str| {
+        seen.lock().expect("lock").push(reason.to_owned())
+    }));
     let config = EngineConfig { on_fatal: Some(action), ..config(IoMethod::Sync, false) };
     let engine = open(&dir, &config);
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
     assert!(reasons.lock().expect("lock").is_empty());
-    // pg_xact cannot be opened: its directory is gone. Nothing of it was written, and nothing is lost.
+    // pg_xact cannot be opened: its directory is gone. Nothing of it was written, and nothing is
+    // lost.
     std::fs::rename(dir.join("pg_xact"), dir.join("elsewhere")).expect("rename");
     std::fs::write(dir.join("pg_xact"), "no directory").expect("write");
     let error = session.checkpoint().expect_err("failed");

@@ -6,7 +6,8 @@ use std::thread;
 use crate::common::*;
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, Datum, Engine, EngineError, InterruptKind, IoMethod, LockMode, OnCommit, Session, ShutdownMode,
+    ColumnDef, Datum, Engine, EngineError, InterruptKind, IoMethod, LockMode, OnCommit, Session,
+    ShutdownMode,
 };
 
 fn fresh() -> (tempfile::TempDir, Arc<Engine>) {
@@ -39,13 +40,18 @@ fn names_are_taken_once_and_unknown_ones_are_refused() {
     create(&mut session, "t");
     let again = transaction(&mut session, |s| s.create_table(None, "t", &columns()));
     let error = again.expect_err("taken");
-    assert_eq!((error.sqlstate(), error.to_string().as_str()), ("42P07", "relation \"t\" already exists"));
+    assert_eq!(
+        (error.sqlstate(), error.to_string().as_str()),
+        ("42P07", "relation \"t\" already exists")
+    );
     assert_eq!(state(count(&mut session, "nothing")), "42P01");
     let elsewhere = transaction(&mut session, |s| s.create_table(Some("nowhere"), "t", &columns()));
     assert_eq!(state(elsewhere), "3F000");
-    let catalog = transaction(&mut session, |s| s.create_table(Some("pg_catalog"), "x", &columns()));
+    let catalog =
+        transaction(&mut session, |s| s.create_table(Some("pg_catalog"), "x", &columns()));
     assert_eq!(state(catalog), "42501");
-    let missing = transaction(&mut session, |s| s.open_table(Some("public"), "u", LockMode::AccessShare));
+    let missing =
+        transaction(&mut session, |s| s.open_table(Some("public"), "u", LockMode::AccessShare));
     assert_eq!(missing.expect_err("missing").to_string(), "relation \"public.u\" does not exist");
 }
 
@@ -136,7 +142,8 @@ fn create_and_drop_in_one_transaction() {
     let engine = open(&scratch.path().join("data"), &config(IoMethod::Sync, false));
     assert_eq!(files(&engine).len(), 1);
     let mut session = engine.session().expect("session");
-    let columns = transaction(&mut session, |s| Ok(s.table(None, "t")?.expect("table").columns.len()));
+    let columns =
+        transaction(&mut session, |s| Ok(s.table(None, "t")?.expect("table").columns.len()));
     assert_eq!(columns.expect("lookup"), 1);
 }
 
@@ -148,7 +155,8 @@ fn one_of_many_who_create_the_same_name_succeeds() {
             let engine = Arc::clone(&engine);
             thread::spawn(move || {
                 let mut session = engine.session().expect("session");
-                transaction(&mut session, |s| s.create_table(None, "t", &columns())).map_err(|e| e.sqlstate())
+                transaction(&mut session, |s| s.create_table(None, "t", &columns()))
+                    .map_err(|e| e.sqlstate())
             })
         })
         .collect();
@@ -201,8 +209,10 @@ fn catalogs_are_tables_that_can_be_read_and_not_written() {
     create(&mut session, "t");
     let (names, kinds) = transaction(&mut session, |s| {
         let class = s.open_table(None, "pg_class", LockMode::AccessShare)?;
-        let (name, kind) =
-            (class.column("relname").expect("relname").0, class.column("relkind").expect("relkind").0);
+        let (name, kind) = (
+            class.column("relname").expect("relname").0,
+            class.column("relkind").expect("relkind").0,
+        );
         let mut scan = s.scan(&class)?;
         let (mut names, mut kinds) = (Vec::new(), Vec::new());
         while let Some(row) = scan.next(s)? {
@@ -261,8 +271,11 @@ fn rows_are_checked_before_they_are_taken() {
         (oids::TEXT, Datum::Text("")),
         (oids::NUMERIC, Datum::Bytes(&[0, 128])),
     ];
-    let columns: Vec<ColumnDef> =
-        all.iter().enumerate().map(|(n, (oid, _))| ColumnDef::new(&format!("c{n}"), *oid)).collect();
+    let columns: Vec<ColumnDef> = all
+        .iter()
+        .enumerate()
+        .map(|(n, (oid, _))| ColumnDef::new(&format!("c{n}"), *oid))
+        .collect();
     transaction(&mut session, |s| s.create_table(None, "types", &columns)).expect("create");
     transaction(&mut session, |s| {
         let table = s.open_table(None, "types", LockMode::RowExclusive)?;

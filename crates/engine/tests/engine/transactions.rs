@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::common::*;
 use forebay_engine::{
-    Datum, Engine, EngineError, IoMethod, LockMode, RowBatch, Session, ShutdownMode, Statement, Table,
+    Datum, Engine, EngineError, IoMethod, LockMode, RowBatch, Session, ShutdownMode, Statement,
+    Table,
 };
 
 fn fresh() -> (tempfile::TempDir, Arc<Engine>) {
@@ -111,7 +112,10 @@ fn a_transaction_that_is_dropped_is_aborted() {
         let mut statement = tx.statement().expect("statement");
         let table = statement.open_table(None, "t", LockMode::AccessShare).expect("table");
         let mut scan = statement.scan(&table).expect("scan");
-        assert_eq!(scan.next_row().expect("row").expect("own row").decode().expect("row")[0], Datum::Int8(1));
+        assert_eq!(
+            scan.next_row().expect("row").expect("own row").decode().expect("row")[0],
+            Datum::Int8(1)
+        );
         assert!(scan.next_row().expect("end").is_none());
         drop(scan);
         if commit {

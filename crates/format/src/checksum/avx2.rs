@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::{
     __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_and_si256, _mm256_loadu_si256, _mm256_mullo_epi32,
-    _mm256_set1_epi32, _mm256_setr_epi32, _mm256_setzero_si256, _mm256_srli_epi32, _mm256_storeu_si256,
-    _mm256_xor_si256,
+    _mm256_set1_epi32, _mm256_setr_epi32, _mm256_setzero_si256, _mm256_srli_epi32,
+    _mm256_storeu_si256, _mm256_xor_si256,
 };
 
 use super::{LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};

@@ -1,13 +1,14 @@
 //! AVX-512: the 32 columns are two registers.
 //!
-//! One instruction XORs three values, so a step is multiply, shift, XOR: the product and the shifted value of this row are mixed
-//! with the words of the next one at once. The multiplication takes 10 cycles on Intel's processors and 3 on AMD's Zen 4; from four
-//! pages on the arithmetic units are busy all the time on both.
+//! One instruction XORs three values, so a step is multiply, shift, XOR: the product and the
+//! shifted value of this row are mixed with the words of the next one at once. The multiplication
+//! takes 10 cycles on Intel's processors and 3 on AMD's Zen 4; from four pages on the arithmetic
+//! units are busy all the time on both.
 
 use std::arch::x86_64::{
-    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_loadu_si512, _mm512_mask_and_epi32, _mm512_mullo_epi32,
-    _mm512_set1_epi32, _mm512_setzero_si512, _mm512_srli_epi32, _mm512_storeu_si512,
-    _mm512_ternarylogic_epi32, _mm512_xor_si512,
+    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_loadu_si512, _mm512_mask_and_epi32,
+    _mm512_mullo_epi32, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_srli_epi32,
+    _mm512_storeu_si512, _mm512_ternarylogic_epi32, _mm512_xor_si512,
 };
 
 use super::{CHECKSUM_WORD, LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};
@@ -48,7 +49,8 @@ fn first_row(page: &PageBytes) -> [__m512i; REGISTERS] {
     let mut mixed = [_mm512_setzero_si512(); REGISTERS];
     for (n, mixed) in mixed.iter_mut().enumerate() {
         let start: &[u32] = &START[n * 16..n * 16 + 16];
-        // SAFETY: sixteen words are there, as the slice was just taken; the load needs no alignment.
+        // SAFETY: sixteen words are there, as the slice was just taken; the load needs no
+        // alignment.
         let start = unsafe { _mm512_loadu_si512(start.as_ptr().cast()) };
         let mut words = load(page, n * REGISTER_BYTES);
         if n == 0 {

@@ -1,8 +1,8 @@
 //! NEON, on 64-bit ARM: the 32 columns are eight registers.
 
 use std::arch::aarch64::{
-    uint32x4_t, vandq_u32, vdupq_n_u32, veorq_u32, vld1q_u8, vld1q_u32, vmulq_u32, vreinterpretq_u32_u8,
-    vshrq_n_u32, vst1q_u32,
+    uint32x4_t, vandq_u32, vdupq_n_u32, veorq_u32, vld1q_u8, vld1q_u32, vmulq_u32,
+    vreinterpretq_u32_u8, vshrq_n_u32, vst1q_u32,
 };
 
 use super::{LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};

@@ -1,4 +1,5 @@
-//! Plain code: what every other variant is compared with. (Compilers make vectors of it, of the width that they may assume.)
+//! Plain code: what every other variant is compared with. (Compilers make vectors of it, of the
+//! width that they may assume.)
 
 use super::{CHECKSUM_WORD, LANES, PRIME, PageBytes, ROW_BYTES, START};
 

@@ -1,7 +1,8 @@
 //! SSE2: the 32 columns are eight registers.
 //!
-//! Every x86-64 processor has it, so this is what a program built without options runs, a distribution's PostgreSQL among them: the
-//! mark that wider registers are measured against. It lacks the multiplication of four words; two multiplications of two make it.
+//! Every x86-64 processor has it, so this is what a program built without options runs, a
+//! distribution's PostgreSQL among them: the mark that wider registers are measured against. It
+//! lacks the multiplication of four words; two multiplications of two make it.
 
 use std::arch::x86_64::{
     __m128i, _mm_and_si128, _mm_loadu_si128, _mm_mul_epu32, _mm_set1_epi32, _mm_setr_epi32,

@@ -1,12 +1,13 @@
-//! Reading memory and doing next to nothing with it: what no checksum can be faster than. For measurements.
+//! Reading memory and doing next to nothing with it: what no checksum can be faster than. For
+//! measurements.
 
 use super::{PageBytes, Variant};
 
 /// How many pages are read side by side. Memory gives more to several readers than to one.
 pub const TOUCH_STREAMS: [usize; 3] = [1, 4, 8];
 
-/// Reads every byte once, by the widest registers there are, `streams` pages at a time (one of [`TOUCH_STREAMS`]; others count
-/// as 1), and returns a sum of it all.
+/// Reads every byte once, by the widest registers there are, `streams` pages at a time (one of
+/// [`TOUCH_STREAMS`]; others count as 1), and returns a sum of it all.
 pub fn touch(pages: &[PageBytes], streams: usize) -> u64 {
     match streams {
         4 => groups::<4>(pages),
@@ -47,8 +48,8 @@ fn plain<const N: usize>(pages: [&PageBytes; N]) -> u64 {
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use std::arch::x86_64::{
-        _mm256_add_epi64, _mm256_loadu_si256, _mm256_setzero_si256, _mm256_storeu_si256, _mm512_add_epi64,
-        _mm512_loadu_si512, _mm512_reduce_add_epi64, _mm512_setzero_si512,
+        _mm256_add_epi64, _mm256_loadu_si256, _mm256_setzero_si256, _mm256_storeu_si256,
+        _mm512_add_epi64, _mm512_loadu_si512, _mm512_reduce_add_epi64, _mm512_setzero_si512,
     };
 
     use super::PageBytes;
@@ -65,9 +66,11 @@ mod x86_64 {
             for page in 0..N {
                 for n in 0..2 {
                     let bytes: &[u8] = &pages[page][at + n * 64..at + n * 64 + 64];
-                    // SAFETY: 64 bytes are there, as the slice was just taken; the load needs no alignment.
-                    sums[page][n] =
-                        _mm512_add_epi64(sums[page][n], unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) });
+                    // SAFETY: 64 bytes are there, as the slice was just taken; the load needs no
+                    // alignment.
+                    sums[page][n] = _mm512_add_epi64(sums[page][n], unsafe {
+                        _mm512_loadu_si512(bytes.as_ptr().cast())
+                    });
                 }
             }
         }
@@ -90,9 +93,11 @@ mod x86_64 {
             for page in 0..N {
                 for n in 0..2 {
                     let bytes: &[u8] = &pages[page][at + n * 32..at + n * 32 + 32];
-                    // SAFETY: 32 bytes are there, as the slice was just taken; the load needs no alignment.
-                    sums[page][n] =
-                        _mm256_add_epi64(sums[page][n], unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) });
+                    // SAFETY: 32 bytes are there, as the slice was just taken; the load needs no
+                    // alignment.
+                    sums[page][n] = _mm256_add_epi64(sums[page][n], unsafe {
+                        _mm256_loadu_si256(bytes.as_ptr().cast())
+                    });
                 }
             }
         }

@@ -49,7 +49,10 @@ impl Variant {
             Variant::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
             #[cfg(target_arch = "aarch64")]
             Variant::Neon => true,
-            #[allow(unreachable_patterns, reason = "which variants are left depends on the architecture")]
+            #[allow(
+                unreachable_patterns,
+                reason = "which variants are left depends on the architecture"
+            )]
             _ => false,
         }
     }
@@ -94,10 +97,12 @@ impl Variant {
         folded(sum, block)
     }
 
-    /// The checksums of pages at consecutive blocks, into `sums`, `side_by_side` at a time (one of [`Variant::SIDE_BY_SIDE`]).
+    /// The checksums of pages at consecutive blocks, into `sums`, `side_by_side` at a time (one of
+    /// [`Variant::SIDE_BY_SIDE`]).
     ///
     /// # Panics
-    /// If this processor can't run the variant, if `sums` has not one place a page, or for another number side by side.
+    /// If this processor can't run the variant, if `sums` has not one place a page, or for another
+    /// number side by side.
     pub fn checksum_pages(
         self,
         pages: &[PageBytes],
@@ -109,7 +114,8 @@ impl Variant {
         self.each(pages.len(), |n| &pages[n], first, sums, side_by_side);
     }
 
-    /// As [`Variant::checksum_pages`], over pages wherever they are. The caller has seen to it that the variant can be run.
+    /// As [`Variant::checksum_pages`], over pages wherever they are. The caller has seen to it that
+    /// the variant can be run.
     pub(super) fn each<'p>(
         self,
         count: usize,
@@ -140,7 +146,8 @@ impl Variant {
             let pages = std::array::from_fn(|n| page(at + n));
             // Behind the last there is nothing more to fetch.
             let ahead = std::array::from_fn(|n| page((at + N + n).min(last)));
-            for (n, (sum, place)) in self.hash::<N>(pages, ahead).into_iter().zip(group).enumerate() {
+            for (n, (sum, place)) in self.hash::<N>(pages, ahead).into_iter().zip(group).enumerate()
+            {
                 *place = folded(sum, first.wrapping_add((at + n) as u32));
             }
             at += N;
@@ -152,9 +159,14 @@ impl Variant {
         }
     }
 
-    /// The hashes of `pages`; those `ahead` are fetched meanwhile. For variants that this processor can run.
+    /// The hashes of `pages`; those `ahead` are fetched meanwhile. For variants that this processor
+    /// can run.
     #[inline]
-    pub(super) fn hash<const N: usize>(self, pages: [&PageBytes; N], ahead: [&PageBytes; N]) -> [u32; N] {
+    pub(super) fn hash<const N: usize>(
+        self,
+        pages: [&PageBytes; N],
+        ahead: [&PageBytes; N],
+    ) -> [u32; N] {
         debug_assert!(self.is_available());
         let _ = ahead;
         match self {
@@ -162,7 +174,8 @@ impl Variant {
             // SAFETY: every x86-64 processor has SSE2.
             Variant::Sse2 => unsafe { super::sse2::hash(pages) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has it: public callers have checked, and `best` chooses among what it has.
+            // SAFETY: the processor has it: public callers have checked, and `best` chooses among
+            // what it has.
             Variant::Avx2 => unsafe { super::avx2::hash(pages, ahead) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.

@@ -1,4 +1,5 @@
-//! The control file of any PostgreSQL from 15 to 18, as far as page checksums and base backups need it.
+//! The control file of any PostgreSQL from 15 to 18, as far as page checksums and base backups need
+//! it.
 //!
 //! ```text
 //!   0        8         12       16       32         40     48        216      220       228      252        288        292
@@ -9,10 +10,12 @@
 //! ```
 //!
 //! - system id: which cluster
-//! - version: which layout; 1300 has no byte for the signedness of char, so its checksum lies four bytes lower
+//! - version: which layout; 1300 has no byte for the signedness of char, so its checksum lies four
+//!   bytes lower
 //! - catalog version: which PostgreSQL; part of the names of tablespace directories
 //! - state: is it shut down?
-//! - checkpoint, redo, timeline: the last checkpoint's record, where recovery from it begins, and the timeline it is on
+//! - checkpoint, redo, timeline: the last checkpoint's record, where recovery from it begins, and
+//!   the timeline it is on
 //! - block size, blocks of a segment: how to read the relation files
 //! - checksum version: 1 if the pages carry checksums
 
@@ -103,11 +106,13 @@ impl Outline {
                 *known == catalog_version && (*major == 18) == (version == CONTROL_VERSION)
             })
             .ok_or_else(|| incompatible("catalog version", catalog_version, CATALOG_VERSION))?;
-        let impossible = |what, found: u32| ControlError::Impossible { what, found: u64::from(found) };
+        let impossible =
+            |what, found: u32| ControlError::Impossible { what, found: u64::from(found) };
         let state = number(STATE_AT)?;
         let state = DbState::from_number(state).ok_or(impossible("state", state))?;
         let segment = number(WAL_SEGMENT_SIZE_AT)?;
-        let wal_segment_size = SegmentSize::new(segment).ok_or(impossible("WAL segment size", segment))?;
+        let wal_segment_size =
+            SegmentSize::new(segment).ok_or(impossible("WAL segment size", segment))?;
         let long = |at| -> Result<u64, ControlError> {
             Ok(u64::from(number(at)?) | u64::from(number(at + 4)?) << 32)
         };
@@ -137,7 +142,8 @@ impl Outline {
         format!("PG_{}_{}", self.major, self.catalog_version)
     }
 
-    /// The whole file with another checksum version, written at this time (seconds of the Unix epoch).
+    /// The whole file with another checksum version, written at this time (seconds of the Unix
+    /// epoch).
     pub fn with_checksum_version(&self, checksum_version: u32, time: i64) -> [u8; FILE_SIZE] {
         let mut out = self.bytes;
         put(&mut out, TIME_AT, time.to_le_bytes());
@@ -169,10 +175,16 @@ mod tests {
     #[test]
     fn another_checksum_version_changes_nothing_else() {
         let outline = Outline::decode(&sample().encode()).unwrap();
-        assert_eq!((outline.major, outline.block_size, outline.segment_blocks), (18, 8192, 131_072));
+        assert_eq!(
+            (outline.major, outline.block_size, outline.segment_blocks),
+            (18, 8192, 131_072)
+        );
         assert_eq!(outline.tablespace_directory(), "PG_18_202506291");
         let control = sample();
-        assert_eq!((outline.system_id, outline.checkpoint), (control.system_id, control.checkpoint));
+        assert_eq!(
+            (outline.system_id, outline.checkpoint),
+            (control.system_id, control.checkpoint)
+        );
         assert_eq!(
             (outline.redo, outline.timeline),
             (control.checkpoint_copy.redo, control.checkpoint_copy.timeline)
@@ -192,7 +204,10 @@ mod tests {
                 assert_eq!((changed.major, changed.checksum_version), (major, 0));
             }
         }
-        assert!(matches!(Outline::decode(&older(CATALOG_VERSION)), Err(ControlError::Incompatible { .. })));
+        assert!(matches!(
+            Outline::decode(&older(CATALOG_VERSION)),
+            Err(ControlError::Incompatible { .. })
+        ));
         let mut damaged = older(202_209_061);
         damaged[40] ^= 1;
         assert_eq!(Outline::decode(&damaged), Err(ControlError::BadCrc));

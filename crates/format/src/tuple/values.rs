@@ -3,7 +3,8 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::{
-    HEADER_SIZE, HEAP_HASNULL, HEAP_HASVARWIDTH, HOFF_AT, HeapTuple, INFOMASK_AT, INFOMASK2_AT, TupleError,
+    HEADER_SIZE, HEAP_HASNULL, HEAP_HASVARWIDTH, HOFF_AT, HeapTuple, INFOMASK_AT, INFOMASK2_AT,
+    TupleError,
 };
 use crate::{
     bytes::{max_align, put},
@@ -63,7 +64,8 @@ impl Align {
 /// How values of a column are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttrLayout {
-    /// Bytes of a value; -1 for variable length with a header, -2 for text that ends with a zero byte.
+    /// Bytes of a value; -1 for variable length with a header, -2 for text that ends with a zero
+    /// byte.
     pub len: i16,
     /// Alignment.
     pub align: Align,
@@ -109,8 +111,9 @@ pub fn form_tuple(attrs: &[AttrLayout], values: &[Option<&[u8]>]) -> Result<Vec<
 
 /// Appends a tuple to `out`, which should be empty or at a multiple of 8; returns its length.
 ///
-/// A value is what its type stores: the little-endian bytes of a fixed type, the bytes after the header of a variable one, the
-/// text without the zero byte of a cstring. `None` is NULL. Transaction fields are left zero, ctid points nowhere.
+/// A value is what its type stores: the little-endian bytes of a fixed type, the bytes after the
+/// header of a variable one, the text without the zero byte of a cstring. `None` is NULL.
+/// Transaction fields are left zero, ctid points nowhere.
 pub fn form_tuple_into(
     attrs: &[AttrLayout],
     values: &[Option<&[u8]>],
@@ -137,7 +140,8 @@ pub fn form_tuple_into(
 
 /// Makes a tuple at the end of a buffer, value by value in the order of the columns.
 ///
-/// A caller whose values are not bytes yet gives them by [`fixed`](Self::fixed), and they are written where they stay.
+/// A caller whose values are not bytes yet gives them by [`fixed`](Self::fixed), and they are
+/// written where they stay.
 #[derive(Debug)]
 pub struct TupleBuilder<'o> {
     out: &'o mut Vec<u8>,
@@ -180,7 +184,11 @@ impl<'o> TupleBuilder<'o> {
 
     /// The next value, of a type of fixed length. After an error the tuple is of no use.
     #[inline]
-    pub fn fixed<const N: usize>(&mut self, attr: AttrLayout, value: [u8; N]) -> Result<(), TupleError> {
+    pub fn fixed<const N: usize>(
+        &mut self,
+        attr: AttrLayout,
+        value: [u8; N],
+    ) -> Result<(), TupleError> {
         if usize::try_from(attr.len) != Ok(N) {
             return Err(TupleError::WrongLength { attr: self.attr, len: N });
         }
@@ -252,15 +260,17 @@ impl<'o> TupleBuilder<'o> {
         let len = self.out.len();
         let end = self.start + align.up(len - self.start);
         if end > len {
-            // A fixed number of bytes, of which some are taken back, costs less than a variable one.
+            // A fixed number of bytes, of which some are taken back, costs less than a variable
+            // one.
             self.out.extend_from_slice(&[0; 8]);
             self.out.truncate(end);
         }
     }
 }
 
-/// Takes the first `out.len()` values apart, which `attrs` describes: NULLs and values the tuple is too old to have become `None`.
-/// Fails on damage, and on compressed or external values: use [`Deform`] for those.
+/// Takes the first `out.len()` values apart, which `attrs` describes: NULLs and values the tuple is
+/// too old to have become `None`. Fails on damage, and on compressed or external values: use
+/// [`Deform`] for those.
 pub fn deform<'a>(
     tuple: HeapTuple<'a>,
     attrs: &[AttrLayout],
@@ -300,7 +310,8 @@ impl<'a> Deform<'a> {
         Ok(Self { bytes, bitmap, offset: hoff, attr: 0, count })
     }
 
-    /// The next value, which has this layout. Values of fixed length come as [`Varlena::Plain`] too.
+    /// The next value, which has this layout. Values of fixed length come as [`Varlena::Plain`]
+    /// too.
     #[inline]
     pub fn next(&mut self, attr: AttrLayout) -> Result<Option<Varlena<'a>>, TupleError> {
         let n = self.attr;
@@ -338,7 +349,8 @@ impl<'a> Deform<'a> {
 
     #[inline]
     fn is_null(&self, n: usize) -> bool {
-        self.bitmap.is_some_and(|bitmap| bitmap.get(n / 8).is_none_or(|byte| byte >> (n % 8) & 1 == 0))
+        self.bitmap
+            .is_some_and(|bitmap| bitmap.get(n / 8).is_none_or(|byte| byte >> (n % 8) & 1 == 0))
     }
 }
 
@@ -380,7 +392,8 @@ mod tests {
     fn columns_added_later_are_null() {
         let tuple = form_tuple(&[AttrLayout::BYTE], &[Some(&[1])]).unwrap();
         let mut out = [Some(&b"x"[..]); 2];
-        deform(HeapTuple::new(&tuple).unwrap(), &[AttrLayout::BYTE, AttrLayout::INT4], &mut out).unwrap();
+        deform(HeapTuple::new(&tuple).unwrap(), &[AttrLayout::BYTE, AttrLayout::INT4], &mut out)
+            .unwrap();
         assert_eq!(out, [Some(&[1][..]), None]);
     }
 

@@ -1,8 +1,10 @@
-//! Putting a record together without copying its data: the small headers are written into one buffer, pages and payloads stay
-//! where they are, and whoever inserts the record copies each part once, to its place in the WAL.
+//! Putting a record together without copying its data: the small headers are written into one
+//! buffer, pages and payloads stay where they are, and whoever inserts the record copies each part
+//! once, to its place in the WAL.
 //!
-//! The checksum over the body is computed in [`RecordBuilder::finish`], outside any lock; [`EncodedRecord::seal`] only adds the
-//! twenty bytes of the header, once the position of the previous record is known.
+//! The checksum over the body is computed in [`RecordBuilder::finish`], outside any lock;
+//! [`EncodedRecord::seal`] only adds the twenty bytes of the header, once the position of the
+//! previous record is known.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -19,9 +21,9 @@ use crate::{
     wal::{
         compress::ImageCompression,
         record::{
-            BLOCK_HAS_DATA, BLOCK_HAS_IMAGE, BLOCK_SAME_REL, BLOCK_WILL_INIT, CRC_AT, DecodedRecord,
-            HEADER_SIZE, ID_DATA_LONG, ID_DATA_SHORT, ID_ORIGIN, ID_TOPLEVEL_XID, IMAGE_APPLY,
-            IMAGE_COMPRESSED, IMAGE_HAS_HOLE, MAX_BLOCK_ID, MAX_SIZE, RecordHeader,
+            BLOCK_HAS_DATA, BLOCK_HAS_IMAGE, BLOCK_SAME_REL, BLOCK_WILL_INIT, CRC_AT,
+            DecodedRecord, HEADER_SIZE, ID_DATA_LONG, ID_DATA_SHORT, ID_ORIGIN, ID_TOPLEVEL_XID,
+            IMAGE_APPLY, IMAGE_COMPRESSED, IMAGE_HAS_HOLE, MAX_BLOCK_ID, MAX_SIZE, RecordHeader,
         },
         rmgr::Rmgr,
     },
@@ -48,7 +50,8 @@ impl<'a> Image<'a> {
     fn hole(&self) -> (usize, usize) {
         let page = Page::new(self.page);
         let (lower, upper) = (page.lower(), page.upper());
-        let has_hole = self.standard && lower >= page::HEADER_SIZE && lower < upper && upper <= BLOCK_SIZE;
+        let has_hole =
+            self.standard && lower >= page::HEADER_SIZE && lower < upper && upper <= BLOCK_SIZE;
         if has_hole { (lower, upper - lower) } else { (0, 0) }
     }
 
@@ -106,7 +109,13 @@ impl<'a> RecordBuilder<'a> {
     /// An empty record of this kind.
     pub fn new(rmgr: Rmgr, info: u8, xid: Xid) -> Self {
         let header = RecordHeader { total_len: 0, xid, prev: Lsn::INVALID, info, rmgr, crc: 0 };
-        Self { header, blocks: SmallVec::new(), main: SmallVec::new(), origin: None, toplevel_xid: None }
+        Self {
+            header,
+            blocks: SmallVec::new(),
+            main: SmallVec::new(),
+            origin: None,
+            toplevel_xid: None,
+        }
     }
 
     /// Adds main data, after what was added before.
@@ -116,20 +125,37 @@ impl<'a> RecordBuilder<'a> {
     }
 
     /// Adds a block reference; [`data`](Self::data) that follows belongs to it. Ids must ascend.
-    pub fn block(mut self, id: u8, tag: PageTag, will_init: bool, image: Option<Image<'a>>) -> Self {
+    pub fn block(
+        mut self,
+        id: u8,
+        tag: PageTag,
+        will_init: bool,
+        image: Option<Image<'a>>,
+    ) -> Self {
         let image = image.map(|image| {
             let (offset, len) = image.hole();
             let (head, rest) = image.page.split_at_checked(offset).unwrap_or((image.page, &[]));
-            let (head, tail) =
-                if len == 0 { (&image.page[..], &[][..]) } else { (head, rest.get(len..).unwrap_or(&[])) };
-            let flags = if len == 0 { 0 } else { IMAGE_HAS_HOLE } | if image.apply { IMAGE_APPLY } else { 0 };
-            RawImage { head: head.into(), tail, hole_offset: offset as u16, stored_hole_len: None, flags }
+            let (head, tail) = if len == 0 {
+                (&image.page[..], &[][..])
+            } else {
+                (head, rest.get(len..).unwrap_or(&[]))
+            };
+            let flags = if len == 0 { 0 } else { IMAGE_HAS_HOLE }
+                | if image.apply { IMAGE_APPLY } else { 0 };
+            RawImage {
+                head: head.into(),
+                tail,
+                hole_offset: offset as u16,
+                stored_hole_len: None,
+                flags,
+            }
         });
         self.blocks.push(Block { id, tag, will_init, image, data: SmallVec::new() });
         self
     }
 
-    /// Compresses the image of the block reference added last, if it has one, and if that makes it shorter.
+    /// Compresses the image of the block reference added last, if it has one, and if that makes it
+    /// shorter.
     pub fn compress(mut self, method: ImageCompression) -> Self {
         if let Some(image) = self.blocks.last_mut().and_then(|block| block.image.as_mut())
             && image.flags & IMAGE_COMPRESSED == 0
@@ -140,7 +166,8 @@ impl<'a> RecordBuilder<'a> {
             if let Some(bytes) = method.compress(&image.head, image.tail, saving) {
                 let flags = image.flags | method.flag();
                 let hole_offset = image.hole_offset;
-                *image = RawImage { head: bytes.into(), tail: &[], hole_offset, stored_hole_len, flags };
+                *image =
+                    RawImage { head: bytes.into(), tail: &[], hole_offset, stored_hole_len, flags };
             }
         }
         self
@@ -177,9 +204,11 @@ impl<'a> RecordBuilder<'a> {
             let image = block.image.map(|image| {
                 let at = usize::from(image.hole_offset).min(image.bytes.len());
                 let compressed = image.flags & IMAGE_COMPRESSED != 0;
-                let (head, tail) = if compressed { (image.bytes, &[][..]) } else { image.bytes.split_at(at) };
+                let (head, tail) =
+                    if compressed { (image.bytes, &[][..]) } else { image.bytes.split_at(at) };
                 let head = head.into();
-                let stored = (compressed && image.flags & IMAGE_HAS_HOLE != 0).then_some(image.hole_len);
+                let stored =
+                    (compressed && image.flags & IMAGE_HAS_HOLE != 0).then_some(image.hole_len);
                 let hole_offset = image.hole_offset;
                 RawImage { head, tail, hole_offset, stored_hole_len: stored, flags: image.flags }
             });
@@ -207,7 +236,9 @@ impl<'a> RecordBuilder<'a> {
             last_id = Some(block.id);
             last_rel = Some(block.tag.rel);
             if let Some(image) = block.image {
-                parts.extend([image.head, image.tail.into()].into_iter().filter(|part| !part.is_empty()));
+                parts.extend(
+                    [image.head, image.tail.into()].into_iter().filter(|part| !part.is_empty()),
+                );
             }
             parts.extend(given(&block.data));
         }
@@ -338,8 +369,12 @@ mod tests {
 
     #[test]
     fn layout_of_a_small_record() {
-        let mut record =
-            RecordBuilder::new(Rmgr::HEAP, 0x80, 700).main(&[1, 0, 8]).block(0, tag(16384, 0), true, None);
+        let mut record = RecordBuilder::new(Rmgr::HEAP, 0x80, 700).main(&[1, 0, 8]).block(
+            0,
+            tag(16384, 0),
+            true,
+            None,
+        );
         record = record.data(b"ab").data(b"cd");
         let mut encoded = record.finish().unwrap();
         encoded.seal(Lsn(0x1234));
@@ -388,7 +423,8 @@ mod tests {
     fn image_flags_of_the_future_are_kept() {
         let page = page(1);
         let image = Some(Image::standard(&page));
-        let record = RecordBuilder::new(Rmgr::XLOG, 0xb0, 0).block(0, tag(1, 7), false, image).finish();
+        let record =
+            RecordBuilder::new(Rmgr::XLOG, 0xb0, 0).block(0, tag(1, 7), false, image).finish();
         let mut bytes = record.unwrap().to_vec();
         bytes[32] |= 0x80;
         let decoded = decode_record(&bytes).unwrap();
@@ -414,9 +450,13 @@ mod tests {
         let big = vec![0; 65_536];
         let too_long = new().block(0, tag(1, 1), false, None).data(&big).finish();
         assert_eq!(too_long.err(), Some(BuildError::BlockDataTooLong(65_536)));
-        let twice = new().block(1, tag(1, 1), false, None).block(1, tag(1, 2), false, None).finish();
+        let twice =
+            new().block(1, tag(1, 1), false, None).block(1, tag(1, 2), false, None).finish();
         assert_eq!(twice.err(), Some(BuildError::BadBlockId(1)));
-        assert_eq!(new().block(33, tag(1, 1), false, None).finish().err(), Some(BuildError::BadBlockId(33)));
+        assert_eq!(
+            new().block(33, tag(1, 1), false, None).finish().err(),
+            Some(BuildError::BadBlockId(33))
+        );
     }
 
     #[test]

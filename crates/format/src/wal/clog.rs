@@ -57,7 +57,11 @@ impl ClogTruncate {
     pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
         let mut cursor = Cursor::new(main);
         let read = |cursor: &mut Cursor<'_>| {
-            Some(Self { page: cursor.i64()?, oldest_xid: cursor.u32()?, oldest_xid_db: cursor.u32()? })
+            Some(Self {
+                page: cursor.i64()?,
+                oldest_xid: cursor.u32()?,
+                oldest_xid_db: cursor.u32()?,
+            })
         };
         read(&mut cursor).ok_or(damaged("TRUNCATE"))
     }

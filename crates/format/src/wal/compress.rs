@@ -6,8 +6,8 @@
 //! | 16 | one Zstandard frame | read and written, at PostgreSQL's default level |
 //! | 4 | pglz | neither: refused by name, as no kept crate has it |
 //!
-//! What is compressed is the page without its hole. A compressed image is only stored where it is shorter, the length of the hole
-//! counted, which otherwise follows from the image's own.
+//! What is compressed is the page without its hole. A compressed image is only stored where it is
+//! shorter, the length of the hole counted, which otherwise follows from the image's own.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -30,7 +30,8 @@ pub enum ImageCompression {
 
 impl ImageCompression {
     /// Every method, by its name in wal_compression.
-    pub const NAMES: [(&'static str, ImageCompression); 2] = [("lz4", Self::Lz4), ("zstd", Self::Zstd)];
+    pub const NAMES: [(&'static str, ImageCompression); 2] =
+        [("lz4", Self::Lz4), ("zstd", Self::Zstd)];
 
     /// The method of that name.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -44,8 +45,8 @@ impl ImageCompression {
         }
     }
 
-    /// Compresses a page, given as the bytes before its hole and those behind it. None unless that saves more bytes than
-    /// `saving`.
+    /// Compresses a page, given as the bytes before its hole and those behind it. None unless that
+    /// saves more bytes than `saving`.
     pub(crate) fn compress(self, head: &[u8], tail: &[u8], saving: usize) -> Option<Vec<u8>> {
         let len = head.len() + tail.len();
         let mut whole = [0; BLOCK_SIZE];
@@ -68,7 +69,8 @@ impl ImageCompression {
             Self::Zstd => {
                 // An output that does not fit is of no use.
                 out.resize(len, 0);
-                let written = zstd::bulk::compress_to_buffer(bytes, &mut out[..], ZSTD_LEVEL).ok()?;
+                let written =
+                    zstd::bulk::compress_to_buffer(bytes, &mut out[..], ZSTD_LEVEL).ok()?;
                 out.truncate(written);
             }
         }
@@ -111,7 +113,8 @@ mod tests {
         let mut page = PageMut(&mut bytes);
         page.init(0);
         for n in 0..items {
-            page.add_item(format!("row number {n} of a table with a name").as_bytes(), None).unwrap();
+            page.add_item(format!("row number {n} of a table with a name").as_bytes(), None)
+                .unwrap();
         }
         bytes
     }
@@ -120,7 +123,9 @@ mod tests {
     fn noise() -> PageBytes {
         let mut state = 1_u64;
         std::array::from_fn(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 56) as u8
         })
     }

@@ -6,7 +6,8 @@ use std::fmt;
 
 use crate::wal::{DecodedRecord, Rmgr, clog, heap, smgr, standby, xact, xlog};
 
-/// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are not known here.
+/// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are
+/// not known here.
 pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
     let kind = info & super::rmgr::INFO_RMGR_MASK;
     match rmgr {
@@ -22,7 +23,8 @@ pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
 }
 
 impl fmt::Display for DecodedRecord<'_> {
-    /// Resource manager, kind, transaction, length, pages: `Heap INSERT, tx 700, 67 bytes, block 0 of base/5/16384 (image)`.
+    /// Resource manager, kind, transaction, length, pages: `Heap INSERT, tx 700, 67 bytes, block 0
+    /// of base/5/16384 (image)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = &self.header;
         write!(f, "{} ", header.rmgr)?;

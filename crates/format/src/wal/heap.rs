@@ -1,7 +1,7 @@
 //! Heap records: insertion of one and of many tuples, deletion, update, locks.
 //!
-//! A tuple is stored without the fields that redo knows from elsewhere: transaction ids, command and place. What remains are
-//! three fields of its header, then everything from the null bitmap on:
+//! A tuple is stored without the fields that redo knows from elsewhere: transaction ids, command
+//! and place. What remains are three fields of its header, then everything from the null bitmap on:
 //!
 //! ```text
 //!   insert, block 0's data:       infomask2 u16 | infomask u16 | hoff u8 | bytes 23.. of the tuple
@@ -158,7 +158,8 @@ impl HeapHeader {
         Ok((header, cursor.rest()))
     }
 
-    /// Makes the inserted tuple again, in place of what `out` held: command 0, no xmax, its own place as ctid.
+    /// Makes the inserted tuple again, in place of what `out` held: command 0, no xmax, its own
+    /// place as ctid.
     pub fn rebuild(&self, data: &[u8], xid: Xid, at: ItemPointer, out: &mut Vec<u8>) {
         out.clear();
         out.resize(tuple::HEADER_SIZE, 0);
@@ -201,8 +202,8 @@ impl HeapInsert {
     }
 }
 
-/// Main data of [`MULTI_INSERT`]: flags u8, padding, number of tuples u16, their line pointers u16 each, which are left out when
-/// the record makes the page anew (then they are 1, 2, 3 ...).
+/// Main data of [`MULTI_INSERT`]: flags u8, padding, number of tuples u16, their line pointers u16
+/// each, which are left out when the record makes the page anew (then they are 1, 2, 3 ...).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapMultiInsert {
     /// `INSERT_` flags.
@@ -262,7 +263,8 @@ impl HeapMultiInsert {
         1 + 2 + HeapHeader::SIZE + tuple_len.saturating_sub(tuple::HEADER_SIZE)
     }
 
-    /// Walks over the tuples in the block data. An error ends the walk; so do bytes left over after the last tuple.
+    /// Walks over the tuples in the block data. An error ends the walk; so do bytes left over after
+    /// the last tuple.
     pub fn tuples<'a>(&self, data: &'a [u8]) -> MultiInsertTuples<'a> {
         MultiInsertTuples { data, at: 0, left: self.count }
     }
@@ -307,19 +309,26 @@ impl<'a> Iterator for MultiInsertTuples<'a> {
 }
 
 /// Bits of `infobits`: which flags of the header a record sets again.
-const BITS: [(u8, u16); 4] =
-    [(1, HEAP_XMAX_IS_MULTI), (2, HEAP_XMAX_LOCK_ONLY), (4, HEAP_XMAX_EXCL_LOCK), (8, HEAP_XMAX_KEYSHR_LOCK)];
+const BITS: [(u8, u16); 4] = [
+    (1, HEAP_XMAX_IS_MULTI),
+    (2, HEAP_XMAX_LOCK_ONLY),
+    (4, HEAP_XMAX_EXCL_LOCK),
+    (8, HEAP_XMAX_KEYSHR_LOCK),
+];
 const BIT_KEYS_UPDATED: u8 = 0x10;
 
 /// The flags about xmax of a tuple, as delete, update and lock records store them.
 pub fn infobits(infomask: u16, infomask2: u16) -> u8 {
-    let bits = BITS.iter().fold(0, |all, &(bit, flag)| if infomask & flag != 0 { all | bit } else { all });
+    let bits =
+        BITS.iter().fold(0, |all, &(bit, flag)| if infomask & flag != 0 { all | bit } else { all });
     if infomask2 & HEAP_KEYS_UPDATED != 0 { bits | BIT_KEYS_UPDATED } else { bits }
 }
 
-/// The flags of infomask and infomask2 that stored bits stand for; the flags a header had before are to be cleared first.
+/// The flags of infomask and infomask2 that stored bits stand for; the flags a header had before
+/// are to be cleared first.
 pub fn flags_of_infobits(bits: u8) -> (u16, u16) {
-    let infomask = BITS.iter().fold(0, |all, &(bit, flag)| if bits & bit != 0 { all | flag } else { all });
+    let infomask =
+        BITS.iter().fold(0, |all, &(bit, flag)| if bits & bit != 0 { all | flag } else { all });
     (infomask, if bits & BIT_KEYS_UPDATED != 0 { HEAP_KEYS_UPDATED } else { 0 })
 }
 
@@ -405,8 +414,8 @@ impl HeapUpdate {
     }
 }
 
-/// The new version in an update's block data: what was left out because the old one has it, the header's fields, the bytes
-/// between.
+/// The new version in an update's block data: what was left out because the old one has it, the
+/// header's fields, the bytes between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpdatedTuple<'a> {
     /// Bytes to take from the beginning of the old one's values.
@@ -422,7 +431,9 @@ pub struct UpdatedTuple<'a> {
 impl<'a> UpdatedTuple<'a> {
     /// Appends it to `out`.
     pub fn encode(&self, flags: u8, out: &mut Vec<u8>) {
-        for (flag, len) in [(UPDATE_PREFIX_FROM_OLD, self.prefix), (UPDATE_SUFFIX_FROM_OLD, self.suffix)] {
+        for (flag, len) in
+            [(UPDATE_PREFIX_FROM_OLD, self.prefix), (UPDATE_SUFFIX_FROM_OLD, self.suffix)]
+        {
             if flags & flag != 0 {
                 out.extend_from_slice(&len.to_le_bytes());
             }
@@ -443,8 +454,9 @@ impl<'a> UpdatedTuple<'a> {
     }
 }
 
-/// Main data of [`INPLACE`]: offset u16, padding, database, tablespace, relation cache flag, padding, count, invalidations of 16
-/// bytes. The new bytes of the tuple, from hoff on, are block 0's data.
+/// Main data of [`INPLACE`]: offset u16, padding, database, tablespace, relation cache flag,
+/// padding, count, invalidations of 16 bytes. The new bytes of the tuple, from hoff on, are block
+/// 0's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapInplace {
     /// The tuple.
@@ -510,8 +522,9 @@ impl HeapVisible {
     /// Decodes it.
     pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
         let mut cursor = Cursor::new(main);
-        let read =
-            |cursor: &mut Cursor<'_>| Some(Self { conflict_horizon: cursor.u32()?, flags: cursor.u8()? });
+        let read = |cursor: &mut Cursor<'_>| {
+            Some(Self { conflict_horizon: cursor.u32()?, flags: cursor.u8()? })
+        };
         read(&mut cursor).ok_or(damaged("VISIBLE"))
     }
 }
@@ -529,13 +542,19 @@ mod tests {
     use proptest::prelude::*;
 
     fn tuples(texts: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        texts.iter().map(|text| form_tuple(&[AttrLayout::VARLENA], &[Some(text)]).unwrap()).collect()
+        texts
+            .iter()
+            .map(|text| form_tuple(&[AttrLayout::VARLENA], &[Some(text)]).unwrap())
+            .collect()
     }
 
     #[test]
     fn layouts() {
         assert_eq!(HeapInsert { offset: 2, flags: 8 }.encode(), [2, 0, 8]);
-        assert_eq!(HeapHeader { infomask2: 1, infomask: 0x802, hoff: 24 }.encode(), [1, 0, 2, 8, 24]);
+        assert_eq!(
+            HeapHeader { infomask2: 1, infomask: 0x802, hoff: 24 }.encode(),
+            [1, 0, 2, 8, 24]
+        );
         let delete = HeapDelete { xmax: 700, offset: 3, infobits: 0x10, flags: 1 };
         assert_eq!(delete.encode(), [0xbc, 2, 0, 0, 3, 0, 0x10, 1]);
         assert_eq!(HeapDelete::decode(&delete.encode()), Ok(delete));

@@ -25,7 +25,9 @@ pub mod xlog;
 pub use build::{EncodedRecord, Image, RecordBuilder};
 pub use compress::ImageCompression;
 pub use page_header::{LongHeader, PageHeader, PageHeaderError};
-pub use record::{BlockImage, BlockRef, DecodedRecord, RecordError, RecordHeader, decode_record, verify_crc};
+pub use record::{
+    BlockImage, BlockRef, DecodedRecord, RecordError, RecordHeader, decode_record, verify_crc,
+};
 pub use rmgr::Rmgr;
 
 /// A payload that is shorter than its record's kind requires, or contradicts itself.

@@ -170,14 +170,23 @@ impl PageHeader {
     }
 
     /// Is it the header of the page at `at`, of this cluster?
-    pub fn check(&self, at: Lsn, segments: SegmentSize, system_id: u64) -> Result<(), PageHeaderError> {
+    pub fn check(
+        &self,
+        at: Lsn,
+        segments: SegmentSize,
+        system_id: u64,
+    ) -> Result<(), PageHeaderError> {
         let first = segments.offset(at) == 0;
         match self.long {
             Some(long) => {
                 if long.system_id != system_id {
-                    return Err(PageHeaderError::OtherSystem { expected: system_id, found: long.system_id });
+                    return Err(PageHeaderError::OtherSystem {
+                        expected: system_id,
+                        found: long.system_id,
+                    });
                 }
-                if long.segment_size != segments.get() || long.block_size as usize != WAL_BLOCK_SIZE {
+                if long.segment_size != segments.get() || long.block_size as usize != WAL_BLOCK_SIZE
+                {
                     return Err(PageHeaderError::OtherSizes {
                         segment: long.segment_size,
                         block: long.block_size,
@@ -204,8 +213,13 @@ mod tests {
 
     #[test]
     fn layout() {
-        let header =
-            PageHeader { info: 0, timeline: 1, page_addr: Lsn(0x100_0000), rem_len: 5, long: Some(LONG) };
+        let header = PageHeader {
+            info: 0,
+            timeline: 1,
+            page_addr: Lsn(0x100_0000),
+            rem_len: 5,
+            long: Some(LONG),
+        };
         let mut bytes = [0xff; 48];
         assert_eq!(header.encode(&mut bytes), 40);
         assert_eq!(bytes[..8], [0x18, 0xd1, 2, 0, 1, 0, 0, 0]);

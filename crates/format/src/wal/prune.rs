@@ -107,8 +107,8 @@ impl HeapPrune {
         self.plans.iter().for_each(|plan| push_u16s(data, plan.offsets.iter().copied()));
     }
 
-    /// Decodes main data and block 0's data. The latter is missing when the record has an image of the page instead: then only
-    /// what the main data says is filled in.
+    /// Decodes main data and block 0's data. The latter is missing when the record has an image of
+    /// the page instead: then only what the main data says is filled in.
     pub fn decode(main: &[u8], data: Option<&[u8]>) -> Result<Self, PayloadError> {
         Self::read(&mut Cursor::new(main), data.map(Cursor::new)).ok_or(damaged("PRUNE"))
     }
@@ -134,7 +134,8 @@ impl HeapPrune {
         if flags & HAS_REDIRECTIONS != 0 {
             let count = usize::from(data.u16()?);
             let pairs = read_u16s(&mut data, count * 2)?;
-            prune.redirected = pairs.as_chunks::<2>().0.iter().map(|&[from, to]| (from, to)).collect();
+            prune.redirected =
+                pairs.as_chunks::<2>().0.iter().map(|&[from, to]| (from, to)).collect();
         }
         for (flag, list) in [(HAS_DEAD, &mut prune.dead), (HAS_UNUSED, &mut prune.unused)] {
             if flags & flag != 0 {

@@ -15,7 +15,8 @@
 //!   block part:       [image without its hole] [data]
 //! ```
 //!
-//! - prev: where the record before begins: what an old record in a recycled segment cannot have right
+//! - prev: where the record before begins: what an old record in a recycled segment cannot have
+//!   right
 //! - crc: over everything after the header, then the header up to the crc itself
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -179,7 +180,8 @@ impl BlockImage<'_> {
         Ok(())
     }
 
-    /// Whether [`Self::restore`] can be expected to work: the error of an image by a method that is not built in.
+    /// Whether [`Self::restore`] can be expected to work: the error of an image by a method that is
+    /// not built in.
     pub fn check_method(&self) -> Result<(), RecordError> {
         if self.flags & IMAGE_COMPRESSED == IMAGE_PGLZ {
             Err(RecordError::Compressed("pglz"))
@@ -238,10 +240,15 @@ pub fn verify_crc(record: &[u8]) -> Result<(), RecordError> {
     let (covered, _) = record.split_at_checked(CRC_AT).ok_or(short.clone())?;
     let body = record.get(HEADER_SIZE..).ok_or(short)?;
     let computed = crc::append(crc::crc32c(body), covered);
-    if computed == header.crc { Ok(()) } else { Err(RecordError::BadCrc { stored: header.crc, computed }) }
+    if computed == header.crc {
+        Ok(())
+    } else {
+        Err(RecordError::BadCrc { stored: header.crc, computed })
+    }
 }
 
-/// Takes a whole record apart, whose checksum the caller has verified (see [`verify_crc`]). The bytes are still not trusted.
+/// Takes a whole record apart, whose checksum the caller has verified (see [`verify_crc`]). The
+/// bytes are still not trusted.
 pub fn decode_record(record: &[u8]) -> Result<DecodedRecord<'_>, RecordError> {
     let header = RecordHeader::decode(record).ok_or(RecordError::BadLength(record.len() as u32))?;
     if header.total_len as usize != record.len() {
@@ -262,7 +269,13 @@ pub fn decode_record(record: &[u8]) -> Result<DecodedRecord<'_>, RecordError> {
     decoder.headers()?;
     let main = decoder.payloads()?;
     let blocks = decoder.blocks.into_iter().map(|(block, _)| block).collect();
-    Ok(DecodedRecord { header, blocks, main, origin: decoder.origin, toplevel_xid: decoder.toplevel_xid })
+    Ok(DecodedRecord {
+        header,
+        blocks,
+        main,
+        origin: decoder.origin,
+        toplevel_xid: decoder.toplevel_xid,
+    })
 }
 
 /// Lengths of a block's image and data in the second half of the record.
@@ -317,8 +330,8 @@ impl<'a> Decoder<'a> {
             return Err(RecordError::Malformed("block ids do not ascend"));
         }
         let flags = self.cursor.u8().ok_or(CUT_OFF)?;
-        let fork =
-            Fork::from_number(flags & BLOCK_FORK_MASK).ok_or(RecordError::Malformed("unknown fork"))?;
+        let fork = Fork::from_number(flags & BLOCK_FORK_MASK)
+            .ok_or(RecordError::Malformed("unknown fork"))?;
         let has_data = flags & BLOCK_HAS_DATA != 0;
         let data = usize::from(self.cursor.u16().ok_or(CUT_OFF)?);
         if has_data != (data != 0) {
@@ -348,7 +361,9 @@ impl<'a> Decoder<'a> {
         let (has_hole, compressed) = (flags & IMAGE_HAS_HOLE != 0, flags & IMAGE_COMPRESSED != 0);
         let hole_len = match (has_hole, compressed) {
             (true, true) => usize::from(self.cursor.u16().ok_or(CUT_OFF)?),
-            (true, false) => BLOCK_SIZE.checked_sub(len).ok_or(RecordError::Malformed("image too long"))?,
+            (true, false) => {
+                BLOCK_SIZE.checked_sub(len).ok_or(RecordError::Malformed("image too long"))?
+            }
             (false, _) => 0,
         };
         let hole_fits = usize::from(hole_offset) + hole_len <= BLOCK_SIZE;

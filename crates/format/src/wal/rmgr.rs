@@ -1,4 +1,5 @@
-//! Resource managers: who knows how to redo a record; and the info bits by which each tells its records apart.
+//! Resource managers: who knows how to redo a record; and the info bits by which each tells its
+//! records apart.
 
 use std::fmt;
 

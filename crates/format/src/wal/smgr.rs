@@ -1,4 +1,5 @@
-//! Records about relation files: creation and truncation. (Deletion is a part of commit and abort records.)
+//! Records about relation files: creation and truncation. (Deletion is a part of commit and abort
+//! records.)
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 

@@ -54,7 +54,8 @@ impl RunningXacts {
     /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + 4 * (self.xids.len() + self.subxids.len()));
-        let head = [self.xids.len() as u32, self.subxids.len() as u32, u32::from(self.subxid_overflow)];
+        let head =
+            [self.xids.len() as u32, self.subxids.len() as u32, u32::from(self.subxid_overflow)];
         let counters = [self.next_xid, self.oldest_running, self.latest_completed];
         for number in head.iter().chain(&counters).chain(&self.xids).chain(&self.subxids) {
             out.extend_from_slice(&number.to_le_bytes());
@@ -70,7 +71,8 @@ impl RunningXacts {
     fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
         let (count, subcount) = (cursor.count()?, cursor.count()?);
         let [overflow, _, _, _] = cursor.array()?;
-        let (next_xid, oldest_running, latest_completed) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let (next_xid, oldest_running, latest_completed) =
+            (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let xids = cursor.u32s(count)?;
         let subxids = cursor.u32s(subcount)?;
         Some(Self {
@@ -110,13 +112,16 @@ pub fn decode_locks(main: &[u8]) -> Result<Vec<StandbyLock>, PayloadError> {
     let read = |cursor: &mut Cursor<'_>| {
         let count = cursor.count().filter(|&count| count <= cursor.remaining() / 12)?;
         (0..count)
-            .map(|_| Some(StandbyLock { xid: cursor.u32()?, db: cursor.u32()?, rel: cursor.u32()? }))
+            .map(|_| {
+                Some(StandbyLock { xid: cursor.u32()?, db: cursor.u32()?, rel: cursor.u32()? })
+            })
             .collect::<Option<Vec<_>>>()
     };
     read(&mut cursor).ok_or(damaged("LOCK"))
 }
 
-/// Payload of [`INVALIDATIONS`]: database, tablespace, relation cache flag, padding, count, invalidations of 16 bytes.
+/// Payload of [`INVALIDATIONS`]: database, tablespace, relation cache flag, padding, count,
+/// invalidations of 16 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalidations {
     /// Database.
@@ -133,7 +138,9 @@ impl Invalidations {
     /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 + 16 * self.messages.len());
-        for number in [self.db, self.tablespace, u32::from(self.relcache_file), self.messages.len() as u32] {
+        for number in
+            [self.db, self.tablespace, u32::from(self.relcache_file), self.messages.len() as u32]
+        {
             out.extend_from_slice(&number.to_le_bytes());
         }
         self.messages.iter().for_each(|message| out.extend_from_slice(message));
@@ -148,7 +155,12 @@ impl Invalidations {
             let [relcache_file, _, _, _] = cursor.array()?;
             let count = cursor.count()?;
             let (messages, _) = cursor.take(count.checked_mul(16)?)?.as_chunks::<16>();
-            Some(Self { db, tablespace, relcache_file: relcache_file != 0, messages: messages.to_vec() })
+            Some(Self {
+                db,
+                tablespace,
+                relcache_file: relcache_file != 0,
+                messages: messages.to_vec(),
+            })
         };
         read(&mut cursor).ok_or(damaged("INVALIDATIONS"))
     }

@@ -52,8 +52,10 @@ pub const XINFO_UPDATE_RELCACHE_FILE: u32 = 1 << 30;
 pub const XINFO_FORCE_SYNC_COMMIT: u32 = 1 << 31;
 
 /// The flags of xinfo that announce no part; the other ones follow from the contents.
-const FREE_FLAGS: u32 =
-    XINFO_HAS_AE_LOCKS | XINFO_APPLY_FEEDBACK | XINFO_UPDATE_RELCACHE_FILE | XINFO_FORCE_SYNC_COMMIT;
+const FREE_FLAGS: u32 = XINFO_HAS_AE_LOCKS
+    | XINFO_APPLY_FEEDBACK
+    | XINFO_UPDATE_RELCACHE_FILE
+    | XINFO_FORCE_SYNC_COMMIT;
 
 /// Name of a record's kind.
 pub const fn name(kind: u8) -> &'static str {
@@ -181,7 +183,8 @@ impl XactEnd {
             end.rels = read_list(cursor)?.into_iter().map(RelFileLocator::decode).collect();
         }
         if xinfo & HAS_DROPPED_STATS != 0 {
-            end.dropped_stats = read_list::<16>(cursor)?.into_iter().filter_map(read_stats).collect();
+            end.dropped_stats =
+                read_list::<16>(cursor)?.into_iter().filter_map(read_stats).collect();
         }
         if xinfo & HAS_INVALS != 0 {
             end.invalidations = read_list(cursor)?;

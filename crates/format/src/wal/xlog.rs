@@ -183,7 +183,8 @@ impl CheckPoint {
         let (redo, timeline, prev_timeline) = (Lsn(cursor.u64()?), cursor.u32()?, cursor.u32()?);
         let [full_page_writes, _, _, _] = cursor.array()?;
         let (wal_level, next_xid) = (cursor.i32()?, FullXid(cursor.u64()?));
-        let (next_oid, next_multi, next_multi_offset) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let (next_oid, next_multi, next_multi_offset) =
+            (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let (oldest_xid, oldest_xid_db) = (cursor.u32()?, cursor.u32()?);
         let (oldest_multi, oldest_multi_db) = (cursor.u32()?, cursor.u32()?);
         cursor.u32()?;
@@ -347,8 +348,9 @@ impl OverwriteContrecord {
     /// Decodes it.
     pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
         let mut cursor = Cursor::new(main);
-        let read =
-            |cursor: &mut Cursor<'_>| Some(Self { overwritten: Lsn(cursor.u64()?), time: cursor.i64()? });
+        let read = |cursor: &mut Cursor<'_>| {
+            Some(Self { overwritten: Lsn(cursor.u64()?), time: cursor.i64()? })
+        };
         read(&mut cursor).ok_or(damaged("OVERWRITE_CONTRECORD"))
     }
 }

@@ -1,4 +1,5 @@
-//! The archive's commands: for a server's archive_command and restore_command, and for who looks after the archive.
+//! The archive's commands: for a server's archive_command and restore_command, and for who looks
+//! after the archive.
 //!
 //! - `push`, `get`: archive-push, archive-get
 //! - `daemon`: archiverd
@@ -32,28 +33,33 @@ pub(super) use list::ListArgs;
 pub(super) use push::PushArgs;
 pub(super) use verify::VerifyArgs;
 
-pub(super) use {daemon::run as archiverd, expire::run as expire, get::run as get, list::run as list};
+pub(super) use {
+    daemon::run as archiverd, expire::run as expire, get::run as get, list::run as list,
+};
 pub(super) use {get::refuse as refuse_get, push::run as push, verify::run as verify};
 
 /// Which archive, and how to use it.
 #[derive(Debug, Clone, Args)]
 pub(super) struct StoreArgs {
-    /// The archive: a directory, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, with endpoint and credentials from
-    /// the environment (AWS_..., GOOGLE_..., AZURE_...) [default: $FOREBAY_ARCHIVE]
+    /// The archive: a directory, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// with endpoint and credentials from the environment (AWS_..., GOOGLE_..., AZURE_...)
+    /// [default: $FOREBAY_ARCHIVE]
     #[arg(long, value_name = "ARCHIVE")]
     archive: Option<String>,
-    /// Where its files lie: plain (one directory, as pg_archivecleanup knows it) or hashed (256 directories); a new archive gets it
-    /// [default: as it is, else plain; $FOREBAY_ARCHIVE_LAYOUT]
+    /// Where its files lie: plain (one directory, as pg_archivecleanup knows it) or hashed (256
+    /// directories); a new archive gets it [default: as it is, else plain; $FOREBAY_ARCHIVE_LAYOUT]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
-    /// How new files are compressed: none, lz4, zstd or zstd:LEVEL [default: none; $FOREBAY_ARCHIVE_COMPRESS]
+    /// How new files are compressed: none, lz4, zstd or zstd:LEVEL [default: none;
+    /// $FOREBAY_ARCHIVE_COMPRESS]
     #[arg(long, value_name = "METHOD")]
     compress: Option<String>,
-    /// File with the key to encrypt and decrypt with: 32 bytes, or 64 hexadecimal digits [default: $FOREBAY_ARCHIVE_KEY]
+    /// File with the key to encrypt and decrypt with: 32 bytes, or 64 hexadecimal digits [default:
+    /// $FOREBAY_ARCHIVE_KEY]
     #[arg(long, value_name = "FILE")]
     encrypt: Option<PathBuf>,
-    /// With a key: also read files that are not encrypted and manifests that are not authenticated, of an archive
-    /// that was begun without a key
+    /// With a key: also read files that are not encrypted and manifests that are not authenticated,
+    /// of an archive that was begun without a key
     #[arg(long)]
     accept_unencrypted: bool,
     /// Bypass the kernel's page cache, where the file system can
@@ -78,14 +84,16 @@ impl StoreArgs {
     /// The archive's name.
     fn location(&self) -> Result<String, String> {
         let location = given(self.archive.as_deref(), "FOREBAY_ARCHIVE");
-        location.ok_or_else(|| "no archive was given: use --archive or set FOREBAY_ARCHIVE".to_owned())
+        location
+            .ok_or_else(|| "no archive was given: use --archive or set FOREBAY_ARCHIVE".to_owned())
     }
 
     fn key_file(&self) -> Option<PathBuf> {
         self.encrypt.clone().or_else(|| given(None, "FOREBAY_ARCHIVE_KEY").map(PathBuf::from))
     }
 
-    /// Under which name archiverd serves it: two that do not name the same archive and options have nothing to say to each other.
+    /// Under which name archiverd serves it: two that do not name the same archive and options have
+    /// nothing to say to each other.
     fn identity(&self) -> Result<String, String> {
         let location = self.location()?;
         let location = match location.contains("://") {
@@ -93,24 +101,30 @@ impl StoreArgs {
             false => absolute(Path::new(&location))?.to_string_lossy().into_owned(),
         };
         let layout = given(self.layout.as_deref(), "FOREBAY_ARCHIVE_LAYOUT").unwrap_or_default();
-        let compress = given(self.compress.as_deref(), "FOREBAY_ARCHIVE_COMPRESS").unwrap_or_default();
+        let compress =
+            given(self.compress.as_deref(), "FOREBAY_ARCHIVE_COMPRESS").unwrap_or_default();
         let key = self.key_file().map(|file| absolute(&file)).transpose()?.unwrap_or_default();
         let accepts = if self.accept_unencrypted { "accept-unencrypted" } else { "" };
         Ok(format!("{location}\n{layout}\n{compress}\n{accepts}\n{}", key.display()))
     }
 
     fn options(&self, be: &mut Backend) -> Result<StoreOptions, String> {
-        let layout = match given(self.layout.as_deref(), "FOREBAY_ARCHIVE_LAYOUT") {
-            None => None,
-            Some(name) => {
-                let kind = LayoutKind::by_name(&name);
-                Some(kind.ok_or_else(|| format!("unknown layout \"{name}\": it is plain or hashed"))?)
-            }
-        };
+        let layout =
+            match given(self.layout.as_deref(), "FOREBAY_ARCHIVE_LAYOUT") {
+                None => None,
+                Some(name) => {
+                    let kind = LayoutKind::by_name(&name);
+                    Some(kind.ok_or_else(|| {
+                        format!("unknown layout \"{name}\": it is plain or hashed")
+                    })?)
+                }
+            };
         let compression = match given(self.compress.as_deref(), "FOREBAY_ARCHIVE_COMPRESS") {
             None => Compression::None,
             Some(name) => Compression::by_name(&name).ok_or_else(|| {
-                format!("unknown compression \"{name}\": it is none, lz4, zstd or zstd:LEVEL (1 to 22)")
+                format!(
+                    "unknown compression \"{name}\": it is none, lz4, zstd or zstd:LEVEL (1 to 22)"
+                )
             })?,
         };
         let key = self.key_file().map(|file| Key::read(be, &file).map_err(text)).transpose()?;
@@ -124,7 +138,8 @@ impl StoreArgs {
         let aio = door.open()?;
         let mut be = aio.backend(BackendType::Standalone).map_err(|error| error.to_string())?;
         let options = self.options(&mut be)?;
-        let repository = Repository::open(&aio, &location, options).map_err(|error| error.to_string())?;
+        let repository =
+            Repository::open(&aio, &location, options).map_err(|error| error.to_string())?;
         Ok(Opened { aio, be, repository })
     }
 }
@@ -159,7 +174,8 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 /// Where archiverd is asked for.
 #[derive(Debug, Clone, Args)]
 struct AskArgs {
-    /// Socket of archiverd [default: forebay-archiverd.sock in the data directory; $FOREBAY_ARCHIVE_SOCKET]
+    /// Socket of archiverd [default: forebay-archiverd.sock in the data directory;
+    /// $FOREBAY_ARCHIVE_SOCKET]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Do the work here, whether an archiverd runs or not
@@ -206,13 +222,15 @@ fn bar(what: &'static str, bytes: bool) -> ProgressBar {
         true => "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
         false => "{msg} [{bar:40}] {pos}/{len} {eta}",
     };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style).with_message(what)
 }
 
 /// Bytes for people.
 fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)];
+    const UNITS: [(&str, u64); 4] =
+        [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
         None => format!("{bytes} bytes"),
@@ -225,7 +243,9 @@ mod tests {
 
     #[test]
     fn sizes_are_for_people() {
-        for (bytes, text) in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 kB"), (16 << 20, "16.0 MB")] {
+        for (bytes, text) in
+            [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 kB"), (16 << 20, "16.0 MB")]
+        {
             assert_eq!(size(bytes), text);
         }
     }

@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct BackupArgs {
-    /// Data directory of a PostgreSQL 15 to 18 or Forebay cluster [default: that of --connection, or ./forebay-data]
+    /// Data directory of a PostgreSQL 15 to 18 or Forebay cluster [default: that of --connection,
+    /// or ./forebay-data]
     #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// How to reach the server: "host=... port=... user=... dbname=..." [default: as the data directory's postmaster.pid tells]
+    /// How to reach the server: "host=... port=... user=... dbname=..." [default: as the data
+    /// directory's postmaster.pid tells]
     #[arg(short = 'd', long, value_name = "STRING")]
     connection: Option<String>,
     /// The archive's directory [default: $FOREBAY_ARCHIVE]
@@ -75,8 +77,7 @@ impl KeyArgs {
             return Ok(());
         }
         let message = "base backups can't be encrypted, and FOREBAY_ARCHIVE_KEY is set";
-        let hint =
-            "Anybody who can write to the archive could change one. Use --accept-unencrypted to go on.";
+        let hint = "Anybody who can write to the archive could change one. Use --accept-unencrypted to go on.";
         Err(EngineError::statement("0A000", message).with_hint(hint))
     }
 }
@@ -155,7 +156,8 @@ fn checksum_kind(text: &str) -> Result<ChecksumKind, String> {
 }
 
 fn io_method(text: &str) -> Result<IoMethod, String> {
-    IoMethod::by_name(text).ok_or_else(|| "it must be sync, worker, io_uring, posix_aio or auto".to_owned())
+    IoMethod::by_name(text)
+        .ok_or_else(|| "it must be sync, worker, io_uring, posix_aio or auto".to_owned())
 }
 
 fn action(text: &str) -> Result<TargetAction, String> {
@@ -254,8 +256,9 @@ fn running(data: &Path) -> Result<Option<Address>, EngineError> {
 fn archive_of(named: Option<&PathBuf>) -> Result<PathBuf, EngineError> {
     let named = named.cloned().or_else(|| std::env::var_os("FOREBAY_ARCHIVE").map(PathBuf::from));
     let named = named.ok_or_else(|| {
-        EngineError::statement("22023", "no archive specified")
-            .with_hint("Name its directory with --archive, or in the environment variable FOREBAY_ARCHIVE.")
+        EngineError::statement("22023", "no archive specified").with_hint(
+            "Name its directory with --archive, or in the environment variable FOREBAY_ARCHIVE.",
+        )
     })?;
     if named.to_string_lossy().contains("://") {
         return Err(EngineError::statement("0A000", "base backups are kept in directories only"));
@@ -265,7 +268,10 @@ fn archive_of(named: Option<&PathBuf>) -> Result<PathBuf, EngineError> {
 
 fn absolute(path: &Path) -> Result<PathBuf, EngineError> {
     std::path::absolute(path).map_err(|error| {
-        EngineError::statement("58P01", format!("could not find directory \"{}\": {error}", path.display()))
+        EngineError::statement(
+            "58P01",
+            format!("could not find directory \"{}\": {error}", path.display()),
+        )
     })
 }
 
@@ -348,7 +354,13 @@ fn list(args: &BackupArgs) -> Result<(), EngineError> {
         let stop = about.stop.map_or_else(|| "-".to_owned(), |stop| stop.to_string());
         say(format_args!(
             "{}\t{state}\t{}\t{}\t{stop}\t{}\t{}\t{}\t{}",
-            about.name, about.timeline, about.start, about.bytes, about.damaged, about.system_id, about.label
+            about.name,
+            about.timeline,
+            about.start,
+            about.bytes,
+            about.damaged,
+            about.system_id,
+            about.label
         ));
     }
     Ok(())

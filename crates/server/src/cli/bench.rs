@@ -257,7 +257,8 @@ fn size(text: &str, option: &str) -> Result<u64, String> {
 }
 
 fn memory(text: &str, option: &str) -> Result<usize, String> {
-    let too_much = || format!("invalid value \"{text}\" for option {option}: more than can be addressed");
+    let too_much =
+        || format!("invalid value \"{text}\" for option {option}: more than can be addressed");
     usize::try_from(size(text, option)?)
         .ok()
         .filter(|bytes| *bytes < isize::MAX as usize)

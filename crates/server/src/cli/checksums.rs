@@ -4,7 +4,8 @@ mod progress;
 
 use clap::{ArgAction, Args};
 use forebay_engine::checksums::{
-    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod, checksums,
+    BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod,
+    checksums,
 };
 use forebay_engine::{EngineError, IoDirect, IoMethod};
 use progress::Progress;
@@ -16,7 +17,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(version, args_override_self = true, infer_long_args = true, disable_help_flag = true)]
 pub(super) struct ChecksumsArgs {
-    /// Data directory of a PostgreSQL 15 to 18 or Forebay cluster that is shut down [default: $PGDATA]
+    /// Data directory of a PostgreSQL 15 to 18 or Forebay cluster that is shut down [default:
+    /// $PGDATA]
     #[arg(short = 'D', long = "pgdata", value_name = "DIR", allow_hyphen_values = true)]
     data_dir: Option<OsString>,
     /// The same without -D
@@ -102,17 +104,28 @@ impl ChecksumsArgs {
             "syncfs" => SyncMethod::SyncFs,
             other => return Err(format!("unrecognized sync method: {other}")),
         };
-        let io_method = IoMethod::by_name(&self.io_method)
-            .ok_or_else(|| format!("invalid value \"{}\" for option --io-method", self.io_method))?;
+        let io_method = IoMethod::by_name(&self.io_method).ok_or_else(|| {
+            format!("invalid value \"{}\" for option --io-method", self.io_method)
+        })?;
         let direct = IoDirect::parse(&self.io_direct)
             .map_err(|e| e.to_string())
-            .and_then(|d| if d.wal || d.wal_init { Err("Only \"data\" is read.".to_owned()) } else { Ok(d) })
-            .map_err(|e| format!("invalid value \"{}\" for option --io-direct: {e}", self.io_direct))?;
+            .and_then(|d| {
+                if d.wal || d.wal_init { Err("Only \"data\" is read.".to_owned()) } else { Ok(d) }
+            })
+            .map_err(|e| {
+                format!("invalid value \"{}\" for option --io-direct: {e}", self.io_direct)
+            })?;
         let most = ChecksumOptions::MAX_COMBINE;
         let io_combine_limit = number(&self.io_combine_limit, "--io-combine-limit", 1, most)?;
         let sync = (!self.no_sync).then_some(sync);
         let (mode, direct) = (self.mode(), direct.data);
-        Ok(ChecksumOptions { io_method, direct, io_combine_limit, sync, ..ChecksumOptions::new(mode) })
+        Ok(ChecksumOptions {
+            io_method,
+            direct,
+            io_combine_limit,
+            sync,
+            ..ChecksumOptions::new(mode)
+        })
     }
 }
 
@@ -128,7 +141,9 @@ fn number(text: &str, option: &str, least: u32, most: u32) -> Result<u32, String
     }
     // More digits than a number has are out of the range as well.
     let value = if digits.is_empty() { Some(0) } else { digits.parse::<u64>().ok() };
-    let value = value.filter(|value| sign != "-" || *value == 0).and_then(|value| u32::try_from(value).ok());
+    let value = value
+        .filter(|value| sign != "-" || *value == 0)
+        .and_then(|value| u32::try_from(value).ok());
     let value = value.filter(|value| (least..=most).contains(value));
     value.ok_or_else(|| format!("{option} must be in range {least}..{most}"))
 }

@@ -48,7 +48,8 @@ impl Inner {
 impl Guard {
     /// Guards a directory and the servers started in it, against SIGINT and SIGTERM too.
     pub(super) fn new(dir: PathBuf, keep: bool) -> Guard {
-        let inner = Arc::new(Inner { dir, keep, pid: Mutex::new(None), log: Mutex::new(Vec::new()) });
+        let inner =
+            Arc::new(Inner { dir, keep, pid: Mutex::new(None), log: Mutex::new(Vec::new()) });
         if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
             let inner = Arc::clone(&inner);
             forebay_aio::sync::thread::spawn(move || {
@@ -94,7 +95,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a server and waits until it accepts connections. If it ends instead, the error is its last words.
+    /// Starts a server and waits until it accepts connections. If it ends instead, the error is its
+    /// last words.
     pub(super) fn start(guard: &Guard, settings: &[&str]) -> Result<Child, Failure> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = Command::new(std::env::current_exe()?);
@@ -107,7 +109,8 @@ impl Child {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         *guard.inner.pid.lock() = Pid::from_raw(i32::try_from(process.id())?);
         guard.inner.log.lock().clear();
-        let mut lines = BufReader::new(process.stderr.take().ok_or("no log")?).lines().map_while(Result::ok);
+        let mut lines =
+            BufReader::new(process.stderr.take().ok_or("no log")?).lines().map_while(Result::ok);
         let mut ready = false;
         for line in lines.by_ref() {
             ready = line.contains("ready to accept connections");
@@ -126,11 +129,15 @@ impl Child {
                 let more = log.iter().skip(at + 1).take_while(|l| l.starts_with('\t'));
                 more.fold(first, |text, line| format!("{text}; {}", line.trim()))
             });
-            return Err(said.unwrap_or_else(|| "the server ended while it started".to_owned()).into());
+            return Err(said
+                .unwrap_or_else(|| "the server ended while it started".to_owned())
+                .into());
         }
         // Somebody has to read the log, or the server would wait for room in the pipe.
         let inner = Arc::clone(&guard.inner);
-        forebay_aio::sync::thread::spawn(move || lines.for_each(|line| inner.log.lock().push(line)));
+        forebay_aio::sync::thread::spawn(move || {
+            lines.for_each(|line| inner.log.lock().push(line))
+        });
         Ok(Child { process, guard: Arc::clone(&guard.inner), port })
     }
 
@@ -148,7 +155,11 @@ impl Child {
     /// Stops it cleanly.
     pub(super) fn stop(self) -> Result<(), Failure> {
         let status = self.end(Signal::INT)?;
-        if status.success() { Ok(()) } else { Err(format!("the server stopped with {status}").into()) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the server stopped with {status}").into())
+        }
     }
 
     /// Kills it.
@@ -157,7 +168,10 @@ impl Child {
     }
 
     fn end(mut self, signal: Signal) -> Result<std::process::ExitStatus, Failure> {
-        kill_process(Pid::from_raw(i32::try_from(self.process.id())?).ok_or("no process")?, signal)?;
+        kill_process(
+            Pid::from_raw(i32::try_from(self.process.id())?).ok_or("no process")?,
+            signal,
+        )?;
         let status = self.process.wait()?;
         self.guard.pid.lock().take();
         Ok(status)

@@ -70,7 +70,8 @@ impl Loader {
         Ok(Loaded { rows: self.acknowledged_rows(), bytes, took: started.elapsed() })
     }
 
-    /// Loads some COPYs that are acknowledged, and half of another one. Returns how many were acknowledged.
+    /// Loads some COPYs that are acknowledged, and half of another one. Returns how many were
+    /// acknowledged.
     pub(super) fn load_some_and_half(&mut self, progress: &ProgressBar) -> Result<u64, Failure> {
         for _ in 0..CRASH_COPIES {
             self.one_copy(&ProgressBar::hidden())?;

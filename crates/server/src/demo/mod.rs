@@ -4,8 +4,9 @@
 //! - `child`:  the server, as a process of its own
 //! - `load`:   COPY over the wire
 //!
-//! A fresh server is loaded by COPY; scanned cold by each I/O method, buffered and direct; killed with SIGKILL in the
-//! middle of another load; started again; and what it acknowledged is compared with what is there.
+//! A fresh server is loaded by COPY; scanned cold by each I/O method, buffered and direct; killed
+//! with SIGKILL in the middle of another load; started again; and what it acknowledged is compared
+//! with what is there.
 
 mod child;
 mod load;
@@ -81,7 +82,10 @@ fn show(options: &DemoOptions, place: &Place, guard: &Guard) -> Result<(), Failu
     server.stop()?;
     let table_bytes = place.table_bytes();
 
-    println!("\nCold scans, SELECT count(*) of {} MB, the server restarted for each:", table_bytes >> 20);
+    println!(
+        "\nCold scans, SELECT count(*) of {} MB, the server restarted for each:",
+        table_bytes >> 20
+    );
     let scans = scan_all(place, guard, loading.rows)?;
     print_scans(&scans, table_bytes);
 
@@ -147,16 +151,17 @@ fn print_scans(scans: &[Scan], bytes: u64) {
     println!("  {:<10} {:>22} {:>22}", "io_method", "buffered", "direct");
     let mut notes = Vec::new();
     for method in METHODS {
-        let mut cell = |direct: bool| match scans.iter().find(|s| s.method == method && s.direct == direct) {
-            Some(Scan { took: Ok(took), .. }) => {
-                format!("{:.2} s {:>7.0} MB/s", took.as_secs_f64(), rate(bytes, *took))
-            }
-            Some(Scan { took: Err(why), .. }) => {
-                notes.push(format!("  {method}: {why}"));
-                "refused".to_owned()
-            }
-            None => "-".to_owned(),
-        };
+        let mut cell =
+            |direct: bool| match scans.iter().find(|s| s.method == method && s.direct == direct) {
+                Some(Scan { took: Ok(took), .. }) => {
+                    format!("{:.2} s {:>7.0} MB/s", took.as_secs_f64(), rate(bytes, *took))
+                }
+                Some(Scan { took: Err(why), .. }) => {
+                    notes.push(format!("  {method}: {why}"));
+                    "refused".to_owned()
+                }
+                None => "-".to_owned(),
+            };
         println!("  {method:<10} {:>22} {:>22}", cell(false), cell(true));
     }
     notes.dedup();
@@ -182,8 +187,12 @@ fn crash(guard: &Guard, loader: &mut Loader) -> Result<Crash, Failure> {
     let recovery = started.elapsed();
     let mut client = server.client()?;
     let sums = client.query("SELECT count(*), sum(copy), sum(id) FROM demo")?;
-    let found: Vec<u128> =
-        sums.rows.iter().flatten().map(|v| v.as_deref().unwrap_or("0").parse().unwrap_or(0)).collect();
+    let found: Vec<u128> = sums
+        .rows
+        .iter()
+        .flatten()
+        .map(|v| v.as_deref().unwrap_or("0").parse().unwrap_or(0))
+        .collect();
     if found != loader.expected_sums() {
         return Err(format!(
             "after the recovery, count and sums should be {:?} and are {found:?}",
@@ -243,7 +252,9 @@ fn grouped(n: u64) -> String {
 
 /// A bar of bytes; nothing is drawn where there is no terminal.
 fn bar(bytes: u64, what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    let style = ProgressStyle::with_template(
+        "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+    );
     ProgressBar::new(bytes)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         .with_message(what)
@@ -261,6 +272,9 @@ fn steps(count: usize, what: &'static str) -> ProgressBar {
 mod tests {
     #[test]
     fn numbers_in_groups() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(super::grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(super::grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
     }
 }

@@ -17,8 +17,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes a directory under `wanted`, or under the current directory, or under the system's temporary one: the first
-    /// that has room and is on a disk; failing that, the first that has room.
+    /// Makes a directory under `wanted`, or under the current directory, or under the system's
+    /// temporary one: the first that has room and is on a disk; failing that, the first that has
+    /// room.
     pub(super) fn find(wanted: Option<&Path>, megabytes: u64) -> Result<Place, String> {
         let candidates = match wanted {
             Some(dir) => vec![dir.to_owned()],
@@ -38,8 +39,10 @@ impl Place {
         }
         match in_memory {
             Some(parent) => {
-                let why =
-                    format!("{} is a file system in memory; name one on a disk with --dir", parent.display());
+                let why = format!(
+                    "{} is a file system in memory; name one on a disk with --dir",
+                    parent.display()
+                );
                 Place::make(&parent, Some(why))
             }
             None => Err(reasons.join("; ")),
@@ -66,8 +69,9 @@ impl Place {
             .unwrap_or(0)
     }
 
-    /// Makes the kernel forget the server's files, and only those: the caches of other programs are none of a
-    /// demonstration's business. The server is down, so nothing is dirty once it is synced.
+    /// Makes the kernel forget the server's files, and only those: the caches of other programs are
+    /// none of a demonstration's business. The server is down, so nothing is dirty once it is
+    /// synced.
     pub(super) fn evict(&self) -> std::io::Result<()> {
         for path in files(&self.data_dir()) {
             let file = File::open(path)?;
@@ -83,7 +87,12 @@ fn look(dir: &Path, need: u64) -> Result<bool, String> {
     let stat = statfs(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let free = stat.f_bavail.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(4096));
     if free < need {
-        return Err(format!("{} has {} MB free, {} are needed", dir.display(), free >> 20, need >> 20));
+        return Err(format!(
+            "{} has {} MB free, {} are needed",
+            dir.display(),
+            free >> 20,
+            need >> 20
+        ));
     }
     if rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_err() {
         return Err(format!("{} can't be written to", dir.display()));
@@ -107,7 +116,9 @@ mod tests {
     #[test]
     fn a_place_needs_room() {
         let dir = tempfile::tempdir().expect("a directory");
-        assert!(Place::find(Some(dir.path()), 1 << 40).expect_err("no such disk").contains("needed"));
+        assert!(
+            Place::find(Some(dir.path()), 1 << 40).expect_err("no such disk").contains("needed")
+        );
         assert!(Place::find(Some(Path::new("/nonexistent")), 8).is_err());
     }
 }

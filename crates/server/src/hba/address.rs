@@ -59,7 +59,9 @@ impl Address {
     pub(super) fn has_loopback(&self) -> bool {
         match self {
             // All of 127.0.0.0/8: the first octet decides.
-            Address::V4(own, mask) => (Ipv4Addr::LOCALHOST.to_bits() ^ own) & mask & 0xff00_0000 == 0,
+            Address::V4(own, mask) => {
+                (Ipv4Addr::LOCALHOST.to_bits() ^ own) & mask & 0xff00_0000 == 0
+            }
             other => other.contains(IpAddr::V6(Ipv6Addr::LOCALHOST)),
         }
     }

@@ -81,7 +81,10 @@ impl Hba {
             )
         })?;
         Hba::parse(&String::from_utf8_lossy(&bytes)).map_err(|(number, what)| {
-            format!("{what} (line {number} of configuration file \"{}\")\nHINT:  {HINT}", path.display())
+            format!(
+                "{what} (line {number} of configuration file \"{}\")\nHINT:  {HINT}",
+                path.display()
+            )
         })
     }
 
@@ -94,7 +97,8 @@ impl Hba {
         Ok(hba)
     }
 
-    /// Whether a connection may go on: None comes through a Unix socket. The message of the refusal.
+    /// Whether a connection may go on: None comes through a Unix socket. The message of the
+    /// refusal.
     pub fn admit(&self, peer: Option<IpAddr>) -> Result<(), String> {
         let matches = |record: &&Record| match (&record.peers, peer) {
             (Peers::Local, None) => true,
@@ -221,7 +225,8 @@ mod tests {
 
     /// For a Unix socket and the three addresses: trusted, rejected, or without an entry.
     fn decisions(text: &str) -> String {
-        let hba = Hba::parse(text).unwrap_or_else(|(line, what)| panic!("{text}: {what} at {line}"));
+        let hba =
+            Hba::parse(text).unwrap_or_else(|(line, what)| panic!("{text}: {what} at {line}"));
         let peers = LOOPBACK.map(|ip| Some(ip.parse().expect("an address")));
         let decide = |peer| match hba.admit(peer) {
             Ok(()) => 't',
@@ -235,7 +240,10 @@ mod tests {
     fn the_first_record_that_matches_decides() {
         for (text, expected) in [
             ("", "----"),
-            ("local all all trust\nhost all all 127.0.0.1/32 trust\nhost all all ::1/128 trust", "tt-t"),
+            (
+                "local all all trust\nhost all all 127.0.0.1/32 trust\nhost all all ::1/128 trust",
+                "tt-t",
+            ),
             ("local all all trust", "t---"),
             ("host all all all trust", "-ttt"),
             ("host all all 127.8.0.0/16 reject\nhost all all 0.0.0.0/0 trust", "-tr-"),
@@ -247,7 +255,10 @@ mod tests {
             ("local \"all\" all trust", "----"),
             ("local replication all trust", "----"),
             ("local all joe scram-sha-256\nlocal all all trust", "t---"),
-            ("local shop all md5\nhostssl all all all scram-sha-256 clientcert=verify-full", "----"),
+            (
+                "local shop all md5\nhostssl all all all scram-sha-256 clientcert=verify-full",
+                "----",
+            ),
             ("host all all 10.0.0.0/8 scram-sha-256\nhost all all fe80::/10 ldap a=b", "----"),
             ("local all, \\\n other postgres trust # why not", "t---"),
             ("local all +postgres trust", "t---"),
@@ -259,7 +270,11 @@ mod tests {
     #[test]
     fn what_can_not_be_honoured_is_refused_with_its_line() {
         for (text, line, what) in [
-            ("local all all scram-sha-256", 1, "authentication method \"scram-sha-256\" is not supported"),
+            (
+                "local all all scram-sha-256",
+                1,
+                "authentication method \"scram-sha-256\" is not supported",
+            ),
             ("# x\nlocal all all trust\nlocal all all peer", 3, "authentication method \"peer\""),
             ("host all all 0.0.0.0/0 md5", 1, "authentication method \"md5\""),
             ("host all all 127.0.0.0/30 password", 1, "authentication method \"password\""),
@@ -278,7 +293,11 @@ mod tests {
             ("host all all 127.0.0.1/33 trust", 1, "invalid IP address \"127.0.0.1/33\""),
             ("host all all 127.0.0.1", 1, "end-of-line before netmask"),
             ("local all all", 1, "end-of-line before authentication method"),
-            ("local all all trust,reject", 1, "multiple values specified for authentication method"),
+            (
+                "local all all trust,reject",
+                1,
+                "multiple values specified for authentication method",
+            ),
         ] {
             let (number, said) = Hba::parse(text).expect_err(text);
             assert!(number == line && said.starts_with(what), "{text}: {said} at {number}");

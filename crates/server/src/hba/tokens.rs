@@ -16,8 +16,8 @@ pub(super) struct Line {
     pub(super) fields: Vec<Vec<Token>>,
 }
 
-/// The lines of a text, without empty ones and comments. A backslash at the end of a line continues it. As in PostgreSQL, an
-/// empty line continues nothing, even after two backslashes.
+/// The lines of a text, without empty ones and comments. A backslash at the end of a line continues
+/// it. As in PostgreSQL, an empty line continues nothing, even after two backslashes.
 pub(super) fn lines(text: &str) -> Vec<Line> {
     let mut found = Vec::new();
     let mut rest = text.split('\n').map(|line| line.trim_end_matches('\r')).zip(1..);
@@ -85,11 +85,16 @@ mod tests {
     fn fields_lists_quotes_comments_and_continued_lines() {
         let shown = |text: &str| -> Vec<String> {
             let field = |tokens: &Vec<Token>| -> String {
-                let shown = tokens.iter().map(|t| format!("{}{}", if t.quoted { "'" } else { "" }, t.text));
+                let shown =
+                    tokens.iter().map(|t| format!("{}{}", if t.quoted { "'" } else { "" }, t.text));
                 shown.collect::<Vec<_>>().join("|")
             };
             let line = |l: Line| {
-                format!("{}: {}", l.number, l.fields.iter().map(field).collect::<Vec<_>>().join(" ; "))
+                format!(
+                    "{}: {}",
+                    l.number,
+                    l.fields.iter().map(field).collect::<Vec<_>>().join(" ; ")
+                )
             };
             lines(text).into_iter().map(line).collect()
         };

@@ -36,13 +36,21 @@ impl Acceptor {
         match accepted {
             Ok(stream) => {
                 if self.failures > 0 {
-                    log::log(format!("accepting connections again after {} failures", self.failures));
+                    log::log(format!(
+                        "accepting connections again after {} failures",
+                        self.failures
+                    ));
                     *self = Acceptor::default();
                 }
                 Some(stream)
             }
             // The client has gone while it waited.
-            Err(e) if matches!(e.kind(), Kind::ConnectionAborted | Kind::WouldBlock | Kind::Interrupted) => {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    Kind::ConnectionAborted | Kind::WouldBlock | Kind::Interrupted
+                ) =>
+            {
                 None
             }
             Err(e) => {
@@ -71,9 +79,15 @@ mod tests {
             assert!(acceptor.take(Err(gone.into()), now).is_none());
             assert_eq!((acceptor.rest(now), acceptor.failures), (None, 0), "{gone}");
         }
-        for (n, short) in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].into_iter().enumerate() {
+        for (n, short) in
+            [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].into_iter().enumerate()
+        {
             assert!(acceptor.take(Err(short.into()), now).is_none());
-            assert_eq!((acceptor.rest(now), acceptor.failures), (Some(REST), n as u64 + 1), "{short}");
+            assert_eq!(
+                (acceptor.rest(now), acceptor.failures),
+                (Some(REST), n as u64 + 1),
+                "{short}"
+            );
         }
         assert_eq!(acceptor.rest(now + REST / 2), Some(REST / 2));
         assert_eq!(acceptor.rest(now + REST), None);

@@ -1,7 +1,8 @@
 //! Descriptors: how many the server needs, how many it gets, how many of them data files may have.
 //!
-//! The soft limit is raised as far as the settings ask for and the hard limit allows. What is not needed by connections, rings
-//! and the rest is left to data files, whose cache makes do with less; but not with next to nothing.
+//! The soft limit is raised as far as the settings ask for and the hard limit allows. What is not
+//! needed by connections, rings and the rest is left to data files, whose cache makes do with less;
+//! but not with next to nothing.
 
 use crate::log;
 use forebay_engine::{EngineConfig, descriptors_in_use, raise_descriptor_limit};
@@ -34,7 +35,8 @@ impl Wanted {
         self.in_use + self.connections.0 + self.others.0 + LEAST_FILES
     }
 
-    /// How many data files may be open under this limit; none if there are too few descriptors for everything else.
+    /// How many data files may be open under this limit; none if there are too few descriptors for
+    /// everything else.
     fn files_under(&self, limit: u64) -> Option<u64> {
         if limit >= self.all() {
             return Some(self.files);
@@ -43,8 +45,8 @@ impl Wanted {
     }
 }
 
-/// Makes room for what the settings ask for. The limit on data files goes down to what is possible; with less than that, the
-/// message of the refusal.
+/// Makes room for what the settings ask for. The limit on data files goes down to what is possible;
+/// with less than that, the message of the refusal.
 pub fn make_room(config: &mut EngineConfig, beside_sessions: usize) -> Result<(), String> {
     let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
     let sessions = number(config.max_connections) * PER_CONNECTION;

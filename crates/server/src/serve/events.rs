@@ -68,7 +68,8 @@ impl Events {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         wake.set_nonblocking(true)?;
-        let events = Events { queue: Arc::new(Queue { events: Mutex::new(Vec::new()), wake }), woken };
+        let events =
+            Events { queue: Arc::new(Queue { events: Mutex::new(Vec::new()), wake }), woken };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
         let sender = events.sender();
         forebay_aio::sync::thread::Builder::new().name("signals".to_owned()).spawn(move || {

@@ -7,8 +7,9 @@
 //! - `descriptors`: how many there are, and who gets them
 //! - `events`:   signals and the engine's start-up, brought to the main thread
 //!
-//! The main thread waits for connections and events. Each connection gets a thread. The engine is opened on a thread of its
-//! own, so that who connects during a recovery is told so, and a signal stops even that.
+//! The main thread waits for connections and events. Each connection gets a thread. The engine is
+//! opened on a thread of its own, so that who connects during a recovery is told so, and a signal
+//! stops even that.
 
 mod accept;
 mod descriptors;
@@ -80,7 +81,8 @@ pub fn serve(options: &ServeOptions) -> u8 {
     if let Err(message) = prepare_directory(&options.data_dir) {
         return fatal(&message);
     }
-    // The directory is named in the lock files, where a relative path would mean nothing to a reader.
+    // The directory is named in the lock files, where a relative path would mean nothing to a
+    // reader.
     let data_dir = options.data_dir.canonicalize().unwrap_or_else(|_| options.data_dir.clone());
     let settings = match ServerSettings::load(&data_dir, &options.settings) {
         Ok(settings) => settings,
@@ -123,7 +125,10 @@ pub fn serve(options: &ServeOptions) -> u8 {
     server.run(&listeners, &events)
 }
 
-fn listen(settings: &ServerSettings, data_dir: &Path) -> Result<Vec<Listener>, sockets::ListenError> {
+fn listen(
+    settings: &ServerSettings,
+    data_dir: &Path,
+) -> Result<Vec<Listener>, sockets::ListenError> {
     let port = u16::try_from(settings.int("port")).unwrap_or(5432);
     let mut listeners = sockets::tcp(settings.text("listen_addresses"), port)?;
     listeners.extend(sockets::unix(settings.text("unix_socket_directories"), port, data_dir)?);
@@ -144,7 +149,11 @@ fn prepare_directory(dir: &Path) -> Result<(), String> {
         Ok(mut entries) => entries.next().is_none(),
         Err(e) if e.kind() == io::ErrorKind::NotFound => true,
         Err(e) => {
-            return Err(format!("could not access directory \"{}\": {}", dir.display(), sockets::reason(&e)));
+            return Err(format!(
+                "could not access directory \"{}\": {}",
+                dir.display(),
+                sockets::reason(&e)
+            ));
         }
     };
     if empty {
@@ -219,8 +228,9 @@ impl Server {
         config.recovery_stop = self.recovery_stop.clone();
         let (dir, sender) = (self.data_dir.clone(), events.sender());
         thread::spawn(move || {
-            let opened =
-                catch_unwind(AssertUnwindSafe(|| Engine::open(&dir, config).map_err(|e| not_open(&e))));
+            let opened = catch_unwind(AssertUnwindSafe(|| {
+                Engine::open(&dir, config).map_err(|e| not_open(&e))
+            }));
             let panicked = || NotOpen::Failed("the data directory could not be opened".to_owned());
             let opened = opened.unwrap_or_else(|_| Err(panicked()));
             sender.send(Event::Opened(opened));
@@ -240,7 +250,9 @@ impl Server {
                 }
             }
             match (self.stop, self.shared.state()) {
-                (Some(Stop::Immediate), State::Starting | State::Running(_)) => return self.stop_at_once(),
+                (Some(Stop::Immediate), State::Starting | State::Running(_)) => {
+                    return self.stop_at_once();
+                }
                 (Some(Stop::Fast), State::Running(engine)) => self.stop_fast(&engine, events),
                 (Some(Stop::Smart), State::Running(engine)) if self.shared.registry.is_empty() => {
                     self.stop_fast(&engine, events);
@@ -340,15 +352,17 @@ impl Server {
         }
         let max = usize::try_from(self.shared.settings().int("max_connections")).unwrap_or(100);
         let most = connections_at_most(max);
-        let Some(place) = stream.try_clone().ok().and_then(|clone| self.shared.registry.enter(clone, most))
+        let Some(place) =
+            stream.try_clone().ok().and_then(|clone| self.shared.registry.enter(clone, most))
         else {
             return refuse(&stream, "53300", "sorry, too many clients already");
         };
         let (shared, sender) = (Arc::clone(&self.shared), events.sender());
-        let spawned = thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(move || {
-            session::startup::serve(shared, place, stream);
-            sender.send(Event::Left);
-        });
+        let spawned =
+            thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(move || {
+                session::startup::serve(shared, place, stream);
+                sender.send(Event::Left);
+            });
         if let Err(e) = spawned {
             log::line("WARNING", None, &format!("could not start a thread for a connection: {e}"));
         }
@@ -370,7 +384,8 @@ impl Server {
         let stop = move || {
             let stopped = catch_unwind(AssertUnwindSafe(|| stopping.shutdown(ShutdownMode::Fast)));
             let stopped = stopped.map_err(|_| "the stop did not come to its end".to_owned());
-            sender.send(Event::Stopped(stopped.and_then(|result| result.map_err(|e| describe(&e)))));
+            sender
+                .send(Event::Stopped(stopped.and_then(|result| result.map_err(|e| describe(&e)))));
         };
         let spawned = thread::Builder::new().name("stop".to_owned()).spawn(stop);
         if let Err(e) = spawned {
@@ -396,7 +411,8 @@ impl Server {
     fn reload(&self) {
         log::log("received SIGHUP, reloading configuration files");
         self.reload_settings();
-        // Whatever became of the settings, as in PostgreSQL: a record that rejects must not wait for them.
+        // Whatever became of the settings, as in PostgreSQL: a record that rejects must not wait
+        // for them.
         match Hba::read(Path::new(self.shared.settings().text("hba_file"))) {
             Ok(hba) => self.shared.set_hba(hba),
             Err(message) => {
@@ -420,11 +436,14 @@ impl Server {
                 }
                 self.shared.set_settings(settings.clone());
                 for name in refused {
-                    log::log(format!("parameter \"{name}\" cannot be changed without restarting the server"));
+                    log::log(format!(
+                        "parameter \"{name}\" cannot be changed without restarting the server"
+                    ));
                 }
                 for name in changed {
-                    let shown =
-                        crate::settings::find(name).map(|s| settings.value(name).show(s)).unwrap_or_default();
+                    let shown = crate::settings::find(name)
+                        .map(|s| settings.value(name).show(s))
+                        .unwrap_or_default();
                     log::log(format!("parameter \"{name}\" changed to \"{shown}\""));
                 }
             }
@@ -432,8 +451,8 @@ impl Server {
     }
 }
 
-/// Connections at a time: those of all sessions, and room for some that only cancel, or are about to be told that there is no
-/// room.
+/// Connections at a time: those of all sessions, and room for some that only cancel, or are about
+/// to be told that there is no room.
 fn connections_at_most(max_connections: usize) -> usize {
     max_connections * 2 + 16
 }

@@ -62,7 +62,8 @@ impl Connection {
 
     /// Ends what has reached this deadline: the start-up, or the statement.
     fn expire(&self, deadline: u64) {
-        let claimed = self.deadline.compare_exchange(deadline, NEVER, Ordering::SeqCst, Ordering::SeqCst);
+        let claimed =
+            self.deadline.compare_exchange(deadline, NEVER, Ordering::SeqCst, Ordering::SeqCst);
         if claimed.is_err() {
             return;
         }
@@ -242,7 +243,8 @@ impl Place {
         true
     }
 
-    /// Makes the session known to cancel requests. If it was told to leave meanwhile, it is interrupted at once.
+    /// Makes the session known to cancel requests. If it was told to leave meanwhile, it is
+    /// interrupted at once.
     pub fn publish(&self, pid: i32, key: Vec<u8>, interrupt: Interrupt) {
         *self.connection.session.lock() = Some(Session { pid, key, interrupt });
         if self.connection.is_leaving() {

@@ -67,7 +67,8 @@ impl Listener {
     }
 }
 
-/// Binds the addresses of `listen_addresses`. Only loopback ones are accepted: there is no authentication.
+/// Binds the addresses of `listen_addresses`. Only loopback ones are accepted: there is no
+/// authentication.
 pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
     let mut listeners = Vec::new();
     for address in addresses.split(',').map(str::trim).filter(|a| !a.is_empty()) {
@@ -97,9 +98,12 @@ pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
 
 fn bind_error(ip: IpAddr, port: u16, e: &io::Error) -> ListenError {
     let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-    let mut lines = vec![("LOG", format!("could not bind {family} address \"{ip}\": {}", reason(e)))];
+    let mut lines =
+        vec![("LOG", format!("could not bind {family} address \"{ip}\": {}", reason(e)))];
     if e.kind() == io::ErrorKind::AddrInUse {
-        let hint = format!("Is another server already running on port {port}? Choose another with -p PORT.");
+        let hint = format!(
+            "Is another server already running on port {port}? Choose another with -p PORT."
+        );
         lines.push(("HINT", hint));
     }
     lines.push(("FATAL", format!("could not listen on port {port}")));
@@ -126,14 +130,21 @@ fn unix_in(directory: &Path, port: u16, data_dir: &Path) -> Result<Listener, Lis
     let socket = directory.join(format!(".s.PGSQL.{port}"));
     if socket.as_os_str().len() > 107 {
         return Err(ListenError::new(
-            format!("Unix-domain socket path \"{}\" is too long (maximum 107 bytes)", socket.display()),
+            format!(
+                "Unix-domain socket path \"{}\" is too long (maximum 107 bytes)",
+                socket.display()
+            ),
             "Choose another directory with -c unix_socket_directories=DIR.",
         ));
     }
     let file = SocketFile::lock(socket, port, data_dir, directory)?;
     let failed = |e: io::Error| {
         ListenError::new(
-            format!("could not create Unix-domain socket \"{}\": {}", file.socket.display(), reason(&e)),
+            format!(
+                "could not create Unix-domain socket \"{}\": {}",
+                file.socket.display(),
+                reason(&e)
+            ),
             "",
         )
     };
@@ -199,10 +210,14 @@ impl SocketFile {
 }
 
 fn cannot(lock: &Path, e: &io::Error) -> ListenError {
-    ListenError::new(format!("could not create lock file \"{}\": {}", lock.display(), reason(e)), "")
+    ListenError::new(
+        format!("could not create lock file \"{}\": {}", lock.display(), reason(e)),
+        "",
+    )
 }
 
-/// The process that holds a lock file, if it lives and is not this one (a container gives numbers out again).
+/// The process that holds a lock file, if it lives and is not this one (a container gives numbers
+/// out again).
 fn living_owner(lock: &Path) -> Option<i32> {
     let text = fs::read_to_string(lock).ok()?;
     let pid: i32 = text.lines().next()?.trim().parse().ok()?;
@@ -232,20 +247,22 @@ mod tests {
     fn a_stale_socket_is_replaced_and_a_living_one_respected() {
         let dir = tempfile::tempdir().expect("a directory");
         let lock = dir.path().join(".s.PGSQL.5999.lock");
-        // A process that has ended: its number can't be in use by the time this runs, or at worst is a living one.
+        // A process that has ended: its number can't be in use by the time this runs, or at worst
+        // is a living one.
         let mut child = std::process::Command::new("true").spawn().expect("runs");
         let gone = child.id();
         child.wait().expect("ends");
         fs::write(&lock, format!("{gone}\n")).expect("written");
         fs::write(dir.path().join(".s.PGSQL.5999"), "").expect("written");
-        let found = unix(dir.path().to_str().expect("UTF-8"), 5999, Path::new("/data")).expect("replaces it");
+        let found = unix(dir.path().to_str().expect("UTF-8"), 5999, Path::new("/data"))
+            .expect("replaces it");
         assert_eq!(found.len(), 1);
         drop(found);
         assert!(!lock.exists() && !dir.path().join(".s.PGSQL.5999").exists());
 
         fs::write(&lock, "1\n").expect("written");
-        let refused =
-            unix(dir.path().to_str().expect("UTF-8"), 5999, Path::new("/data")).expect_err("refused");
+        let refused = unix(dir.path().to_str().expect("UTF-8"), 5999, Path::new("/data"))
+            .expect_err("refused");
         assert!(refused.lines[0].1.ends_with("already exists"), "{refused:?}");
         assert!(refused.lines[1].1.contains("PID 1"), "{refused:?}");
     }

@@ -1,8 +1,8 @@
 //! COPY FROM STDIN: from CopyInResponse to CopyDone.
 //!
-//! After an error the client's remaining CopyData, CopyDone and CopyFail still arrive: the main loop throws them away
-//! (simple query), or they are skipped with everything else up to Sync (extended query), so that client and server
-//! stay in step.
+//! After an error the client's remaining CopyData, CopyDone and CopyFail still arrive: the main
+//! loop throws them away (simple query), or they are skipped with everything else up to Sync
+//! (extended query), so that client and server stay in step.
 
 use super::{End, Flow, Session, leaving};
 use crate::wire::backend;
@@ -49,7 +49,10 @@ impl Session {
                     let _ = copy.abort(&mut self.conn, "unexpected message");
                     return Ok(Err(SqlError::new(
                         "08P01",
-                        format!("unexpected message type 0x{:02X} during COPY from stdin", raw.kind),
+                        format!(
+                            "unexpected message type 0x{:02X} during COPY from stdin",
+                            raw.kind
+                        ),
                     )));
                 }
                 Err(e) => {

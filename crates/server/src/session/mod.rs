@@ -5,9 +5,10 @@
 //! - `query`:   simple and extended queries
 //! - `copy`:    COPY FROM STDIN
 //!
-//! Messages are taken one by one, in order. After an error in an extended query everything up to the next Sync is thrown away
-//! unread. What is written goes out when the client has to see it: at ReadyForQuery, at Flush, when a COPY waits for
-//! data, after an error in an extended query, and after any message that finds the buffer full.
+//! Messages are taken one by one, in order. After an error in an extended query everything up to
+//! the next Sync is thrown away unread. What is written goes out when the client has to see it: at
+//! ReadyForQuery, at Flush, when a COPY waits for data, after an error in an extended query, and
+//! after any message that finds the buffer full.
 
 mod copy;
 mod output;
@@ -133,7 +134,9 @@ impl Session {
     fn next_message(&mut self) -> Flow<Raw> {
         match self.reader.next(frontend::length_limit) {
             Ok(Next::Message { kind, body }) => Ok(Raw { kind, body }),
-            Ok(Next::Eof { .. }) | Err(_) if self.place.connection.is_leaving() => Err(End::Fatal(leaving())),
+            Ok(Next::Eof { .. }) | Err(_) if self.place.connection.is_leaving() => {
+                Err(End::Fatal(leaving()))
+            }
             Ok(Next::Eof { cut }) => {
                 if cut || self.conn.transaction_status() != forebay_sql::TransactionStatus::Idle {
                     log::line(
@@ -145,11 +148,17 @@ impl Session {
                 Err(End::Gone)
             }
             Ok(Next::UnknownKind(kind)) => Err(End::Fatal(frontend::unknown_kind(kind))),
-            Ok(Next::BadLength) => {
-                Err(End::Fatal(SqlError::report(Severity::Fatal, "08P01", "invalid message length")))
-            }
+            Ok(Next::BadLength) => Err(End::Fatal(SqlError::report(
+                Severity::Fatal,
+                "08P01",
+                "invalid message length",
+            ))),
             Err(e) => {
-                log::line("LOG", Some(self.pid), &format!("could not receive data from client: {e}"));
+                log::line(
+                    "LOG",
+                    Some(self.pid),
+                    &format!("could not receive data from client: {e}"),
+                );
                 Err(End::Gone)
             }
         }
@@ -187,7 +196,8 @@ impl Session {
         self.reported_at = count;
     }
 
-    /// Takes over the server's settings after a reload, and keeps at hand what every statement asks for.
+    /// Takes over the server's settings after a reload, and keeps at hand what every statement asks
+    /// for.
     fn follow_settings(&mut self) {
         if self.shared.settings_version() != self.server_version {
             self.server_version = self.shared.settings_version();
@@ -198,7 +208,8 @@ impl Session {
             self.hot = Hot {
                 at: count,
                 log_statements: self.settings.text("log_statement") == "all",
-                statement_timeout: u64::try_from(self.settings.int("statement_timeout")).unwrap_or(0),
+                statement_timeout: u64::try_from(self.settings.int("statement_timeout"))
+                    .unwrap_or(0),
             };
             self.out.set_least_severity(&self.settings.text("client_min_messages"));
         }
@@ -232,12 +243,18 @@ impl Session {
 
 /// The FATAL of a server that stops.
 pub fn leaving() -> SqlError {
-    SqlError::report(Severity::Fatal, "57P01", "terminating connection due to administrator command")
+    SqlError::report(
+        Severity::Fatal,
+        "57P01",
+        "terminating connection due to administrator command",
+    )
 }
 
-/// Writes an error to the log, as far as log_min_messages and log_min_error_statement want it there.
+/// Writes an error to the log, as far as log_min_messages and log_min_error_statement want it
+/// there.
 fn log_error(settings: &SessionSettings, pid: i32, e: &SqlError, statement: Option<&str>) {
-    let wanted = |setting: &str| !matches!(settings.text(setting).as_str(), "log" | "fatal" | "panic");
+    let wanted =
+        |setting: &str| !matches!(settings.text(setting).as_str(), "log" | "fatal" | "panic");
     if e.severity == Severity::Error && !wanted("log_min_messages") {
         return;
     }

@@ -40,14 +40,16 @@ impl Session {
         }
     }
 
-    /// A message of the extended protocol. An error is reported, and then everything is skipped to the next Sync.
+    /// A message of the extended protocol. An error is reported, and then everything is skipped to
+    /// the next Sync.
     pub(super) fn extended(&mut self, raw: &Raw) -> Flow {
         // As in PostgreSQL, the statement timeout runs from the first message to the end of
         // Execute, or to Sync.
         if !self.clock_runs && raw.kind != b'C' {
             self.start_clock();
         }
-        let result = self.extended_step(raw).and_then(|flow| self.out.flush_if_full().map(|()| flow));
+        let result =
+            self.extended_step(raw).and_then(|flow| self.out.flush_if_full().map(|()| flow));
         if raw.kind == b'E' || result.is_err() {
             self.stop_clock();
         }
@@ -57,7 +59,8 @@ impl Session {
                 let statement = (raw.kind == b'P').then(|| self.parse_text(raw));
                 self.skipping = true;
                 self.statement_failed(&e, statement.as_deref())?;
-                // At once: the client may read on before it sends a Sync, and a Flush is skipped as well.
+                // At once: the client may read on before it sends a Sync, and a Flush is skipped as
+                // well.
                 self.flush()
             }
         }
@@ -104,11 +107,14 @@ impl Session {
                 }
             }
             Frontend::Describe(Target::Portal(name)) => match conn.describe_portal(name)? {
-                Some((columns, formats)) => backend::row_description(out.buffer(), &columns, &formats),
+                Some((columns, formats)) => {
+                    backend::row_description(out.buffer(), &columns, &formats)
+                }
                 None => backend::no_data(out.buffer()),
             },
             Frontend::Execute { portal, max_rows } => {
-                // Zero and less mean all. The limit is a number to stop at, never one to make room for.
+                // Zero and less mean all. The limit is a number to stop at, never one to make room
+                // for.
                 let limit = u32::try_from(max_rows).unwrap_or(0);
                 match conn.execute(portal, limit, out)? {
                     Executed::Completed(tag) => backend::command_complete(out.buffer(), &tag.0),

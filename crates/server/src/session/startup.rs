@@ -73,8 +73,9 @@ fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
         Ok(mut session) => {
             let logged = session.settings.text("application_name");
             if session.settings.int("log_connections") == 1 {
-                let line =
-                    format!("connection authorized: user={ROLE} application_name={logged} host={peer}");
+                let line = format!(
+                    "connection authorized: user={ROLE} application_name={logged} host={peer}"
+                );
                 log::line("LOG", Some(session.pid), &line);
             }
             let end = session.run();
@@ -88,7 +89,11 @@ fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
         }
         Err(end) => {
             if let End::Fatal(e) = &end {
-                log::line(e.severity.as_str(), None, &format!("{} (connection from {peer})", e.message));
+                log::line(
+                    e.severity.as_str(),
+                    None,
+                    &format!("{} (connection from {peer})", e.message),
+                );
             }
             end
         }
@@ -116,7 +121,10 @@ fn finish(mut session: Session, end: &End, peer: &str) {
 }
 
 /// Reads packets until a session begins; None if there will be none.
-fn first_packets(reader: &mut FrameReader<Stream>, shared: &Shared) -> Result<Option<Startup>, SqlError> {
+fn first_packets(
+    reader: &mut FrameReader<Stream>,
+    shared: &Shared,
+) -> Result<Option<Startup>, SqlError> {
     let mut asked = Vec::new();
     loop {
         let body = match reader.startup(MAX_STARTUP) {
@@ -168,7 +176,9 @@ fn open(
     let engine = match shared.state() {
         State::Running(engine) => engine,
         State::Starting => return Err(fatal("57P03", "the database system is starting up").into()),
-        State::Stopping(_) => return Err(fatal("57P03", "the database system is shutting down").into()),
+        State::Stopping(_) => {
+            return Err(fatal("57P03", "the database system is shutting down").into());
+        }
     };
     // The version first: a reload in between is then seen once more, and not missed.
     let server_version = shared.settings_version();
@@ -224,7 +234,12 @@ fn unsupported_protocol(version: u32) -> SqlError {
 }
 
 /// Writes what a client is told before its first ReadyForQuery; returns the settings among it.
-fn greet(out: &mut Output, settings: &SessionSettings, pid: i32, key: &[u8]) -> Vec<(&'static str, String)> {
+fn greet(
+    out: &mut Output,
+    settings: &SessionSettings,
+    pid: i32,
+    key: &[u8],
+) -> Vec<(&'static str, String)> {
     let reported = settings.reported();
     backend::authentication_ok(out.buffer());
     for (name, value) in &reported {
@@ -300,7 +315,10 @@ fn command_options(options: &str) -> Result<Vec<(String, String)>, SqlError> {
         } else if let Some(rest) = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
             rest.to_owned()
         } else {
-            return Err(fatal("42601", format!("invalid command-line argument for server process: {word}")));
+            return Err(fatal(
+                "42601",
+                format!("invalid command-line argument for server process: {word}"),
+            ));
         };
         let (name, value) = assignment
             .split_once('=')
@@ -318,7 +336,9 @@ fn secret_key(len: usize) -> Result<Vec<u8>, SqlError> {
         match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
             Ok(n) => filled += n,
             Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(fatal("XX000", format!("could not generate random cancel key: {e}"))),
+            Err(e) => {
+                return Err(fatal("XX000", format!("could not generate random cancel key: {e}")));
+            }
         }
     }
     Ok(key)
@@ -329,14 +349,16 @@ mod tests {
     use super::*;
 
     fn startup(parameters: &[(&str, &str)]) -> Startup {
-        let parameters = parameters.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        let parameters =
+            parameters.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
         Startup { version: PROTOCOL_3_0, parameters }
     }
 
     #[test]
     fn who_may_come_in() {
-        let refused =
-            |p: &[(&str, &str)]| check_identity(&startup(p)).map_err(|e| (e.sqlstate, e.message.clone()));
+        let refused = |p: &[(&str, &str)]| {
+            check_identity(&startup(p)).map_err(|e| (e.sqlstate, e.message.clone()))
+        };
         assert_eq!(refused(&[("user", "postgres")]), Ok(()));
         assert_eq!(
             refused(&[("user", "postgres"), ("database", "postgres"), ("replication", "off")]),
@@ -351,7 +373,10 @@ mod tests {
             Err(("3D000", "database \"shop\" does not exist".to_owned()))
         );
         assert_eq!(refused(&[]).expect_err("no user").0, "28000");
-        assert_eq!(refused(&[("user", "postgres"), ("replication", "true")]).expect_err("no").0, "0A000");
+        assert_eq!(
+            refused(&[("user", "postgres"), ("replication", "true")]).expect_err("no").0,
+            "0A000"
+        );
     }
 
     #[test]

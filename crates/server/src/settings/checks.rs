@@ -1,5 +1,5 @@
-//! What PostgreSQL's check hooks do: canonical spellings, and values this server can't honour. A check returns the
-//! value to keep, or the DETAIL of the refusal.
+//! What PostgreSQL's check hooks do: canonical spellings, and values this server can't honour. A
+//! check returns the value to keep, or the DETAIL of the refusal.
 
 use super::value::Value;
 use forebay_engine::archive::store::codec::Compression;
@@ -31,12 +31,20 @@ pub fn always_on(value: Value) -> Result<Value, String> {
 
 /// A boolean that can only be off.
 pub fn always_off(value: Value) -> Result<Value, String> {
-    if value == Value::Bool(false) { Ok(value) } else { Err("Only \"off\" is supported.".to_owned()) }
+    if value == Value::Bool(false) {
+        Ok(value)
+    } else {
+        Err("Only \"off\" is supported.".to_owned())
+    }
 }
 
 /// A name that can only be absent.
 pub fn empty(value: Value) -> Result<Value, String> {
-    if text(value).is_empty() { Ok(Value::Text(String::new())) } else { Err("It does not exist.".to_owned()) }
+    if text(value).is_empty() {
+        Ok(Value::Text(String::new()))
+    } else {
+        Err("It does not exist.".to_owned())
+    }
 }
 
 /// A timeout that can only be disabled.
@@ -71,7 +79,8 @@ fn empty_or(value: Value, good: impl Fn(&str) -> bool, detail: &str) -> Result<V
     if value.is_empty() || good(&value) { Ok(Value::Text(value)) } else { Err(detail.to_owned()) }
 }
 
-/// basic_archive.archive_directory and the like: somewhere else than in the data directory, whatever that is.
+/// basic_archive.archive_directory and the like: somewhere else than in the data directory,
+/// whatever that is.
 pub fn absolute_path(value: Value) -> Result<Value, String> {
     empty_or(value, |path| path.starts_with('/'), "The path must be absolute.")
 }
@@ -116,13 +125,19 @@ pub fn recovery_target_time(value: Value) -> Result<Value, String> {
 
 /// recovery_target_timeline.
 pub fn recovery_target_timeline(value: Value) -> Result<Value, String> {
-    let good = |word: &str| ["current", "latest"].contains(&word) || word.parse::<u32>().is_ok_and(|n| n > 0);
+    let good = |word: &str| {
+        ["current", "latest"].contains(&word) || word.parse::<u32>().is_ok_and(|n| n > 0)
+    };
     empty_or(value, good, "\"recovery_target_timeline\" is not a valid number.")
 }
 
 /// recovery_target_xid.
 pub fn recovery_target_xid(value: Value) -> Result<Value, String> {
-    empty_or(value, |xid| xid.parse::<u32>().is_ok_and(|xid| xid >= 3), "It is not a transaction ID.")
+    empty_or(
+        value,
+        |xid| xid.parse::<u32>().is_ok_and(|xid| xid >= 3),
+        "It is not a transaction ID.",
+    )
 }
 
 /// A list of words out of a set, without blanks around them.
@@ -150,8 +165,11 @@ pub fn io_direct(value: Value) -> Result<Value, String> {
 /// DateStyle: ISO, with any order of day and month.
 pub fn date_style(value: Value) -> Result<Value, String> {
     let mut order = "MDY";
-    for word in list(value, &["iso", "mdy", "dmy", "ymd", "us", "european", "euro", "noneuropean", "default"])
-        .map_err(|_| "Only the ISO output style is supported.".to_owned())?
+    for word in list(
+        value,
+        &["iso", "mdy", "dmy", "ymd", "us", "european", "euro", "noneuropean", "default"],
+    )
+    .map_err(|_| "Only the ISO output style is supported.".to_owned())?
     {
         order = match word.as_str() {
             "dmy" | "european" | "euro" => "DMY",

@@ -7,10 +7,10 @@ use forebay_aio::sync::Duration;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
-    ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
-    HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings, RecoveryTarget,
-    RestoreSettings, TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings,
-    parse_timestamp,
+    ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
+    FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings,
+    RecoveryTarget, RestoreSettings, TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits,
+    WritingSettings, parse_timestamp,
 };
 
 /// What the engine is opened with.
@@ -81,14 +81,16 @@ fn archive_store(s: &ServerSettings) -> ArchiveStore {
     let key_file = s.text("forebay_archive.key_file");
     ArchiveStore {
         location: s.text("forebay_archive.location").to_owned(),
-        compression: Compression::by_name(s.text("forebay_archive.compression")).unwrap_or_default(),
+        compression: Compression::by_name(s.text("forebay_archive.compression"))
+            .unwrap_or_default(),
         layout: LayoutKind::by_name(s.text("forebay_archive.layout")),
         key_file: (!key_file.is_empty()).then(|| key_file.into()),
         accept_unencrypted: s.bool("forebay_archive.accept_unencrypted"),
     }
 }
 
-/// How a directory is recovered from an archive. What the texts mean was checked when they were set.
+/// How a directory is recovered from an archive. What the texts mean was checked when they were
+/// set.
 fn restore_settings(s: &ServerSettings) -> RestoreSettings {
     let set = |name: &str| Some(s.text(name)).filter(|text| !text.is_empty());
     let targets = [
@@ -120,7 +122,8 @@ fn restore_settings(s: &ServerSettings) -> RestoreSettings {
     }
 }
 
-/// The worker pool: as many as io_workers says where someone has set it, else as many as there is work for.
+/// The worker pool: as many as io_workers says where someone has set it, else as many as there is
+/// work for.
 fn io_workers(s: &ServerSettings) -> WorkerLimits {
     let count = |name: &str| usize::try_from(s.int(name)).unwrap_or(1);
     let millis = |name: &str| Duration::from_millis(u64::try_from(s.int(name)).unwrap_or(0));
@@ -202,7 +205,8 @@ mod tests {
     fn workers_are_fixed_where_their_number_is_set() {
         let dir = tempfile::tempdir().expect("a directory");
         let workers = |settings: &[(&str, &str)]| {
-            let settings: Vec<_> = settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+            let settings: Vec<_> =
+                settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
             io_settings(&ServerSettings::load(dir.path(), &settings).expect("loads")).io_workers
         };
         assert_eq!(workers(&[]), WorkerLimits::default());
@@ -215,7 +219,8 @@ mod tests {
     fn recovery_targets_are_what_their_settings_say() {
         let dir = tempfile::tempdir().expect("a directory");
         let load = |settings: &[(&str, &str)]| {
-            let settings: Vec<_> = settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+            let settings: Vec<_> =
+                settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
             ServerSettings::load(dir.path(), &settings)
         };
         let target = |name: &str, text: &str| {
@@ -227,7 +232,10 @@ mod tests {
         assert_eq!(target("recovery_target", "immediate"), Some(RecoveryTarget::Immediate));
         assert_eq!(target("recovery_target_lsn", "1/28"), Some(RecoveryTarget::Lsn(lsn)));
         assert_eq!(target("recovery_target_xid", "731"), Some(RecoveryTarget::Xid(731)));
-        assert_eq!(target("recovery_target_name", "x y"), Some(RecoveryTarget::Name("x y".to_owned())));
+        assert_eq!(
+            target("recovery_target_name", "x y"),
+            Some(RecoveryTarget::Name("x y".to_owned()))
+        );
         assert_eq!(
             target("recovery_target_time", "2000-01-01 01:00:01+01"),
             Some(RecoveryTarget::Time(1_000_000))
@@ -248,7 +256,9 @@ mod tests {
             assert!(load(&[(name, text)]).is_err(), "{name} = {text}");
         }
         let timeline = |text| {
-            engine_config(&load(&[("recovery_target_timeline", text)]).expect("loads")).restore.timeline
+            engine_config(&load(&[("recovery_target_timeline", text)]).expect("loads"))
+                .restore
+                .timeline
         };
         assert_eq!(timeline("latest"), TargetTimeline::Latest);
         assert_eq!(timeline("current"), TargetTimeline::Current);
@@ -259,7 +269,8 @@ mod tests {
     fn files_grow_by_the_method_that_is_set() {
         let dir = tempfile::tempdir().expect("a directory");
         let method = |settings: &[(String, String)]| {
-            io_settings(&ServerSettings::load(dir.path(), settings).expect("loads")).file_extend_method
+            io_settings(&ServerSettings::load(dir.path(), settings).expect("loads"))
+                .file_extend_method
         };
         assert_eq!(method(&[]), ExtendMethod::PosixFallocate);
         let zeros = ("file_extend_method".to_owned(), "write_zeros".to_owned());

@@ -50,7 +50,10 @@ fn read_into(path: &Path, depth: usize, found: &mut Vec<Assignment>) -> Result<(
             "include_dir" => {
                 let mut files: Vec<PathBuf> = std::fs::read_dir(included())
                     .map_err(|e| {
-                        format!("could not open configuration directory \"{}\": {e}", included().display())
+                        format!(
+                            "could not open configuration directory \"{}\": {e}",
+                            included().display()
+                        )
                     })?
                     .filter_map(|entry| Some(entry.ok()?.path()))
                     .filter(|p| p.extension().is_some_and(|e| e == "conf"))
@@ -72,7 +75,9 @@ fn assignment(line: &str) -> Result<Option<(String, String)>, String> {
     if rest.is_empty() || rest.starts_with('#') {
         return Ok(None);
     }
-    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_.$".contains(c))).unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !(c.is_ascii_alphanumeric() || "_.$".contains(c)))
+        .unwrap_or(rest.len());
     let (name, tail) = rest.split_at(end);
     if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
         return Err(near(rest));
@@ -160,11 +165,15 @@ mod tests {
     fn includes_and_their_errors() {
         let dir = tempfile::tempdir().expect("a directory");
         let main = dir.path().join("postgresql.conf");
-        std::fs::write(&main, "port = 1\ninclude 'more.conf'\ninclude_if_exists = 'none.conf'\nport = 3\n")
-            .expect("written");
+        std::fs::write(
+            &main,
+            "port = 1\ninclude 'more.conf'\ninclude_if_exists = 'none.conf'\nport = 3\n",
+        )
+        .expect("written");
         assert!(read(&main).expect_err("not there").contains("more.conf"));
         std::fs::write(dir.path().join("more.conf"), "\n\nport = 2\n").expect("written");
-        let got: Vec<_> = read(&main).expect("reads").into_iter().map(|a| (a.value, a.line)).collect();
+        let got: Vec<_> =
+            read(&main).expect("reads").into_iter().map(|a| (a.value, a.line)).collect();
         assert_eq!(got, [("1".to_owned(), 1), ("2".to_owned(), 3), ("3".to_owned(), 4)]);
         std::fs::write(&main, "include 'postgresql.conf'").expect("written");
         assert!(read(&main).expect_err("endless").contains("nesting depth"));

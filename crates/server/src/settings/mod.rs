@@ -1,4 +1,5 @@
-//! Settings: PostgreSQL's names, units, ranges, contexts and messages, over what this server really does.
+//! Settings: PostgreSQL's names, units, ranges, contexts and messages, over what this server really
+//! does.
 //!
 //! - `table`:   which settings exist
 //! - `checks`:  what PostgreSQL's check hooks do, and which values this server can honour
@@ -8,8 +9,9 @@
 //! - `session`: one session's values: SET, SET LOCAL, RESET, undone with the transaction
 //! - `engine`:  handing them down
 //!
-//! A value that this server can't honour is refused, and the message says why: `fsync = off` is not accepted and then
-//! ignored. Where PostgreSQL's value asks for less than is done here (`synchronous_commit = local`), it is accepted.
+//! A value that this server can't honour is refused, and the message says why: `fsync = off` is not
+//! accepted and then ignored. Where PostgreSQL's value asks for less than is done here
+//! (`synchronous_commit = local`), it is accepted.
 
 mod checks;
 mod engine;

@@ -52,15 +52,20 @@ pub struct ServerSettings {
 
 impl Default for ServerSettings {
     fn default() -> Self {
-        let boot = |s: &Setting| value::parse(s, s.boot).unwrap_or_else(|_| Value::Text(s.boot.to_owned()));
+        let boot = |s: &Setting| {
+            value::parse(s, s.boot).unwrap_or_else(|_| Value::Text(s.boot.to_owned()))
+        };
         ServerSettings { values: TABLE.iter().map(|s| (boot(s), Source::Default)).collect() }
     }
 }
 
 impl ServerSettings {
-    /// Reads postgresql.conf and postgresql.auto.conf in the data directory, if they exist, and puts the command line's
-    /// assignments on top.
-    pub fn load(data_dir: &Path, command_line: &[(String, String)]) -> Result<ServerSettings, ConfigError> {
+    /// Reads postgresql.conf and postgresql.auto.conf in the data directory, if they exist, and
+    /// puts the command line's assignments on top.
+    pub fn load(
+        data_dir: &Path,
+        command_line: &[(String, String)],
+    ) -> Result<ServerSettings, ConfigError> {
         let mut settings = ServerSettings::default();
         for name in ["postgresql.conf", "postgresql.auto.conf"] {
             let path = data_dir.join(name);
@@ -108,10 +113,14 @@ impl ServerSettings {
     }
 
     fn assign(&mut self, name: &str, text: &str, source: Source) -> Result<(), SqlError> {
-        let (index, setting) =
-            table::index(name).and_then(|i| Some((i, TABLE.get(i)?))).ok_or_else(|| unrecognized(name))?;
+        let (index, setting) = table::index(name)
+            .and_then(|i| Some((i, TABLE.get(i)?)))
+            .ok_or_else(|| unrecognized(name))?;
         if setting.context == Context::Internal {
-            return Err(SqlError::new("55P02", format!("parameter \"{}\" cannot be changed", setting.name)));
+            return Err(SqlError::new(
+                "55P02",
+                format!("parameter \"{}\" cannot be changed", setting.name),
+            ));
         }
         self.put(index, value::parse(setting, text)?, source);
         Ok(())
@@ -131,11 +140,13 @@ impl ServerSettings {
         }
     }
 
-    /// Takes over from newly read settings what may change while the server runs. Returns the names that changed,
-    /// and the names whose change needs a restart.
+    /// Takes over from newly read settings what may change while the server runs. Returns the names
+    /// that changed, and the names whose change needs a restart.
     pub fn reload(&mut self, new: ServerSettings) -> (Vec<&'static str>, Vec<&'static str>) {
         let (mut changed, mut refused) = (Vec::new(), Vec::new());
-        for (setting, (slot, (value, source))) in TABLE.iter().zip(self.values.iter_mut().zip(new.values)) {
+        for (setting, (slot, (value, source))) in
+            TABLE.iter().zip(self.values.iter_mut().zip(new.values))
+        {
             if slot.1 == Source::Override {
                 continue;
             }
@@ -223,10 +234,12 @@ mod tests {
 
     #[test]
     fn errors_name_file_and_line_and_come_all_at_once() {
-        let e = load("port = 5433\n\nshared_bufers = 1GB\nio_method = 'aio'\n", &[]).expect_err("refused");
+        let e = load("port = 5433\n\nshared_bufers = 1GB\nio_method = 'aio'\n", &[])
+            .expect_err("refused");
         assert_eq!(e.lines.len(), 3, "{e}");
         assert!(
-            e.lines[0].starts_with("unrecognized configuration parameter \"shared_bufers\" in file"),
+            e.lines[0]
+                .starts_with("unrecognized configuration parameter \"shared_bufers\" in file"),
             "{e}"
         );
         assert!(e.lines[0].ends_with("line 3"), "{e}");
@@ -244,7 +257,8 @@ mod tests {
     #[test]
     fn a_reload_takes_what_it_may() {
         let mut s = load("port = 5433\ntrack_io_timing = off\n", &[]).expect("loads");
-        let (changed, refused) = s.reload(load("port = 5555\ntrack_io_timing = on\n", &[]).expect("loads"));
+        let (changed, refused) =
+            s.reload(load("port = 5555\ntrack_io_timing = on\n", &[]).expect("loads"));
         assert_eq!((changed, refused), (vec!["track_io_timing"], vec!["port"]));
         assert_eq!((s.int("port"), s.bool("track_io_timing")), (5433, true));
         let (changed, _) = s.reload(load("port = 5433\nio_workers = 3\n", &[]).expect("loads"));

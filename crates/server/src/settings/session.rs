@@ -1,8 +1,9 @@
 //! One session's values.
 //!
-//! A value is, from the strongest: what SET LOCAL gave it, what SET gave it in this transaction, what SET gave it in
-//! committed ones, what the session started with (startup packet), what the server has. A commit moves the second into the
-//! third; the end of the transaction forgets the first two.
+//! A value is, from the strongest: what SET LOCAL gave it, what SET gave it in this transaction,
+//! what SET gave it in committed ones, what the session started with (startup packet), what the
+//! server has. A commit moves the second into the third; the end of the transaction forgets the
+//! first two.
 
 use super::server::ServerSettings;
 use super::table::{self, Context, Setting, TABLE};
@@ -128,8 +129,9 @@ impl Inner {
 
 /// Finds a setting that a session may change.
 fn changeable(name: &str) -> Result<(usize, &'static Setting), SqlError> {
-    let (index, setting) =
-        table::index(name).and_then(|i| Some((i, TABLE.get(i)?))).ok_or_else(|| unrecognized(name))?;
+    let (index, setting) = table::index(name)
+        .and_then(|i| Some((i, TABLE.get(i)?)))
+        .ok_or_else(|| unrecognized(name))?;
     let why = match setting.context {
         Context::User | Context::Superuser => return Ok((index, setting)),
         Context::Internal => "cannot be changed",
@@ -141,8 +143,9 @@ fn changeable(name: &str) -> Result<(usize, &'static Setting), SqlError> {
 
 impl Settings for SessionSettings {
     fn show(&self, name: &str) -> Result<Shown, SqlError> {
-        let (index, setting) =
-            table::index(name).and_then(|i| Some((i, TABLE.get(i)?))).ok_or_else(|| unrecognized(name))?;
+        let (index, setting) = table::index(name)
+            .and_then(|i| Some((i, TABLE.get(i)?)))
+            .ok_or_else(|| unrecognized(name))?;
         let value = self.inner.lock().effective(index).show(setting);
         Ok(Shown { name: setting.name.to_owned(), value })
     }
@@ -196,7 +199,8 @@ impl Settings for SessionSettings {
 
     fn reload_server(&mut self) -> bool {
         // By the signal an administrator would send: the main thread does the work.
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP).is_ok()
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP)
+            .is_ok()
     }
 
     fn end_transaction(&mut self, committed: bool) {
@@ -217,8 +221,12 @@ impl Settings for SessionSettings {
 
 fn row(inner: &Inner, index: usize, s: &'static Setting) -> SettingRow {
     let (min_val, max_val, unit, enumvals) = match s.kind {
-        table::Kind::Int { min, max, unit } => (Some(min.to_string()), Some(max.to_string()), unit, None),
-        table::Kind::Real { min, max, unit } => (Some(min.to_string()), Some(max.to_string()), unit, None),
+        table::Kind::Int { min, max, unit } => {
+            (Some(min.to_string()), Some(max.to_string()), unit, None)
+        }
+        table::Kind::Real { min, max, unit } => {
+            (Some(min.to_string()), Some(max.to_string()), unit, None)
+        }
         table::Kind::Enum(words) => {
             (None, None, table::Unit::None, Some(words.iter().map(|w| (*w).to_owned()).collect()))
         }
@@ -299,15 +307,22 @@ mod tests {
             refused("SHARED_BUFFERS"),
             (
                 "55P02",
-                "parameter \"shared_buffers\" cannot be changed without restarting the server".to_owned()
+                "parameter \"shared_buffers\" cannot be changed without restarting the server"
+                    .to_owned()
             )
         );
-        assert_eq!(refused("block_size"), ("55P02", "parameter \"block_size\" cannot be changed".to_owned()));
+        assert_eq!(
+            refused("block_size"),
+            ("55P02", "parameter \"block_size\" cannot be changed".to_owned())
+        );
         assert_eq!(
             refused("track_io_timing"),
             ("55P02", "parameter \"track_io_timing\" cannot be changed now".to_owned())
         );
-        assert_eq!(refused("nope"), ("42704", "unrecognized configuration parameter \"nope\"".to_owned()));
+        assert_eq!(
+            refused("nope"),
+            ("42704", "unrecognized configuration parameter \"nope\"".to_owned())
+        );
         assert_eq!(s.show("timezone").expect("exists").name, "TimeZone");
     }
 

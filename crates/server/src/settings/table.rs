@@ -67,16 +67,31 @@ impl Unit {
         const K: f64 = 1024.0;
         match self {
             Unit::None => &[],
-            Unit::Bytes => &[("B", 1.0), ("kB", K), ("MB", K * K), ("GB", K * K * K), ("TB", K * K * K * K)],
+            Unit::Bytes => {
+                &[("B", 1.0), ("kB", K), ("MB", K * K), ("GB", K * K * K), ("TB", K * K * K * K)]
+            }
             Unit::Kb => &[("B", 1.0 / K), ("kB", 1.0), ("MB", K), ("GB", K * K), ("TB", K * K * K)],
-            Unit::Mb => &[("B", 1.0 / (K * K)), ("kB", 1.0 / K), ("MB", 1.0), ("GB", K), ("TB", K * K)],
-            Unit::Blocks => {
-                &[("B", 1.0 / 8192.0), ("kB", 0.125), ("MB", 128.0), ("GB", 128.0 * K), ("TB", 128.0 * K * K)]
+            Unit::Mb => {
+                &[("B", 1.0 / (K * K)), ("kB", 1.0 / K), ("MB", 1.0), ("GB", K), ("TB", K * K)]
             }
-            Unit::Ms => &[("us", 0.001), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6), ("d", 8.64e7)],
-            Unit::Seconds => {
-                &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86400.0)]
+            Unit::Blocks => &[
+                ("B", 1.0 / 8192.0),
+                ("kB", 0.125),
+                ("MB", 128.0),
+                ("GB", 128.0 * K),
+                ("TB", 128.0 * K * K),
+            ],
+            Unit::Ms => {
+                &[("us", 0.001), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6), ("d", 8.64e7)]
             }
+            Unit::Seconds => &[
+                ("us", 1e-6),
+                ("ms", 1e-3),
+                ("s", 1.0),
+                ("min", 60.0),
+                ("h", 3600.0),
+                ("d", 86400.0),
+            ],
         }
     }
 }
@@ -136,7 +151,17 @@ const fn setting(
     category: &'static str,
     description: &'static str,
 ) -> Setting {
-    Setting { name, alias: None, context, kind, boot, category, description, report: false, check: None }
+    Setting {
+        name,
+        alias: None,
+        context,
+        kind,
+        boot,
+        category,
+        description,
+        report: false,
+        check: None,
+    }
 }
 
 impl Setting {
@@ -163,10 +188,9 @@ pub fn find(name: &str) -> Option<&'static Setting> {
 
 /// Finds a setting's place in the table.
 pub(super) fn index(name: &str) -> Option<usize> {
-    TABLE
-        .binary_search_by(|s| compare(s.name, name))
-        .ok()
-        .or_else(|| TABLE.iter().position(|s| s.alias.is_some_and(|a| a.eq_ignore_ascii_case(name))))
+    TABLE.binary_search_by(|s| compare(s.name, name)).ok().or_else(|| {
+        TABLE.iter().position(|s| s.alias.is_some_and(|a| a.eq_ignore_ascii_case(name)))
+    })
 }
 
 fn compare(a: &str, b: &str) -> std::cmp::Ordering {
@@ -190,12 +214,14 @@ const RECOVERY_TARGET: &str = "Write-Ahead Log / Recovery Target";
 const DEVELOPER: &str = "Developer Options";
 const CHECKPOINTS: &str = "Write-Ahead Log / Checkpoints";
 const LEVELS: &[&str] = &[
-    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error", "fatal",
-    "panic",
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+    "fatal", "panic",
 ];
-const ISOLATION: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
+const ISOLATION: &[&str] =
+    &["serializable", "repeatable read", "read committed", "read uncommitted"];
 /// Settings of PostgreSQL's own configuration files on which nothing here depends.
-const UNUSED: &str = "Accepted, so that a file written by initdb can be used; nothing depends on it.";
+const UNUSED: &str =
+    "Accepted, so that a file written by initdb can be used; nothing depends on it.";
 
 const fn int(min: i64, max: i64, unit: Unit) -> Kind {
     Kind::Int { min, max, unit }
@@ -204,7 +230,8 @@ const fn int(min: i64, max: i64, unit: Unit) -> Kind {
 use Context::{Internal, Postmaster, Sighup, Superuser, User};
 use Kind::{Bool, Enum, Text};
 
-/// Every setting. What the engine takes only when it is opened needs a restart here, also where PostgreSQL needs a reload.
+/// Every setting. What the engine takes only when it is opened needs a restart here, also where
+/// PostgreSQL needs a reload.
 #[rustfmt::skip]
 pub static TABLE: &[Setting] = &[
     setting("application_name", User, Text, "", LOGGING, "Sets the application name to be reported in statistics and logs.").reported().checked(checks::name),
@@ -354,7 +381,12 @@ mod tests {
     #[test]
     fn sorted_so_that_the_search_finds_them() {
         for pair in TABLE.windows(2) {
-            assert_eq!(compare(pair[0].name, pair[1].name), std::cmp::Ordering::Less, "{}", pair[1].name);
+            assert_eq!(
+                compare(pair[0].name, pair[1].name),
+                std::cmp::Ordering::Less,
+                "{}",
+                pair[1].name
+            );
         }
         assert_eq!(find("DEBUG_IO_DIRECT").map(|s| s.name), Some("io_direct"));
         assert_eq!(find("timezone").map(|s| s.name), Some("TimeZone"));

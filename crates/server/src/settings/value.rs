@@ -43,7 +43,10 @@ impl Value {
 pub fn parse(setting: &Setting, text: &str) -> Result<Value, SqlError> {
     let value = match setting.kind {
         Kind::Bool => parse_bool(text.trim()).map(Value::Bool).ok_or_else(|| {
-            SqlError::new("22023", format!("parameter \"{}\" requires a Boolean value", setting.name))
+            SqlError::new(
+                "22023",
+                format!("parameter \"{}\" requires a Boolean value", setting.name),
+            )
         })?,
         Kind::Int { min, max, unit } => {
             let n = parse_number(setting, text, unit)?.round_ties_even();
@@ -60,7 +63,12 @@ pub fn parse(setting: &Setting, text: &str) -> Result<Value, SqlError> {
         Kind::Real { min, max, unit } => {
             let x = parse_number(setting, text, unit)?;
             if !(min..=max).contains(&x) {
-                return Err(out_of_range(setting, &x.to_string(), &min.to_string(), &max.to_string()));
+                return Err(out_of_range(
+                    setting,
+                    &x.to_string(),
+                    &min.to_string(),
+                    &max.to_string(),
+                ));
             }
             Value::Real(x)
         }
@@ -89,7 +97,9 @@ fn invalid(setting: &Setting, text: &str) -> SqlError {
 
 fn out_of_range(setting: &Setting, value: &str, min: &str, max: &str) -> SqlError {
     let unit = match setting.kind {
-        Kind::Int { unit, .. } | Kind::Real { unit, .. } if unit != Unit::None => format!(" {}", unit.name()),
+        Kind::Int { unit, .. } | Kind::Real { unit, .. } if unit != Unit::None => {
+            format!(" {}", unit.name())
+        }
         _ => String::new(),
     };
     SqlError::new(
@@ -215,7 +225,11 @@ mod tests {
                 "8",
                 "8 8kB is outside the valid range for parameter \"shared_buffers\" (16 8kB .. 1073741823 8kB)",
             ),
-            ("io_workers", "33", "33 is outside the valid range for parameter \"io_workers\" (1 .. 32)"),
+            (
+                "io_workers",
+                "33",
+                "33 is outside the valid range for parameter \"io_workers\" (1 .. 32)",
+            ),
             ("io_workers", "", "invalid value for parameter \"io_workers\": \"\""),
             ("io_workers", "3 kB", "invalid value for parameter \"io_workers\": \"3 kB\""),
             ("shared_buffers", "1 gb", "invalid value for parameter \"shared_buffers\": \"1 gb\""),
@@ -226,14 +240,22 @@ mod tests {
             assert_eq!(show(name, text), message);
         }
         let e = parse(find("io_method").expect("exists"), "aio").expect_err("refused");
-        assert_eq!(e.hint.as_deref(), Some("Available values: sync, worker, io_uring, posix_aio, auto."));
+        assert_eq!(
+            e.hint.as_deref(),
+            Some("Available values: sync, worker, io_uring, posix_aio, auto.")
+        );
     }
 
     #[test]
     fn every_default_is_valid_and_reads_back() {
         for s in super::super::TABLE {
             let v = parse(s, s.boot).unwrap_or_else(|e| panic!("{}: {e}", s.name));
-            assert_eq!(parse(s, &v.show(s)).unwrap_or_else(|e| panic!("{}: {e}", s.name)), v, "{}", s.name);
+            assert_eq!(
+                parse(s, &v.show(s)).unwrap_or_else(|e| panic!("{}: {e}", s.name)),
+                v,
+                "{}",
+                s.name
+            );
         }
     }
 }

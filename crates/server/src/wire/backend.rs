@@ -1,4 +1,5 @@
-//! Encoding of the server's messages, appended to a byte vector that is sent when the client must see it.
+//! Encoding of the server's messages, appended to a byte vector that is sent when the client must
+//! see it.
 
 use forebay_sql::{ColumnDesc, Format, RowRef, Severity, SqlError, TransactionStatus};
 
@@ -213,11 +214,18 @@ mod tests {
         let e = SqlError::new("42P01", "relation \"x\" does not exist").at(15);
         report(&mut out, &e);
         let M::ErrorResponse(r) = witness(&out) else { panic!("not an error") };
-        assert!(r.fields.contains(&(b'P', "15".into())) && r.fields.contains(&(b'V', "ERROR".into())));
+        assert!(
+            r.fields.contains(&(b'P', "15".into())) && r.fields.contains(&(b'V', "ERROR".into()))
+        );
 
         out.clear();
-        let column =
-            ColumnDesc { name: "n".into(), table_oid: 16384, attnum: 2, ty: SqlType::Int4, typmod: -1 };
+        let column = ColumnDesc {
+            name: "n".into(),
+            table_oid: 16384,
+            attnum: 2,
+            ty: SqlType::Int4,
+            typmod: -1,
+        };
         row_description(&mut out, &[column], &[Format::Binary]);
         let M::RowDescription(d) = witness(&out) else { panic!("not a description") };
         let f = &d.fields[0];

@@ -1,7 +1,8 @@
 //! Cutting a byte stream into messages.
 //!
-//! A length is checked before a byte of memory is spent on it, and memory grows with the bytes that have arrived, not with
-//! what a length claims: a client that announces a gigabyte and sends nothing costs one small buffer.
+//! A length is checked before a byte of memory is spent on it, and memory grows with the bytes that
+//! have arrived, not with what a length claims: a client that announces a gigabyte and sends
+//! nothing costs one small buffer.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::io::{self, Read};
@@ -65,7 +66,8 @@ impl<R: Read> FrameReader<R> {
         self.buf.get(range).unwrap_or_default()
     }
 
-    /// Waits for the next startup packet: a length that counts itself, and a body of four to `max` bytes.
+    /// Waits for the next startup packet: a length that counts itself, and a body of four to `max`
+    /// bytes.
     pub fn startup(&mut self, max: u32) -> io::Result<Next> {
         if !self.fill(4)? {
             return Ok(Next::Eof { cut: self.has_buffered() });
@@ -77,7 +79,8 @@ impl<R: Read> FrameReader<R> {
         self.take(0, 4, len as usize)
     }
 
-    /// Waits for the next typed message. `limit` gives the greatest length for a type, None for a type that does not exist.
+    /// Waits for the next typed message. `limit` gives the greatest length for a type, None for a
+    /// type that does not exist.
     pub fn next(&mut self, limit: impl Fn(u8) -> Option<u32>) -> io::Result<Next> {
         if !self.fill(1)? {
             return Ok(Next::Eof { cut: false });
@@ -138,7 +141,9 @@ impl<R: Read> FrameReader<R> {
         }
         if self.buf.len() - self.filled < CHUNK / 4 {
             let len = (self.filled * 2).max(CHUNK);
-            self.buf.try_reserve_exact(len - self.buf.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            self.buf
+                .try_reserve_exact(len - self.buf.len())
+                .map_err(|_| io::ErrorKind::OutOfMemory)?;
             self.buf.resize(len, 0);
         }
         Ok(())
@@ -200,7 +205,10 @@ mod tests {
             (b"\0\0\0\0\0", Next::UnknownKind(0)),
             (b"Q\0\0", Next::Eof { cut: true }),
         ] {
-            assert_eq!(FrameReader::new(Drip(bytes.to_vec(), 0, 9)).next(length_limit).unwrap(), next);
+            assert_eq!(
+                FrameReader::new(Drip(bytes.to_vec(), 0, 9)).next(length_limit).unwrap(),
+                next
+            );
         }
         let startup = |b: &[u8]| FrameReader::new(Drip(b.to_vec(), 0, 9)).startup(10_000).unwrap();
         assert_eq!(startup(b"\0\0\0\x07\0\0\0"), Next::BadLength);

@@ -1,9 +1,11 @@
-//! Decoding of a client's messages. Every read is checked; nothing here can panic, whatever the bytes.
+//! Decoding of a client's messages. Every read is checked; nothing here can panic, whatever the
+//! bytes.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use forebay_sql::{Severity, SqlError};
 
-/// Largest message of the kinds that carry data (Query, Parse, Bind, CopyData, password), its own length included.
+/// Largest message of the kinds that carry data (Query, Parse, Bind, CopyData, password), its own
+/// length included.
 pub const LARGE_LIMIT: u32 = 0x3fff_fffe;
 /// Largest message of every other kind.
 pub const SMALL_LIMIT: u32 = 10_000;
@@ -77,7 +79,8 @@ pub enum Target<'a> {
     Portal(&'a str),
 }
 
-/// Largest length (its own four bytes included) that a message of this kind may claim, or None for an unknown kind.
+/// Largest length (its own four bytes included) that a message of this kind may claim, or None for
+/// an unknown kind.
 pub fn length_limit(kind: u8) -> Option<u32> {
     match kind {
         b'Q' | b'P' | b'B' | b'd' | b'p' | b'F' => Some(LARGE_LIMIT),
@@ -169,15 +172,19 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], SqlError> {
-        let (head, tail) =
-            self.rest.split_at_checked(n).ok_or_else(|| violation("insufficient data left in message"))?;
+        let (head, tail) = self
+            .rest
+            .split_at_checked(n)
+            .ok_or_else(|| violation("insufficient data left in message"))?;
         self.rest = tail;
         Ok(head)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], SqlError> {
-        let (head, tail) =
-            self.rest.split_first_chunk().ok_or_else(|| violation("insufficient data left in message"))?;
+        let (head, tail) = self
+            .rest
+            .split_first_chunk()
+            .ok_or_else(|| violation("insufficient data left in message"))?;
         self.rest = tail;
         Ok(*head)
     }
@@ -213,8 +220,11 @@ impl<'a> Reader<'a> {
     }
 
     fn string(&mut self) -> Result<&'a str, SqlError> {
-        let end =
-            self.rest.iter().position(|&b| b == 0).ok_or_else(|| violation("invalid string in message"))?;
+        let end = self
+            .rest
+            .iter()
+            .position(|&b| b == 0)
+            .ok_or_else(|| violation("invalid string in message"))?;
         let bytes = self.take(end)?;
         self.take(1)?;
         utf8(bytes)
@@ -230,7 +240,10 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
             .take(e.error_len().unwrap_or(4))
             .map(|b| format!("0x{b:02x}"))
             .collect();
-        SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" ")))
+        SqlError::new(
+            "22021",
+            format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" ")),
+        )
     })
 }
 
@@ -242,7 +255,9 @@ mod tests {
     #[test]
     fn a_short_bind_is_an_error_at_every_length() {
         let whole: &[u8] = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x01\0\x00";
-        assert!(matches!(decode(b'B', whole), Ok(Frontend::Bind(b)) if b.params == [Some(&b"ab"[..]), None]));
+        assert!(
+            matches!(decode(b'B', whole), Ok(Frontend::Bind(b)) if b.params == [Some(&b"ab"[..]), None])
+        );
         for n in 0..whole.len() {
             assert!(decode(b'B', &whole[..n]).is_err(), "{n} bytes");
         }
@@ -304,6 +319,9 @@ mod tests {
 
         buf.clear();
         ext::Execute::new(Some("c".into()), i32::MAX).encode(&mut buf).unwrap();
-        assert_eq!(decode(buf[0], &buf[5..]).unwrap(), Frontend::Execute { portal: "c", max_rows: i32::MAX });
+        assert_eq!(
+            decode(buf[0], &buf[5..]).unwrap(),
+            Frontend::Execute { portal: "c", max_rows: i32::MAX }
+        );
     }
 }

@@ -70,20 +70,28 @@ impl Startup {
 
 /// Decodes what follows the length of a startup packet.
 pub fn decode(body: &[u8]) -> Result<StartupPacket, SqlError> {
-    let (code, rest) = body
-        .split_first_chunk::<4>()
-        .ok_or_else(|| SqlError::report(Severity::Fatal, "08P01", "invalid length of startup packet"))?;
+    let (code, rest) = body.split_first_chunk::<4>().ok_or_else(|| {
+        SqlError::report(Severity::Fatal, "08P01", "invalid length of startup packet")
+    })?;
     match u32::from_be_bytes(*code) {
         SSL if rest.is_empty() => Ok(StartupPacket::Ssl),
         GSS if rest.is_empty() => Ok(StartupPacket::Gss),
         CANCEL => {
-            let (pid, key) =
-                rest.split_first_chunk::<4>().filter(|(_, key)| !key.is_empty()).ok_or_else(|| {
-                    SqlError::report(Severity::Fatal, "08P01", "invalid length of cancel request packet")
+            let (pid, key) = rest
+                .split_first_chunk::<4>()
+                .filter(|(_, key)| !key.is_empty())
+                .ok_or_else(|| {
+                    SqlError::report(
+                        Severity::Fatal,
+                        "08P01",
+                        "invalid length of cancel request packet",
+                    )
                 })?;
             Ok(StartupPacket::Cancel { pid: u32::from_be_bytes(*pid), key: key.to_vec() })
         }
-        version => Ok(StartupPacket::Startup(Startup { version, parameters: parameters(version, rest)? })),
+        version => {
+            Ok(StartupPacket::Startup(Startup { version, parameters: parameters(version, rest)? }))
+        }
     }
 }
 

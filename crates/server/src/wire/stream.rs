@@ -67,7 +67,9 @@ impl Stream {
     /// The peer, for log lines.
     pub fn peer(&self) -> String {
         match self {
-            Stream::Tcp(s) => s.peer_addr().map_or_else(|_| "unknown".to_owned(), |a| a.to_string()),
+            Stream::Tcp(s) => {
+                s.peer_addr().map_or_else(|_| "unknown".to_owned(), |a| a.to_string())
+            }
             Stream::Unix(_) => "[local]".to_owned(),
         }
     }

@@ -1,5 +1,5 @@
-//! A real PostgreSQL with `forebay archive-push` and `archive-get` as its commands: back to a time, a position and a name, under
-//! pgbench; and a store that is down ends no recovery.
+//! A real PostgreSQL with `forebay archive-push` and `archive-get` as its commands: back to a time,
+//! a position and a name, under pgbench; and a store that is down ends no recovery.
 //!
 //! PostgreSQL 18 is the peer; 15 is Debian's package, where the machine has it.
 
@@ -106,7 +106,8 @@ impl World {
     /// Starts PostgreSQL on a directory. Err: it did not start.
     pub(super) fn start(&self, name: &str, settings: &str) -> Result<Postgres<'_>, String> {
         let port = free_port();
-        let options = format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {settings}", self.inside(""));
+        let options =
+            format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {settings}", self.inside(""));
         let (data, log) = (self.inside(name), self.inside("log"));
         let words = ["-D", &data, "-w", "-s", "-t", "120", "-l", &log, "-o", &options, "start"];
         let started = self.postgres("pg_ctl").args(words).output().expect("pg_ctl runs");
@@ -118,7 +119,11 @@ impl World {
 }
 
 fn run_quietly(command: &mut Command) -> bool {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// A running server, stopped when dropped.
@@ -181,11 +186,15 @@ impl Drop for Postgres<'_> {
     }
 }
 
-/// A running archiverd. It is killed when dropped: what it knew is lost, and nothing may depend on it.
+/// A running archiverd. It is killed when dropped: what it knew is lost, and nothing may depend on
+/// it.
 fn start_archiverd(world: &World, data: &str, archive: &[&str]) -> Child {
     let mut command = world.command(&world.forebay());
-    let started = Child::spawn(command.args(["archiverd", "-D", &world.inside(data)]).args(archive));
-    started.wait_for_line("archiverd serves").unwrap_or_else(|log| panic!("archiverd ended: {log}"));
+    let started =
+        Child::spawn(command.args(["archiverd", "-D", &world.inside(data)]).args(archive));
+    started
+        .wait_for_line("archiverd serves")
+        .unwrap_or_else(|log| panic!("archiverd ended: {log}"));
     started
 }
 
@@ -222,7 +231,16 @@ fn there_and_back(world: &World, resident: bool, options: &[&str]) {
         ["--archive", &place, "--encrypt", &key].iter().chain(options).copied().collect();
     world.run(
         "initdb",
-        &["-D", &world.inside("data"), "-U", "postgres", "-A", "trust", "--no-sync", "--wal-segsize=1"],
+        &[
+            "-D",
+            &world.inside("data"),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--no-sync",
+            "--wal-segsize=1",
+        ],
     );
     let words = archive.join(" ");
     let settings = format!(
@@ -236,7 +254,8 @@ fn there_and_back(world: &World, resident: bool, options: &[&str]) {
     world.give_to_postgres();
 
     let points = live(world, resident, &archive);
-    let verified = world.command(&forebay).arg("archive-verify").args(&archive).output().expect("it runs");
+    let verified =
+        world.command(&forebay).arg("archive-verify").args(&archive).output().expect("it runs");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
     for (n, point) in points.iter().enumerate() {
         recover(world, &format!("back{n}"), resident && n != 1, &archive, point);
@@ -271,7 +290,8 @@ fn live(world: &World, resident: bool, archive: &[&str]) -> Vec<Point> {
     );
     let mut points = Vec::new();
     for kind in ["time", "lsn", "name"] {
-        // Under load, and quiet for the moment in which the point and what is there then are taken down.
+        // Under load, and quiet for the moment in which the point and what is there then are taken
+        // down.
         server.pgbench(&["-c", "4", "-t", "300"]);
         let state = server.state();
         let value = match kind {
@@ -291,12 +311,16 @@ fn live(world: &World, resident: bool, archive: &[&str]) -> Vec<Point> {
 }
 
 fn prepare(world: &World, name: &str, point: &Point) {
-    let copied = Command::new("cp").arg("-a").arg(world.outside("base")).arg(world.outside(name)).status();
+    let copied =
+        Command::new("cp").arg("-a").arg(world.outside("base")).arg(world.outside(name)).status();
     assert!(copied.expect("cp runs").success());
     let mut conf =
         fs::read_to_string(world.outside(&format!("{name}/postgresql.conf"))).expect("it is there");
     // What the recovered server archives is its own business.
-    conf.push_str(&format!("{}\nrecovery_target_action = 'promote'\narchive_mode = off\n", point.setting));
+    conf.push_str(&format!(
+        "{}\nrecovery_target_action = 'promote'\narchive_mode = off\n",
+        point.setting
+    ));
     fs::write(world.outside(&format!("{name}/postgresql.conf")), conf).expect("written");
     fs::write(world.outside(&format!("{name}/recovery.signal")), "").expect("written");
     world.give_to_postgres();

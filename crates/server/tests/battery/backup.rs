@@ -1,4 +1,5 @@
-//! Base backups, judged by PostgreSQL 18: pg_verifybackup accepts them, and PostgreSQL recovers from them, to the row.
+//! Base backups, judged by PostgreSQL 18: pg_verifybackup accepts them, and PostgreSQL recovers
+//! from them, to the row.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,8 @@ fn forebay(words: &[&str]) -> Output {
 /// Runs a command that must succeed; what it printed.
 fn must(words: &[&str]) -> String {
     let output = forebay(words);
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{words:?}: {said}{errors}");
     said.into_owned()
 }
@@ -33,7 +35,8 @@ fn query(port: u16, sql: &str) -> String {
 /// Waits until a server that recovers has been promoted.
 fn wait_for_promotion(postgres: &Postgres<'_>) {
     // A statement that waits inside the server.
-    let wait = "DO $$ BEGIN WHILE pg_is_in_recovery() LOOP PERFORM pg_sleep(0.05); END LOOP; END $$";
+    let wait =
+        "DO $$ BEGIN WHILE pg_is_in_recovery() LOOP PERFORM pg_sleep(0.05); END LOOP; END $$";
     query(postgres.port, wait);
 }
 
@@ -57,17 +60,30 @@ fn postgresql_comes_back_at_a_restore_point_from_a_backup_of_itself() {
     peer.init("pg");
     fs::create_dir_all(peer.outside("space")).expect("a folder");
     peer.give_to_postgres();
-    let archiving = format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", peer.inside("wal"));
+    let archiving =
+        format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", peer.inside("wal"));
     let postgres = peer.start("pg", &archiving);
     query(postgres.port, "CREATE TABLE t (id int8, note text); CREATE UNLOGGED TABLE u (id int8)");
     query(postgres.port, "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 100000) g");
     query(postgres.port, "INSERT INTO u SELECT g FROM generate_series(1, 1000) g");
     let (data, archive) = (peer.outside("pg"), peer.outside("archive"));
     let connection = format!("host=127.0.0.1 port={} user=postgres", postgres.port);
-    let said =
-        must(&["backup", "-D", path(&data), "-d", &connection, "--archive", path(&archive), "-j", "3"]);
+    let said = must(&[
+        "backup",
+        "-D",
+        path(&data),
+        "-d",
+        &connection,
+        "--archive",
+        path(&archive),
+        "-j",
+        "3",
+    ]);
     assert!(said.contains("WAL from"), "{said}");
-    query(postgres.port, "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(100001, 150000) g");
+    query(
+        postgres.port,
+        "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(100001, 150000) g",
+    );
     query(postgres.port, "SELECT pg_create_restore_point('here')");
     query(postgres.port, "INSERT INTO t SELECT g, 'late ' || g FROM generate_series(1, 1000) g");
     query(postgres.port, "SELECT pg_switch_wal()");
@@ -82,7 +98,8 @@ fn postgresql_comes_back_at_a_restore_point_from_a_backup_of_itself() {
     peer.run("pg_verifybackup", &["-w", &peer.inside("wal"), &backup]);
     let restored = peer.outside("restored");
     let fetch = format!("cp {}/%f %p", peer.inside("wal"));
-    let words = ["restore", "-D", path(&restored), "--archive", path(&archive), "--target-name", "here"];
+    let words =
+        ["restore", "-D", path(&restored), "--archive", path(&archive), "--target-name", "here"];
     must(&[&words[..], &["--restore-command", &fetch]].concat());
     peer.give_to_postgres();
     let postgres = peer.start("restored", "-c archive_mode=off");
@@ -102,7 +119,15 @@ fn every_kind_of_manifest_is_verified_by_postgresql() {
     for kind in ["none", "crc32c", "sha256"] {
         let archive = peer.outside(kind);
         fs::create_dir(&archive).expect("a folder");
-        let words = ["backup", "-D", path(&data), "--archive", path(&archive), "--manifest-checksums", kind];
+        let words = [
+            "backup",
+            "-D",
+            path(&data),
+            "--archive",
+            path(&archive),
+            "--manifest-checksums",
+            kind,
+        ];
         must(&words);
         let (outside, inside) = only_backup(&peer, kind);
         peer.give_to_postgres();
@@ -145,7 +170,8 @@ fn postgresql_recovers_from_a_backup_of_a_forebay_that_is_written_to() {
     let restored = peer.outside("restored");
     must(&["restore", "-D", path(&restored), "--archive", path(&archive), "--standalone"]);
     peer.adopt(&restored, "for-postgres");
-    // No session can log in without PostgreSQL's other catalogs: that it recovers, and stops, is all it is asked for.
+    // No session can log in without PostgreSQL's other catalogs: that it recovers, and stops, is
+    // all it is asked for.
     drop(peer.start("for-postgres", "-c autovacuum=off"));
     let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
     assert!(log.contains("completed backup recovery"), "{log}");

@@ -1,7 +1,8 @@
 //! `forebay checksums` beside pg_checksums, on clusters of PostgreSQL 18.
 //!
 //! - [`refusals`]: command lines and damaged directories; both say the same and exit alike
-//! - [`large`]: over 2 GB: counts, flipped bytes, the system calls, enabling that is interrupted and completed
+//! - [`large`]: over 2 GB: counts, flipped bytes, the system calls, enabling that is interrupted
+//!   and completed
 
 mod large;
 mod refusals;
@@ -25,7 +26,9 @@ fn text(bytes: &[u8]) -> String {
 /// What each names as damaged, from "base/" or "global/" on.
 fn named(errors: &str) -> BTreeSet<String> {
     let of_pages = errors.lines().filter(|line| line.contains("checksum verification failed"));
-    of_pages.map(|line| line.split_once("/pg/").expect("a path of the cluster").1.to_owned()).collect()
+    of_pages
+        .map(|line| line.split_once("/pg/").expect("a path of the cluster").1.to_owned())
+        .collect()
 }
 
 #[test]
@@ -54,7 +57,8 @@ fn pg_checksums_and_forebay_agree() {
         assert_eq!(text(&forebay(&outside, way).stdout), expected, "{way:?}");
     }
 
-    // Without checksums PostgreSQL leaves pages without them; each program enables what the other finds right.
+    // Without checksums PostgreSQL leaves pages without them; each program enables what the other
+    // finds right.
     peer.run("pg_checksums", &["--disable", "-D", &inside]);
     let server = peer.start("pg", "");
     let sql = "UPDATE pgbench_accounts SET abalance = 7 WHERE aid % 3 = 0; CHECKPOINT";
@@ -66,7 +70,8 @@ fn pg_checksums_and_forebay_agree() {
     let checked = peer.run("pg_checksums", &["--check", "-D", &inside]);
     assert!(checked.contains("Bad checksums:  0\n"), "{checked}");
     let server = peer.start("pg", "");
-    let sum = peer.psql(server.port).args(["-c", "SELECT sum(abalance) FROM pgbench_accounts"]).output();
+    let sum =
+        peer.psql(server.port).args(["-c", "SELECT sum(abalance) FROM pgbench_accounts"]).output();
     assert_eq!(text(&sum.expect("psql runs").stdout), "700000\n");
     drop(server);
 
@@ -80,12 +85,16 @@ fn pg_checksums_and_forebay_agree() {
             pages += 1;
         }
     }
-    let theirs = peer.command("pg_checksums").args(["--check", "-D", &inside]).output().expect("runs");
+    let theirs =
+        peer.command("pg_checksums").args(["--check", "-D", &inside]).output().expect("runs");
     let bad = named(&text(&theirs.stderr));
     assert!(bad.len() > 3, "{bad:?}");
     for way in ways {
         let ours = forebay(&outside, way);
         assert_eq!(ours.status.code(), Some(1));
-        assert_eq!((text(&ours.stdout), named(&text(&ours.stderr))), (text(&theirs.stdout), bad.clone()));
+        assert_eq!(
+            (text(&ours.stdout), named(&text(&ours.stderr))),
+            (text(&theirs.stdout), bad.clone())
+        );
     }
 }

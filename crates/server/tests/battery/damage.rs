@@ -1,5 +1,5 @@
-//! Damaged pages, said in PostgreSQL's words: PostgreSQL 18 and Forebay read one damaged cluster of PostgreSQL's, with
-//! and without zero_damaged_pages and ignore_checksum_failure.
+//! Damaged pages, said in PostgreSQL's words: PostgreSQL 18 and Forebay read one damaged cluster of
+//! PostgreSQL's, with and without zero_damaged_pages and ignore_checksum_failure.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -56,13 +56,15 @@ fn damaged_pages_are_told_of_in_postgresqls_words() {
              INSERT INTO {table} SELECT g, repeat('x', 500) FROM generate_series(1, 200) g"
         );
         client.query(&fill).expect("fills");
-        let path = client.query(&format!("SELECT pg_relation_filepath('{table}')")).expect("exists");
+        let path =
+            client.query(&format!("SELECT pg_relation_filepath('{table}')")).expect("exists");
         paths.push(path.value().expect("a path").to_owned());
     }
     drop((client, server));
     let data = peer.outside("pg");
     let [a, b, c, d] = [0, 1, 2, 3].map(|n| data.join(&paths[n]));
-    // `a`: a wrong checksum, and an impossible header; `b`: neighbours with wrong checksums; `c` and `d`: one of each.
+    // `a`: a wrong checksum, and an impossible header; `b`: neighbours with wrong checksums; `c`
+    // and `d`: one of each.
     overwrite(&a, 3 * BLOCK + 6000, b"yy");
     overwrite(&a, 9 * BLOCK + 12, &[0xff; 2]);
     overwrite(&b, 5 * BLOCK + 6000, b"yy");
@@ -96,7 +98,8 @@ fn damaged_pages_are_told_of_in_postgresqls_words() {
     let server = peer.start("pg", "-c autovacuum=off -c io_method=sync");
     let theirs = transcript(server.port, &statements);
     drop(server);
-    let server = Forebay::start(&copy.path().join("data"), &["io_method=sync", "shared_buffers=16MB"]);
+    let server =
+        Forebay::start(&copy.path().join("data"), &["io_method=sync", "shared_buffers=16MB"]);
     let ours = transcript(server.port, &statements);
     server.stop();
     assert_eq!(ours, theirs, "left: Forebay; right: PostgreSQL");

@@ -1,4 +1,5 @@
-//! Rows that PostgreSQL 18 wrote go in through psql, are asked about, and come out as the same bytes.
+//! Rows that PostgreSQL 18 wrote go in through psql, are asked about, and come out as the same
+//! bytes.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -33,8 +34,10 @@ const QUESTIONS: [&str; 7] = [
 fn five_million_rows_go_in_and_come_out_unchanged() {
     let Some(peer) = Peer::find("five_million_rows_go_in_and_come_out_unchanged") else { return };
     peer.init("pg");
-    let postgres =
-        peer.start("pg", "-c max_parallel_workers_per_gather=0 -c synchronize_seqscans=off -c fsync=off");
+    let postgres = peer.start(
+        "pg",
+        "-c max_parallel_workers_per_gather=0 -c synchronize_seqscans=off -c fsync=off",
+    );
     let answer = |sql: &str| run_psql(peer.psql(postgres.port).args(["-c", sql]));
     answer(&TABLE.replace("TABLE", "UNLOGGED TABLE"));
     answer(&format!("INSERT INTO t {}", SOURCE.replace("ROWS", &ROWS.to_string())));
@@ -46,7 +49,10 @@ fn five_million_rows_go_in_and_come_out_unchanged() {
     });
     let expected = QUESTIONS.map(answer);
 
-    let server = Forebay::start(&folder.path().join("data"), &["shared_buffers=256MB", "io_direct=data,wal"]);
+    let server = Forebay::start(
+        &folder.path().join("data"),
+        &["shared_buffers=256MB", "io_direct=data,wal"],
+    );
     for (round, (format, file)) in files.iter().enumerate() {
         server.query("DROP TABLE IF EXISTS t");
         server.query(TABLE);

@@ -31,7 +31,12 @@ impl Forebay {
         let mut words = wrapper.to_vec();
         words.push(program);
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).arg("serve").arg("-D").arg(directory).args(["-p", &port.to_string()]);
+        command
+            .args(&words[1..])
+            .arg("serve")
+            .arg("-D")
+            .arg(directory)
+            .args(["-p", &port.to_string()]);
         let sockets = directory.parent().expect("a data directory has a parent");
         command.arg("-c").arg(format!("unix_socket_directories={}", sockets.display()));
         for setting in settings {
@@ -81,9 +86,10 @@ impl Forebay {
 impl Drop for Forebay {
     fn drop(&mut self) {
         // The child may be a wrapper.
-        if let (true, Ok(text)) =
-            (self.child.is_running(), std::fs::read_to_string(self.directory.join("postmaster.pid")))
-        {
+        if let (true, Ok(text)) = (
+            self.child.is_running(),
+            std::fs::read_to_string(self.directory.join("postmaster.pid")),
+        ) {
             signal("-KILL", text.lines().next().unwrap_or_default().trim());
         }
     }
@@ -92,7 +98,18 @@ impl Drop for Forebay {
 /// The host's psql: no start-up file, tuples only, unaligned, stop on errors.
 pub fn psql_for(port: u16) -> Command {
     let mut psql = Command::new("psql");
-    psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres"]);
+    psql.args([
+        "-X",
+        "-q",
+        "-A",
+        "-t",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-h",
+        "127.0.0.1",
+        "-U",
+        "postgres",
+    ]);
     psql.args(["-p", &port.to_string(), "-d", "postgres"]).stdin(Stdio::null());
     psql
 }

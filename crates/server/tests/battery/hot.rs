@@ -1,5 +1,6 @@
-//! Base backups under load: of PostgreSQL under pgbench, of Forebay under COPY. pg_verifybackup accepts them, and what recovers from
-//! them is a state that the server was in between the backup's beginning and its end.
+//! Base backups under load: of PostgreSQL under pgbench, of Forebay under COPY. pg_verifybackup
+//! accepts them, and what recovers from them is a state that the server was in between the backup's
+//! beginning and its end.
 
 use std::fs;
 use std::io::Write;
@@ -17,8 +18,10 @@ const ROWS: u64 = 5000;
 
 /// Runs a command of the program's that must succeed.
 fn must(words: &[&str]) {
-    let output = Command::new(env!("CARGO_BIN_EXE_forebay")).args(words).output().expect("forebay runs");
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_forebay")).args(words).output().expect("forebay runs");
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{words:?}: {said}{errors}");
 }
 
@@ -55,20 +58,27 @@ fn under_pgbench(world: &World) {
         fs::create_dir(world.outside(name)).expect("a directory");
     }
     world.give_to_postgres();
-    world.run("initdb", &["-D", &world.inside("data"), "-k", "-U", "postgres", "-A", "trust", "--no-sync"]);
-    let archiving = format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", world.inside("wal"));
+    world.run(
+        "initdb",
+        &["-D", &world.inside("data"), "-k", "-U", "postgres", "-A", "trust", "--no-sync"],
+    );
+    let archiving =
+        format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", world.inside("wal"));
     // Many pages leave the small pool while they are copied.
-    let postgres = world.start("data", &format!("-c shared_buffers=1MB {archiving}")).expect("it starts");
+    let postgres =
+        world.start("data", &format!("-c shared_buffers=1MB {archiving}")).expect("it starts");
     postgres.pgbench(&["-i", "-s", "4", "-q"]);
     let mut load = Child::spawn(&mut postgres.pgbench_command(&["-T", "600", "-c", "4"]));
     postgres.wait_for("select count(*) > 500 from pgbench_history");
-    let before: u64 = postgres.query("select count(*) from pgbench_history").parse().expect("a number");
+    let before: u64 =
+        postgres.query("select count(*) from pgbench_history").parse().expect("a number");
     let (data, archive) = (world.outside("data"), world.outside("archive"));
     let connection = format!("host=127.0.0.1 port={} user=postgres", postgres.port);
     must(&["backup", "-D", text(&data), "-d", &connection, "--archive", text(&archive), "-j", "2"]);
     load.signal("-KILL");
     load.wait();
-    let after: u64 = postgres.query("select count(*) from pgbench_history").parse().expect("a number");
+    let after: u64 =
+        postgres.query("select count(*) from pgbench_history").parse().expect("a number");
     drop(postgres);
 
     let backup = only_backup(&archive);
@@ -77,7 +87,8 @@ fn under_pgbench(world: &World) {
     world.run("pg_verifybackup", &["-w", &world.inside("wal"), &world.inside(text(&below))]);
     let fetch = format!("cp {}/%f %p", world.inside("wal"));
     let restored = world.outside("restored");
-    let words = ["restore", "-D", text(&restored), "--archive", text(&archive), "--target-immediate"];
+    let words =
+        ["restore", "-D", text(&restored), "--archive", text(&archive), "--target-immediate"];
     must(&[&words[..], &["--restore-command", &fetch]].concat());
     world.give_to_postgres();
     let postgres = world.start("restored", "-c archive_mode=off").expect("it recovers");
@@ -88,13 +99,15 @@ fn under_pgbench(world: &World) {
          and (select sum(tbalance) from pgbench_tellers) = d from (select sum(delta) d from pgbench_history) x",
     );
     assert_eq!(sums, "t");
-    let found: u64 = postgres.query("select count(*) from pgbench_history").parse().expect("a number");
+    let found: u64 =
+        postgres.query("select count(*) from pgbench_history").parse().expect("a number");
     assert!((before..=after).contains(&found), "{found} is not within {before} and {after}");
     drop(postgres);
     world.run("pg_checksums", &["--check", "-D", &world.inside("restored")]);
 }
 
-/// COPYs go on, one transaction each, while the backup is made; PostgreSQL 18 and Forebay recover the same from it.
+/// COPYs go on, one transaction each, while the backup is made; PostgreSQL 18 and Forebay recover
+/// the same from it.
 #[test]
 #[ignore = "needs PostgreSQL 18; run by cargo xtask test"]
 fn forebay_under_copy() {
@@ -108,9 +121,17 @@ fn forebay_under_copy() {
     let port = server.port;
     let copy = || {
         let mut psql = psql_for(port);
-        let mut child =
-            psql.args(["-c", "COPY t FROM STDIN"]).stdin(Stdio::piped()).spawn().expect("psql starts");
-        child.stdin.take().expect("stdin is piped").write_all(rows.as_bytes()).expect("rows are sent");
+        let mut child = psql
+            .args(["-c", "COPY t FROM STDIN"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("psql starts");
+        child
+            .stdin
+            .take()
+            .expect("stdin is piped")
+            .write_all(rows.as_bytes())
+            .expect("rows are sent");
         assert!(child.wait().expect("psql ends").success());
     };
     for _ in 0..4 {

@@ -10,8 +10,9 @@ const ROWS: u32 = 400_000;
 
 fn load(server: &Forebay) {
     server.query("CREATE TABLE t (id int8, filler text)");
-    let rows: String =
-        (0..ROWS).map(|id| format!("{id}\tsome filler to give the row a size of its own\n")).collect();
+    let rows: String = (0..ROWS)
+        .map(|id| format!("{id}\tsome filler to give the row a size of its own\n"))
+        .collect();
     let mut psql = server.psql();
     psql.args(["-c", "COPY t FROM STDIN"]);
     assert!(feed(psql, rows.as_bytes()).status.success());
@@ -28,8 +29,12 @@ fn table_file(server: &Forebay) -> String {
 fn direct_opens_combined_reads_and_gathered_log_writes() {
     let folder = scratch("strace");
     let directory = folder.path().join("data");
-    let direct =
-        ["io_direct=data,wal,wal_init", "io_method=sync", "shared_buffers=4MB", "wal_sync_method=fdatasync"];
+    let direct = [
+        "io_direct=data,wal,wal_init",
+        "io_method=sync",
+        "shared_buffers=4MB",
+        "wal_sync_method=fdatasync",
+    ];
     let server = Forebay::start(&directory, &direct);
     load(&server);
     let file = table_file(&server);
@@ -38,7 +43,8 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
     let calls = "trace=open,openat,pread64,preadv,preadv2,pwrite64,pwritev,pwritev2,fdatasync";
     for limit in [4_u64, 16, 32] {
         let trace = folder.path().join(format!("trace-{limit}"));
-        let strace = ["strace", "-f", "-y", "-s", "256", "-e", calls, "-o", trace.to_str().expect("UTF-8")];
+        let strace =
+            ["strace", "-f", "-y", "-s", "256", "-e", calls, "-o", trace.to_str().expect("UTF-8")];
         let combine = format!("io_combine_limit={limit}");
         let at_most = format!("io_max_combine_limit={limit}");
         let mut settings = direct.to_vec();
@@ -55,15 +61,25 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
         server.stop();
         let trace = fs::read_to_string(&trace).expect("strace wrote its output");
         let (opens, reads) = (opens_of(&trace, &file), sizes(&trace, "pread", &file));
-        assert!(!opens.is_empty() && opens.iter().all(|open| open.contains("O_DIRECT")), "{opens:?}");
-        assert_eq!(reads.iter().max(), Some(&(limit * 8192)), "reads are combined up to io_combine_limit");
+        assert!(
+            !opens.is_empty() && opens.iter().all(|open| open.contains("O_DIRECT")),
+            "{opens:?}"
+        );
+        assert_eq!(
+            reads.iter().max(),
+            Some(&(limit * 8192)),
+            "reads are combined up to io_combine_limit"
+        );
         let total: u64 = reads.iter().sum();
         let mean = total / reads.len() as u64;
         assert!(mean > limit * 8192 * 3 / 4, "a cold scan reads {mean} bytes at a time");
         let log_opens = opens_of(&trace, "pg_wal/0000");
         assert!(log_opens.iter().any(|open| open.contains("O_DIRECT")), "{log_opens:?}");
         let writes = sizes(&trace, "pwrite", "pg_wal/0000");
-        assert!(writes.iter().any(|size| *size >= 64 * 1024), "log writes are gathered: {writes:?}");
+        assert!(
+            writes.iter().any(|size| *size >= 64 * 1024),
+            "log writes are gathered: {writes:?}"
+        );
     }
 }
 
@@ -82,7 +98,8 @@ fn the_kernel_caches_nothing_of_a_table_under_direct_io() {
         let file = directory.join(table_file(&server));
         assert_eq!(cached_bytes(&file), 0, "{method}");
         server.stop();
-        // The measure itself must be able to say otherwise: buffered, the same scan fills the cache.
+        // The measure itself must be able to say otherwise: buffered, the same scan fills the
+        // cache.
         let server = Forebay::start(&directory, &settings("io_direct="));
         assert_eq!(server.query("SELECT count(*) FROM t"), ROWS.to_string());
         assert!(cached_bytes(&file) > 8 << 20, "{method}: a buffered scan is cached");
@@ -92,7 +109,8 @@ fn the_kernel_caches_nothing_of_a_table_under_direct_io() {
 
 /// How much of a file the kernel's page cache holds.
 fn cached_bytes(file: &Path) -> u64 {
-    let output = Command::new("fincore").args(["--bytes", "--noheadings", "-o", "RES"]).arg(file).output();
+    let output =
+        Command::new("fincore").args(["--bytes", "--noheadings", "-o", "RES"]).arg(file).output();
     let output = output.expect("fincore (util-linux) runs");
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("fincore prints a number")
 }

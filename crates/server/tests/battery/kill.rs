@@ -1,5 +1,6 @@
-//! `kill -9` at random moments of four clients loading: with room, and in pools of a few pages, where nearly every page that is
-//! touched makes another one leave for the disk, by all who write at once: victims, rings, the cleaner, checkpoints.
+//! `kill -9` at random moments of four clients loading: with room, and in pools of a few pages,
+//! where nearly every page that is touched makes another one leave for the disk, by all who write
+//! at once: victims, rings, the cleaner, checkpoints.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +26,8 @@ const VERIFIED: &str = "checkpoint_verify_writes=on";
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Acknowledged,
-    /// No answer came: it must be absent, or whole if its commit had become durable before the kill.
+    /// No answer came: it must be absent, or whole if its commit had become durable before the
+    /// kill.
     Unanswered,
 }
 
@@ -38,7 +40,15 @@ fn acknowledged_copies_survive_kill_9_and_no_other_one_shows_in_part() {
         let direct = ["io_direct=", "io_direct=data,wal,wal_init"][round / 3 % 2];
         let sync = ["wal_sync_method=fdatasync", "wal_sync_method=open_datasync"][round / 6 % 2];
         let verify = ["checkpoint_verify_writes=off", VERIFIED][round / 12 % 2];
-        vec![method, direct, sync, verify, "shared_buffers=8MB", "max_wal_size=64MB", "min_wal_size=32MB"]
+        vec![
+            method,
+            direct,
+            sync,
+            verify,
+            "shared_buffers=8MB",
+            "max_wal_size=64MB",
+            "min_wal_size=32MB",
+        ]
     });
 }
 
@@ -46,9 +56,14 @@ fn acknowledged_copies_survive_kill_9_and_no_other_one_shows_in_part() {
 #[ignore = "half a minute long; run by cargo xtask test"]
 fn acknowledged_copies_survive_kill_9_in_tiny_pools() {
     battery("kill-tiny", 8, 300..900, |round| {
-        let methods = ["io_method=sync", "io_method=worker", "io_method=io_uring", "io_method=posix_aio"];
-        let pools =
-            ["shared_buffers=128kB", "shared_buffers=256kB", "shared_buffers=512kB", "shared_buffers=1MB"];
+        let methods =
+            ["io_method=sync", "io_method=worker", "io_method=io_uring", "io_method=posix_aio"];
+        let pools = [
+            "shared_buffers=128kB",
+            "shared_buffers=256kB",
+            "shared_buffers=512kB",
+            "shared_buffers=1MB",
+        ];
         let cleaner = ["bgwriter_lru_maxpages=100", "bgwriter_lru_maxpages=0"];
         let (method, pool) = (methods[round % 4], pools[(round + round / 4) % 4]);
         vec![method, pool, cleaner[round / 4], VERIFIED, "io_direct=data", "bgwriter_delay=10ms"]
@@ -56,7 +71,12 @@ fn acknowledged_copies_survive_kill_9_in_tiny_pools() {
 }
 
 /// Rounds of loading until a random moment (in milliseconds), each with its settings.
-fn battery(name: &str, rounds: u32, moments: Range<u64>, settings: impl Fn(usize) -> Vec<&'static str>) {
+fn battery(
+    name: &str,
+    rounds: u32,
+    moments: Range<u64>,
+    settings: impl Fn(usize) -> Vec<&'static str>,
+) {
     let seed = rand::rng().random::<u64>();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
@@ -65,9 +85,11 @@ fn battery(name: &str, rounds: u32, moments: Range<u64>, settings: impl Fn(usize
     let mut fates = BTreeMap::new();
     let batches = AtomicU32::new(1);
     let mut fresh = 1;
-    let acknowledged =
-        |fates: &BTreeMap<u32, Fate>| fates.values().filter(|fate| **fate == Fate::Acknowledged).count();
-    // A busy machine may have done too little by then: it gets as many rounds again, and more time in each.
+    let acknowledged = |fates: &BTreeMap<u32, Fate>| {
+        fates.values().filter(|fate| **fate == Fate::Acknowledged).count()
+    };
+    // A busy machine may have done too little by then: it gets as many rounds again, and more time
+    // in each.
     let enough = |fates: &BTreeMap<u32, Fate>| acknowledged(fates) > rounds as usize;
     for round in 0..2 * rounds {
         let longer = if round < rounds { 1 } else { 10 };
@@ -91,7 +113,8 @@ fn battery(name: &str, rounds: u32, moments: Range<u64>, settings: impl Fn(usize
     server.stop();
 }
 
-/// Loads by four clients beside checkpoints, kills the server after `moment` and returns what each COPY came to.
+/// Loads by four clients beside checkpoints, kills the server after `moment` and returns what each
+/// COPY came to.
 fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> Vec<(u32, Fate)> {
     let killed = AtomicBool::new(false);
     let (done, wait) = channel::<()>();
@@ -101,7 +124,12 @@ fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> 
             let mut made = 0;
             while !killed.load(Ordering::Acquire) {
                 made += u32::from(
-                    psql_for(port).args(["-c", "CHECKPOINT"]).output().expect("psql runs").status.success(),
+                    psql_for(port)
+                        .args(["-c", "CHECKPOINT"])
+                        .output()
+                        .expect("psql runs")
+                        .status
+                        .success(),
                 );
             }
             made
@@ -115,8 +143,11 @@ fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> 
                     while !killed.load(Ordering::Acquire) {
                         let batch = batches.fetch_add(1, Ordering::Relaxed);
                         let output = feed(copy_command(port), &rows(batch));
-                        let fate =
-                            if output.status.success() { Fate::Acknowledged } else { Fate::Unanswered };
+                        let fate = if output.status.success() {
+                            Fate::Acknowledged
+                        } else {
+                            Fate::Unanswered
+                        };
                         fates.push((batch, fate));
                     }
                     fates
@@ -128,7 +159,10 @@ fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> 
         server.kill();
         killed.store(true, Ordering::Release);
         println!("{} checkpoints", checkpoints.join().expect("a client does not panic"));
-        clients.into_iter().flat_map(|client| client.join().expect("a client does not panic")).collect()
+        clients
+            .into_iter()
+            .flat_map(|client| client.join().expect("a client does not panic"))
+            .collect()
     })
 }
 
@@ -141,15 +175,17 @@ fn copy_command(port: u16) -> Command {
 fn rows(batch: u32) -> Vec<u8> {
     let mut text = String::new();
     for line in 0..ROWS {
-        writeln!(text, "{batch}\t{line}\tfiller of batch {batch}, line {line}").expect("a string takes all");
+        writeln!(text, "{batch}\t{line}\tfiller of batch {batch}, line {line}")
+            .expect("a string takes all");
     }
     text.into_bytes()
 }
 
-/// Compares the table with what the clients know. COPYs whose commit was durable but whose answer was lost
-/// count as acknowledged from here on: they have been seen whole, so they must stay.
+/// Compares the table with what the clients know. COPYs whose commit was durable but whose answer
+/// was lost count as acknowledged from here on: they have been seen whole, so they must stay.
 ///
-/// `fresh` is the first batch of the last round; earlier ones are settled and compared by sums alone.
+/// `fresh` is the first batch of the last round; earlier ones are settled and compared by sums
+/// alone.
 fn check(server: &Forebay, fates: &mut BTreeMap<u32, Fate>, fresh: u32) {
     let settled = fates.range(..fresh).map(|(batch, _)| u64::from(*batch));
     let (count, sum) = settled.fold((0, 0), |(count, sum), batch| (count + 1, sum + batch));
@@ -175,7 +211,10 @@ fn check(server: &Forebay, fates: &mut BTreeMap<u32, Fate>, fresh: u32) {
         *fate = Fate::Acknowledged;
     }
     for (batch, fate) in fates.range(fresh..) {
-        assert!(*fate == Fate::Unanswered || found.contains_key(batch), "acknowledged COPY {batch} is lost");
+        assert!(
+            *fate == Fate::Unanswered || found.contains_key(batch),
+            "acknowledged COPY {batch} is lost"
+        );
     }
     fates.retain(|_, fate| *fate == Fate::Acknowledged);
 }

@@ -1,7 +1,7 @@
 //! PostgreSQL 18, prepared by `cargo xtask peers`.
 //!
-//! `FOREBAY_PG18_RUN` names the script that runs a program inside its tree; the folder `x` beside the
-//! script is `/x` in there.
+//! `FOREBAY_PG18_RUN` names the script that runs a program inside its tree; the folder `x` beside
+//! the script is `/x` in there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,12 @@ impl Peer {
 
     /// The path of `name` in the shared folder, as seen by the host.
     pub fn outside(&self, name: &str) -> PathBuf {
-        self.runner.parent().expect("the runner lies in a folder").join("x").join(&self.name).join(name)
+        self.runner
+            .parent()
+            .expect("the runner lies in a folder")
+            .join("x")
+            .join(&self.name)
+            .join(name)
     }
 
     /// The path of `name` in the shared folder, as seen inside the tree.
@@ -50,7 +55,8 @@ impl Peer {
 
     /// Copies a program of this build into the shared folder; its path as seen inside the tree.
     pub fn carry(&self, program: &Path) -> String {
-        let name = program.file_name().expect("a program has a name").to_string_lossy().into_owned();
+        let name =
+            program.file_name().expect("a program has a name").to_string_lossy().into_owned();
         fs::copy(program, self.outside(&name)).expect("the program is copied");
         self.inside(&name)
     }
@@ -87,27 +93,51 @@ impl Peer {
     /// Runs one of PostgreSQL's programs and returns what it printed; it must succeed.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let path = format!("{PROGRAMS}/{program}");
-        let words: Vec<&str> = [path.as_str()].into_iter().chain(arguments.iter().copied()).collect();
+        let words: Vec<&str> =
+            [path.as_str()].into_iter().chain(arguments.iter().copied()).collect();
         String::from_utf8_lossy(&self.run_as("postgres", &words).stdout).into_owned()
     }
 
     /// PostgreSQL 18's psql, pointed at a server on loopback.
     pub fn psql(&self, port: u16) -> Command {
         let mut psql = self.command("psql");
-        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres"]);
+        psql.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "postgres",
+        ]);
         psql.args(["-d", "postgres", "-p", &port.to_string()]);
         psql
     }
 
-    /// Starts PostgreSQL on a directory of the shared folder and waits until it would accept connections
-    /// (which pg_ctl learns from the lock file: it needs no session).
+    /// Starts PostgreSQL on a directory of the shared folder and waits until it would accept
+    /// connections (which pg_ctl learns from the lock file: it needs no session).
     pub fn start(&self, name: &str, options: &str) -> Postgres<'_> {
         let port = free_port();
-        let options = format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {options}", self.inside(""));
+        let options =
+            format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {options}", self.inside(""));
         let (data, log) = (self.inside(name), self.inside("log"));
         self.run_as(
             "postgres",
-            &[&format!("{PROGRAMS}/pg_ctl"), "-D", &data, "-w", "-s", "-l", &log, "-o", &options, "start"],
+            &[
+                &format!("{PROGRAMS}/pg_ctl"),
+                "-D",
+                &data,
+                "-w",
+                "-s",
+                "-l",
+                &log,
+                "-o",
+                &options,
+                "start",
+            ],
         );
         Postgres { peer: self, name: name.to_owned(), port }
     }
@@ -155,12 +185,13 @@ impl Drop for Postgres<'_> {
     }
 }
 
-/// Stops the PostgreSQL of a directory, fast, and returns when its last process has ended: pg_ctl by itself returns before the
-/// log says that the database system is shut down.
+/// Stops the PostgreSQL of a directory, fast, and returns when its last process has ended: pg_ctl
+/// by itself returns before the log says that the database system is shut down.
 pub(super) fn stop(mut pg_ctl: Command, directory: &Path) {
     let lock_file = fs::read_to_string(directory.join("postmaster.pid")).unwrap_or_default();
     let server = lock_file.lines().next().and_then(|line| pidfd(line.trim().parse().ok()?));
-    let stopped = pg_ctl.args(["-s", "-m", "fast", "stop"]).status().is_ok_and(|status| status.success());
+    let stopped =
+        pg_ctl.args(["-s", "-m", "fast", "stop"]).status().is_ok_and(|status| status.success());
     if !stopped || !server.is_some_and(|server| ends_in_time(&server)) {
         println!("PostgreSQL in {} could not be stopped", directory.display());
     }

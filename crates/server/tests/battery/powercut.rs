@@ -2,9 +2,9 @@
 //! synced.
 //!
 //! A round starts the server on what the last cut left, compares what it finds with what was
-//! acknowledged, loads until a moment that the seed chooses, and cuts the power. Some cuts come during
-//! recovery. The same rounds run on PostgreSQL 18, which must lose nothing either, and on file systems
-//! that lie and with fsync off, where losses must be seen.
+//! acknowledged, loads until a moment that the seed chooses, and cuts the power. Some cuts come
+//! during recovery. The same rounds run on PostgreSQL 18, which must lose nothing either, and on
+//! file systems that lie and with fsync off, where losses must be seen.
 //!
 //! - [`rounds`]: rounds on one directory, cut by cut
 //! - [`load`]: the clients, and what they know afterwards
@@ -57,7 +57,8 @@ fn acknowledged_commits_survive_power_cuts() {
     }
     let own = Own::new("cuts");
     let trial = Trial { names: NamesRule::Directory, lies: false, fsync: true };
-    let totals = run(&own, trial, seed(), rounds_wanted()).unwrap_or_else(|failed| panic!("{failed}"));
+    let totals =
+        run(&own, trial, seed(), rounds_wanted()).unwrap_or_else(|failed| panic!("{failed}"));
     println!("battery: powercut: forebay: {totals}");
 }
 
@@ -70,7 +71,8 @@ fn postgresql_loses_nothing_acknowledged_either() {
     }
     let Some(postgres) = Postgres::find(name) else { return };
     let trial = Trial { names: NamesRule::OneLog, lies: false, fsync: true };
-    let totals = run(&postgres, trial, seed(), rounds_wanted()).unwrap_or_else(|failed| panic!("{failed}"));
+    let totals =
+        run(&postgres, trial, seed(), rounds_wanted()).unwrap_or_else(|failed| panic!("{failed}"));
     println!("battery: powercut: postgresql: {totals}");
 }
 
@@ -104,6 +106,11 @@ fn assert_losses(what: &str, run: impl Fn(u64) -> Result<Totals, String>) {
     let failures: Vec<String> = outcomes.filter_map(Result::err).collect();
     println!("{}", failures.join("\n"));
     let seen = failures.iter().filter(|failed| failed.contains("acknowledged batch")).count();
-    println!("battery: powercut: {what}: acknowledged commits lost in {seen} of {LYING_ROUNDS} rounds");
-    assert_eq!(seen, LYING_ROUNDS as usize, "nothing was durable, and that was not noticed (seed {first})");
+    println!(
+        "battery: powercut: {what}: acknowledged commits lost in {seen} of {LYING_ROUNDS} rounds"
+    );
+    assert_eq!(
+        seen, LYING_ROUNDS as usize,
+        "nothing was durable, and that was not noticed (seed {first})"
+    );
 }

@@ -1,5 +1,5 @@
-//! `forebay bench scan` and `prewarm` on a cluster of PostgreSQL 18 at rest: nothing but pages, line pointers and header bits,
-//! and yet PostgreSQL's count.
+//! `forebay bench scan` and `prewarm` on a cluster of PostgreSQL 18 at rest: nothing but pages,
+//! line pointers and header bits, and yet PostgreSQL's count.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -31,7 +31,8 @@ fn a_scan_counts_what_postgresql_counts() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
     };
-    // Rows of all fates: kept, deleted, updated, locked, of a transaction that failed; line pointers dead and redirected.
+    // Rows of all fates: kept, deleted, updated, locked, of a transaction that failed; line
+    // pointers dead and redirected.
     ask(
         "CREATE TABLE t AS SELECT g AS id, repeat('x', g % 100) AS filler FROM generate_series(1, 1000000) g",
     );
@@ -53,7 +54,8 @@ fn a_scan_counts_what_postgresql_counts() {
     drop(server);
     let before = fs::read(data.join(&path)).expect("read");
 
-    let small = ["--rounds", "1", "--shared-buffers", "8MB", "--io-combine-limit", "16,32", "--json"];
+    let small =
+        ["--rounds", "1", "--shared-buffers", "8MB", "--io-combine-limit", "16,32", "--json"];
     for (command, direct) in [("scan", ""), ("scan", "data"), ("prewarm", "data")] {
         let arguments = [&[command], &place[..], &small, &["--io-direct", direct]].concat();
         let rows_of = results(&bench(&arguments));

@@ -1,4 +1,5 @@
-//! PostgreSQL 18's own programs read what lies on the disk, and PostgreSQL recovers what a crash left.
+//! PostgreSQL 18's own programs read what lies on the disk, and PostgreSQL recovers what a crash
+//! left.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +13,8 @@ const SUMS: &str = "SELECT count(*), sum(id), min(note), max(note) FROM t";
 /// Loads with several transactions, a rollback, a dropped table and checkpoints in between.
 fn load(server: &Forebay, from: u32, to: u32) {
     for start in (from..to).step_by(20_000) {
-        let rows: String = (start..start + 20_000).map(|id| format!("{id}\tnote {}\n", id % 977)).collect();
+        let rows: String =
+            (start..start + 20_000).map(|id| format!("{id}\tnote {}\n", id % 977)).collect();
         let mut psql = server.psql();
         psql.args(["-c", "COPY t FROM STDIN"]);
         let output = feed(psql, rows.as_bytes());
@@ -28,7 +30,8 @@ fn tools_accept_a_clean_stop() {
     let Some(peer) = Peer::find("tools_accept_a_clean_stop") else { return };
     let folder = scratch("tools");
     let directory = folder.path().join("data");
-    let server = Forebay::start(&directory, &["io_direct=data,wal,wal_init", "shared_buffers=16MB"]);
+    let server =
+        Forebay::start(&directory, &["io_direct=data,wal,wal_init", "shared_buffers=16MB"]);
     server.query("CREATE TABLE t (id int8, note text)");
     load(&server, 0, 200_000);
     server.query("CHECKPOINT");
@@ -44,7 +47,8 @@ fn tools_accept_a_clean_stop() {
     assert_eq!(control_field(&control, "pg_control version number"), "1800");
     assert_eq!(control_field(&control, "Data page checksum version"), "1");
 
-    // The shutdown checkpoint is the last record: 24 bytes of header, 2 of data header, 88 of data, aligned.
+    // The shutdown checkpoint is the last record: 24 bytes of header, 2 of data header, 88 of data,
+    // aligned.
     let end = parse_lsn(control_field(&control, "Latest checkpoint location")) + 120;
     let mut segments: Vec<String> = fs::read_dir(directory.join("pg_wal"))
         .expect("pg_wal can be listed")
@@ -53,12 +57,16 @@ fn tools_accept_a_clean_stop() {
         .collect();
     segments.sort();
     let to = format!("{:X}/{:X}", end >> 32, end & 0xFFFF_FFFF);
-    let dump = peer.run("pg_waldump", &["-p", &format!("{data}/pg_wal"), "-q", "-e", &to, &segments[0]]);
+    let dump =
+        peer.run("pg_waldump", &["-p", &format!("{data}/pg_wal"), "-q", "-e", &to, &segments[0]]);
     assert_eq!(dump, "");
     // Without an end it must stop at that very place, at the zeros behind the last record.
     let path = format!("{data}/pg_wal");
-    let output =
-        peer.command("pg_waldump").args(["-p", &path, "-z", &segments[0]]).output().expect("pg_waldump runs");
+    let output = peer
+        .command("pg_waldump")
+        .args(["-p", &path, "-z", &segments[0]])
+        .output()
+        .expect("pg_waldump runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains(&format!("at {to}: ")), "pg_waldump must end at {to}: {errors}");
 }
@@ -77,9 +85,12 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     load(&server, 200_000, 400_000);
     let expected = server.query(SUMS);
     // A transaction in flight at the kill: its rows must show nowhere.
-    let mut open = server.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("psql starts");
+    let mut open =
+        server.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("psql starts");
     let mut script = open.stdin.take().expect("stdin is piped");
-    script.write_all(b"BEGIN;\nINSERT INTO t VALUES (0, 'open');\n\\echo inserted\n").expect("psql listens");
+    script
+        .write_all(b"BEGIN;\nINSERT INTO t VALUES (0, 'open');\n\\echo inserted\n")
+        .expect("psql listens");
     let mut answer = String::new();
     BufReader::new(open.stdout.take().expect("stdout is piped"))
         .read_line(&mut answer)
@@ -90,7 +101,8 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     open.wait().expect("psql ends");
 
     peer.adopt(&directory, "data");
-    // No session can log in without PostgreSQL's other catalogs: reaching this state is all it is asked for.
+    // No session can log in without PostgreSQL's other catalogs: reaching this state is all it is
+    // asked for.
     drop(peer.start("data", "-c autovacuum=off"));
     let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
     assert!(log.contains("redo done at"), "{log}");
@@ -100,8 +112,11 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     assert_eq!(own.query(SUMS), expected, "Forebay's own recovery");
     let all = own.query("SELECT id, note FROM t ORDER BY id");
     own.stop();
-    let copied =
-        Command::new("cp").arg("-r").arg(peer.outside("data")).arg(folder.path().join("copy")).status();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(peer.outside("data"))
+        .arg(folder.path().join("copy"))
+        .status();
     assert!(copied.expect("cp runs").success());
     let copy = Forebay::start(&folder.path().join("copy"), &[]);
     assert_eq!(copy.query(SUMS), expected, "after PostgreSQL's recovery");
@@ -112,7 +127,11 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
 
 fn control_field<'text>(control: &'text str, name: &str) -> &'text str {
     let line = control.lines().find(|line| line.starts_with(&format!("{name}:")));
-    line.unwrap_or_else(|| panic!("no {name} in\n{control}")).split_once(':').expect("found above").1.trim()
+    line.unwrap_or_else(|| panic!("no {name} in\n{control}"))
+        .split_once(':')
+        .expect("found above")
+        .1
+        .trim()
 }
 
 fn parse_lsn(text: &str) -> u64 {

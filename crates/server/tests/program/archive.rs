@@ -22,7 +22,8 @@ impl Bed {
         for name in ["data/pg_wal/archive_status", "data/global", "archive"] {
             fs::create_dir_all(dir.path().join(name)).expect("a directory");
         }
-        let control = [SYSTEM.to_le_bytes().as_slice(), &1800_u32.to_le_bytes(), &[0; 100]].concat();
+        let control =
+            [SYSTEM.to_le_bytes().as_slice(), &1800_u32.to_le_bytes(), &[0; 100]].concat();
         fs::write(dir.path().join("data/global/pg_control"), control).expect("written");
         Bed(dir)
     }
@@ -40,7 +41,8 @@ impl Bed {
         let mut bytes: Vec<u8> = (0..size.bytes()).map(|n| (n * number / 7) as u8).collect();
         let long = LongHeader { system_id: SYSTEM, segment_size: size.get(), block_size: 8192 };
         let page_addr = Lsn(number * size.bytes());
-        PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }.encode(&mut bytes);
+        PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }
+            .encode(&mut bytes);
         let name = size.file_name(1, number);
         fs::write(self.data().join("pg_wal").join(&name), bytes).expect("written");
         name
@@ -72,7 +74,9 @@ impl Bed {
         let data = data.to_string_lossy();
         let mut command = self.command(&[&["archiverd", "-D", &data], options].concat());
         let started = Child::spawn(&mut command);
-        started.wait_for_line("archiverd serves").unwrap_or_else(|log| panic!("archiverd ended: {log}"));
+        started
+            .wait_for_line("archiverd serves")
+            .unwrap_or_else(|log| panic!("archiverd ended: {log}"));
         Archiverd(started)
     }
 }
@@ -91,7 +95,11 @@ pub(crate) fn code(output: &Output) -> i32 {
 }
 
 pub(crate) fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 #[test]
@@ -138,8 +146,10 @@ fn exit_codes_that_a_recovery_goes_by() {
         assert_eq!(code(&output), 126, "{words:?}: {}", text(&output));
         assert!(!output.stderr.is_empty(), "{words:?}");
     }
-    let unset =
-        bed.command(&["archive-get", &name, "pg_wal/RECOVERYXLOG"]).env_remove("FOREBAY_ARCHIVE").output();
+    let unset = bed
+        .command(&["archive-get", &name, "pg_wal/RECOVERYXLOG"])
+        .env_remove("FOREBAY_ARCHIVE")
+        .output();
     assert_eq!(code(&unset.expect("it runs")), 126);
 }
 
@@ -192,7 +202,11 @@ fn with_a_key_an_archive_from_before_needs_a_word() {
     let path = key.to_string_lossy().into_owned();
     let refused = bed.get(&name, &["--encrypt", &path]);
     assert_eq!(code(&refused), 126);
-    assert!(text(&refused).contains("is not authenticated, though a key was given"), "{}", text(&refused));
+    assert!(
+        text(&refused).contains("is not authenticated, though a key was given"),
+        "{}",
+        text(&refused)
+    );
     assert_eq!(code(&bed.get(&name, &["--encrypt", &path, "--accept-unencrypted"])), 0);
 }
 
@@ -245,7 +259,11 @@ fn an_archive_is_listed_verified_and_expired() {
     assert_eq!(json["files"].as_array().map(Vec::len), Some(4));
     let verified = bed.run(&["archive-verify"]);
     assert_eq!(code(&verified), 1);
-    assert!(text(&verified).contains("error: 000000010000000000000006 is missing"), "{}", text(&verified));
+    assert!(
+        text(&verified).contains("error: 000000010000000000000006 is missing"),
+        "{}",
+        text(&verified)
+    );
     let name = bed.segment(6);
     assert_eq!(code(&bed.push(&name, &[])), 0);
     let verified = bed.run(&["archive-verify", "-j", "3"]);

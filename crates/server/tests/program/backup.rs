@@ -10,7 +10,8 @@ fn forebay(words: &[&str]) -> Output {
 
 fn must(words: &[&str]) -> String {
     let output = forebay(words);
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{words:?}: {said}{errors}");
     said.into_owned()
 }
@@ -35,18 +36,32 @@ fn a_backup_of_a_running_server_is_listed_and_restored() {
     assert!(refused(&["backup", "-D", data, "--archive", archive]).contains("does not exist"));
     std::fs::create_dir(archive).expect("a folder");
     let mut keyed = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    keyed.args(["backup", "-D", data, "--archive", archive]).env("FOREBAY_ARCHIVE_KEY", "/some/key");
+    keyed
+        .args(["backup", "-D", data, "--archive", archive])
+        .env("FOREBAY_ARCHIVE_KEY", "/some/key");
     let told = keyed.output().expect("forebay runs");
     assert!(String::from_utf8_lossy(&told.stderr).contains("can't be encrypted"), "{told:?}");
     // The server is found by its lock file.
-    let said = must(&["backup", "-D", data, "--archive", archive, "--name", "one", "-l", "it's one"]);
+    let said =
+        must(&["backup", "-D", data, "--archive", archive, "--name", "one", "-l", "it's one"]);
     assert!(said.starts_with("backup one: "), "{said}");
     client.query("INSERT INTO t VALUES (4)").expect("a row");
     // Or by a connection, which tells of the directory.
     let connection = format!("host=127.0.0.1 port={}", server.port);
-    must(&["backup", "-d", &connection, "--archive", archive, "--name", "two", "--checkpoint", "spread"]);
+    must(&[
+        "backup",
+        "-d",
+        &connection,
+        "--archive",
+        archive,
+        "--name",
+        "two",
+        "--checkpoint",
+        "spread",
+    ]);
     let listed = must(&["backup", "--list", "--archive", archive]);
-    let names: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
+    let names: Vec<&str> =
+        listed.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
     assert_eq!(names, ["one", "two"], "{listed}");
     assert!(listed.contains("\tit's one"), "{listed}");
 
@@ -98,7 +113,10 @@ fn the_functions_of_a_backup() {
     let [row] = answer.rows.as_slice() else { panic!("{answer:?}") };
     let [Some(lsn), Some(label), Some(map)] = row.as_slice() else { panic!("{row:?}") };
     assert_eq!(value(&mut client, &format!("SELECT '{lsn}'::pg_lsn > '{start}'::pg_lsn")), "t");
-    assert!(label.starts_with(&format!("START WAL LOCATION: {start} (file 0000000100000000")), "{label}");
+    assert!(
+        label.starts_with(&format!("START WAL LOCATION: {start} (file 0000000100000000")),
+        "{label}"
+    );
     assert!(label.contains("\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n"), "{label}");
     assert_eq!(map, "");
     // A backup goes with its session.
@@ -113,7 +131,10 @@ fn which_cluster_it_is() {
     let control = std::fs::read(server.data_dir().join("global/pg_control")).expect("a file");
     let id = i64::from_le_bytes(*control.first_chunk().expect("a file of pg_control's size"));
     let mut client = server.client();
-    assert_eq!(value(&mut client, "SELECT system_identifier FROM pg_control_system()"), id.to_string());
+    assert_eq!(
+        value(&mut client, "SELECT system_identifier FROM pg_control_system()"),
+        id.to_string()
+    );
     assert_eq!(value(&mut client, "SELECT pg_control_version FROM pg_control_system()"), "1800");
     let modified = value(&mut client, "SELECT pg_control_last_modified FROM pg_control_system()");
     assert!(modified.starts_with("20"), "{modified}");

@@ -1,4 +1,5 @@
-//! `forebay bench`, small: everything runs, the tables are tables, the JSON is what the README says, nothing is left behind.
+//! `forebay bench`, small: everything runs, the tables are tables, the JSON is what the README
+//! says, nothing is left behind.
 
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +32,8 @@ pub fn assert_spread(value: &Value) {
 }
 
 pub fn assert_empty(dir: &Path) {
-    let left: Vec<_> = dir.read_dir().expect("listed").map(|entry| entry.expect("an entry").path()).collect();
+    let left: Vec<_> =
+        dir.read_dir().expect("listed").map(|entry| entry.expect("an entry").path()).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -41,12 +43,15 @@ const SMALL_CHECKSUM: [&str; 5] = ["checksum", "--size", "1MB", "--rounds", "1"]
 fn checksums_are_measured() {
     let (code, said, errors) = run(&SMALL_CHECKSUM);
     assert_eq!((code, errors.as_str()), (0, ""));
-    for expected in ["page checksum", "reading alone, 1 page", "scalar, 1 page", "CRC-32C of", "8192 bytes"] {
+    for expected in
+        ["page checksum", "reading alone, 1 page", "scalar, 1 page", "CRC-32C of", "8192 bytes"]
+    {
         assert!(said.contains(expected), "{expected}: {said}");
     }
 
     let report = json(&[&SMALL_CHECKSUM[..], &["--json"]].concat());
-    let names = ["bench", "cold_bytes", "crc32c", "hot_bytes", "rounds", "touch", "variants", "version"];
+    let names =
+        ["bench", "cold_bytes", "crc32c", "hot_bytes", "rounds", "touch", "variants", "version"];
     assert_eq!(fields(&report), names);
     assert_eq!((&report["bench"], &report["version"]), (&Value::from("checksum"), &Value::from(1)));
     assert_eq!(report["cold_bytes"], 1 << 20);
@@ -96,7 +101,10 @@ fn io_is_measured_by_every_method_and_nothing_is_left() {
         "version",
     ];
     assert_eq!(fields(&report), names);
-    assert_eq!((&report["file_bytes"], &report["block_bytes"]), (&Value::from(1 << 20), &Value::from(8192)));
+    assert_eq!(
+        (&report["file_bytes"], &report["block_bytes"]),
+        (&Value::from(1 << 20), &Value::from(8192))
+    );
     let methods = report["methods"].as_array().expect("a list");
     let usable: Vec<&str> = methods
         .iter()
@@ -137,10 +145,21 @@ fn a_file_is_only_read() {
     let bytes: Vec<u8> = (0..40 * 8192_u32).map(|n| (n * 7 % 251) as u8).collect();
     std::fs::write(&path, &bytes).expect("written");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).expect("read-only");
-    let (code, said, errors) =
-        run(&["io", path.to_str().expect("text"), "--seconds", "0.001", "--rounds", "1", "--depth", "3"]);
+    let (code, said, errors) = run(&[
+        "io",
+        path.to_str().expect("text"),
+        "--seconds",
+        "0.001",
+        "--rounds",
+        "1",
+        "--depth",
+        "3",
+    ]);
     assert_eq!((code, errors.as_str()), (0, ""));
-    assert!(said.contains("Sequential reads, by combine limit") && said.contains("CPU s/GB"), "{said}");
+    assert!(
+        said.contains("Sequential reads, by combine limit") && said.contains("CPU s/GB"),
+        "{said}"
+    );
     assert!(!said.contains("writes"), "{said}");
     assert_eq!(std::fs::read(&path).expect("there"), bytes);
     assert_eq!(dir.path().read_dir().expect("listed").count(), 1);
@@ -150,11 +169,14 @@ fn a_file_is_only_read() {
 fn nothing_is_left_after_a_kill() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    command.args(["bench", "io", "--size", "8MB", "--seconds", "60", "--tables", "read"]).arg(dir.path());
+    command
+        .args(["bench", "io", "--size", "8MB", "--seconds", "60", "--tables", "read"])
+        .arg(dir.path());
     let mut child = command.stdout(Stdio::null()).spawn().expect("runs");
     // Its file is there while it has a name, and open afterwards.
     let holds = |child: u32| {
-        let descriptors = std::fs::read_dir(format!("/proc/{child}/fd")).into_iter().flatten().flatten();
+        let descriptors =
+            std::fs::read_dir(format!("/proc/{child}/fd")).into_iter().flatten().flatten();
         let names = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
         names.into_iter().any(|name| {
             let name = name.to_string_lossy().into_owned();
@@ -185,11 +207,23 @@ fn bad_options_are_one_line() {
         (&["io", here, "--size", "8kB"], "a file of at least 1048576 bytes is needed".to_owned()),
         (&["io", here, "--depth", "0"], "--depth must be in range 1..1024".to_owned()),
         (&["io", here, "--depths", "1,,2"], "invalid value \"\" for option --depths".to_owned()),
-        (&["io", here, "--io-combine-limit", "129"], "--io-combine-limit must be in range 1..128".to_owned()),
-        (&["io", here, "--io-method", "magic"], "invalid value \"magic\" for option --io-method".to_owned()),
-        (&["io", here, "--io-direct", "wal"], "invalid value \"wal\" for option --io-direct".to_owned()),
+        (
+            &["io", here, "--io-combine-limit", "129"],
+            "--io-combine-limit must be in range 1..128".to_owned(),
+        ),
+        (
+            &["io", here, "--io-method", "magic"],
+            "invalid value \"magic\" for option --io-method".to_owned(),
+        ),
+        (
+            &["io", here, "--io-direct", "wal"],
+            "invalid value \"wal\" for option --io-direct".to_owned(),
+        ),
         (&["io", here, "--tables", "x"], "invalid value \"x\" for option --tables".to_owned()),
-        (&["io", here, "--seconds", "NaN"], "--seconds must be a number in range 0.001..3600".to_owned()),
+        (
+            &["io", here, "--seconds", "NaN"],
+            "--seconds must be a number in range 0.001..3600".to_owned(),
+        ),
         (&["io", here, "--rounds", "0"], "--rounds must be in range 1..1000".to_owned()),
         (&["checksum", "--size=-5"], format!("invalid value \"-5\" for option --size: {unit}")),
     ] {
@@ -225,7 +259,8 @@ fn the_pool_is_measured() {
         for expected in ["medians of 1 rounds", "sync", "io_uring", "CPU s/GB"] {
             assert!(said.contains(expected), "{expected}: {said}");
         }
-        let report = json(&[command, &place[..], &["--io-method", "sync,worker", "--json"]].concat());
+        let report =
+            json(&[command, &place[..], &["--io-method", "sync,worker", "--json"]].concat());
         let results = report["results"].as_array().expect("a list");
         for row in results {
             assert_spread(&row["bytes_per_second"]);
@@ -240,13 +275,14 @@ fn the_pool_is_measured() {
 #[test]
 fn a_scan_stops_where_it_is_told() {
     let dir = tempfile::tempdir().expect("a directory");
-    let place = ["-D", dir.path().to_str().expect("UTF-8"), "--size", "2MB", "--rounds", "1", "--json"];
+    let place =
+        ["-D", dir.path().to_str().expect("UTF-8"), "--size", "2MB", "--rounds", "1", "--json"];
     for order in [&[][..], &["--random"]] {
         let report = json(&[&["scan", "--blocks", "100"], order, &place].concat());
         for row in report["results"].as_array().expect("a list") {
             assert_spread(&row["seconds"]);
-            let bytes =
-                row["mean_io_bytes"].as_f64().expect("a number") * row["ios"].as_f64().expect("a number");
+            let bytes = row["mean_io_bytes"].as_f64().expect("a number")
+                * row["ios"].as_f64().expect("a number");
             assert_eq!(bytes.round(), 819_200.0, "{row}");
         }
     }

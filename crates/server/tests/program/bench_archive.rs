@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 const SEGMENT: f64 = 16_777_216.0;
 
-/// With a fio that finds the segments, writes down how it was called, and says that it has moved so many KiB.
+/// With a fio that finds the segments, writes down how it was called, and says that it has moved so
+/// many KiB.
 fn measured(dir: &Path, kib: u32) -> Output {
     let (bin, place) = (dir.join("bin"), dir.join("place"));
     [&bin, &place].into_iter().for_each(|dir| std::fs::create_dir(dir).expect("made"));
@@ -20,7 +21,8 @@ fn measured(dir: &Path, kib: u32) -> Output {
         calls.display()
     );
     std::fs::write(bin.join("fio"), text).expect("written");
-    std::fs::set_permissions(bin.join("fio"), PermissionsExt::from_mode(0o755)).expect("executable");
+    std::fs::set_permissions(bin.join("fio"), PermissionsExt::from_mode(0o755))
+        .expect("executable");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a PATH"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.env("PATH", path).args(["bench", "archive", "-D"]).arg(&place);
@@ -42,7 +44,10 @@ fn each_run_stands_between_two_of_fio_on_the_same_segments() {
     assert_eq!(rows.len(), 2, "{report}");
     for row in rows {
         let median = |name: &str| row[name]["median"].as_f64().expect("a number");
-        assert!((median("part_of_device") - median("bytes_per_second") / device).abs() < 1e-9, "{row}");
+        assert!(
+            (median("part_of_device") - median("bytes_per_second") / device).abs() < 1e-9,
+            "{row}"
+        );
     }
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("fio was called");
     assert_eq!(calls.lines().count(), 3, "before, between and after: {calls}");
@@ -54,5 +59,8 @@ fn a_fio_that_does_less_is_no_measure() {
     let dir = tempfile::tempdir().expect("a directory");
     let output = measured(dir.path(), 1 << 14);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("fio: it moved other than 2 files"), "{output:?}");
+    assert!(
+        !output.status.success() && said.contains("fio: it moved other than 2 files"),
+        "{output:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! `forebay bench wal`, small: every way runs, the JSON is what the README says, fio and pg_test_fsync are asked, nothing is left.
+//! `forebay bench wal`, small: every way runs, the JSON is what the README says, fio and
+//! pg_test_fsync are asked, nothing is left.
 
 use crate::bench::{assert_empty, assert_spread, fields, json, run};
 use serde_json::Value;
@@ -15,7 +16,8 @@ fn number(row: &Value, name: &str) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{name}: {row}"))
 }
 
-const SMALL: [&str; 8] = ["--size", "64MB", "--seconds", "0.01", "--rounds", "2", "--alone", "--json"];
+const SMALL: [&str; 8] =
+    ["--size", "64MB", "--seconds", "0.01", "--rounds", "2", "--alone", "--json"];
 
 #[test]
 fn commits_are_measured_every_way() {
@@ -48,7 +50,9 @@ fn commits_are_measured_every_way() {
     // Sync methods, modes, gathering or not, committers, sizes.
     assert_eq!(rows.len(), 4 * directs * 2 * 2 * 2, "{report}");
     for row in rows {
-        for positive in ["commits_per_second", "writes_per_second", "mean_write_bytes", "mean_in_flight"] {
+        for positive in
+            ["commits_per_second", "writes_per_second", "mean_write_bytes", "mean_in_flight"]
+        {
             assert_spread(&row[positive]);
         }
         assert!(row["part_of_device"].is_null(), "{row}");
@@ -56,7 +60,8 @@ fn commits_are_measured_every_way() {
         assert_eq!(number(row, "syncs_per_second") == 0.0, opens, "{row}");
         assert!(number(row, "mean_write_bytes") >= 8192.0, "{row}");
         assert!(number(row, "mean_in_flight") <= 3.0 * 16.0, "{row}");
-        let latencies = ["latency_us_p50", "latency_us_p99", "latency_us_p999"].map(|name| number(row, name));
+        let latencies =
+            ["latency_us_p50", "latency_us_p99", "latency_us_p999"].map(|name| number(row, name));
         assert!(0.0 < latencies[0] && latencies.is_sorted(), "{row}");
     }
     // Alone, nobody shares a write: one for each commit, but for segments' ends.
@@ -74,7 +79,10 @@ fn insertion_is_measured_alone_and_in_bulk() {
     let few = ["--inserters", "1,2", "--insert-sizes", "64,8168", "--wal-sync-method", "fdatasync"];
     let report = json(&[&place[..], &few, &SMALL].concat());
     assert_empty(dir.path());
-    assert!(list(&report, "commits").is_empty() && list(&report, "insertion").len() == 4, "{report}");
+    assert!(
+        list(&report, "commits").is_empty() && list(&report, "insertion").len() == 4,
+        "{report}"
+    );
     for row in list(&report, "insertion") {
         assert_spread(&row["records_per_second"]);
         let bytes = number(row, "bytes_per_second") / number(row, "records_per_second");
@@ -130,7 +138,16 @@ fn fio_and_pg_test_fsync_are_asked() {
         exec sleep 600\n";
     script(&bin.join("pg_test_fsync"), fsync);
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a PATH"));
-    let few = ["--wal-sync-method", "fdatasync", "--gather", "on", "--io-direct", "", "--committers", "1,2"];
+    let few = [
+        "--wal-sync-method",
+        "fdatasync",
+        "--gather",
+        "on",
+        "--io-direct",
+        "",
+        "--committers",
+        "1,2",
+    ];
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command
         .env("PATH", path)
@@ -138,7 +155,8 @@ fn fio_and_pg_test_fsync_are_asked() {
         .arg(&place)
         .args(few)
         .args(["--tables", "commit,bulk"]);
-    let small = ["--size", "64MB", "--seconds", "0.01", "--rounds", "1", "--record-sizes", "128", "--json"];
+    let small =
+        ["--size", "64MB", "--seconds", "0.01", "--rounds", "1", "--record-sizes", "128", "--json"];
     let output = command.args(small).output().expect("runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -150,28 +168,40 @@ fn fio_and_pg_test_fsync_are_asked() {
     for row in &device[..2] {
         assert_eq!(row["writes_per_second"]["median"], 2000.0, "{row}");
     }
-    assert_eq!((&device[1]["depth"], &device[2]["write_bytes"]), (&Value::from(2), &Value::from(131_072)));
+    assert_eq!(
+        (&device[1]["depth"], &device[2]["write_bytes"]),
+        (&Value::from(2), &Value::from(131_072))
+    );
     assert_eq!(device[2]["bytes_per_second"]["median"], 16_384_000.0);
     for row in list(&report, "commits") {
         let part = number(row, "commits_per_second") / 2000.0;
         assert!((number(row, "part_of_device") - part).abs() < 1e-9, "{row}");
     }
     let fsync = list(&report, "pg_test_fsync");
-    assert_eq!((fsync.len(), &fsync[0]["wal_sync_method"]), (1, &Value::from("fdatasync")), "{report}");
+    assert_eq!(
+        (fsync.len(), &fsync[0]["wal_sync_method"]),
+        (1, &Value::from("fdatasync")),
+        "{report}"
+    );
     assert_eq!(fsync[0]["writes_per_second"], 4000.5);
 
     let calls = std::fs::read_to_string(calls).expect("fio was called");
     let calls: Vec<&str> = calls.lines().collect();
     assert_eq!(calls.len(), 4, "once to write the file, then for each question: {calls:?}");
     assert!(calls[1].contains("--ioengine=psync") && calls[2].contains("--iodepth=2"), "{calls:?}");
-    assert!(calls[1..].iter().all(|call| call.contains("--sync=dsync") && call.contains("--direct=1")));
+    assert!(
+        calls[1..].iter().all(|call| call.contains("--sync=dsync") && call.contains("--direct=1"))
+    );
 }
 
 #[test]
 fn what_is_not_installed_is_said() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    command.env("PATH", dir.path()).args(["bench", "wal", "--tables", "commit", "-D"]).arg(dir.path());
+    command
+        .env("PATH", dir.path())
+        .args(["bench", "wal", "--tables", "commit", "-D"])
+        .arg(dir.path());
     command.args([
         "--wal-sync-method",
         "fdatasync",
@@ -182,11 +212,13 @@ fn what_is_not_installed_is_said() {
         "--rounds",
         "1",
     ]);
-    let output = command.args(["--size", "64MB", "--pg-test-fsync", "/nowhere/x"]).output().expect("runs");
+    let output =
+        command.args(["--size", "64MB", "--pg-test-fsync", "/nowhere/x"]).output().expect("runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
     assert!(
-        said.contains("fio is not installed.") && said.contains("No rates of pg_test_fsync: /nowhere/x: "),
+        said.contains("fio is not installed.")
+            && said.contains("No rates of pg_test_fsync: /nowhere/x: "),
         "{said}"
     );
 }

@@ -19,7 +19,8 @@ fn a_cancel_stops_the_statement_and_not_the_session() {
     let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // A cancel that comes before the statement has begun is forgotten, so it is repeated until there is an answer.
+            // A cancel that comes before the statement has begun is forgotten, so it is repeated
+            // until there is an answer.
             while !done.load(Ordering::Relaxed) {
                 cancel(server.port, pid, &key).expect("asks");
             }
@@ -60,7 +61,10 @@ fn statement_timeout() {
     let mut client = server.client();
     client.query("SET statement_timeout = '20ms'").expect("sets");
     let (state, message) = failure(&mut client, LONG);
-    assert_eq!((state.as_str(), message.as_str()), ("57014", "canceling statement due to statement timeout"));
+    assert_eq!(
+        (state.as_str(), message.as_str()),
+        ("57014", "canceling statement due to statement timeout")
+    );
     assert_eq!(value(&mut client, "SELECT 1"), "1");
     client.query("SET statement_timeout = 0").expect("sets");
 }
@@ -73,7 +77,8 @@ fn statement_timeout_of_a_statement_that_is_long_to_plan() {
     let long = format!("SELECT 1 IN ({}1)", "1, ".repeat(300_000));
     parse(&mut client, "", &long, &[]);
     let (kinds, messages) = sync(&mut client);
-    let error = messages.iter().find(|m| m.0 == b'E').unwrap_or_else(|| panic!("no error: {kinds}"));
+    let error =
+        messages.iter().find(|m| m.0 == b'E').unwrap_or_else(|| panic!("no error: {kinds}"));
     assert!(Fields::read(&error.1).get(b'M').contains("statement timeout"));
     // Nothing more in that session: on a busy machine a millisecond is too short for any statement.
     assert_eq!(server.value(&long), "t");
@@ -92,6 +97,7 @@ fn statement_timeout_that_strikes_between_two_messages() {
     bind(&mut client, "", "", 0, &[], 0);
     execute(&mut client, "", 0);
     let (kinds, messages) = sync(&mut client);
-    let error = messages.iter().find(|m| m.0 == b'E').unwrap_or_else(|| panic!("no error: {kinds}"));
+    let error =
+        messages.iter().find(|m| m.0 == b'E').unwrap_or_else(|| panic!("no error: {kinds}"));
     assert!(Fields::read(&error.1).get(b'M').contains("statement timeout"));
 }

@@ -11,7 +11,8 @@ use std::process::{Command, Output, Stdio};
 
 fn run(data: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    let output: Output = command.arg("checksums").arg("-D").arg(data).args(arguments).output().expect("runs");
+    let output: Output =
+        command.arg("checksums").arg("-D").arg(data).args(arguments).output().expect("runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().expect("exits"), text(&output.stdout), text(&output.stderr))
 }
@@ -33,7 +34,10 @@ fn damage_is_named_and_checksums_come_and_go() {
     server.client().query(sql).expect("a table is made");
     let (code, _, errors) = run(&data, &["--check"]);
     assert_eq!(code, 1);
-    assert!(errors.starts_with("forebay checksums: error: cluster must be shut down\n"), "{errors}");
+    assert!(
+        errors.starts_with("forebay checksums: error: cluster must be shut down\n"),
+        "{errors}"
+    );
     let folder = server.stop();
 
     let (code, said, errors) = run(&data, &["--check", "--progress"]);
@@ -43,23 +47,35 @@ fn damage_is_named_and_checksums_come_and_go() {
     assert!(shown[shown.len() - 1].ends_with(" MB (100%) computed"), "{errors}");
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "Checksum operation completed");
-    assert!(lines[1].starts_with("Files scanned:   ") && lines[2].starts_with("Blocks scanned:  "), "{said}");
+    assert!(
+        lines[1].starts_with("Files scanned:   ") && lines[2].starts_with("Blocks scanned:  "),
+        "{said}"
+    );
     assert_eq!(lines[3..], ["Bad checksums:  0", "Data checksum version: 1"]);
     assert_eq!(
         run(&data, &["--enable"]).2,
         "forebay checksums: error: data checksums are already enabled in cluster\n"
     );
 
-    let steps = "forebay checksums: syncing data directory\nforebay checksums: updating control file\n";
-    assert_eq!(run(&data, &["--disable"]), (0, "Checksums disabled in cluster\n".into(), steps.into()));
-    let mut largest: Vec<_> =
-        data.join("base/5").read_dir().expect("listed").map(|entry| entry.expect("an entry")).collect();
+    let steps =
+        "forebay checksums: syncing data directory\nforebay checksums: updating control file\n";
+    assert_eq!(
+        run(&data, &["--disable"]),
+        (0, "Checksums disabled in cluster\n".into(), steps.into())
+    );
+    let mut largest: Vec<_> = data
+        .join("base/5")
+        .read_dir()
+        .expect("listed")
+        .map(|entry| entry.expect("an entry"))
+        .collect();
     largest.sort_by_key(|entry| entry.metadata().expect("there").len());
     let file = largest.pop().expect("files are there").path();
     let mut bytes = std::fs::read(&file).expect("readable");
     bytes[3 * 8192 + 8000] ^= 1;
     std::fs::write(&file, &bytes).expect("writable");
-    let (code, said, errors) = run(&data, &["--enable", "--io-method", "sync", "--io-direct", "data"]);
+    let (code, said, errors) =
+        run(&data, &["--enable", "--io-method", "sync", "--io-direct", "data"]);
     assert_eq!((code, errors.lines().count()), (0, 2), "{errors}");
     assert!(
         said.contains("Blocks written: 1\n") && said.ends_with("Checksums enabled in cluster\n"),
@@ -92,8 +108,14 @@ fn bad_options_are_one_line() {
         (&["--sync-method=x"], "unrecognized sync method: x"),
         (&["--io-combine-limit", "0"], "--io-combine-limit must be in range 1..128"),
         (&["--io-method", "magic"], "invalid value \"magic\" for option --io-method"),
-        (&["--io-direct", "wal"], "invalid value \"wal\" for option --io-direct: Only \"data\" is read."),
-        (&["--io-direct", "tape"], "invalid value \"tape\" for option --io-direct: Invalid option \"tape\"."),
+        (
+            &["--io-direct", "wal"],
+            "invalid value \"wal\" for option --io-direct: Only \"data\" is read.",
+        ),
+        (
+            &["--io-direct", "tape"],
+            "invalid value \"tape\" for option --io-direct: Invalid option \"tape\".",
+        ),
         (
             &[],
             "could not open file \"/nowhere/at/all/global/pg_control\" for reading: No such file or directory",
@@ -123,13 +145,15 @@ fn closed_outputs_are_no_matter() {
     let folder = server.stop();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.args(["checksums", "-vP"]).arg(&data);
-    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full is there");
+    let full =
+        || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full is there");
     let status = command.stdout(full()).stderr(full()).status().expect("runs");
     assert_eq!(status.code(), Some(0));
     drop(folder);
 }
 
-/// A full pipe that nobody reads keeps no signal from ending it, neither from a shell nor from one of its background jobs.
+/// A full pipe that nobody reads keeps no signal from ending it, neither from a shell nor from one
+/// of its background jobs.
 #[test]
 fn a_signal_ends_it_while_nobody_reads() {
     let server = Server::new();

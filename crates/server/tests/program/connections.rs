@@ -131,10 +131,11 @@ fn a_server_out_of_descriptors_says_so_once_and_waits_for_better_times() {
 /// How often a thread of the server has gone to sleep.
 fn sleeps(server: &Server, thread: &str) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
-    let task = tasks
-        .map(|task| task.expect("an entry").path())
-        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim_end() == thread));
-    let status = std::fs::read_to_string(task.expect("the thread").join("status")).expect("it runs");
+    let task = tasks.map(|task| task.expect("an entry").path()).find(|task| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim_end() == thread)
+    });
+    let status =
+        std::fs::read_to_string(task.expect("the thread").join("status")).expect("it runs");
     let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
     line.expect("is told").trim().parse().expect("a number")
 }

@@ -18,9 +18,11 @@ fn in_and_out_in_three_formats() {
     let server = Server::new();
     let mut client = server.client();
     client.query(TABLE).expect("runs");
-    let tags = copy_in(&mut client, "COPY t FROM STDIN", &[b"1\ton", b"e\n2\t\\N\n", b"3\ta\\tb\n"]);
+    let tags =
+        copy_in(&mut client, "COPY t FROM STDIN", &[b"1\ton", b"e\n2\t\\N\n", b"3\ta\\tb\n"]);
     assert_eq!(tags.expect("loads"), ["COPY 3"]);
-    let csv = copy_in(&mut client, "COPY t FROM STDIN (FORMAT csv)", &[b"4,\"say \"\"hi\"\"\"\n5,\n"]);
+    let csv =
+        copy_in(&mut client, "COPY t FROM STDIN (FORMAT csv)", &[b"4,\"say \"\"hi\"\"\"\n5,\n"]);
     assert_eq!(csv.expect("loads"), ["COPY 2"]);
 
     let text = client.query("COPY t TO STDOUT").expect("copies");
@@ -35,7 +37,10 @@ fn in_and_out_in_three_formats() {
     client.query("CREATE TABLE u (i int4, s text)").expect("runs");
     // Byte by byte: the cuts fall everywhere.
     let bytes: Vec<&[u8]> = binary.chunks(1).collect();
-    assert_eq!(copy_in(&mut client, "COPY u FROM STDIN (FORMAT binary)", &bytes).expect("loads"), ["COPY 5"]);
+    assert_eq!(
+        copy_in(&mut client, "COPY u FROM STDIN (FORMAT binary)", &bytes).expect("loads"),
+        ["COPY 5"]
+    );
     assert_eq!(client.query("COPY u TO STDOUT").expect("copies").copied, expected.as_bytes());
 }
 
@@ -94,7 +99,8 @@ fn nothing_of_a_vanished_clients_copy_is_seen() {
     for goodbye in [false, true] {
         let mut victim = server.client();
         victim.start_copy("COPY t FROM STDIN").expect("starts");
-        let rows: String = (0..20_000).map(|i| format!("{i}\tsome text to fill pages with\n")).collect();
+        let rows: String =
+            (0..20_000).map(|i| format!("{i}\tsome text to fill pages with\n")).collect();
         victim.copy_data(rows.as_bytes()).expect("sends");
         victim.copy_data(b"20001\thalf a li").expect("sends");
         if goodbye {

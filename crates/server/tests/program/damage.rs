@@ -1,4 +1,5 @@
-//! Damaged pages, and the settings that take them in spite of it: zero_damaged_pages, ignore_checksum_failure.
+//! Damaged pages, and the settings that take them in spite of it: zero_damaged_pages,
+//! ignore_checksum_failure.
 
 use super::harness::{Server, failure, value};
 use forebay_server::client::{Client, Fields};
@@ -10,7 +11,8 @@ use tempfile::TempDir;
 const BLOCK: u64 = 8192;
 const ROWS: u64 = 2000;
 
-/// A data directory with a table `hurt`, whose block 3 has a wrong checksum and block 9 an impossible header besides.
+/// A data directory with a table `hurt`, whose block 3 has a wrong checksum and block 9 an
+/// impossible header besides.
 struct Damaged {
     folder: Arc<TempDir>,
     /// "base/5/16384"
@@ -26,7 +28,8 @@ impl Damaged {
         let fill = "INSERT INTO hurt SELECT generate_series, repeat('x', 100) FROM generate_series(1, 2000)";
         client.query(fill).expect("fills");
         let file = value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 'hurt'");
-        let size: u64 = value(&mut client, "SELECT pg_relation_size('hurt')").parse().expect("a number");
+        let size: u64 =
+            value(&mut client, "SELECT pg_relation_size('hurt')").parse().expect("a number");
         drop(client);
         let folder = server.stop();
         let path = format!("base/5/{file}");
@@ -48,7 +51,8 @@ impl Damaged {
 
 /// Changes two bytes of a file.
 fn overwrite(path: &Path, at: u64, change: impl Fn(u8) -> u8) {
-    let disk = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("the table's file");
+    let disk =
+        std::fs::OpenOptions::new().read(true).write(true).open(path).expect("the table's file");
     let mut bytes = [0; 2];
     disk.read_exact_at(&mut bytes, at).expect("reads");
     disk.write_all_at(&bytes.map(change), at).expect("writes");
@@ -103,7 +107,11 @@ fn damaged_pages_fail_are_ignored_or_zeroed_as_the_session_says() {
         let (left, warnings) = with_warnings(&mut client, COUNT);
         assert_eq!(left, (ROWS - rows).to_string());
         assert_eq!(warnings, [format!("{}; zeroing out page", invalid(9))], "{way:?}");
-        assert_eq!(with_warnings(&mut client, COUNT), (left.clone(), Vec::new()), "it is told once");
+        assert_eq!(
+            with_warnings(&mut client, COUNT),
+            (left.clone(), Vec::new()),
+            "it is told once"
+        );
         client.query("RESET ALL").expect("resets");
         assert_eq!(with_warnings(&mut client, COUNT).0, left);
         assert!(value(&mut client, FAILURES).parse::<u64>().expect("a number") >= once + 2);
@@ -121,8 +129,9 @@ fn warnings_come_with_the_rows_of_every_kind_of_statement() {
     let damaged = Damaged::new();
     let (path, rows) = (&damaged.path, damaged.rows_per_page());
     let ignoring = format!("ignoring checksum failure in block 3 of relation \"{path}\"");
-    let zeroing =
-        |block: u32| format!("invalid page in block {block} of relation \"{path}\"; zeroing out page");
+    let zeroing = |block: u32| {
+        format!("invalid page in block {block} of relation \"{path}\"; zeroing out page")
+    };
     let both = ["zero_damaged_pages=on", "ignore_checksum_failure=on"];
     let fresh = || damaged.serve(&["io_combine_limit=1"]);
 
@@ -136,17 +145,20 @@ fn warnings_come_with_the_rows_of_every_kind_of_statement() {
 
     // From the startup packet; a query whose rows are looked at.
     let server = fresh();
-    let mut client = server.connect(&[("user", "postgres"), ("zero_damaged_pages", "on")]).expect("connects");
+    let mut client =
+        server.connect(&[("user", "postgres"), ("zero_damaged_pages", "on")]).expect("connects");
     let (left, warnings) = with_warnings(&mut client, "SELECT count(s) FROM hurt WHERE i > 0");
     assert_eq!((left, warnings), ((ROWS - 2 * rows).to_string(), vec![zeroing(3), zeroing(9)]));
     drop(client);
     server.stop();
 
-    // For a transaction only, and for what reads without a query: the block of the error's page stays unread.
+    // For a transaction only, and for what reads without a query: the block of the error's page
+    // stays unread.
     let server = fresh();
     let mut client = server.client();
     client.query("BEGIN; SET LOCAL ignore_checksum_failure = on").expect("begins");
-    let (blocks, warnings) = with_warnings(&mut client, "SELECT pg_prewarm('hurt', 'buffer', 'main', 3, 3)");
+    let (blocks, warnings) =
+        with_warnings(&mut client, "SELECT pg_prewarm('hurt', 'buffer', 'main', 3, 3)");
     assert_eq!((blocks.as_str(), warnings), ("1", vec![ignoring.clone()]));
     client.query("ROLLBACK").expect("rolls back");
     let prewarm = "SELECT pg_prewarm('hurt', 'buffer', 'main', 9, 9)";
@@ -161,14 +173,18 @@ fn damage_in_a_temporary_table_is_told_of_by_its_file() {
     let server = Server::new();
     let mut client = server.client();
     client.query("SET temp_buffers = 100; CREATE TEMP TABLE t (i int4, s text)").expect("creates");
-    let fill = "INSERT INTO t SELECT generate_series, repeat('x', 1000) FROM generate_series(1, 7000)";
+    let fill =
+        "INSERT INTO t SELECT generate_series, repeat('x', 1000) FROM generate_series(1, 7000)";
     client.query(fill).expect("fills");
     let node = value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 't'");
     let path = format!("base/5/t0_{node}");
     // Long out of the few buffers.
     overwrite(&server.data_dir().join(&path), 3 * BLOCK + 6000, |byte| byte ^ 1);
     let invalid = format!("invalid page in block 3 of relation \"{path}\"");
-    assert_eq!(failure(&mut client, "SELECT count(*) FROM t"), ("XX001".to_owned(), invalid.clone()));
+    assert_eq!(
+        failure(&mut client, "SELECT count(*) FROM t"),
+        ("XX001".to_owned(), invalid.clone())
+    );
     assert_eq!(value(&mut client, FAILURES), "1");
     client.query("SET zero_damaged_pages = on").expect("a superuser may");
     let (left, warnings) = with_warnings(&mut client, "SELECT count(*) FROM t");

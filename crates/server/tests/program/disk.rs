@@ -12,8 +12,7 @@ use tempfile::TempDir;
 const BLOCK: u64 = 8192;
 
 fn load(client: &mut Client, table: &str, rows: usize) -> Result<Vec<String>, ClientError> {
-    const ROW: &str =
-        "7\tsome text, long enough that a megabyte of it does not take forever to load and to log\n";
+    const ROW: &str = "7\tsome text, long enough that a megabyte of it does not take forever to load and to log\n";
     let chunk = ROW.repeat(1000);
     client.start_copy(&format!("COPY {table} FROM STDIN"))?;
     for _ in 0..rows / 1000 {
@@ -34,7 +33,8 @@ fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
     drop(client);
     let folder = server.stop();
     let path = folder.path().join("data/base/5").join(&file);
-    let disk = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("the table's file");
+    let disk =
+        std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("the table's file");
     let mut bytes = [0; 8];
     disk.read_exact_at(&mut bytes, 3 * BLOCK + 6000).expect("reads");
     disk.write_all_at(&bytes.map(|b| !b), 3 * BLOCK + 6000).expect("writes");
@@ -45,7 +45,10 @@ fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
         for _ in 0..2 {
             let (state, message) = failure(&mut client, "SELECT count(*) FROM hurt");
             assert_eq!(state, "XX001");
-            assert!(message.contains(&format!("block 3 of relation \"base/5/{file}\"")), "{message}");
+            assert!(
+                message.contains(&format!("block 3 of relation \"base/5/{file}\"")),
+                "{message}"
+            );
         }
         assert_eq!(failure(&mut client, "COPY hurt TO STDOUT").0, "XX001");
         assert_eq!(value(&mut client, "SELECT count(*) FROM well"), "1000");
@@ -60,7 +63,8 @@ fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
     assert_eq!(server.value("SELECT count(*) FROM well"), "1000");
 }
 
-/// The file system takes a write, and has the page of before: found by the checkpoint, and by who reads the page.
+/// The file system takes a write, and has the page of before: found by the checkpoint, and by who
+/// reads the page.
 #[test]
 fn a_lost_write_stops_the_server_and_recovery_makes_it_again() {
     if let Err(refusal) = forebay_aio::probe_direct(&std::env::temp_dir()) {
@@ -78,10 +82,14 @@ fn a_lost_write_stops_the_server_and_recovery_makes_it_again() {
         let mut server = Server::with(&[verified[0], io_direct]);
         let mut client = server.client();
         assert_eq!(value(&mut client, "SHOW checkpoint_verify_writes"), "on");
-        client.query("CREATE TABLE t (i int4); INSERT INTO t VALUES (1); CHECKPOINT").expect("all is well");
+        client
+            .query("CREATE TABLE t (i int4); INSERT INTO t VALUES (1); CHECKPOINT")
+            .expect("all is well");
         server.wait_for_log("buffers read back from disk");
-        let file =
-            format!("base/5/{}", value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 't'"));
+        let file = format!(
+            "base/5/{}",
+            value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 't'")
+        );
         let path = server.data_dir().join(&file);
         let before = std::fs::read(&path).expect("the table's file");
         client.query("INSERT INTO t VALUES (2)").expect("inserts");
@@ -111,7 +119,10 @@ impl SmallDisk {
         let path = folder.path().join("data");
         std::fs::create_dir(&path).expect("made");
         let options = format!("size={megabytes}m");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).output();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&path)
+            .output();
         mount.is_ok_and(|m| m.status.success()).then_some(SmallDisk { folder, path })
     }
 
@@ -162,8 +173,8 @@ fn a_full_disk_fails_the_statement_until_there_is_room() {
 
     assert_eq!(load_fails(&mut client, "large", 2_000_000), "53100");
     assert_eq!(value(&mut client, "SELECT count(*) FROM large"), "10000");
-    // The log keeps a segment in hand for what makes room. New rows don't get it, not even those of catalogs, so the
-    // table has to be gone before the next is made.
+    // The log keeps a segment in hand for what makes room. New rows don't get it, not even those of
+    // catalogs, so the table has to be gone before the next is made.
     client.query("DROP TABLE large").expect("makes room");
     client.query("CHECKPOINT").expect("makes room");
     client.query("CREATE TABLE next (i int4, s text)").expect("there is room");

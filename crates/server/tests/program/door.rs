@@ -17,7 +17,8 @@ fn columns(client: &mut Client, sql: &str) -> Vec<String> {
             b'T' => {
                 let mut rest = &body[2..];
                 while let Some(end) = rest.iter().position(|b| *b == 0) {
-                    let oid = u32::from_be_bytes(rest[end + 7..end + 11].try_into().expect("four bytes"));
+                    let oid =
+                        u32::from_be_bytes(rest[end + 7..end + 11].try_into().expect("four bytes"));
                     found.push(format!("{} {oid}", String::from_utf8_lossy(&rest[..end])));
                     rest = &rest[end + 19..];
                 }
@@ -97,19 +98,28 @@ fn what_a_backend_did_is_counted() {
         // More than fits into the pool: some of it is read from the disk, by this backend.
         assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "20000");
         let mine = |client: &mut Client, what: &str| -> String {
-            value(client, &format!("SELECT {what} FROM pg_stat_aio_backends WHERE pid = pg_backend_pid()"))
+            value(
+                client,
+                &format!("SELECT {what} FROM pg_stat_aio_backends WHERE pid = pg_backend_pid()"),
+            )
         };
         let shown = value(&mut client, "SHOW io_method_status");
         assert_eq!(mine(&mut client, "io_method"), shown, "{method}");
         assert_eq!(mine(&mut client, "backend_type"), "client backend");
         assert_eq!(mine(&mut client, "reads > 0 AND read_bytes >= reads * 8192"), "t", "{method}");
-        assert_eq!(mine(&mut client, "acquired >= reads AND errors = 0 AND in_flight = 0"), "t", "{method}");
+        assert_eq!(
+            mine(&mut client, "acquired >= reads AND errors = 0 AND in_flight = 0"),
+            "t",
+            "{method}"
+        );
         let histogram = mine(&mut client, "latency_histogram");
-        let sum: u64 =
-            histogram.trim_matches(['{', '}']).split(',').map(|n| n.parse::<u64>().expect("a number")).sum();
+        let sum: u64 = histogram
+            .trim_matches(['{', '}'])
+            .split(',')
+            .map(|n| n.parse::<u64>().expect("a number"))
+            .sum();
         assert_eq!(sum.to_string(), mine(&mut client, "latency_count"), "{histogram}");
-        let others =
-            "SELECT count(*) FROM pg_stat_aio_backends WHERE backend_type = 'checkpointer' AND writes > 0";
+        let others = "SELECT count(*) FROM pg_stat_aio_backends WHERE backend_type = 'checkpointer' AND writes > 0";
         assert_eq!(value(&mut client, others), "1", "{method}");
 
         let reset = |client: &mut Client| value(client, "SELECT min(stats_reset) FROM pg_stat_io");
@@ -117,8 +127,7 @@ fn what_a_backend_did_is_counted() {
         client.query("SELECT pg_stat_reset_shared('io')").expect("resets");
         assert_ne!(reset(&mut client), before);
         assert_eq!(mine(&mut client, "reads"), "0", "{method}");
-        let read =
-            "SELECT sum(reads) FROM pg_stat_io WHERE object = 'relation' AND backend_type = 'client backend'";
+        let read = "SELECT sum(reads) FROM pg_stat_io WHERE object = 'relation' AND backend_type = 'client backend'";
         assert_eq!(value(&mut client, read), "0", "{method}");
     }
 }
@@ -135,7 +144,11 @@ fn workers(server: &Server) -> usize {
 fn wait_for_workers(server: &Server, count: usize) {
     let start = Instant::now();
     while workers(server) != count {
-        assert!(start.elapsed() < Duration::from_secs(600), "{} workers, not {count}", workers(server));
+        assert!(
+            start.elapsed() < Duration::from_secs(600),
+            "{} workers, not {count}",
+            workers(server)
+        );
         std::thread::yield_now();
     }
 }
@@ -147,7 +160,8 @@ fn files_grow_by_the_method_of_the_last_reload() {
     assert_eq!(value(&mut client, "SHOW file_extend_method"), "posix_fallocate");
     let conf = server.data_dir().join("postgresql.conf");
     let sample = std::fs::read_to_string(&conf).expect("reads");
-    std::fs::write(&conf, format!("{sample}\nfile_extend_method = write_zeros\n")).expect("written");
+    std::fs::write(&conf, format!("{sample}\nfile_extend_method = write_zeros\n"))
+        .expect("written");
     assert_eq!(value(&mut client, "SELECT pg_reload_conf()"), "t");
     server.wait_for_log("parameter \"file_extend_method\" changed to \"write_zeros\"");
     let sql = "CREATE TABLE t (a int8); INSERT INTO t SELECT g FROM generate_series(1, 20000) AS g";
@@ -191,8 +205,9 @@ fn workers_follow_a_reload() {
         std::fs::write(&conf, format!("{sample}\n{bad}\n")).expect("written");
         server.signal("-HUP");
         let (name, number) = bad.split_once(" = ").expect("an assignment");
-        server
-            .wait_for_log(&format!("{number} is outside the valid range for parameter \"{name}\" (1 .. 32)"));
+        server.wait_for_log(&format!(
+            "{number} is outside the valid range for parameter \"{name}\" (1 .. 32)"
+        ));
     }
     std::fs::write(&conf, format!("{sample}\nio_method = sync\n")).expect("written");
     let conf_text = std::fs::read_to_string(&conf).expect("reads");
@@ -227,18 +242,25 @@ fn descriptors_are_raised_counted_and_missed() {
     // The soft limit is too low for a hundred connections; the hard one is not.
     let server = Server::limited(Arc::clone(&folder), Some("-Sn 100"), &[]);
     let line = server.wait_for_log("descriptors (RLIMIT_NOFILE): ");
-    assert!(line.contains("for connections, 32 for I/O methods and logs, 1000 for data files"), "{line}");
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).expect("it runs");
-    let soft = limits
-        .lines()
-        .find_map(|l| l.strip_prefix("Max open files")?.split_whitespace().next()?.parse::<u64>().ok());
+    assert!(
+        line.contains("for connections, 32 for I/O methods and logs, 1000 for data files"),
+        "{line}"
+    );
+    let limits =
+        std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).expect("it runs");
+    let soft = limits.lines().find_map(|l| {
+        l.strip_prefix("Max open files")?.split_whitespace().next()?.parse::<u64>().ok()
+    });
     assert!(soft.is_some_and(|n| n > 1800), "{limits}");
     server.stop();
 
     let data = folder.path().join("data");
     let (status, log) = refused_under(&data, free_port(), Some("-n 300"), &[]);
     assert!(!status.success());
-    assert!(log.contains("FATAL:  insufficient file descriptors available to start server process"), "{log}");
+    assert!(
+        log.contains("FATAL:  insufficient file descriptors available to start server process"),
+        "{log}"
+    );
     assert!(log.contains("DETAIL:  System allows 300, server needs at least "), "{log}");
     assert!(
         log.contains("HINT:  Raise the limit (ulimit -n, LimitNOFILE=), or lower max_connections."),

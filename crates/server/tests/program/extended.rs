@@ -36,7 +36,9 @@ pub fn bind(
 }
 
 pub fn execute(client: &mut Client, portal: &str, max_rows: i32) {
-    client.send(b'E', &[portal.as_bytes(), b"\0", &max_rows.to_be_bytes()].concat()).expect("sends");
+    client
+        .send(b'E', &[portal.as_bytes(), b"\0", &max_rows.to_be_bytes()].concat())
+        .expect("sends");
 }
 
 fn describe(client: &mut Client, kind: u8, name: &str) {
@@ -158,7 +160,10 @@ fn after_an_error_everything_is_skipped_to_sync() {
     bind(&mut client, "", "", 0, &[], 0);
     execute(&mut client, "", 0);
     let (kinds, messages) = sync(&mut client);
-    assert!(kinds.starts_with("12C") && kinds.ends_with("EZ") && kinds.matches('C').count() == 1, "{kinds}");
+    assert!(
+        kinds.starts_with("12C") && kinds.ends_with("EZ") && kinds.matches('C').count() == 1,
+        "{kinds}"
+    );
     assert_eq!(error(&messages), "22012");
     // One transaction to the Sync: the first insert is undone as well.
     assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "0");

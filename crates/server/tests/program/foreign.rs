@@ -1,4 +1,5 @@
-//! Directories that PostgreSQL 18 made: what Forebay does not understand in them it refuses by name.
+//! Directories that PostgreSQL 18 made: what Forebay does not understand in them it refuses by
+//! name.
 
 use super::harness::{Server, failure, refused, value};
 use super::peer::Peer;
@@ -17,9 +18,16 @@ fn postgresql(peer: &Peer, name: &str, sql: &[&str]) {
 fn postgresql_in(peer: &Peer, name: &str, database: &str, sql: &[&str]) {
     let postgres = peer.start(name, "-c autovacuum=off");
     for statement in sql {
-        let output =
-            peer.psql(postgres.port).args(["-d", database, "-c", statement]).output().expect("psql runs");
-        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = peer
+            .psql(postgres.port)
+            .args(["-d", database, "-c", statement])
+            .output()
+            .expect("psql runs");
+        assert!(
+            output.status.success(),
+            "{statement}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -54,7 +62,8 @@ fn a_cluster_that_asks_for_passwords_is_refused() {
     assert!(log.contains(what) && log.contains("pg_hba.conf\")"), "{log}");
     // Who trusts everyone all the same says so.
     let trusting = folder.path().join("trust.conf");
-    std::fs::write(&trusting, "local all all trust\nhost all all 127.0.0.1/32 trust\n").expect("written");
+    std::fs::write(&trusting, "local all all trust\nhost all all 127.0.0.1/32 trust\n")
+        .expect("written");
     let server = Server::on(Arc::clone(&folder), &[&format!("hba_file={}", trusting.display())]);
     assert_eq!(server.value("SELECT 1"), "1");
 }
@@ -110,7 +119,9 @@ fn what_postgresql_puts_into_a_table_is_honoured_or_refused() {
     let grown = ["1|42|grüße|t|1.5|-7|-", "2|42|grüße|t|1.5|-7|-", "3|-|new|-|-|1|1"];
     assert_eq!(rows(&mut client, "SELECT * FROM grown ORDER BY id"), grown);
     assert_eq!(value(&mut client, "SELECT sum(i) FROM grown WHERE t = 'grüße'"), "84");
-    client.query("INSERT INTO grown VALUES (4, 1, 'x', false, 0, 0, 0)").expect("all values are given");
+    client
+        .query("INSERT INTO grown VALUES (4, 1, 'x', false, 0, 0, 0)")
+        .expect("all values are given");
     client
         .query("INSERT INTO grown (id, t, b, f, s) VALUES (5, 'x', false, 0, 0)")
         .expect("no default is left out");
@@ -126,7 +137,9 @@ fn what_postgresql_puts_into_a_table_is_honoured_or_refused() {
             refused_by_name(&mut client, &sql, &what);
         }
     }
-    for (relation, kind) in [("divided", "partitioned tables"), ("seen", "views"), ("counted", "sequences")] {
+    for (relation, kind) in
+        [("divided", "partitioned tables"), ("seen", "views"), ("counted", "sequences")]
+    {
         let what = format!("cannot open relation \"{relation}\": {kind} are not supported");
         refused_by_name(&mut client, &format!("SELECT * FROM {relation}"), &what);
     }
@@ -163,7 +176,8 @@ fn what_postgresql_puts_into_a_table_is_honoured_or_refused() {
     let folder = server.stop();
     peer.adopt(&folder.path().join("data"), "back");
     let postgres = peer.start("back", "-c autovacuum=off");
-    let output = peer.psql(postgres.port).args(["-c", "SELECT count(*), sum(i) FROM grown"]).output();
+    let output =
+        peer.psql(postgres.port).args(["-c", "SELECT count(*), sum(i) FROM grown"]).output();
     assert_eq!(String::from_utf8_lossy(&output.expect("psql runs").stdout).trim(), "5|85");
 }
 
@@ -206,7 +220,11 @@ fn a_value_of_older_rows_that_is_compressed_is_refused() {
 fn a_database_of_another_encoding_or_collation_is_refused() {
     let Some(peer) = Peer::find("a_database_of_another_encoding_or_collation") else { return };
     for (name, options, what) in [
-        ("ascii", &["--no-locale", "-ESQL_ASCII"][..], "the encoding of database \"postgres\" (number 0)"),
+        (
+            "ascii",
+            &["--no-locale", "-ESQL_ASCII"][..],
+            "the encoding of database \"postgres\" (number 0)",
+        ),
         (
             "libc",
             &["--locale=C.UTF-8", "-EUTF8"],
@@ -246,9 +264,14 @@ fn a_database_of_another_encoding_or_collation_is_refused() {
 fn what_is_said_of_the_database_and_its_role_is_honoured_or_refused() {
     let Some(peer) = Peer::find("what_is_said_of_the_database_and_its_role") else { return };
     peer.init("pg");
-    let setting = "settings of database or role \"postgres\" (pg_db_role_setting) are not supported";
+    let setting =
+        "settings of database or role \"postgres\" (pg_db_role_setting) are not supported";
     for (say, take_back, what) in [
-        ("ALTER DATABASE postgres SET search_path = a", "ALTER DATABASE postgres RESET ALL", setting),
+        (
+            "ALTER DATABASE postgres SET search_path = a",
+            "ALTER DATABASE postgres RESET ALL",
+            setting,
+        ),
         ("ALTER ROLE postgres SET search_path = a", "ALTER ROLE postgres RESET ALL", setting),
         ("ALTER ROLE ALL SET search_path = a", "ALTER ROLE ALL RESET ALL", setting),
     ] {
@@ -270,7 +293,10 @@ fn what_is_said_of_the_database_and_its_role_is_honoured_or_refused() {
     let closed = "ALTER DATABASE postgres ALLOW_CONNECTIONS false";
     postgresql_in(&peer, "pg", "template1", &[closed]);
     let log = refusal(&copied(&peer, "pg").path().join("data"));
-    assert!(log.contains("FATAL:  database \"postgres\" is not currently accepting connections"), "{log}");
+    assert!(
+        log.contains("FATAL:  database \"postgres\" is not currently accepting connections"),
+        "{log}"
+    );
 
     let data = peer.inside("alice");
     let options = ["-U", "alice", "-A", "trust", "--no-sync", "--no-locale", "-EUTF8"];

@@ -80,7 +80,8 @@ impl Server {
         Client::start(self.socket(), parameters)
     }
 
-    /// A connected socket. A read that gets nothing for five minutes fails: better than a test that hangs.
+    /// A connected socket. A read that gets nothing for five minutes fails: better than a test that
+    /// hangs.
     pub fn socket(&self) -> Stream {
         let stream = Stream::Tcp(TcpStream::connect(("127.0.0.1", self.port)).expect("connects"));
         stream.set_read_timeout(Some(Duration::from_secs(300))).expect("is a socket");
@@ -141,7 +142,13 @@ pub fn refused_under(
     (child.wait(), log)
 }
 
-fn spawn(folder: &TempDir, data: &Path, port: u16, ulimit: Option<&str>, settings: &[&str]) -> Child {
+fn spawn(
+    folder: &TempDir,
+    data: &Path,
+    port: u16,
+    ulimit: Option<&str>,
+    settings: &[&str],
+) -> Child {
     let program = env!("CARGO_BIN_EXE_forebay");
     let mut command = Command::new(if ulimit.is_some() { "sh" } else { program });
     if let Some(limit) = ulimit {
@@ -165,7 +172,9 @@ pub fn value(client: &mut Client, sql: &str) -> String {
 /// The SQLSTATE and message of a query that must fail.
 pub fn failure(client: &mut Client, sql: &str) -> (String, String) {
     match client.query(sql) {
-        Err(ClientError::Server(fields)) => (fields.get(b'C').to_owned(), fields.get(b'M').to_owned()),
+        Err(ClientError::Server(fields)) => {
+            (fields.get(b'C').to_owned(), fields.get(b'M').to_owned())
+        }
         other => panic!("{sql} should fail: {other:?}"),
     }
 }

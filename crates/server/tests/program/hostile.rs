@@ -47,9 +47,12 @@ fn absurd_lengths_end_the_session_with_a_reason() {
 #[test]
 fn a_startup_packet_of_absurd_length_is_not_waited_for() {
     let server = Server::new();
-    for bytes in
-        [&b"\x7f\xff\xff\xff\0\x03\0\0"[..], b"\0\0\0\x04", b"\0\0\x27\x15\0\x03\0\0", b"GET / HTTP/1.1\r\n"]
-    {
+    for bytes in [
+        &b"\x7f\xff\xff\xff\0\x03\0\0"[..],
+        b"\0\0\0\x04",
+        b"\0\0\x27\x15\0\x03\0\0",
+        b"GET / HTTP/1.1\r\n",
+    ] {
         let mut client = Client::raw(server.socket()).expect("connects");
         client.send_bytes(bytes).expect("sends");
         let mut rest = Vec::new();
@@ -101,7 +104,8 @@ fn too_many_columns_are_an_error() {
 fn no_statement_is_too_deep_for_a_sessions_stack() {
     let server = Server::new();
     let mut client = server.client();
-    for (head, link) in [("SELECT 1", " NOTNULL"), ("SELECT 1", "+1"), ("SELECT true", " OR true")] {
+    for (head, link) in [("SELECT 1", " NOTNULL"), ("SELECT 1", "+1"), ("SELECT true", " OR true")]
+    {
         for n in [900, 7000, 12_000, 100_000] {
             if let Err(e) = client.query(&format!("{head}{}", link.repeat(n))) {
                 assert!(e.to_string().contains("stack depth limit exceeded"), "{link} {n}: {e}");
@@ -127,7 +131,8 @@ fn random_garbage_harms_nobody_else() {
             let _ = client.send_bytes(&bytes);
             client
         } else {
-            // A real session, then messages of real types with lengths that fit and bodies that do not.
+            // A real session, then messages of real types with lengths that fit and bodies that do
+            // not.
             let mut client = server.client();
             while bytes.len() > 40 {
                 let body: Vec<u8> = bytes.drain(..random.random_range(1..40)).collect();
@@ -138,7 +143,9 @@ fn random_garbage_harms_nobody_else() {
         };
         let _ = client.stream().shutdown(Shutdown::Write);
         let _ = client.stream().read_to_end(&mut Vec::new());
-        worker.query(&format!("INSERT INTO t VALUES ({round})")).expect("the other session works on");
+        worker
+            .query(&format!("INSERT INTO t VALUES ({round})"))
+            .expect("the other session works on");
     }
     assert_eq!(value(&mut worker, "SELECT count(*) FROM t"), "200");
 }

@@ -1,5 +1,5 @@
-//! `forebay_archive` as archive_library and restore_library: its settings, what its commands make of what a server has archived, and
-//! stops that don't wait.
+//! `forebay_archive` as archive_library and restore_library: its settings, what its commands make
+//! of what a server has archived, and stops that don't wait.
 
 use super::harness::{Server, value};
 use super::pitr::{copy_tree, folder, until};
@@ -45,7 +45,10 @@ impl Store {
     /// `forebay archive-verify` and the like.
     fn command(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        command.args(words).env("FOREBAY_ARCHIVE", self.archive()).env("FOREBAY_ARCHIVE_KEY", self.key());
+        command
+            .args(words)
+            .env("FOREBAY_ARCHIVE", self.archive())
+            .env("FOREBAY_ARCHIVE_KEY", self.key());
         command.output().expect("it runs")
     }
 
@@ -62,7 +65,8 @@ impl Store {
 }
 
 fn server_on(folder: Arc<TempDir>, settings: &[String], more: &[&str]) -> Server {
-    let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let settings: Vec<&str> =
+        settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
     Server::on(folder, &settings)
 }
 
@@ -87,8 +91,11 @@ fn to_recover(base: &Path) -> Arc<TempDir> {
 fn what_a_server_archives_is_verified_and_restored_by_the_commands_and_by_a_server() {
     let (base, folder) = base();
     let store = Store::new();
-    let server =
-        server_on(folder, &store.settings(), &["archive_mode=on", "archive_library=forebay_archive"]);
+    let server = server_on(
+        folder,
+        &store.settings(),
+        &["archive_mode=on", "archive_library=forebay_archive"],
+    );
     let mut client = server.client();
     for i in 0..4 {
         client.query(&format!("INSERT INTO t VALUES ({i}, 'row')")).expect("inserts");
@@ -106,7 +113,8 @@ fn what_a_server_archives_is_verified_and_restored_by_the_commands_and_by_a_serv
     assert_eq!(listed["files"].as_array().map(Vec::len), Some(5), "{listed}");
     let promote = "recovery_target_action=promote";
     let by_command = Server::on(to_recover(&base), &[&store.restore_command(), promote]);
-    let by_library = server_on(to_recover(&base), &store.settings(), &["restore_library=forebay_archive"]);
+    let by_library =
+        server_on(to_recover(&base), &store.settings(), &["restore_library=forebay_archive"]);
     for server in [by_command, by_library] {
         server.wait_for_log("restored log file");
         assert_eq!(server.value("SELECT count(*) FROM t"), "5");
@@ -122,8 +130,11 @@ fn what_a_server_archives_is_verified_and_restored_by_the_commands_and_by_a_serv
 fn a_recovery_that_is_killed_between_segments_goes_on() {
     let (base, folder) = base();
     let store = Store::new();
-    let server =
-        server_on(folder, &store.settings(), &["archive_mode=on", "archive_library=forebay_archive"]);
+    let server = server_on(
+        folder,
+        &store.settings(),
+        &["archive_mode=on", "archive_library=forebay_archive"],
+    );
     let mut client = server.client();
     let mut segments = Vec::new();
     for i in 0..6 {
@@ -174,7 +185,8 @@ fn its_settings_change_while_the_server_runs() {
     let mut other = server.client();
     other.query("CREATE TABLE t (i int4)").expect("creates");
     other.query("SELECT pg_switch_wal()").expect("switches");
-    server.wait_for_log("yet archiving is not configured: \"forebay_archive.location\" is not set.");
+    server
+        .wait_for_log("yet archiving is not configured: \"forebay_archive.location\" is not set.");
     // Without its key nothing is archived in the clear.
     std::fs::remove_file(store.key()).expect("removed");
     let all = [&store.settings()[..], &[library]].concat();
@@ -183,7 +195,10 @@ fn its_settings_change_while_the_server_runs() {
     server.wait_for_log(&told);
     assert_eq!(std::fs::read_dir(store.archive()).expect("archive").count(), 0);
     store.write_key();
-    let more = [&all[..], &["archive_transfers=8".to_owned(), "forebay_archive.compression=lz4".to_owned()]];
+    let more = [
+        &all[..],
+        &["archive_transfers=8".to_owned(), "forebay_archive.compression=lz4".to_owned()],
+    ];
     reload(&more.concat(), "archive_transfers", "8");
     until(&mut other, "SELECT archived_count FROM pg_stat_archiver", |n| n == "1");
     let listed = store.command(&["archive-list", "--long"]);
@@ -236,7 +251,8 @@ fn an_immediate_stop_cuts_short_a_fast_one_that_archives() {
     // The checkpoint was made, and what was not archived is archived now.
     let store = tempfile::tempdir().expect("a store");
     let directory = format!("basic_archive.archive_directory={}", store.path().display());
-    let server = Server::on(folder, &["archive_mode=on", "archive_library=basic_archive", &directory]);
+    let server =
+        Server::on(folder, &["archive_mode=on", "archive_library=basic_archive", &directory]);
     assert!(server.log().contains("database system was shut down at"), "{}", server.log());
     assert_eq!(server.value("SELECT count(*) FROM t"), "1");
     until(&mut server.client(), "SELECT archived_count FROM pg_stat_archiver", |n| n != "0");
@@ -246,8 +262,11 @@ fn an_immediate_stop_cuts_short_a_fast_one_that_archives() {
 fn a_fast_stop_ends_recovery_from_an_archive() {
     let (base, folder) = base();
     let store = Store::new();
-    let server =
-        server_on(folder, &store.settings(), &["archive_mode=on", "archive_library=forebay_archive"]);
+    let server = server_on(
+        folder,
+        &store.settings(),
+        &["archive_mode=on", "archive_library=forebay_archive"],
+    );
     server.client().query("INSERT INTO t VALUES (1, 'row')").expect("inserts");
     let _folder = server.stop();
     for signal in ["-INT", "-TERM", "-QUIT"] {

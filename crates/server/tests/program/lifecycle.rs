@@ -73,7 +73,10 @@ fn a_port_has_one_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let (status, log) = refused(&folder.path().join("data"), server.port, &[]);
     assert!(!status.success());
-    assert!(log.contains("Address already in use") && log.contains("Choose another with -p"), "{log}");
+    assert!(
+        log.contains("Address already in use") && log.contains("Choose another with -p"),
+        "{log}"
+    );
     assert_eq!(server.value("SELECT 1"), "1");
 }
 
@@ -113,9 +116,12 @@ fn a_reload_changes_what_it_can() {
     let conf = server.data_dir().join("postgresql.conf");
     std::fs::write(&conf, "TimeZone = 'GMT'\nmax_connections = 7\n").expect("written");
     server.signal("-HUP");
-    server.wait_for_log("parameter \"max_connections\" cannot be changed without restarting the server");
+    server.wait_for_log(
+        "parameter \"max_connections\" cannot be changed without restarting the server",
+    );
     server.wait_for_log("parameter \"TimeZone\" changed to \"GMT\"");
-    // The log line comes before the settings are in place; a session sees them at its next statement after that.
+    // The log line comes before the settings are in place; a session sees them at its next
+    // statement after that.
     while value(&mut client, "SHOW TimeZone") != "GMT" {}
     assert_eq!(client.parameters["TimeZone"], "GMT");
     std::fs::write(&conf, "TimeZone = \n").expect("written");
@@ -130,7 +136,11 @@ fn init_makes_a_directory_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let init = || {
         let data = folder.path().join("data");
-        Command::new(env!("CARGO_BIN_EXE_forebay")).args(["init", "-D"]).arg(data).output().expect("runs")
+        Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["init", "-D"])
+            .arg(data)
+            .output()
+            .expect("runs")
     };
     let first = init();
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));

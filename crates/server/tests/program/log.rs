@@ -1,4 +1,5 @@
-//! The write-ahead log from outside: how it is made durable, its segments, its functions, what the kernel sees of it.
+//! The write-ahead log from outside: how it is made durable, its segments, its functions, what the
+//! kernel sees of it.
 
 use super::harness::{Server, failure, value};
 use std::collections::BTreeMap;
@@ -54,7 +55,8 @@ fn auto_chooses_a_sync_method_once() {
 
     // Later starts take its word, also where another would be better.
     let other = if chosen == "open_sync" { "fsync" } else { "open_sync" };
-    let changed = recorded.replace(&format!("\nmethod = {chosen}\n"), &format!("\nmethod = {other}\n"));
+    let changed =
+        recorded.replace(&format!("\nmethod = {chosen}\n"), &format!("\nmethod = {other}\n"));
     std::fs::write(choice(&server.data_dir()), changed).expect("written");
     let server = Server::on(server.stop(), &[AUTO]);
     server.wait_for_log(&format!("wal_sync_method is {other}, as chosen at an earlier start"));
@@ -116,7 +118,10 @@ fn completed_segments_wait_for_the_archive() {
     }
     server.wait_for_log("\"archive_mode\" enabled, yet archiving is not configured");
     for name in &completed {
-        assert!(mark(name, ".ready").exists() && segments(&server.data_dir()).contains(name), "{name}");
+        assert!(
+            mark(name, ".ready").exists() && segments(&server.data_dir()).contains(name),
+            "{name}"
+        );
     }
     // The archive has the first two.
     for name in &completed[..2] {
@@ -136,13 +141,15 @@ fn a_switch_ends_a_segment_once() {
     let server = Server::new();
     let mut client = server.client();
     client.query("CREATE TABLE t (i int4); INSERT INTO t VALUES (1)").expect("inserts");
-    let file = |client: &mut _| value(client, "SELECT pg_walfile_name(pg_current_wal_insert_lsn())");
+    let file =
+        |client: &mut _| value(client, "SELECT pg_walfile_name(pg_current_wal_insert_lsn())");
     let first = file(&mut client);
     let end = value(&mut client, "SELECT pg_switch_wal()");
     assert_eq!(value(&mut client, &format!("SELECT pg_walfile_name('{end}')")), first);
     let second = file(&mut client);
     assert!(second > first, "{second}");
-    // Nothing was logged since: the second switch finds nothing to do, and tells where the segment begins.
+    // Nothing was logged since: the second switch finds nothing to do, and tells where the segment
+    // begins.
     let again = value(&mut client, "SELECT pg_switch_wal()");
     assert!(again.ends_with("000000"), "{again}");
     assert_eq!(file(&mut client), second);
@@ -196,7 +203,8 @@ struct Seen {
     opens: usize,
     direct: usize,
     writes: usize,
-    /// Writes that began while others were on their way, by whether the file was one under construction.
+    /// Writes that began while others were on their way, by whether the file was one under
+    /// construction.
     overlapping: BTreeMap<bool, usize>,
 }
 
@@ -234,8 +242,10 @@ fn look_through(lines: &[String]) -> Seen {
 
 /// Pages of segments in the kernel's cache; None without the program that tells.
 fn cached_pages(data: &Path) -> Option<u64> {
-    let paths: Vec<PathBuf> = segments(data).iter().map(|name| data.join("pg_wal").join(name)).collect();
-    let output = Command::new("fincore").args(["-n", "-r", "-o", "PAGES"]).args(&paths).output().ok()?;
+    let paths: Vec<PathBuf> =
+        segments(data).iter().map(|name| data.join("pg_wal").join(name)).collect();
+    let output =
+        Command::new("fincore").args(["-n", "-r", "-o", "PAGES"]).args(&paths).output().ok()?;
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
     let pages: Vec<u64> = text.split_whitespace().map(|n| n.parse().expect("a number")).collect();
@@ -255,7 +265,9 @@ fn direct_wal_bypasses_the_kernel_s_cache() {
     // The first segment was made by init, through the cache.
     let folder = Server::new().stop();
     if let Err(refusal) = forebay_aio::probe_direct(folder.path()) {
-        println!("skipped: direct_wal_bypasses_the_kernel_s_cache needs a file system that can ({refusal})");
+        println!(
+            "skipped: direct_wal_bypasses_the_kernel_s_cache needs a file system that can ({refusal})"
+        );
         return;
     }
     let server = Server::on(folder, &settings);
@@ -283,8 +295,14 @@ fn direct_wal_bypasses_the_kernel_s_cache() {
     println!("{seen:?}");
     assert!(seen.opens >= 4, "no segments were made: {seen:?}");
     assert_eq!(seen.opens, seen.direct, "{seen:?}");
-    assert!(seen.overlapping.get(&true).is_some_and(|n| *n > 0), "zeros go out one by one: {seen:?}");
-    assert!(seen.overlapping.get(&false).is_some_and(|n| *n > 0), "the log goes out one by one: {seen:?}");
+    assert!(
+        seen.overlapping.get(&true).is_some_and(|n| *n > 0),
+        "zeros go out one by one: {seen:?}"
+    );
+    assert!(
+        seen.overlapping.get(&false).is_some_and(|n| *n > 0),
+        "the log goes out one by one: {seen:?}"
+    );
     match cached_pages(&server.data_dir()) {
         Some(pages) => assert_eq!(pages, 0, "the kernel caches pages of the log"),
         None => println!("skipped: what the kernel caches, which needs fincore"),

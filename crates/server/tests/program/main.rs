@@ -8,7 +8,8 @@
 //! - [`copy`]:      COPY both ways
 //! - [`archive`]:   archive-push, archive-get, archiverd and who looks after an archive
 //! - [`backup`]:    base backups of a running server
-//! - [`bench`]:     measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver and of the log
+//! - [`bench`]:     measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver
+//!   and of the log
 //! - [`cancel`]:    cancel requests and timeouts
 //! - [`connections`]: slow start-ups, descriptors that run out, timers
 //! - [`checksums`]: page checksums of a directory at rest
@@ -18,7 +19,8 @@
 //! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
 //! - [`foreign`]: directories that PostgreSQL made, and what of them is refused
 //! - [`hostile`]:   garbage, absurd lengths, vanishing clients
-//! - [`library`]:   an archive with manifests as archive_library and restore_library; stops that don't wait
+//! - [`library`]:   an archive with manifests as archive_library and restore_library; stops that
+//!   don't wait
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 //! - [`log`]:       the write-ahead log: sync methods, segments, functions, direct I/O
 //! - [`pitr`]:      archive_mode, and recovery from an archive to a point in time

@@ -75,9 +75,17 @@ fn the_archives_commands_work_on_an_object_store() {
     }
     let listed = place.run(&["archive-list"]);
     assert!(code(&listed) == 0 && text(&listed).contains(&place.url), "{}", text(&listed));
-    assert!(text(&listed).contains(&names[0]) && text(&listed).contains(&names[2]), "{}", text(&listed));
+    assert!(
+        text(&listed).contains(&names[0]) && text(&listed).contains(&names[2]),
+        "{}",
+        text(&listed)
+    );
     let verified = place.run(&["archive-verify"]);
-    assert!(code(&verified) == 0 && text(&verified).contains("0 errors, 0 notes"), "{}", text(&verified));
+    assert!(
+        code(&verified) == 0 && text(&verified).contains("0 errors, 0 notes"),
+        "{}",
+        text(&verified)
+    );
     // No base backup is there, so nothing goes unless it is said what may.
     assert_eq!(code(&place.run(&["archive-expire"])), 1);
     let expired = place.run(&["archive-expire", "--before", &names[1]]);
@@ -95,7 +103,8 @@ fn a_store_that_is_down_never_ends_a_recovery() {
     let name = place.bed.segment(3);
     assert_eq!(code(&place.push(&name)), 0);
     let get = |place: &Place, variables: &[(&str, &str)]| {
-        let mut command = place.command(&["archive-get", "000000010000000000000009", "pg_wal/RECOVERYXLOG"]);
+        let mut command =
+            place.command(&["archive-get", "000000010000000000000009", "pg_wal/RECOVERYXLOG"]);
         command.env("FOREBAY_ARCHIVE_TIMEOUT", "0.2").envs(variables.iter().copied());
         let output = command.output().expect("it runs");
         assert_eq!(code(&output), 126, "{variables:?}: {}", text(&output));
@@ -137,16 +146,24 @@ fn transfers_to_an_object_store_are_measured_and_nothing_is_left_of_them() {
     let report: serde_json::Value = serde_json::from_slice(&measured.stdout).expect("it is JSON");
     let rates: Vec<_> = report["stores"].as_array().expect("rows").iter().collect();
     assert_eq!(rates.len(), 2, "{report}");
-    assert!(rates.iter().all(|row| row["bytes_per_second"]["median"].as_f64() > Some(0.0)), "{report}");
+    assert!(
+        rates.iter().all(|row| row["bytes_per_second"]["median"].as_f64() > Some(0.0)),
+        "{report}"
+    );
     assert_eq!(report["archive"], place.url.as_str());
     let bucket = place.url.trim_start_matches("s3://").trim_end_matches("/wal");
     let (_, listed) = moto::request(place.port, "GET", &format!("/{bucket}?list-type=2"), b"");
-    assert!(!String::from_utf8_lossy(&listed).contains("<Key>"), "{}", String::from_utf8_lossy(&listed));
+    assert!(
+        !String::from_utf8_lossy(&listed).contains("<Key>"),
+        "{}",
+        String::from_utf8_lossy(&listed)
+    );
 }
 
 #[test]
 fn a_server_comes_back_from_an_object_store_to_a_restore_point() {
-    let Some(place) = Place::new("a_server_comes_back_from_an_object_store_to_a_restore_point") else {
+    let Some(place) = Place::new("a_server_comes_back_from_an_object_store_to_a_restore_point")
+    else {
         return;
     };
     let shell = format!(
@@ -174,9 +191,15 @@ fn a_server_comes_back_from_an_object_store_to_a_restore_point() {
     // A fast stop archives what is left.
     server.stop();
     let verified = place.run(&["archive-verify"]);
-    assert!(code(&verified) == 0 && text(&verified).contains("0 errors, 0 notes"), "{}", text(&verified));
+    assert!(
+        code(&verified) == 0 && text(&verified).contains("0 errors, 0 notes"),
+        "{}",
+        text(&verified)
+    );
     let get = format!("restore_command={shell} archive-get %f %p");
-    for (target, count) in [("recovery_target_name=here", "3"), ("recovery_target_timeline=latest", "4")] {
+    for (target, count) in
+        [("recovery_target_name=here", "3"), ("recovery_target_timeline=latest", "4")]
+    {
         let server = Server::on(restored(&base), &[&get, "recovery_target_action=promote", target]);
         assert_eq!(server.value("SELECT count(*) FROM t"), count, "{target}");
     }
@@ -184,7 +207,9 @@ fn a_server_comes_back_from_an_object_store_to_a_restore_point() {
 
 #[test]
 fn a_server_by_itself_comes_back_from_an_object_store() {
-    let Some(place) = Place::new("a_server_by_itself_comes_back_from_an_object_store") else { return };
+    let Some(place) = Place::new("a_server_by_itself_comes_back_from_an_object_store") else {
+        return;
+    };
     // A shell that sets limits can set variables as well.
     let environment = format!(
         "-n 1024 && export AWS_ENDPOINT_URL=http://127.0.0.1:{} AWS_ALLOW_HTTP=true AWS_ACCESS_KEY_ID=test \
@@ -213,7 +238,11 @@ fn a_server_by_itself_comes_back_from_an_object_store() {
     drop(client);
     server.stop();
     let verified = place.run(&["archive-verify"]);
-    assert!(code(&verified) == 0 && text(&verified).contains("0 errors, 0 notes"), "{}", text(&verified));
+    assert!(
+        code(&verified) == 0 && text(&verified).contains("0 errors, 0 notes"),
+        "{}",
+        text(&verified)
+    );
     let settings = ["restore_library=forebay_archive", location.as_str()];
     let server = Server::limited(restored(&base), Some(&environment), &settings);
     assert_eq!(server.value("SELECT count(*) FROM t"), "5");

@@ -15,7 +15,8 @@ fn each(test: impl Fn(&Server)) {
     for method in methods {
         for direct in ["", "data"] {
             if direct.is_empty() || probe_direct(folder.path()).is_ok() {
-                let (method, direct) = (format!("io_method={method}"), format!("io_direct={direct}"));
+                let (method, direct) =
+                    (format!("io_method={method}"), format!("io_direct={direct}"));
                 test(&Server::with(&["shared_buffers=256kB", &method, &direct]));
             }
         }
@@ -24,7 +25,8 @@ fn each(test: impl Fn(&Server)) {
 
 /// Fills a table with ten times what the buffers hold.
 fn fill(client: &mut Client, table: &str) {
-    let sql = format!("INSERT INTO {table} SELECT g, repeat('x', 500) FROM generate_series(1, 5000) g");
+    let sql =
+        format!("INSERT INTO {table} SELECT g, repeat('x', 500) FROM generate_series(1, 5000) g");
     client.query(&sql).expect("inserts");
 }
 

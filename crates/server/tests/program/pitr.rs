@@ -1,4 +1,5 @@
-//! A server's archive: what goes there, and what comes back: recovery to a time, a position and a name, of a server that was under load.
+//! A server's archive: what goes there, and what comes back: recovery to a time, a position and a
+//! name, of a server that was under load.
 
 use super::harness::{Server, refused, value};
 use forebay_server::client::Client;
@@ -27,8 +28,9 @@ pub fn copy_tree(from: &Path, to: &Path) {
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("directory");
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.expect("entry").file_name().into_string().expect("a name")).collect();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
+        .collect();
     names.sort();
     names
 }
@@ -49,7 +51,8 @@ pub fn until(client: &mut Client, sql: &str, good: impl Fn(&str) -> bool) -> Str
 #[test]
 fn completed_segments_are_archived_and_counted() {
     let store = tempfile::tempdir().expect("a store");
-    let command = format!("archive_command=test ! -f {0}/%f && cp %p {0}/%f", store.path().display());
+    let command =
+        format!("archive_command=test ! -f {0}/%f && cp %p {0}/%f", store.path().display());
     let server = Server::with(&["archive_mode=on", &command]);
     let mut client = server.client();
     client.query("CREATE TABLE t (i int4)").expect("creates");
@@ -60,14 +63,17 @@ fn completed_segments_are_archived_and_counted() {
         switched.push(value(&mut client, &format!("SELECT pg_walfile_name('{at}')")));
     }
     let last = &switched[2];
-    until(&mut client, "SELECT coalesce(last_archived_wal, '') FROM pg_stat_archiver", |name| name == last);
+    until(&mut client, "SELECT coalesce(last_archived_wal, '') FROM pg_stat_archiver", |name| {
+        name == last
+    });
     assert_eq!(value(&mut client, "SELECT archived_count FROM pg_stat_archiver"), "3");
     assert_eq!(value(&mut client, "SELECT failed_count FROM pg_stat_archiver"), "0");
     assert_eq!(names(store.path()), switched);
     for name in &switched {
         let ours = server.data_dir().join("pg_wal").join(name);
         assert!(
-            std::fs::read(store.path().join(name)).expect("stored") == std::fs::read(ours).expect("ours")
+            std::fs::read(store.path().join(name)).expect("stored")
+                == std::fs::read(ours).expect("ours")
         );
     }
     client.query("SELECT pg_stat_reset_shared('archiver')").expect("resets");
@@ -125,7 +131,8 @@ struct Flow {
     acknowledged: AtomicU64,
 }
 
-/// What counts for a target: what was acknowledged before it is there, what was sent after it is not.
+/// What counts for a target: what was acknowledged before it is there, what was sent after it is
+/// not.
 #[derive(Debug)]
 struct Point {
     setting: String,
@@ -156,7 +163,9 @@ impl Load {
                 client.copy_data(rows.as_bytes()).expect("sends");
                 client.finish_copy().expect("loads");
             } else {
-                client.query(&format!("INSERT INTO t VALUES (1, {first}, 'inserted')")).expect("inserts");
+                client
+                    .query(&format!("INSERT INTO t VALUES (1, {first}, 'inserted')"))
+                    .expect("inserts");
             }
             flow.acknowledged.fetch_add(batch, Ordering::SeqCst);
         }
@@ -188,7 +197,8 @@ impl Load {
     }
 }
 
-/// A server with an archive, under load from its base backup on. The folder of the backup, and points to recover to.
+/// A server with an archive, under load from its base backup on. The folder of the backup, and
+/// points to recover to.
 fn loaded(store: &Path) -> (PathBuf, Arc<TempDir>, Vec<Point>) {
     let server = Server::new();
     server.client().query("CREATE TABLE t (kind int4, i int8, note text)").expect("creates");
@@ -196,8 +206,10 @@ fn loaded(store: &Path) -> (PathBuf, Arc<TempDir>, Vec<Point>) {
     let base = folder.path().join("base");
     copy_tree(&folder.path().join("data"), &base);
     let directory = format!("basic_archive.archive_directory={}", store.display());
-    let server =
-        Server::on(Arc::clone(&folder), &["archive_mode=on", "archive_library=basic_archive", &directory]);
+    let server = Server::on(
+        Arc::clone(&folder),
+        &["archive_mode=on", "archive_library=basic_archive", &directory],
+    );
     let load = Load { flows: Default::default(), stop: AtomicBool::new(false) };
     let mut client = server.client();
     let points = std::thread::scope(|scope| {
@@ -269,7 +281,8 @@ fn a_store_that_is_down_never_ends_recovery_early() {
     let (base, _folder, points) = loaded(store.path());
     let folder = restored(&base);
     let data = folder.path().join("data");
-    let segments: Vec<String> = names(store.path()).into_iter().filter(|name| name.len() == 24).collect();
+    let segments: Vec<String> =
+        names(store.path()).into_iter().filter(|name| name.len() == 24).collect();
     assert!(segments.len() >= 2, "{segments:?}");
     let last = &segments[segments.len() - 1];
     for failure in ["exit 200", "kill -9 $$"] {

@@ -7,12 +7,13 @@ use forebay_server::client::ClientError;
 fn several_statements_are_one_transaction() {
     let server = Server::new();
     let mut client = server.client();
-    let answer =
-        client.query("CREATE TABLE t (i int4); INSERT INTO t VALUES (1), (2); SELECT count(*) FROM t");
+    let answer = client
+        .query("CREATE TABLE t (i int4); INSERT INTO t VALUES (1), (2); SELECT count(*) FROM t");
     let answer = answer.expect("runs");
     assert_eq!(answer.tags, ["CREATE TABLE", "INSERT 0 2", "SELECT 1"]);
     assert_eq!(answer.value(), Some("2"));
-    let (state, _) = failure(&mut client, "INSERT INTO t VALUES (3); SELECT 1/0; INSERT INTO t VALUES (4)");
+    let (state, _) =
+        failure(&mut client, "INSERT INTO t VALUES (3); SELECT 1/0; INSERT INTO t VALUES (4)");
     assert_eq!(state, "22012");
     assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "2");
     assert!(client.query("").expect("nothing to do").tags.is_empty());
@@ -124,6 +125,9 @@ fn a_large_result_streams() {
     let server = Server::new();
     let mut client = server.client();
     let answer = client.query("SELECT * FROM generate_series(1, 200000)").expect("runs");
-    assert_eq!((answer.rows.len(), answer.tags.as_slice()), (200_000, &["SELECT 200000".to_owned()][..]));
+    assert_eq!(
+        (answer.rows.len(), answer.tags.as_slice()),
+        (200_000, &["SELECT 200000".to_owned()][..])
+    );
     assert_eq!(answer.rows[199_999], [Some("200000".to_owned())]);
 }

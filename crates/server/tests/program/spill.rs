@@ -3,7 +3,8 @@
 use super::harness::{Server, failure, value};
 use std::sync::Arc;
 
-const SORT: &str = "SELECT count(*) FROM (SELECT g FROM generate_series(1, 50000) g ORDER BY -g OFFSET 0) s";
+const SORT: &str =
+    "SELECT count(*) FROM (SELECT g FROM generate_series(1, 50000) g ORDER BY -g OFFSET 0) s";
 const SPILLED: &str =
     "SELECT temp_files || ' ' || temp_bytes FROM pg_stat_database WHERE datname = 'postgres'";
 
@@ -24,7 +25,9 @@ fn settings_bound_count_and_log_what_sorts_spill() {
     assert_eq!(value(&mut client, SORT), "50000");
     let spilled = value(&mut client, SPILLED);
     let (files, bytes) = spilled.split_once(' ').expect("two numbers");
-    assert!(files.parse::<u64>().expect("files") > 0 && bytes.parse::<u64>().expect("bytes") > 500_000);
+    assert!(
+        files.parse::<u64>().expect("files") > 0 && bytes.parse::<u64>().expect("bytes") > 500_000
+    );
     client.query("SET temp_file_limit = '100kB'").expect("set");
     let error = failure(&mut client, SORT);
     assert_eq!(error.0, "53400");

@@ -20,9 +20,17 @@ fn who_is_refused_and_how() {
             "3D000",
             "FATAL: database \"shop\" does not exist",
         ),
-        (&[("user", "joe"), ("database", "postgres")], "28000", "FATAL: role \"joe\" does not exist"),
+        (
+            &[("user", "joe"), ("database", "postgres")],
+            "28000",
+            "FATAL: role \"joe\" does not exist",
+        ),
         (&[("database", "postgres")], "28000", "FATAL: no PostgreSQL user name specified"),
-        (&[("user", "postgres"), ("client_encoding", "LATIN1")], "22023", "invalid value for parameter"),
+        (
+            &[("user", "postgres"), ("client_encoding", "LATIN1")],
+            "22023",
+            "invalid value for parameter",
+        ),
         (
             &[("user", "postgres"), ("no_such", "1")],
             "42704",
@@ -49,8 +57,9 @@ fn what_drivers_are_told() {
         ("client_encoding", "utf-8"),
     ];
     let mut client = server.connect(&parameters).expect("connects");
-    let told =
-        |name: &str| client.parameters.get(name).map(String::as_str).unwrap_or_else(|| panic!("no {name}"));
+    let told = |name: &str| {
+        client.parameters.get(name).map(String::as_str).unwrap_or_else(|| panic!("no {name}"))
+    };
     assert!(told("server_version").starts_with("18."), "{}", told("server_version"));
     for (name, value) in [
         ("server_encoding", "UTF8"),
@@ -93,14 +102,19 @@ fn protocol_versions() {
             }
         }
     };
-    let key = |messages: &[(u8, Vec<u8>)]| messages.iter().find(|m| m.0 == b'K').expect("a key").1.len() - 4;
+    let key = |messages: &[(u8, Vec<u8>)]| {
+        messages.iter().find(|m| m.0 == b'K').expect("a key").1.len() - 4
+    };
     assert_eq!(key(&first(PROTOCOL_3_0, &[])), 4);
     let messages = first(PROTOCOL_3_2, &[]);
     assert_eq!((messages[0].0, key(&messages)), (b'R', 32));
     // A newer minor version, and an option nobody knows: negotiated, and then all goes on.
     let messages = first((3 << 16) | 9999, &[("_pq_.wish", "1")]);
     assert_eq!(messages[0].0, b'v');
-    assert_eq!(messages[0].1, [&PROTOCOL_3_2.to_be_bytes()[..], &[0, 0, 0, 1], b"_pq_.wish\0"].concat());
+    assert_eq!(
+        messages[0].1,
+        [&PROTOCOL_3_2.to_be_bytes()[..], &[0, 0, 0, 1], b"_pq_.wish\0"].concat()
+    );
     assert_eq!(key(&messages), 32);
     let messages = first(2 << 16, &[]);
     assert_eq!(messages[0].0, b'E');
@@ -112,11 +126,14 @@ fn encryption_is_declined_and_the_session_goes_on() {
     let server = Server::new();
     for code in [80_877_103_u32, 80_877_104] {
         let stream = server.socket();
-        (&stream).write_all(&[&8u32.to_be_bytes()[..], &code.to_be_bytes()].concat()).expect("sends");
+        (&stream)
+            .write_all(&[&8u32.to_be_bytes()[..], &code.to_be_bytes()].concat())
+            .expect("sends");
         let mut answer = [0];
         (&stream).read_exact(&mut answer).expect("an answer");
         assert_eq!(&answer, b"N");
-        let mut client = Client::start(stream, &[("user", "postgres")]).expect("goes on in the clear");
+        let mut client =
+            Client::start(stream, &[("user", "postgres")]).expect("goes on in the clear");
         assert_eq!(value(&mut client, "SELECT 1"), "1");
     }
 }
@@ -139,11 +156,15 @@ fn too_many_connections() {
 fn pg_hba_conf_is_honoured_or_refused() {
     let server = Server::new();
     let hba = server.data_dir().join("pg_hba.conf");
-    assert_eq!(server.value("SHOW hba_file"), hba.canonicalize().expect("is there").display().to_string());
+    assert_eq!(
+        server.value("SHOW hba_file"),
+        hba.canonicalize().expect("is there").display().to_string()
+    );
     let refusal = |e: forebay_server::client::ClientError| (e.sqlstate().to_owned(), e.to_string());
     let connect = || server.connect(&[("user", "postgres")]);
 
-    std::fs::write(&hba, "local all all trust\nhost all all 127.0.0.1/32 reject\n").expect("written");
+    std::fs::write(&hba, "local all all trust\nhost all all 127.0.0.1/32 reject\n")
+        .expect("written");
     let mut inside = server.unix_client();
     assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
     server.wait_for_log("received SIGHUP");
@@ -158,7 +179,8 @@ fn pg_hba_conf_is_honoured_or_refused() {
     assert!(message.contains(&format!("pg_hba.conf rejects connection for {host}")), "{message}");
 
     // What can't be honoured changes nothing.
-    std::fs::write(&hba, "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n").expect("written");
+    std::fs::write(&hba, "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+        .expect("written");
     assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
     server.wait_for_log("pg_hba.conf was not reloaded");
     assert_eq!(refusal(connect().expect_err("as before")).1, message);

@@ -4,13 +4,15 @@ use super::harness::{Server, failure, value};
 use std::path::Path;
 use std::sync::Arc;
 
-const FILL: &str = "INSERT INTO t SELECT generate_series, repeat('x', 1000) FROM generate_series(1, 20000)";
+const FILL: &str =
+    "INSERT INTO t SELECT generate_series, repeat('x', 1000) FROM generate_series(1, 20000)";
 const SUMS: &str = "SELECT count(*) || ' ' || sum(a) FROM t";
 
 /// Files of temporary tables in a data directory.
 fn files(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder.join("data/base/5")).expect("a directory");
-    let names = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let names =
+        names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with('t')).collect()
 }
 
@@ -65,8 +67,12 @@ fn nothing_is_left_on_disk_after_a_session_a_stop_or_a_crash() {
         let server = Server::on(folder, &[&format!("io_method={method}"), io_direct]);
         let mut client = server.client();
         let prepare = |client: &mut forebay_server::client::Client| {
-            client.query("SET temp_buffers = 100; CREATE TEMP TABLE t (a int, b text)").expect("creates");
-            client.query("BEGIN; CREATE TEMP TABLE u (a int); INSERT INTO u VALUES (1)").expect("inserts");
+            client
+                .query("SET temp_buffers = 100; CREATE TEMP TABLE t (a int, b text)")
+                .expect("creates");
+            client
+                .query("BEGIN; CREATE TEMP TABLE u (a int); INSERT INTO u VALUES (1)")
+                .expect("inserts");
             client.query(FILL).expect("fills");
             assert_eq!(value(client, SUMS), "20000 200010000");
         };

@@ -1,5 +1,5 @@
-//! Programs that tests start: everything they print is read while they run, every wait for one has a bound, and none
-//! outlives its test.
+//! Programs that tests start: everything they print is read while they run, every wait for one has
+//! a bound, and none outlives its test.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -29,7 +29,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a program. Its standard error, and its standard output if that is piped, are read from now on.
+    /// Starts a program. Its standard error, and its standard output if that is piped, are read
+    /// from now on.
     pub fn spawn(command: &mut Command) -> Child {
         Child::spawn_with(command, Stdio::piped())
     }
@@ -65,8 +66,12 @@ impl Child {
         self.wait_until(|lines| lines.iter().find(|line| line.contains(text)).cloned())
     }
 
-    /// Waits until `found` finds something in its lines; if it ends before, everything it has printed.
-    pub fn wait_until<T>(&self, mut found: impl FnMut(&[String]) -> Option<T>) -> Result<T, String> {
+    /// Waits until `found` finds something in its lines; if it ends before, everything it has
+    /// printed.
+    pub fn wait_until<T>(
+        &self,
+        mut found: impl FnMut(&[String]) -> Option<T>,
+    ) -> Result<T, String> {
         let mut state = self.lines.state.lock().expect("no panic");
         loop {
             if let Some(found) = found(&state.0) {
@@ -75,7 +80,8 @@ impl Child {
             if state.1 == 0 {
                 return Err(state.0.join("\n"));
             }
-            let (locked, waited) = self.lines.changed.wait_timeout(state, PATIENCE).expect("no panic");
+            let (locked, waited) =
+                self.lines.changed.wait_timeout(state, PATIENCE).expect("no panic");
             state = locked;
             let printed = &state.0;
             assert!(!waited.timed_out(), "{} prints nothing more: {printed:#?}", self.name);
@@ -144,8 +150,9 @@ fn drain(pipe: impl Read + Send + 'static, lines: &Arc<Lines>) {
     });
 }
 
-/// A shell starts its background jobs with SIGINT and SIGQUIT ignored, which programs pass on to their children. A signal
-/// that has a handler here is back at its default in a child; the handler does what the default does.
+/// A shell starts its background jobs with SIGINT and SIGQUIT ignored, which programs pass on to
+/// their children. A signal that has a handler here is back at its default in a child; the handler
+/// does what the default does.
 fn default_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

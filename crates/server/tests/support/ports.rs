@@ -3,8 +3,9 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A TCP port nobody listens on right now. No two calls give the same one, and it is none of those that the system gives to whoever asks for
-/// any (from 32768 on): until the server listens there, nobody gets it.
+/// A TCP port nobody listens on right now. No two calls give the same one, and it is none of those
+/// that the system gives to whoever asks for any (from 32768 on): until the server listens there,
+/// nobody gets it.
 pub fn free_port() -> u16 {
     const FIRST: u32 = 20_000;
     const COUNT: u32 = 12_000;

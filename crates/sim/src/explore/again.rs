@@ -1,5 +1,5 @@
-//! Crashes during recovery: at every call of it, and again in the recovery after that, three deep. However often it was cut short,
-//! recovery comes to the same rows, and to the same bytes.
+//! Crashes during recovery: at every call of it, and again in the recovery after that, three deep.
+//! However often it was cut short, recovery comes to the same rows, and to the same bytes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,21 +17,31 @@ const DEPTH: u32 = 3;
 
 /// Files of an unlogged table of PostgreSQL's: recovery is to make the first what the last one is,
 /// and to remove the one between.
-const UNLOGGED: [(&str, &[u8]); 3] =
-    [("base/5/90000", &[1; 9000]), ("base/5/90000_vm", &[2; 8192]), ("base/5/90000_init", &[3; 8192])];
+const UNLOGGED: [(&str, &[u8]); 3] = [
+    ("base/5/90000", &[1; 9000]),
+    ("base/5/90000_vm", &[2; 8192]),
+    ("base/5/90000_init", &[3; 8192]),
+];
 
-/// A workload that a crash ends; its recovery crashes in the midst of each call (of `stride`), the recovery of that one somewhere,
-/// and the next one too. The last is compared with a recovery that was left alone: by its rows, and by the bytes of all files whose
-/// content is the log's to say (tables, maps of relations, pg_xact).
+/// A workload that a crash ends; its recovery crashes in the midst of each call (of `stride`), the
+/// recovery of that one somewhere, and the next one too. The last is compared with a recovery that
+/// was left alone: by its rows, and by the bytes of all files whose content is the log's to say
+/// (tables, maps of relations, pg_xact).
 ///
 /// # Errors
 /// What contradicts the model or differs, with the calls at which recovery crashed.
-pub fn recovery_again(template: &SimDisk, seed: u64, steps: usize, stride: usize) -> Result<Tally, String> {
+pub fn recovery_again(
+    template: &SimDisk,
+    seed: u64,
+    steps: usize,
+    stride: usize,
+) -> Result<Tally, String> {
     let mut tally = Tally::one();
     let mut dice = Dice::new(seed);
     let disk = template.copy(seed);
     let whole = writes_whole_pages(&disk, dice.chance(500));
-    let (mut model, mut script, setup) = (Model::default(), Script::new(seed), setup(&mut dice, whole));
+    let (mut model, mut script, setup) =
+        (Model::default(), Script::new(seed), setup(&mut dice, whole));
     let mut life = Life::begin(&disk, setup).map_err(|error| format!("could not open: {error}"))?;
     UNLOGGED.iter().for_each(|(name, bytes)| disk.put(&data_dir(&disk).join(name), bytes));
     disk.crash_after(150 + dice.below(450));
@@ -64,8 +74,12 @@ pub fn recovery_again(template: &SimDisk, seed: u64, steps: usize, stride: usize
             tally.add_fired(&left);
             left = left.restart(survival(&mut dice), seed);
         }
-        let wrong = |reason: String| format!("after recoveries that crashed at calls {at:?}: {reason}");
-        model.clone().settle(&recovered(&left, setup).map_err(wrong)?).map_err(|e| wrong(e.into()))?;
+        let wrong =
+            |reason: String| format!("after recoveries that crashed at calls {at:?}: {reason}");
+        model
+            .clone()
+            .settle(&recovered(&left, setup).map_err(wrong)?)
+            .map_err(|e| wrong(e.into()))?;
         compare(&expected, &bytes(&left)).map_err(wrong)?;
         tally.compared += 1;
         if at.is_empty() {
@@ -111,17 +125,28 @@ fn bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-fn compare(expected: &BTreeMap<PathBuf, Vec<u8>>, found: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), String> {
+fn compare(
+    expected: &BTreeMap<PathBuf, Vec<u8>>,
+    found: &BTreeMap<PathBuf, Vec<u8>>,
+) -> Result<(), String> {
     for (path, bytes) in expected {
-        let Some(other) = found.get(path) else { return Err(format!("{} is missing", path.display())) };
+        let Some(other) = found.get(path) else {
+            return Err(format!("{} is missing", path.display()));
+        };
         if bytes.len() != other.len() {
-            return Err(format!("{} has {} bytes instead of {}", path.display(), other.len(), bytes.len()));
+            return Err(format!(
+                "{} has {} bytes instead of {}",
+                path.display(),
+                other.len(),
+                bytes.len()
+            ));
         }
         if let Some(at) = bytes.iter().zip(other).position(|(a, b)| a != b) {
             return Err(format!("{} differs at byte {at}", path.display()));
         }
     }
-    // The file of a table that was dropped may come back with its directory: no more than lost space.
+    // The file of a table that was dropped may come back with its directory: no more than lost
+    // space.
     let is_table = |path: &PathBuf| path.parent().is_some_and(|dir| dir.ends_with("base/5"));
     match found.keys().find(|path| !expected.contains_key(*path) && !is_table(path)) {
         Some(path) => Err(format!("{} is left over", path.display())),

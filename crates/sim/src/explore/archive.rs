@@ -1,8 +1,9 @@
 //! Lives of an archiver: a log that grows and recycles, an archive, crashes and kills at any call.
 //!
-//! The log is a simple one of whole segments, made and recycled as crate wal does it; the archiver and what stores files are the
-//! production code. What is promised is taken down when a module says so, and must be found after each crash. Other
-//! programs put files into the archive as well: the same one without a sync, and another one under the same name.
+//! The log is a simple one of whole segments, made and recycled as crate wal does it; the archiver
+//! and what stores files are the production code. What is promised is taken down when a module says
+//! so, and must be found after each crash. Other programs put files into the archive as well: the
+//! same one without a sync, and another one under the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use forebay_aio::sync::{Arc, Duration, Instant, Mutex};
 use forebay_aio::{Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, OpenOptions};
 use forebay_archive::place::TEMPORARY;
 use forebay_archive::{
-    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Digest, Expected, Mark, Next, Place,
-    Source, WalName,
+    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Digest, Expected, Mark, Next,
+    Place, Source, WalName,
 };
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, PageHeader};
@@ -63,7 +64,8 @@ pub fn archive_life(seed: u64, bug: Option<&'static str>) -> Result<Tally, Strin
     Ok(tally)
 }
 
-/// A short life, crashed in the midst of each call that changes something: with the unsynced lost, kept, and by chance.
+/// A short life, crashed in the midst of each call that changes something: with the unsynced lost,
+/// kept, and by chance.
 ///
 /// # Errors
 /// What was promised and not kept.
@@ -117,7 +119,8 @@ fn size() -> SegmentSize {
     SegmentSize::new(1 << 20).unwrap_or_default()
 }
 
-/// A segment's bytes: mostly zeros, and a few that tell numbers and versions apart, in its first and its last page too.
+/// A segment's bytes: mostly zeros, and a few that tell numbers and versions apart, in its first
+/// and its last page too.
 fn contents(timeline: u32, number: u64, version: u64) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 20];
     let mut dice = Dice::new(number << 32 ^ version ^ u64::from(timeline) << 56);
@@ -240,7 +243,8 @@ impl World {
         Path::new(ROOT).join("archive")
     }
 
-    /// The directories of a server. That of the archive is nobody's but the archiver's to make durable.
+    /// The directories of a server. That of the archive is nobody's but the archiver's to make
+    /// durable.
     fn lay_out(&mut self, disk: &SimDisk) -> Result<(), AioError> {
         let aio = disk.open(AioConfig { max_backends: 2, ..AioConfig::default() }, self.seed)?;
         let names = aio.namespace();
@@ -255,7 +259,8 @@ impl World {
         Ok(())
     }
 
-    /// A life: until the disk ends it, so many things have been done, or, if it is the last one, all is at rest.
+    /// A life: until the disk ends it, so many things have been done, or, if it is the last one,
+    /// all is at rest.
     fn live(&mut self, disk: &SimDisk, steps: usize, last: bool) -> Result<(), String> {
         let config = AioConfig { max_backends: 2, ..AioConfig::default() };
         let aio = disk.open(config, self.seed).map_err(|e| e.to_string())?;
@@ -273,8 +278,9 @@ impl World {
         }
     }
 
-    /// What somebody else has to see to: the archive's directory may not have survived, if nothing in it was promised; and a copy
-    /// that was made by hand may be damaged, so that the archiver refuses to touch it. Errors are those of the disk.
+    /// What somebody else has to see to: the archive's directory may not have survived, if nothing
+    /// in it was promised; and a copy that was made by hand may be damaged, so that the archiver
+    /// refuses to touch it. Errors are those of the disk.
     fn repair(&self, aio: &Arc<Aio>) {
         let (names, promises) = (aio.namespace(), self.promises.lock());
         if promises.is_empty() && names.exists(&self.archive()).is_ok_and(|found| !found) {
@@ -316,7 +322,9 @@ impl World {
         }
         let left = |dir: &str, what: &str| {
             let files = disk.files_below(&Path::new(ROOT).join(dir));
-            files.into_iter().find(|path| path.to_string_lossy().contains(what) && !self.is_foreign(path))
+            files
+                .into_iter()
+                .find(|path| path.to_string_lossy().contains(what) && !self.is_foreign(path))
         };
         if let Some(path) = left("pg_wal/archive_status", ".ready") {
             return Err(format!("{} is left", path.display()));
@@ -366,7 +374,8 @@ struct Life<'w> {
 impl Life<'_> {
     fn begin<'w>(world: &'w mut World, aio: &Arc<Aio>, io: Backend) -> Life<'w> {
         let wal = Path::new(ROOT).join("pg_wal");
-        let expected = Expected { system_id: Some(SYSTEM), segment_size: Some(size()), magic: None };
+        let expected =
+            Expected { system_id: Some(SYSTEM), segment_size: Some(size()), magic: None };
         let config = ArchiverConfig { expected, direct: world.direct, transfers: None };
         let archiver = Archiver::new(aio, &wal, config);
         archiver.set_module(Some(Arc::new(Witness {
@@ -410,8 +419,8 @@ impl Life<'_> {
         let marks = self.marks()?;
         for name in self.list(&self.wal)? {
             let Some(file) = WalName::parse(&name) else { continue };
-            let known =
-                marks.contains(&Mark::Ready(file.clone())) || marks.contains(&Mark::Done(file.clone()));
+            let known = marks.contains(&Mark::Ready(file.clone()))
+                || marks.contains(&Mark::Done(file.clone()));
             if !known && self.world.complete.contains_key(&name) {
                 self.archiver.announce(&file)?;
             }
@@ -462,7 +471,8 @@ impl Life<'_> {
         let mut old = Vec::new();
         for name in self.list(&self.wal)? {
             let Some(file) = WalName::parse(&name) else { continue };
-            if self.world.complete.contains_key(&name) && marks.contains(&Mark::Done(file.clone())) {
+            if self.world.complete.contains_key(&name) && marks.contains(&Mark::Done(file.clone()))
+            {
                 old.push(file);
             }
         }
@@ -472,7 +482,9 @@ impl Life<'_> {
         names.sync_dir(&self.status)?;
         for file in &old {
             if !self.world.promises.lock().contains_key(file.as_str()) {
-                return Err(End::Wrong(format!("{file} is marked as archived, and nobody has archived it")));
+                return Err(End::Wrong(format!(
+                    "{file} is marked as archived, and nobody has archived it"
+                )));
             }
             let path = self.wal.join(file.as_str());
             let recycled = self.wal.join(segment(1, future));
@@ -510,7 +522,8 @@ impl Life<'_> {
         let bytes = self.io.read_file(&self.wal.join(&name))?;
         // A part of a copy would be in the way for ever: it is made elsewhere first.
         let aside = self.world.archive().join("by-hand");
-        let file = self.aio.namespace().open(&aside, &OpenOptions::READ_WRITE.create().truncate())?;
+        let file =
+            self.aio.namespace().open(&aside, &OpenOptions::READ_WRITE.create().truncate())?;
         self.io.write_all_at(&file, 0, &AlignedBuf::copy_of(&bytes)?)?;
         self.world.by_hand.insert(name);
         Ok(self.aio.namespace().rename_noreplace(&aside, &to)?)

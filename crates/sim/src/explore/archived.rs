@@ -1,5 +1,6 @@
-//! Lives of an engine that archives its log, ended by crashes and kills. Nothing goes from the log that the archive does not
-//! have, durably: at the end all rows are recovered from the archive and a cold copy of the beginning alone.
+//! Lives of an engine that archives its log, ended by crashes and kills. Nothing goes from the log
+//! that the archive does not have, durably: at the end all rows are recovered from the archive and
+//! a cold copy of the beginning alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,11 +22,17 @@ const LIVES: u32 = 3;
 ///
 /// # Errors
 /// What contradicts the model, or is missing in the archive.
-pub fn archived_lives(template: &SimDisk, seed: u64, bug: Option<&'static str>) -> Result<Tally, String> {
+pub fn archived_lives(
+    template: &SimDisk,
+    seed: u64,
+    bug: Option<&'static str>,
+) -> Result<Tally, String> {
     let mut disk = template.copy(seed);
     bug.into_iter().for_each(|bug| disk.plant(bug));
     disk.put_directory(&archive_dir(&disk));
-    disk.copy_tree(&data_dir(&disk), &restored_dir(&disk), |path| path != Path::new("postmaster.pid"));
+    disk.copy_tree(&data_dir(&disk), &restored_dir(&disk), |path| {
+        path != Path::new("postmaster.pid")
+    });
     disk.put(&restored_dir(&disk).join("recovery.signal"), b"");
     let (mut dice, mut model, mut script) = (Dice::new(seed), Model::default(), Script::new(seed));
     let mut tally = Tally::one();
@@ -61,7 +68,8 @@ pub fn archived_lives(template: &SimDisk, seed: u64, bug: Option<&'static str>) 
         check_marks(&disk).map_err(wrong)?;
     }
     let setup = setup(&mut dice, false);
-    let mut life = Life::begin_in(&disk, setup, &data_dir(&disk), archiving(&disk)).map_err(told)?;
+    let mut life =
+        Life::begin_in(&disk, setup, &data_dir(&disk), archiving(&disk)).map_err(told)?;
     let found = life.contents()?;
     model.settle(&found).map_err(String::from)?;
     archive_all(&disk, &data_dir(&disk), &mut life)?;
@@ -72,7 +80,11 @@ pub fn archived_lives(template: &SimDisk, seed: u64, bug: Option<&'static str>) 
 }
 
 /// Recovers the cold copy from the archive.
-fn compare(disk: &SimDisk, expected: &BTreeMap<String, Vec<i64>>, setup: Setup) -> Result<(), String> {
+fn compare(
+    disk: &SimDisk,
+    expected: &BTreeMap<String, Vec<i64>>,
+    setup: Setup,
+) -> Result<(), String> {
     let wrong = |reason: String| format!("recovered from the archive: {reason}");
     let begun = Life::begin_in(disk, setup, &restored_dir(disk), recovering(disk, None));
     let mut life = begun.map_err(|error| wrong(told(error)))?;
@@ -81,7 +93,8 @@ fn compare(disk: &SimDisk, expected: &BTreeMap<String, Vec<i64>>, setup: Setup) 
     life.end().map_err(|error| wrong(told(error)))
 }
 
-/// What is marked as to be archived is there, and is what its name says: nothing that waits for the archive has become another segment.
+/// What is marked as to be archived is there, and is what its name says: nothing that waits for the
+/// archive has become another segment.
 fn check_marks(disk: &SimDisk) -> Result<(), String> {
     let size = SegmentSize::new(1 << 20).ok_or("a size")?;
     for name in waiting(disk, &data_dir(disk)) {
@@ -91,7 +104,9 @@ fn check_marks(disk: &SimDisk) -> Result<(), String> {
         };
         let begins = PageHeader::decode(&bytes).map(|header| header.page_addr).ok();
         if begins != Some(size.start(number)) {
-            return Err(format!("{name} is to be archived, and has become another one: {begins:?}"));
+            return Err(format!(
+                "{name} is to be archived, and has become another one: {begins:?}"
+            ));
         }
     }
     Ok(())

@@ -1,11 +1,12 @@
-//! Base backups and restores, cut short at every call. A backup that was acknowledged, or that looks complete, brings all rows back that
-//! were acknowledged before its end; a restored directory that looks complete is.
+//! Base backups and restores, cut short at every call. A backup that was acknowledged, or that
+//! looks complete, brings all rows back that were acknowledged before its end; a restored directory
+//! that looks complete is.
 
 use forebay_aio::sync::Arc;
 use forebay_aio::{Aio, AioConfig, BackendType};
 use forebay_archive::backup::{
-    self, BackupOptions, BackupSource, BackupState, ChecksumKind, Origin, RecoveryTarget, RestoreOptions,
-    Silent, Stopped, Target,
+    self, BackupOptions, BackupSource, BackupState, ChecksumKind, Origin, RecoveryTarget,
+    RestoreOptions, Silent, Stopped, Target,
 };
 use forebay_format::Lsn;
 use forebay_format::control::{self, ControlFile};
@@ -30,16 +31,19 @@ impl World {
     fn new(template: &SimDisk, seed: u64) -> Result<World, String> {
         let disk = template.copy(seed);
         disk.put_directory(&archive_dir(&disk));
-        let (mut dice, mut model, mut script) = (Dice::new(seed), Model::default(), Script::new(seed));
+        let (mut dice, mut model, mut script) =
+            (Dice::new(seed), Model::default(), Script::new(seed));
         let setup = setup(&mut dice, false);
-        let mut life = Life::begin_in(&disk, setup, &data_dir(&disk), archiving(&disk)).map_err(told)?;
+        let mut life =
+            Life::begin_in(&disk, setup, &data_dir(&disk), archiving(&disk)).map_err(told)?;
         life.work(&disk, &mut model, &mut script, 12);
         model.settle(&life.contents()?).map_err(String::from)?;
         life.end().map_err(told)?;
         Ok(World { disk: disk.copy(seed), model, script, setup })
     }
 
-    /// The server runs and is backed up, and written to in between. Err: no backup was acknowledged.
+    /// The server runs and is backed up, and written to in between. Err: no backup was
+    /// acknowledged.
     fn back_up(&self, disk: &SimDisk, end: (u64, Ending), model: &mut Model) -> Result<(), String> {
         let (data, archive) = (data_dir(disk), archive_dir(disk));
         let mut life = Life::begin_in(disk, self.setup, &data, archiving(disk)).map_err(told)?;
@@ -77,7 +81,8 @@ impl World {
             jobs: 1,
             direct: false,
         };
-        let restored = backup::restore(&aio, &archive_dir(disk), &restored_dir(disk), &options, &mut Silent);
+        let restored =
+            backup::restore(&aio, &archive_dir(disk), &restored_dir(disk), &options, &mut Silent);
         drop(aio);
         disk.close();
         restored.map(drop).map_err(|error| error.to_string())
@@ -146,7 +151,8 @@ fn ending(dice: &mut Dice) -> Ending {
     if dice.chance(250) { Ending::Kill } else { Ending::Crash }
 }
 
-/// Backups of a running server, ended in the midst of each call (of `stride`), and right after the last one.
+/// Backups of a running server, ended in the midst of each call (of `stride`), and right after the
+/// last one.
 ///
 /// # Errors
 /// What a backup does not bring back; with the call.
@@ -165,7 +171,8 @@ pub fn backups_cut_short(
         let mut model = world.model.clone();
         let made = world.back_up(&disk, (call, ending(&mut dice)), &mut model);
         let over = !disk.is_off();
-        let wrong = |reason: String| format!("a backup that ended at call {call} ({made:?}): {reason}");
+        let wrong =
+            |reason: String| format!("a backup that ended at call {call} ({made:?}): {reason}");
         if over && made.is_err() {
             return Err(wrong("it failed without a fault".to_owned()));
         }
@@ -180,7 +187,8 @@ pub fn backups_cut_short(
     Ok(tally)
 }
 
-/// Restores of a backup, ended in the midst of each call (of `stride`), and right after the last one.
+/// Restores of a backup, ended in the midst of each call (of `stride`), and right after the last
+/// one.
 ///
 /// # Errors
 /// That a directory looks complete and is not; with the call.
@@ -202,7 +210,8 @@ pub fn restores_cut_short(
         disk.end_after(call, ending(&mut dice));
         let made = world.restore(&disk);
         let over = !disk.is_off();
-        let wrong = |reason: String| format!("a restore that ended at call {call} ({made:?}): {reason}");
+        let wrong =
+            |reason: String| format!("a restore that ended at call {call} ({made:?}): {reason}");
         if over && made.is_err() {
             return Err(wrong("it failed without a fault".to_owned()));
         }

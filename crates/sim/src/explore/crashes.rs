@@ -20,9 +20,10 @@ pub struct Depth {
     pub subsets_of: usize,
 }
 
-/// A short workload, crashed in the midst of each call that changes something, and after it; each time with the unsynced lost, kept,
-/// torn in some ways, and, where few enough writes are in doubt, with each subset of them. An outcome that was seen before with the
-/// same knowledge is not tried again.
+/// A short workload, crashed in the midst of each call that changes something, and after it; each
+/// time with the unsynced lost, kept, torn in some ways, and, where few enough writes are in doubt,
+/// with each subset of them. An outcome that was seen before with the same knowledge is not tried
+/// again.
 ///
 /// # Errors
 /// What contradicts the model, with the number of the call and what survived.
@@ -31,7 +32,8 @@ pub fn every_crash(template: &SimDisk, seed: u64, depth: Depth) -> Result<Tally,
     let mut seen = HashSet::new();
     for call in 0.. {
         let disk = template.copy(seed);
-        let (mut model, mut script, mut dice) = (Model::default(), Script::new(seed), Dice::new(seed));
+        let (mut model, mut script, mut dice) =
+            (Model::default(), Script::new(seed), Dice::new(seed));
         disk.crash_after(call);
         let setup = Setup::random(&mut dice);
         match Life::begin(&disk, setup) {
@@ -61,7 +63,13 @@ pub fn every_crash(template: &SimDisk, seed: u64, depth: Depth) -> Result<Tally,
 type Seen = HashSet<(u64, (u64, usize, bool, Vec<u64>))>;
 
 /// What may be left of what was in doubt.
-fn fates(disk: &SimDisk, depth: Depth, seed: u64, noted: u64, seen: &mut Seen) -> Vec<(String, Survival)> {
+fn fates(
+    disk: &SimDisk,
+    depth: Depth,
+    seed: u64,
+    noted: u64,
+    seen: &mut Seen,
+) -> Vec<(String, Survival)> {
     let doubtful = disk.doubtful();
     let mut fates = Vec::new();
     if doubtful <= depth.subsets_of {
@@ -75,6 +83,8 @@ fn fates(disk: &SimDisk, depth: Depth, seed: u64, noted: u64, seen: &mut Seen) -
         fates.push(("nothing".to_owned(), Survival::none()));
         fates.push(("everything".to_owned(), Survival::all()));
     }
-    fates.extend((0..depth.ways).map(|n| (format!("a random part ({n})"), Survival::random(seed + n))));
+    fates.extend(
+        (0..depth.ways).map(|n| (format!("a random part ({n})"), Survival::random(seed + n))),
+    );
     fates
 }

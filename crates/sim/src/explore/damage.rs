@@ -1,8 +1,10 @@
-//! Damage that no sync helps against: bytes that rot, writes that are lost though acknowledged and synced, writes that go astray.
+//! Damage that no sync helps against: bytes that rot, writes that are lost though acknowledged and
+//! synced, writes that go astray.
 //!
-//! Of these the demand is another one. The log's last page and pg_control: whatever byte changes, the engine refuses, or what it
-//! recovers is a state that the database was once in. Pages of tables: nothing appears that nobody committed; how many of the losses
-//! are noticed, and where, is counted.
+//! Of these the demand is another one. The log's last page and pg_control: whatever byte changes,
+//! the engine refuses, or what it recovers is a state that the database was once in. Pages of
+//! tables: nothing appears that nobody committed; how many of the losses are noticed, and where, is
+//! counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +29,8 @@ pub enum Detection {
     AtWork,
     /// Recovery ended where the damage is, at an earlier state.
     Earlier,
-    /// The engine stopped itself, and a page is in the place of another table's, which nobody can tell by looking at it.
+    /// The engine stopped itself, and a page is in the place of another table's, which nobody can
+    /// tell by looking at it.
     Strayed,
     /// Rows are missing, and nobody was told.
     Unnoticed,
@@ -64,7 +67,8 @@ fn contents(life: &mut Life) -> Result<Contents, String> {
     Ok(found)
 }
 
-/// A disk that was killed after a row of transactions, and the states that the database went through, in order.
+/// A disk that was killed after a row of transactions, and the states that the database went
+/// through, in order.
 fn with_history(
     template: &SimDisk,
     seed: u64,
@@ -72,7 +76,8 @@ fn with_history(
 ) -> Result<(SimDisk, Setup, Vec<Contents>), String> {
     let mut dice = Dice::new(seed);
     let disk = template.copy(seed);
-    // Enough buffers that no page is written before its time: what is on the pages comes from the log.
+    // Enough buffers that no page is written before its time: what is on the pages comes from the
+    // log.
     let setup = Setup { buffers: 256, ..Setup::random(&mut dice) };
     let mut life = Life::begin(&disk, setup).map_err(|error| format!("could not open: {error}"))?;
     let (mut model, mut script) = (Model::default(), Script::new(seed));
@@ -96,12 +101,18 @@ fn last_page(disk: &SimDisk) -> Option<(PathBuf, usize)> {
     })
 }
 
-/// Some transactions, a crash, and then each byte of the last page of the log changed, one at a time (each `stride`-th): the engine
-/// refuses to start, or comes to a state that the database was once in; nothing is lost by bytes behind the end.
+/// Some transactions, a crash, and then each byte of the last page of the log changed, one at a
+/// time (each `stride`-th): the engine refuses to start, or comes to a state that the database was
+/// once in; nothing is lost by bytes behind the end.
 ///
 /// # Errors
 /// What it came to otherwise, with the byte.
-pub fn wal_rot(template: &SimDisk, seed: u64, steps: usize, stride: usize) -> Result<Tally, String> {
+pub fn wal_rot(
+    template: &SimDisk,
+    seed: u64,
+    steps: usize,
+    stride: usize,
+) -> Result<Tally, String> {
     let (disk, setup, states) = with_history(template, seed, steps)?;
     let (path, page) = last_page(&disk).ok_or("there is no log")?;
     let bytes = disk.bytes(&path).ok_or("there is no log")?;
@@ -111,11 +122,13 @@ pub fn wal_rot(template: &SimDisk, seed: u64, steps: usize, stride: usize) -> Re
     let mut dice = Dice::new(seed ^ 0x77);
     let mut tally = Tally::one();
     for at in (0..page_bytes.len()).step_by(stride) {
-        let changed = page_bytes[at] ^ [0x01, 0x80, 0xff, 1 + dice.below(255) as u8][dice.below(4) as usize];
+        let changed =
+            page_bytes[at] ^ [0x01, 0x80, 0xff, 1 + dice.below(255) as u8][dice.below(4) as usize];
         let rotten = disk.copy(seed);
         rotten.rot(&path, (page + at) as u64, &[changed]);
-        let wrong =
-            |what: String| format!("byte {at} of the log's last page changed to {changed:#x}: {what}");
+        let wrong = |what: String| {
+            format!("byte {at} of the log's last page changed to {changed:#x}: {what}")
+        };
         let detection = match Life::begin(&rotten, setup) {
             Err(_) => Detection::AtOpen,
             Ok(mut life) => {
@@ -142,8 +155,8 @@ pub fn wal_rot(template: &SimDisk, seed: u64, steps: usize, stride: usize) -> Re
 /// How much of pg_control means anything: its fields and their checksum.
 const CONTROL_FIELDS: usize = 296;
 
-/// Each byte of pg_control (each `stride`-th) changed, one at a time: the engine refuses to start and has changed nothing, or the
-/// byte means nothing.
+/// Each byte of pg_control (each `stride`-th) changed, one at a time: the engine refuses to start
+/// and has changed nothing, or the byte means nothing.
 ///
 /// # Errors
 /// What it came to otherwise, with the byte.
@@ -154,14 +167,19 @@ pub fn control_rot(template: &SimDisk, seed: u64, stride: usize) -> Result<Tally
     let mut dice = Dice::new(seed ^ 0x78);
     let mut tally = Tally::one();
     for at in (0..CONTROL_FIELDS).chain((CONTROL_FIELDS..bytes.len()).step_by(stride)) {
-        let changed = bytes[at] ^ [0x01, 0x80, 0xff, 1 + dice.below(255) as u8][dice.below(4) as usize];
+        let changed =
+            bytes[at] ^ [0x01, 0x80, 0xff, 1 + dice.below(255) as u8][dice.below(4) as usize];
         let rotten = disk.copy(seed);
         rotten.rot(&path, at as u64, &[changed]);
         let wrong = |what: &str| format!("byte {at} of pg_control changed to {changed:#x}: {what}");
         let before = all_bytes(&rotten);
         let detection = match Life::begin(&rotten, setup) {
-            Err(_) if at >= CONTROL_FIELDS => return Err(wrong("refused, though it means nothing")),
-            Err(_) if all_bytes(&rotten) != before => return Err(wrong("refused, and files were changed")),
+            Err(_) if at >= CONTROL_FIELDS => {
+                return Err(wrong("refused, though it means nothing"));
+            }
+            Err(_) if all_bytes(&rotten) != before => {
+                return Err(wrong("refused, and files were changed"));
+            }
             Err(_) => Detection::AtOpen,
             Ok(_) if at < CONTROL_FIELDS => return Err(wrong("and it was taken as it is")),
             Ok(mut life) => {
@@ -185,13 +203,19 @@ fn all_bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     files.map(|path| (path.clone(), disk.bytes(&path))).collect()
 }
 
-/// A life on a disk that lies now and then about writes to tables, ended by a crash or a stop, and what a life after it finds.
-/// Nothing may appear that nobody committed. With `verify` (checkpoint_verify_writes) the disk lies about pg_xact and pg_control as well, and
-/// where writes were merely lost, nothing else may be lost.
+/// A life on a disk that lies now and then about writes to tables, ended by a crash or a stop, and
+/// what a life after it finds. Nothing may appear that nobody committed. With `verify`
+/// (checkpoint_verify_writes) the disk lies about pg_xact and pg_control as well, and where writes
+/// were merely lost, nothing else may be lost.
 ///
 /// # Errors
 /// What appeared.
-pub fn lying_writes(template: &SimDisk, seed: u64, damage: Damage, verify: bool) -> Result<Tally, String> {
+pub fn lying_writes(
+    template: &SimDisk,
+    seed: u64,
+    damage: Damage,
+    verify: bool,
+) -> Result<Tally, String> {
     let mut tally = Tally::one();
     let mut dice = Dice::new(seed);
     let disk = template.copy(dice.any());
@@ -233,9 +257,12 @@ pub fn lying_writes(template: &SimDisk, seed: u64, damage: Damage, verify: bool)
                 Err(Contradiction::Lost(what)) if is_healed => return Err(what),
                 Err(Contradiction::Lost(_)) if stopped || failed => Detection::AtWork,
                 Err(Contradiction::Lost(_)) => Detection::Unnoticed,
-                // A page in the place of the same block of another table has a right checksum: nobody can tell, but that the engine
-                // has stopped because its write was missing elsewhere.
-                Err(Contradiction::Phantom(_)) if verify && stopped && damage == Damage::Misdirected => {
+                // A page in the place of the same block of another table has a right checksum:
+                // nobody can tell, but that the engine has stopped because its write was missing
+                // elsewhere.
+                Err(Contradiction::Phantom(_))
+                    if verify && stopped && damage == Damage::Misdirected =>
+                {
                     Detection::Strayed
                 }
                 Err(Contradiction::Phantom(what)) => return Err(what),

@@ -9,9 +9,9 @@ use crate::model::Model;
 use crate::survival::Survival;
 use crate::workload::{Life, Script, Setup};
 
-/// A short workload from opening to a clean stop, in which one call fails: the first, the second, and so on, as `failure` says.
-/// Whatever the engine makes of it, nothing acknowledged is lost: neither if it goes on, nor after a restart. `stride`: only each
-/// so many-th call.
+/// A short workload from opening to a clean stop, in which one call fails: the first, the second,
+/// and so on, as `failure` says. Whatever the engine makes of it, nothing acknowledged is lost:
+/// neither if it goes on, nor after a restart. `stride`: only each so many-th call.
 ///
 /// # Errors
 /// What contradicts the model, with the call that failed.
@@ -25,7 +25,8 @@ pub fn every_failure(
     let mut tally = Tally::one();
     for call in (seed % stride as u64..).step_by(stride) {
         let disk = template.copy(seed);
-        let (mut model, mut script, mut dice) = (Model::default(), Script::new(seed), Dice::new(seed));
+        let (mut model, mut script, mut dice) =
+            (Model::default(), Script::new(seed), Dice::new(seed));
         let whole = writes_whole_pages(&disk, dice.chance(500));
         disk.fail_call(call, failure);
         let setup = setup(&mut dice, whole);
@@ -36,8 +37,11 @@ pub fn every_failure(
         stopped.map_err(wrong)?;
         tally.add_fired(&disk);
         // Half of the seeds lose the power, the others only the process.
-        let left =
-            if dice.chance(500) { disk.restart(survival(&mut dice), seed) } else { disk.after_kill(seed) };
+        let left = if dice.chance(500) {
+            disk.restart(survival(&mut dice), seed)
+        } else {
+            disk.after_kill(seed)
+        };
         let mut life = Life::begin(&left, setup).map_err(|error| wrong(error.to_string()))?;
         let found = life.contents().map_err(wrong)?;
         model.settle(&found).map_err(|e| wrong(e.into()))?;

@@ -1,4 +1,5 @@
-//! Many seeds, by several threads. Each run is by itself, so the outcome does not depend on how many threads there are.
+//! Many seeds, by several threads. Each run is by itself, so the outcome does not depend on how
+//! many threads there are.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +19,8 @@ pub struct Failed {
     pub wrong: String,
 }
 
-/// Runs all seeds of a range by `threads` threads. A panic counts as a failure. After one, only smaller seeds are still run, so that
-/// the one that is told is always the same.
+/// Runs all seeds of a range by `threads` threads. A panic counts as a failure. After one, only
+/// smaller seeds are still run, so that the one that is told is always the same.
 ///
 /// # Errors
 /// The smallest seed that failed.
@@ -60,7 +61,10 @@ pub fn many(
     }
 }
 
-fn guarded(run: &(impl Fn(u64) -> Result<Tally, String> + Sync), seed: u64) -> Result<Tally, String> {
+fn guarded(
+    run: &(impl Fn(u64) -> Result<Tally, String> + Sync),
+    seed: u64,
+) -> Result<Tally, String> {
     catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -1,5 +1,6 @@
-//! Recovery from an archive: of a base backup that was taken while the server was written to, to a restore point. It crashes at every
-//! call, and again on the way back, and always comes to the same rows on the same timeline.
+//! Recovery from an archive: of a base backup that was taken while the server was written to, to a
+//! restore point. It crashes at every call, and again on the way back, and always comes to the same
+//! rows on the same timeline.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 use forebay_aio::sync::Arc;
 use forebay_aio::{AioError, AlignedBuf, Backend, OpenOptions};
 use forebay_engine::{
-    ArchiveMode, EngineConfig, EngineError, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource,
-    TargetAction,
+    ArchiveMode, EngineConfig, EngineError, RecoveryTarget, RestoreFrom, RestoreSettings,
+    RestoreSource, TargetAction,
 };
 use forebay_format::control::{self, ControlFile};
 
@@ -122,7 +123,8 @@ impl Past {
     fn new(template: &SimDisk, seed: u64) -> Result<Past, String> {
         let disk = template.copy(seed);
         disk.put_directory(&archive_dir(&disk));
-        let (mut dice, mut model, mut script) = (Dice::new(seed), Model::default(), Script::new(seed));
+        let (mut dice, mut model, mut script) =
+            (Dice::new(seed), Model::default(), Script::new(seed));
         let setup = setup(&mut dice, false);
         let (data, restored) = (data_dir(&disk), restored_dir(&disk));
         let mut life = Life::begin_in(&disk, setup, &data, archiving(&disk)).map_err(told)?;
@@ -158,7 +160,13 @@ impl Past {
     }
 
     /// Recovers, and works a little; as far as the disk goes along.
-    fn live(&self, disk: &SimDisk, order: u64, model: &mut Model, script: &mut Script) -> Result<(), String> {
+    fn live(
+        &self,
+        disk: &SimDisk,
+        order: u64,
+        model: &mut Model,
+        script: &mut Script,
+    ) -> Result<(), String> {
         let mut life = match self.begin(disk, order) {
             Err(_) if disk.is_off() => return Ok(()),
             begun => begun.map_err(told)?,
@@ -185,7 +193,13 @@ impl Past {
         if timeline != 2 {
             return Err(format!("it ended on timeline {timeline}"));
         }
-        let left = ["recovery.signal", "recovery.ending", "backup_label", "RECOVERYXLOG", "RECOVERYHISTORY"];
+        let left = [
+            "recovery.signal",
+            "recovery.ending",
+            "backup_label",
+            "RECOVERYXLOG",
+            "RECOVERYHISTORY",
+        ];
         for path in disk.files_below(&dir) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if left.contains(&&*name) || name.starts_with("xlogtemp") {
@@ -196,11 +210,13 @@ impl Past {
     }
 }
 
-/// Recovery to a restore point, crashed in the midst of each call (of `stride`), and in those of the next recoveries somewhere; what
-/// follows it, the first commits on the new timeline and their archiving, belongs to it.
+/// Recovery to a restore point, crashed in the midst of each call (of `stride`), and in those of
+/// the next recoveries somewhere; what follows it, the first commits on the new timeline and their
+/// archiving, belongs to it.
 ///
 /// # Errors
-/// What contradicts what was there at the restore point, or was acknowledged since; with the calls of the crashes.
+/// What contradicts what was there at the restore point, or was acknowledged since; with the calls
+/// of the crashes.
 pub fn archive_recovery(
     template: &SimDisk,
     seed: u64,
@@ -220,7 +236,9 @@ pub fn archive_recovery(
             let ending = if dice.chance(250) { Ending::Kill } else { Ending::Crash };
             left.end_after(call, ending);
             let lived = past.live(&left, dice.any(), &mut model, &mut script);
-            lived.map_err(|reason| format!("after crashes at {at:?}, before that at {call}: {reason}"))?;
+            lived.map_err(|reason| {
+                format!("after crashes at {at:?}, before that at {call}: {reason}")
+            })?;
             if !left.is_off() {
                 left.go_on();
                 break;

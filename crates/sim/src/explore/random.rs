@@ -1,4 +1,5 @@
-//! Lives by chance: three of them on one disk, each ended by a crash, a kill or a fault, each followed by a comparison.
+//! Lives by chance: three of them on one disk, each ended by a crash, a kill or a fault, each
+//! followed by a comparison.
 
 use super::Tally;
 use crate::dice::Dice;
@@ -26,8 +27,8 @@ impl Flaw {
     }
 }
 
-/// One seed: three lives of an engine, each ended by a crash or a fault, each followed by a comparison; crashes during recovery
-/// among them.
+/// One seed: three lives of an engine, each ended by a crash or a fault, each followed by a
+/// comparison; crashes during recovery among them.
 ///
 /// # Errors
 /// What contradicts the model.
@@ -67,8 +68,8 @@ pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tal
     model.settle(&life.contents()?)?;
     tally.compared += 1;
     life.end().map_err(|error| format!("the last stop failed: {error}"))?;
-    let mut life =
-        Life::begin(&disk, setup(&mut dice, whole)).map_err(|e| format!("after a clean stop: {e}"))?;
+    let mut life = Life::begin(&disk, setup(&mut dice, whole))
+        .map_err(|e| format!("after a clean stop: {e}"))?;
     model.settle(&life.contents()?)?;
     tally.compared += 1;
     tally.add_fired(&disk);
@@ -119,7 +120,12 @@ pub(super) fn survival(dice: &mut Dice) -> Survival {
 }
 
 /// Opens the engine on a disk that has crashed, ending up to three times more on the way.
-fn revive(disk: &mut SimDisk, dice: &mut Dice, whole: bool, tally: &mut Tally) -> Result<Life, String> {
+fn revive(
+    disk: &mut SimDisk,
+    dice: &mut Dice,
+    whole: bool,
+    tally: &mut Tally,
+) -> Result<Life, String> {
     for _ in 0..dice.below(4) {
         if dice.chance(600) {
             continue;

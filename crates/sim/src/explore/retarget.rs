@@ -22,7 +22,8 @@ const LATE: &str = "late";
 /// What PostgreSQL says where a target is too early.
 const REFUSED: &str = "requested recovery stop point is before consistent recovery point";
 
-/// The main fork of an unlogged table of PostgreSQL's, which no backup has, and what it is made from.
+/// The main fork of an unlogged table of PostgreSQL's, which no backup has, and what it is made
+/// from.
 const UNLOGGED: [&str; 2] = ["base/5/90000", "base/5/90000_init"];
 
 type Contents = BTreeMap<String, Vec<i64>>;
@@ -44,7 +45,8 @@ impl Past {
     fn new(template: &SimDisk, seed: u64) -> Result<Past, String> {
         let disk = template.copy(seed);
         disk.put_directory(&archive_dir(&disk));
-        let (mut dice, mut model, mut script) = (Dice::new(seed), Model::default(), Script::new(seed));
+        let (mut dice, mut model, mut script) =
+            (Dice::new(seed), Model::default(), Script::new(seed));
         let setup = setup(&mut dice, false);
         let (data, restored) = (data_dir(&disk), restored_dir(&disk));
         let begin = || Life::begin_in(&disk, setup, &data, archiving(&disk)).map_err(told);
@@ -92,8 +94,11 @@ impl Past {
         action: TargetAction,
         order: u64,
     ) -> Result<Life, EngineError> {
-        let target =
-            if late { RecoveryTarget::Name(LATE.to_owned()) } else { RecoveryTarget::Lsn(self.early_at) };
+        let target = if late {
+            RecoveryTarget::Name(LATE.to_owned())
+        } else {
+            RecoveryTarget::Lsn(self.early_at)
+        };
         let change = recovering(disk, Some(target));
         Life::begin_in(disk, Setup { order, ..self.setup }, &restored_dir(disk), |config| {
             change(config);
@@ -114,15 +119,15 @@ impl Past {
     /// Begins again with the earlier target; whether that was still to be had. Where it was not,
     /// the later one must be.
     fn move_back(&self, disk: &SimDisk, dice: &mut Dice) -> Result<bool, String> {
-        let (mut life, expected, is_early) = match self.begin(disk, false, TargetAction::Promote, dice.any())
-        {
-            Ok(life) => (life, &self.early, true),
-            Err(error) if error.to_string() == REFUSED => {
-                let life = self.begin(disk, true, TargetAction::Promote, dice.any());
-                (life.map_err(|error| format!("the later target: {error}"))?, &self.late, false)
-            }
-            Err(error) => return Err(format!("the earlier target: {error}")),
-        };
+        let (mut life, expected, is_early) =
+            match self.begin(disk, false, TargetAction::Promote, dice.any()) {
+                Ok(life) => (life, &self.early, true),
+                Err(error) if error.to_string() == REFUSED => {
+                    let life = self.begin(disk, true, TargetAction::Promote, dice.any());
+                    (life.map_err(|error| format!("the later target: {error}"))?, &self.late, false)
+                }
+                Err(error) => return Err(format!("the earlier target: {error}")),
+            };
         let [main, init] = UNLOGGED.map(|name| disk.bytes(&restored_dir(disk).join(name)));
         if main.is_none() || main != init {
             return Err("an unlogged table was not emptied".to_owned());
@@ -131,9 +136,9 @@ impl Past {
         let found = life.contents().map_err(|error| format!("at the {name} target: {error}"))?;
         match found == *expected {
             true => Ok(is_early),
-            false => {
-                Err(format!("it is not what there was at the {name} target: {found:?}, not {expected:?}"))
-            }
+            false => Err(format!(
+                "it is not what there was at the {name} target: {found:?}, not {expected:?}"
+            )),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The archiver on a disk that loses, tears and reorders what was not synced, and fails: what it has said to be archived is in the
-//! archive after every crash, nothing in an archive ever changes, and a restart converges by itself.
+//! The archiver on a disk that loses, tears and reorders what was not synced, and fails: what it
+//! has said to be archived is in the archive after every crash, nothing in an archive ever changes,
+//! and a restart converges by itself.
 
 use crate::common::{setting, threads};
 use forebay_sim::FaultClass;
@@ -25,12 +26,14 @@ fn run(
     }
 }
 
-/// Power loss before the .done rename persists, with the segment intact, gone or recycled; in the midst of storing, syncing,
-/// renaming; copies that nobody has synced; files of others; temporary files that were left; kills.
+/// Power loss before the .done rename persists, with the segment intact, gone or recycled; in the
+/// midst of storing, syncing, renaming; copies that nobody has synced; files of others; temporary
+/// files that were left; kills.
 #[test]
 fn lives_of_an_archiver() {
-    let (n, tally) =
-        run("lives_of_an_archiver", "FOREBAY_SIM_ARCHIVE_RUNS", 40, |seed| archive_life(seed, None));
+    let (n, tally) = run("lives_of_an_archiver", "FOREBAY_SIM_ARCHIVE_RUNS", 40, |seed| {
+        archive_life(seed, None)
+    });
     assert!(tally.compared >= 4 * n);
     if n >= 200 {
         for class in [
@@ -51,7 +54,8 @@ fn lives_of_an_archiver() {
 
 #[test]
 fn a_crash_at_every_call_of_an_archiver() {
-    let (n, tally) =
-        run("a_crash_at_every_call", "FOREBAY_SIM_ARCHIVE_CRASHES", 2, |seed| every_archive_crash(seed, 12));
+    let (n, tally) = run("a_crash_at_every_call", "FOREBAY_SIM_ARCHIVE_CRASHES", 2, |seed| {
+        every_archive_crash(seed, 12)
+    });
     assert!(tally.compared >= 50 * n, "{tally}");
 }

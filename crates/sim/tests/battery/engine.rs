@@ -1,13 +1,14 @@
-//! The engine on a disk that loses, tears and reorders what was not synced, fails, and lies: nothing acknowledged is lost, and nothing
-//! else appears. How many runs each test makes is in the environment; docs/reliability.md has what `cargo xtask test` asks for.
+//! The engine on a disk that loses, tears and reorders what was not synced, fails, and lies:
+//! nothing acknowledged is lost, and nothing else appears. How many runs each test makes is in the
+//! environment; docs/reliability.md has what `cargo xtask test` asks for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::common::{setting, threads};
 use forebay_sim::explore::{
-    Damage, Depth, Detection, Flaw, Tally, control_rot, every_crash, every_failure, lying_writes, many,
-    random_run, recovery_again, run_with, wal_rot,
+    Damage, Depth, Detection, Flaw, Tally, control_rot, every_crash, every_failure, lying_writes,
+    many, random_run, recovery_again, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, FaultClass, Forgotten};
@@ -32,7 +33,12 @@ fn run(
             tally
         }
         Err(failed) => {
-            panic!("seed {}: {}\nagain: {}", failed.seed, failed.wrong, again(test, runs, failed.seed))
+            panic!(
+                "seed {}: {}\nagain: {}",
+                failed.seed,
+                failed.wrong,
+                again(test, runs, failed.seed)
+            )
         }
     }
 }
@@ -123,9 +129,10 @@ fn each_call_fails_once() {
 fn rot_in_the_last_page_of_the_log() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_BYTES", 61) as usize;
-    let tally = run("rot_in_the_last_page", "FOREBAY_SIM_ROT", seeds("FOREBAY_SIM_ROT", 1), |seed| {
-        wal_rot(&template, seed, 40, stride)
-    });
+    let tally =
+        run("rot_in_the_last_page", "FOREBAY_SIM_ROT", seeds("FOREBAY_SIM_ROT", 1), |seed| {
+            wal_rot(&template, seed, 40, stride)
+        });
     assert!(tally.detected.contains_key(&Detection::Earlier), "some bytes matter");
     assert!(tally.detected.contains_key(&Detection::Harmless), "some bytes don't");
 }
@@ -140,13 +147,17 @@ fn rot_in_pg_control() {
     assert!(tally.detected[&Detection::AtOpen] >= 296);
 }
 
-/// Writes that are lost or go astray though they were acknowledged and synced: nothing may appear that nobody committed. A lost page
-/// leaves an old one with a right checksum: how many are noticed is printed.
+/// Writes that are lost or go astray though they were acknowledged and synced: nothing may appear
+/// that nobody committed. A lost page leaves an old one with a right checksum: how many are noticed
+/// is printed.
 #[test]
 fn writes_that_lie() {
     let template = fresh_disk().expect("init");
-    let kinds = [(Damage::Lost, FaultClass::LostWrite), (Damage::Misdirected, FaultClass::Misdirected)];
-    for ((damage, class), verify) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+    let kinds =
+        [(Damage::Lost, FaultClass::LostWrite), (Damage::Misdirected, FaultClass::Misdirected)];
+    for ((damage, class), verify) in
+        kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)])
+    {
         let verified = if verify { ", verified" } else { "" };
         let test = format!("writes_that_lie ({damage:?}{verified})");
         let tally = run(&test, "FOREBAY_SIM_LIES", seeds("FOREBAY_SIM_LIES", 30), |seed| {
@@ -161,12 +172,14 @@ fn writes_that_lie() {
 fn a_seed_repeats_its_run() {
     let template = fresh_disk().expect("init");
     for seed in 1..=5 {
-        let runs: Vec<Result<Tally, String>> = (0..3).map(|_| random_run(&template, seed)).collect();
+        let runs: Vec<Result<Tally, String>> =
+            (0..3).map(|_| random_run(&template, seed)).collect();
         assert!(runs.iter().all(|run| *run == runs[0] && run.is_ok()), "seed {seed}: {runs:?}");
     }
 }
 
-/// The battery is worth something only if it notices. Each of these is a sync that a program might forget.
+/// The battery is worth something only if it notices. Each of these is a sync that a program might
+/// forget.
 #[test]
 fn forgotten_syncs_are_noticed() {
     let template = fresh_disk().expect("init");
@@ -182,7 +195,8 @@ fn forgotten_syncs_are_noticed() {
     for what in forgotten {
         let flaw = Some(Flaw::Forgets(what));
         let caught = (1..=400).find(|&seed| run_with(&template, seed, flaw).is_err());
-        let seed = caught.unwrap_or_else(|| panic!("nobody noticed that syncs were forgotten: {what:?}"));
+        let seed =
+            caught.unwrap_or_else(|| panic!("nobody noticed that syncs were forgotten: {what:?}"));
         noticed.insert(format!("{what:?}"), seed);
     }
     println!("battery: forgotten syncs noticed, by seed: {noticed:?}");

@@ -1,10 +1,12 @@
-//! Archives, base backups and recovery from them on a disk that loses, tears and reorders what was not synced: what was acknowledged
-//! comes back, whatever is cut short and whenever. How many runs each test makes is in the environment.
+//! Archives, base backups and recovery from them on a disk that loses, tears and reorders what was
+//! not synced: what was acknowledged comes back, whatever is cut short and whenever. How many runs
+//! each test makes is in the environment.
 
 use crate::common::{setting, threads};
 use forebay_sim::SimDisk;
 use forebay_sim::explore::{
-    Tally, archive_recovery, archived_lives, backups_cut_short, many, recovery_moved_back, restores_cut_short,
+    Tally, archive_recovery, archived_lives, backups_cut_short, many, recovery_moved_back,
+    restores_cut_short,
 };
 use forebay_sim::workload::fresh_disk;
 
@@ -56,9 +58,10 @@ fn recovery_from_an_archive_is_cut_short_and_comes_to_the_same_rows() {
 
 #[test]
 fn recovery_whose_target_moves_back_is_refused_or_right() {
-    let (n, tally) = run("recovery_whose_target_moves_back", "FOREBAY_SIM_PITR", 2, |template, seed| {
-        recovery_moved_back(template, seed, stride(), None)
-    });
+    let (n, tally) =
+        run("recovery_whose_target_moves_back", "FOREBAY_SIM_PITR", 2, |template, seed| {
+            recovery_moved_back(template, seed, stride(), None)
+        });
     // Some attempts end before anything is written that is too new, and the last one never does.
     let refused = tally.compared - tally.moved_back;
     assert!(refused >= n && tally.moved_back >= n, "{} of {}", tally.moved_back, tally.compared);
@@ -66,16 +69,18 @@ fn recovery_whose_target_moves_back_is_refused_or_right() {
 
 #[test]
 fn a_backup_that_is_cut_short_never_looks_complete() {
-    let (n, tally) = run("a_backup_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |template, seed| {
-        backups_cut_short(template, seed, stride(), None)
-    });
+    let (n, tally) =
+        run("a_backup_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |template, seed| {
+            backups_cut_short(template, seed, stride(), None)
+        });
     assert!(tally.compared >= 3 * n);
 }
 
 #[test]
 fn a_restore_that_is_cut_short_never_looks_complete() {
-    let (n, tally) = run("a_restore_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |template, seed| {
-        restores_cut_short(template, seed, stride(), None)
-    });
+    let (n, tally) =
+        run("a_restore_that_is_cut_short", "FOREBAY_SIM_BACKUPS", 2, |template, seed| {
+            restores_cut_short(template, seed, stride(), None)
+        });
     assert!(tally.compared >= 3 * n);
 }

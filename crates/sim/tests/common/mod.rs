@@ -7,6 +7,8 @@ pub fn setting(name: &str, default: u64) -> u64 {
 
 /// As many threads as there are processors.
 pub fn threads() -> usize {
-    setting("FOREBAY_SIM_THREADS", std::thread::available_parallelism().map_or(1, usize::from) as u64)
-        as usize
+    setting(
+        "FOREBAY_SIM_THREADS",
+        std::thread::available_parallelism().map_or(1, usize::from) as u64,
+    ) as usize
 }

@@ -7,8 +7,8 @@ use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns, stored_type,
-    target_columns, writable,
+    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns,
+    stored_type, target_columns, writable,
 };
 use crate::value::{MAX_ALLOC, SqlType};
 use forebay_engine::{LockMode, Table};
@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// Bytes parsed between two looks at whether the batch is full.
 const CHUNK: usize = 64 * 1024;
 
-/// COPY FROM STDIN, waiting for data. It ends with `finish` or `abort`; if it is dropped, the next end of the
-/// transaction ends it.
+/// COPY FROM STDIN, waiting for data. It ends with `finish` or `abort`; if it is dropped, the next
+/// end of the transaction ends it.
 pub struct CopyIn {
     parser: CopyParser,
     loader: Loader,
@@ -81,11 +81,8 @@ impl CopyIn {
     /// (57014 `COPY from stdin failed: reason`).
     pub fn abort(self, conn: &mut Connection, reason: &str) -> SqlError {
         conn.fail();
-        SqlError::new(state::QUERY_CANCELED, format!("COPY from stdin failed: {reason}")).context(format!(
-            "COPY {}, line {}",
-            self.table,
-            self.rows + 1
-        ))
+        SqlError::new(state::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"))
+            .context(format!("COPY {}, line {}", self.table, self.rows + 1))
     }
 }
 
@@ -100,8 +97,12 @@ impl Connection {
     ) -> Result<Executed> {
         match copy.target {
             CopyTarget::Client => {}
-            CopyTarget::File => return Err(SqlError::unsupported("COPY with a file on the server")),
-            CopyTarget::Program => return Err(SqlError::unsupported("COPY with a program on the server")),
+            CopyTarget::File => {
+                return Err(SqlError::unsupported("COPY with a file on the server"));
+            }
+            CopyTarget::Program => {
+                return Err(SqlError::unsupported("COPY with a program on the server"));
+            }
         }
         if copy.has_where {
             return Err(SqlError::unsupported("COPY FROM with WHERE"));
@@ -123,7 +124,12 @@ impl Connection {
         }
     }
 
-    fn relation(&mut self, name: &QualifiedName, mode: LockMode, source: &Source) -> Result<Relation> {
+    fn relation(
+        &mut self,
+        name: &QualifiedName,
+        mode: LockMode,
+        source: &Source,
+    ) -> Result<Relation> {
         // COPY's errors point at no place in the query.
         let name = QualifiedName { position: 0, ..name.clone() };
         let mut params = ParamTypes::default();
@@ -135,7 +141,8 @@ impl Connection {
         match names {
             None => Ok((0..live_columns(table).count()).collect()),
             Some(names) => {
-                let names: Vec<(String, u32)> = names.iter().map(|(name, _)| (name.clone(), 0)).collect();
+                let names: Vec<(String, u32)> =
+                    names.iter().map(|(name, _)| (name.clone(), 0)).collect();
                 target_columns(table, &names)
             }
         }
@@ -193,7 +200,8 @@ impl Connection {
         options: CopyOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
-        let format = if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
+        let format =
+            if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
         let columns = plan.columns.clone();
         sink.copy_out_start(format, columns.len())?;
         let mut writer = CopyWriter::new(options);
@@ -248,7 +256,8 @@ impl Connection {
             let Some(column) = live_columns(&table).nth(slot) else { continue };
             list.push(CopyColumn { name: column.name.clone(), ty: stored_type(column)?, slot });
         }
-        let format = if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
+        let format =
+            if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
         let count = list.len();
         let shape = CopyShape {
             table: table.name.clone(),

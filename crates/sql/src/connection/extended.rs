@@ -67,8 +67,8 @@ fn ends_transaction(prepared: &Prepared) -> bool {
 }
 
 impl Connection {
-    /// Parse message: plans `sql` under `name` ("" is the unnamed statement); `types` are parameter types, 0 or
-    /// absent to infer.
+    /// Parse message: plans `sql` under `name` ("" is the unnamed statement); `types` are parameter
+    /// types, 0 or absent to infer.
     pub fn parse(&mut self, name: &str, sql: &str, types: &[u32]) -> Result<()> {
         self.clear_cancel();
         self.guard(|conn| {
@@ -79,13 +79,19 @@ impl Connection {
             }
             let statement = statements.pop();
             let weight = estimated_memory(sql);
-            let ending = statement.as_ref().is_none_or(|s| matches!(&*s.kind, Kind::Transaction(_)));
+            let ending =
+                statement.as_ref().is_none_or(|s| matches!(&*s.kind, Kind::Transaction(_)));
             if !ending {
                 conn.check_not_failed()?;
                 conn.start_statement()?;
             }
             let prepared = match statement {
-                None => Prepared { statement: None, params: Vec::new(), plan: Plan::Utility, columns: None },
+                None => Prepared {
+                    statement: None,
+                    params: Vec::new(),
+                    plan: Plan::Utility,
+                    columns: None,
+                },
                 Some(statement) => conn.prepare(statement, Some(types))?,
             };
             if !ends_transaction(&prepared) {
@@ -105,7 +111,10 @@ impl Connection {
     }
 
     /// Describe (statement): parameter types, and the columns if it returns rows.
-    pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Vec<ColumnDesc>>)> {
+    pub fn describe_statement(
+        &mut self,
+        name: &str,
+    ) -> Result<(Vec<u32>, Option<Vec<ColumnDesc>>)> {
         self.guard(|conn| {
             let prepared = conn.statement(name)?;
             if prepared.columns.is_some() {
@@ -178,7 +187,10 @@ impl Connection {
     }
 
     /// Describe (portal): columns with the formats the portal was bound with, or none (NoData).
-    pub fn describe_portal(&mut self, portal: &str) -> Result<Option<(Vec<ColumnDesc>, Vec<Format>)>> {
+    pub fn describe_portal(
+        &mut self,
+        portal: &str,
+    ) -> Result<Option<(Vec<ColumnDesc>, Vec<Format>)>> {
         self.guard(|conn| {
             let found = conn.portals.get(portal).ok_or_else(|| no_portal(portal))?;
             Ok(found.prepared.columns.clone().map(|columns| (columns, found.formats.clone())))
@@ -186,11 +198,18 @@ impl Connection {
     }
 
     /// Execute message; `max_rows` 0 is no limit.
-    pub fn execute(&mut self, portal: &str, max_rows: u32, sink: &mut dyn RowSink) -> Result<Executed> {
+    pub fn execute(
+        &mut self,
+        portal: &str,
+        max_rows: u32,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
         self.clear_cancel();
         self.guard_told(sink, |conn, sink| {
-            // The portal is out of the map while it runs: it may end the transaction, and all portals with it.
-            let (mut running, weight) = conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
+            // The portal is out of the map while it runs: it may end the transaction, and all
+            // portals with it.
+            let (mut running, weight) =
+                conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
             let ends = ends_transaction(&running.prepared);
             let result = conn.execute_portal(&mut running, portal, max_rows, sink);
             if result.is_ok() && !ends {
@@ -223,7 +242,8 @@ impl Connection {
             }
             match &portal.plan {
                 Plan::Select(plan) => {
-                    if let (Some(snapshot), Some(session)) = (snapshot, self.host.session_if_any()) {
+                    if let (Some(snapshot), Some(session)) = (snapshot, self.host.session_if_any())
+                    {
                         session.use_snapshot(&snapshot)?;
                     }
                     let cursor = Cursor::new(Arc::clone(plan), Arc::clone(&portal.params));
@@ -240,7 +260,8 @@ impl Connection {
         match &mut portal.progress {
             Progress::Running(cursor) => {
                 let max = u64::from(max_rows);
-                let (rows, ended) = run_cursor(cursor, &mut self.host, columns, &portal.formats, max, sink)?;
+                let (rows, ended) =
+                    run_cursor(cursor, &mut self.host, columns, &portal.formats, max, sink)?;
                 if !ended {
                     return Ok(Executed::Suspended);
                 }
@@ -257,10 +278,11 @@ impl Connection {
         }
     }
 
-    /// Refuses to insert into what the transaction itself has dropped since Bind. Others can't have:
-    /// the tables are locked.
+    /// Refuses to insert into what the transaction itself has dropped since Bind. Others can't
+    /// have: the tables are locked.
     fn check_still_there(&mut self, plan: &Plan, oid: forebay_engine::Oid) -> Result<()> {
-        let changed = self.host.session_if_any().is_some_and(|session| session.has_changed_catalogs());
+        let changed =
+            self.host.session_if_any().is_some_and(|session| session.has_changed_catalogs());
         if !changed || self.lock_tables(plan)? {
             return Ok(());
         }
@@ -280,7 +302,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sync message: ends the implicit transaction. Call it also after an error, when Sync is reached.
+    /// Sync message: ends the implicit transaction. Call it also after an error, when Sync is
+    /// reached.
     pub fn sync(&mut self) -> Result<()> {
         self.guard(Connection::end_implicit)
     }
@@ -323,7 +346,11 @@ fn parameter(
     match format {
         Format::Text => {
             let text = checked_utf8(bytes)?;
-            let value = if ty == SqlType::Regclass { text_in(text, SqlType::Oid) } else { text_in(text, ty) };
+            let value = if ty == SqlType::Regclass {
+                text_in(text, SqlType::Oid)
+            } else {
+                text_in(text, ty)
+            };
             value.map(Datum::into_owned).map_err(|e| e.context(format!("{place} = '...'")))
         }
         Format::Binary => match binary_in(bytes, ty).map_err(|e| e.context(place.clone()))? {

@@ -10,10 +10,11 @@
 //! - `copy.rs`: COPY, and the state of COPY FROM STDIN
 //! - `sink.rs`: RowSink and what passes through it
 //!
-//! Simple protocol: `start_script`, then `step` until `Step::Finished`; every statement of the string runs in
-//! one implicit transaction. Extended protocol: `parse`, `bind`, `describe_*`, `execute`, `close_*`, `sync`.
-//! When an operation returns an error, the connection has already aborted its implicit transaction or marked
-//! the explicit one as failed; the server sends the error and (extended) skips to Sync.
+//! Simple protocol: `start_script`, then `step` until `Step::Finished`; every statement of the
+//! string runs in one implicit transaction. Extended protocol: `parse`, `bind`, `describe_*`,
+//! `execute`, `close_*`, `sync`. When an operation returns an error, the connection has already
+//! aborted its implicit transaction or marked the explicit one as failed; the server sends the
+//! error and (extended) skips to Sync.
 
 mod copy;
 mod extended;
@@ -68,8 +69,8 @@ pub enum Step {
     Completed(CommandTag),
     /// The string held no statement: send EmptyQueryResponse (a `Finished` follows).
     EmptyQuery,
-    /// COPY FROM STDIN: send CopyInResponse, feed the data, then go on with `step`. `CopyIn::finish` gives the
-    /// command tag.
+    /// COPY FROM STDIN: send CopyInResponse, feed the data, then go on with `step`.
+    /// `CopyIn::finish` gives the command tag.
     CopyIn(CopyIn),
     /// Nothing is left: send ReadyForQuery.
     Finished,
@@ -187,11 +188,14 @@ impl Connection {
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
         tell_of_damage(&mut self.host, sink)?;
         let Some(session) = self.host.session_if_any() else { return Ok(()) };
-        session.take_warnings().try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
+        session
+            .take_warnings()
+            .try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
     }
 
-    /// Forgets a cancel that came before. With `keep`, none that comes later is forgotten until the next call: a statement
-    /// timeout runs from Parse to Execute, and may end a statement between two messages.
+    /// Forgets a cancel that came before. With `keep`, none that comes later is forgotten until the
+    /// next call: a statement timeout runs from Parse to Execute, and may end a statement between
+    /// two messages.
     pub fn keep_cancels(&mut self, keep: bool) {
         self.keeps_cancels = false;
         self.clear_cancel();
@@ -217,7 +221,8 @@ impl Connection {
         result
     }
 
-    /// The same for an operation that can tell of damaged pages: what there is to tell comes before the error.
+    /// The same for an operation that can tell of damaged pages: what there is to tell comes before
+    /// the error.
     fn guard_told<T>(
         &mut self,
         sink: &mut dyn RowSink,

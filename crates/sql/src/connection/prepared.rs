@@ -35,7 +35,11 @@ pub struct Prepared {
 impl Connection {
     /// Plans a statement, with its tables locked. `types`: the parameters' types as far as known,
     /// or None where there can be none.
-    pub(super) fn prepare(&mut self, statement: Statement, types: Option<&[u32]>) -> Result<Prepared> {
+    pub(super) fn prepare(
+        &mut self,
+        statement: Statement,
+        types: Option<&[u32]>,
+    ) -> Result<Prepared> {
         let mut params = match types {
             Some(types) => ParamTypes::new(types)?,
             None => ParamTypes::default(),
@@ -59,7 +63,11 @@ impl Connection {
     }
 
     /// Plans the query of COPY (query) TO.
-    pub(super) fn plan_query(&mut self, query: &ast::Query, source: &Source) -> Result<Arc<SelectPlan>> {
+    pub(super) fn plan_query(
+        &mut self,
+        query: &ast::Query,
+        source: &Source,
+    ) -> Result<Arc<SelectPlan>> {
         let mut params = ParamTypes::default();
         let mut planner = Planner { source, host: &mut self.host, params: &mut params };
         Ok(Arc::new(planner.query(query)?))

@@ -1,7 +1,9 @@
 //! Running statements.
 
 use super::prepared::{Plan, Prepared};
-use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink, tell_of_damage};
+use super::{
+    ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink, tell_of_damage,
+};
 use crate::error::{ColumnName, Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Host, Row, eval_all};
 use crate::parse::{Kind, Statement};
@@ -109,7 +111,8 @@ impl Connection {
                 let formats = vec![Format::Text; plan.columns.len()];
                 sink.columns(&plan.columns, &formats)?;
                 let mut cursor = Cursor::new(Arc::clone(plan), Arc::from([]));
-                let (rows, _) = run_cursor(&mut cursor, &mut self.host, &plan.columns, &formats, 0, sink)?;
+                let (rows, _) =
+                    run_cursor(&mut cursor, &mut self.host, &plan.columns, &formats, 0, sink)?;
                 Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
             }
             Plan::Insert(plan) => self
@@ -125,7 +128,11 @@ impl Connection {
     }
 
     /// Runs an INSERT; the number of rows.
-    pub(super) fn run_insert(&mut self, plan: &InsertPlan, params: &Arc<[Datum<'static>]>) -> Result<u64> {
+    pub(super) fn run_insert(
+        &mut self,
+        plan: &InsertPlan,
+        params: &Arc<[Datum<'static>]>,
+    ) -> Result<u64> {
         self.check_writable("INSERT")?;
         let mut loader = Loader::new(&plan.table);
         match &plan.source {
@@ -183,7 +190,8 @@ fn push_row(
     loader.push(&stored)
 }
 
-/// Sends a cursor's rows, at most `max` if it is not 0. The number sent, and whether the end was reached.
+/// Sends a cursor's rows, at most `max` if it is not 0. The number sent, and whether the end was
+/// reached.
 pub(super) fn run_cursor(
     cursor: &mut Cursor,
     host: &mut Host,

@@ -76,8 +76,8 @@ impl<'r> RowRef<'r> {
         self.values
     }
 
-    /// Appends the body of a DataRow message (a 16-bit field count, then length and bytes of each field) in
-    /// the formats the portal was bound with. No allocation but the buffer's own growth.
+    /// Appends the body of a DataRow message (a 16-bit field count, then length and bytes of each
+    /// field) in the formats the portal was bound with. No allocation but the buffer's own growth.
     pub fn encode_data_row(&self, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         out.extend_from_slice(&(self.values.len() as i16).to_be_bytes());
@@ -102,14 +102,17 @@ impl<'r> RowRef<'r> {
     }
 }
 
-/// Takes what a statement gives back. Errors from a sink (a broken client connection) end the statement.
+/// Takes what a statement gives back. Errors from a sink (a broken client connection) end the
+/// statement.
 pub trait RowSink {
-    /// Columns of the rows to come: called once, before the first row, by the simple protocol's statements
-    /// that return rows (also when there are none). An extended `execute` never calls it: Describe tells.
+    /// Columns of the rows to come: called once, before the first row, by the simple protocol's
+    /// statements that return rows (also when there are none). An extended `execute` never calls
+    /// it: Describe tells.
     fn columns(&mut self, columns: &[ColumnDesc], formats: &[Format]) -> Result<()>;
     /// A row.
     fn row(&mut self, row: &RowRef<'_>) -> Result<()>;
-    /// COPY TO STDOUT begins (CopyOutResponse): overall format and column count, all columns in that format.
+    /// COPY TO STDOUT begins (CopyOutResponse): overall format and column count, all columns in
+    /// that format.
     fn copy_out_start(&mut self, format: Format, columns: usize) -> Result<()>;
     /// A chunk of COPY data: one or more whole rows of text or CSV, or any part of a binary stream.
     fn copy_data(&mut self, data: &[u8]) -> Result<()>;

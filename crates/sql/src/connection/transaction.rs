@@ -1,8 +1,8 @@
 //! Transaction blocks and implicit transactions.
 //!
-//! Outside a block, the statements of a query string (or those up to a Sync) run in one implicit transaction.
-//! BEGIN makes it a block. A failed statement in a block aborts the engine's transaction at once; the block
-//! remains, as failed, until the client ends it.
+//! Outside a block, the statements of a query string (or those up to a Sync) run in one implicit
+//! transaction. BEGIN makes it a block. A failed statement in a block aborts the engine's
+//! transaction at once; the block remains, as failed, until the client ends it.
 
 use super::{CommandTag, Connection, RowSink};
 use crate::error::{Result, SqlError, state};
@@ -60,7 +60,8 @@ impl Connection {
         if self.transaction.block != TransactionStatus::Failed {
             return Ok(());
         }
-        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        let message =
+            "current transaction is aborted, commands ignored until end of transaction block";
         Err(SqlError::new(state::IN_FAILED_SQL_TRANSACTION, message))
     }
 
@@ -128,8 +129,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The server failed outside any call (a protocol error in mid-statement), or an operation did: aborts the
-    /// implicit transaction, or marks the block as failed.
+    /// The server failed outside any call (a protocol error in mid-statement), or an operation did:
+    /// aborts the implicit transaction, or marks the block as failed.
     pub fn fail(&mut self) {
         let in_block = self.in_block();
         if self.transaction.running {
@@ -178,7 +179,12 @@ impl Connection {
     }
 
     /// Warns if there is no block to end.
-    fn check_block(&mut self, chain: bool, verb: &str, sink: &mut dyn RowSink) -> Result<TransactionStatus> {
+    fn check_block(
+        &mut self,
+        chain: bool,
+        verb: &str,
+        sink: &mut dyn RowSink,
+    ) -> Result<TransactionStatus> {
         if !self.in_block() {
             if chain {
                 let message = format!("{verb} AND CHAIN can only be used in transaction blocks");

@@ -107,7 +107,10 @@ impl Connection {
                 let message = "cannot create temporary relation in non-temporary schema";
                 SqlError::new(state::INVALID_TABLE_DEFINITION, message)
             } else {
-                SqlError::new(state::INVALID_SCHEMA_NAME, format!("schema \"{other}\" does not exist"))
+                SqlError::new(
+                    state::INVALID_SCHEMA_NAME,
+                    format!("schema \"{other}\" does not exist"),
+                )
             };
             return Err(error.at(*position));
         }
@@ -144,7 +147,8 @@ impl Connection {
             let schema = name.schema.as_deref();
             let found = self.host.session()?.table(schema, &name.name)?;
             if let Some(catalog) = found.as_ref().filter(|table| table.is_catalog()) {
-                let message = format!("permission denied: \"{}\" is a system catalog", catalog.name);
+                let message =
+                    format!("permission denied: \"{}\" is a system catalog", catalog.name);
                 return Err(SqlError::new("42501", message));
             }
             let locked = match found {
@@ -162,7 +166,10 @@ impl Connection {
                 if !drop.if_exists {
                     return Err(SqlError::new(state::UNDEFINED_TABLE, message));
                 }
-                sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, format!("{message}, skipping")))?;
+                sink.notice(&SqlError::notice(
+                    state::SUCCESSFUL_COMPLETION,
+                    format!("{message}, skipping"),
+                ))?;
                 continue;
             };
             if self.portals.values().any(|portal| portal.reads(table.oid)) {

@@ -90,7 +90,8 @@ impl BinaryParser {
             }
             Stage::Header => Err(bad("invalid COPY file header (missing length)")),
             Stage::Extension(_) => Err(bad("invalid COPY file header (wrong length)")),
-            // A lone byte is no field count: the data is taken to end before it, as PostgreSQL does.
+            // A lone byte is no field count: the data is taken to end before it, as PostgreSQL
+            // does.
             Stage::Rows if self.buffer.len() >= 2 => {
                 let column = self.incomplete_column();
                 Err(bad("unexpected EOF in COPY data").context(match column {
@@ -241,12 +242,17 @@ impl BinaryParser {
             let value = match binary_in(bytes, column.ty) {
                 Ok(Ok(value)) => value,
                 Ok(Err(BinaryDefect::TooShort)) => {
-                    let error = SqlError::new(state::PROTOCOL_VIOLATION, "insufficient data left in message");
+                    let error = SqlError::new(
+                        state::PROTOCOL_VIOLATION,
+                        "insufficient data left in message",
+                    );
                     return Err(error.context(place.column_only(&column.name)));
                 }
                 Ok(Err(BinaryDefect::TooLong)) => {
-                    let error =
-                        SqlError::new(state::INVALID_BINARY_REPRESENTATION, "incorrect binary data format");
+                    let error = SqlError::new(
+                        state::INVALID_BINARY_REPRESENTATION,
+                        "incorrect binary data format",
+                    );
                     return Err(error.context(place.column_only(&column.name)));
                 }
                 Err(e) => return Err(e.context(place.column_only(&column.name))),
@@ -259,8 +265,8 @@ impl BinaryParser {
     }
 }
 
-/// The commonest values, straight from their bytes: the way through [`binary_in`] and [`stored`] was a third of a load's
-/// processor time. None for all others, and for what may be wrong.
+/// The commonest values, straight from their bytes: the way through [`binary_in`] and [`stored`]
+/// was a third of a load's processor time. None for all others, and for what may be wrong.
 #[inline]
 fn plain(bytes: &[u8], ty: SqlType) -> Option<Stored<'_>> {
     Some(match ty {

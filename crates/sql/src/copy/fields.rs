@@ -106,12 +106,19 @@ impl Fields {
 }
 
 /// From the first quote of a field to its delimiter; where that is.
-pub(super) fn unquote(line: &[u8], mut at: usize, options: &CopyOptions, out: &mut Vec<u8>) -> Result<usize> {
+pub(super) fn unquote(
+    line: &[u8],
+    mut at: usize,
+    options: &CopyOptions,
+    out: &mut Vec<u8>,
+) -> Result<usize> {
     let mut in_quote = false;
     while let Some(&b) = line.get(at) {
         if in_quote {
             let next = line.get(at + 1).copied();
-            if b == options.escape && next.is_some_and(|n| n == options.escape || n == options.quote) {
+            if b == options.escape
+                && next.is_some_and(|n| n == options.escape || n == options.quote)
+            {
                 out.extend(next);
                 at += 2;
                 continue;
@@ -150,7 +157,9 @@ pub(super) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
         let hex = raw.get(at).is_some_and(u8::is_ascii_hexdigit);
         let mut digits = |most: usize, radix: u32, mut value: u32| {
             for _ in 0..most {
-                let Some(d) = raw.get(at).and_then(|b| char::from(*b).to_digit(radix)) else { break };
+                let Some(d) = raw.get(at).and_then(|b| char::from(*b).to_digit(radix)) else {
+                    break;
+                };
                 value = value * radix + d;
                 at += 1;
             }

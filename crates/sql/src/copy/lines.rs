@@ -71,8 +71,8 @@ impl LineFinder {
         self.newline = Newline::Lf;
     }
 
-    /// Looks for the end of the line that starts `data`, going on where the last search stopped. `last`: there
-    /// is no more data than this.
+    /// Looks for the end of the line that starts `data`, going on where the last search stopped.
+    /// `last`: there is no more data than this.
     pub fn find(&mut self, data: &[u8], last: bool) -> Result<Found> {
         let found = if self.csv { self.find_csv(data, last) } else { self.find_text(data, last) }?;
         if found != Found::More {
@@ -114,7 +114,8 @@ impl LineFinder {
         }
     }
 
-    /// At `\.`: the end of the data if a line end follows. None: more must arrive first is told by More.
+    /// At `\.`: the end of the data if a line end follows. None: more must arrive first is told by
+    /// More.
     fn end_marker(&mut self, data: &[u8], last: bool) -> Result<Option<Found>> {
         let not_alone = || bad("end-of-copy marker is not alone on its line", None);
         let mismatch = || bad("end-of-copy marker does not match previous newline style", None);

@@ -119,7 +119,8 @@ impl Given {
                     return Err(SqlError::unsupported("COPY FORCE_QUOTE of some columns"));
                 }
                 _ => {
-                    let message = "argument to option \"force_quote\" must be a list of column names";
+                    let message =
+                        "argument to option \"force_quote\" must be a list of column names";
                     return Err(invalid(message).at(option.position));
                 }
             },
@@ -127,13 +128,12 @@ impl Given {
                 let text = text_of(option)?;
                 let folded: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
                 if !folded.eq_ignore_ascii_case("utf8") && !folded.eq_ignore_ascii_case("unicode") {
-                    return Err(
-                        SqlError::unsupported(format!("COPY ENCODING \"{text}\"")).at(option.position)
-                    );
+                    return Err(SqlError::unsupported(format!("COPY ENCODING \"{text}\""))
+                        .at(option.position));
                 }
             }
-            "freeze" | "default" | "force_not_null" | "force_null" | "on_error" | "reject_limit"
-            | "log_verbosity" => {
+            "freeze" | "default" | "force_not_null" | "force_null" | "on_error"
+            | "reject_limit" | "log_verbosity" => {
                 let name = name.to_uppercase();
                 return Err(SqlError::unsupported(format!("COPY {name}")).at(option.position));
             }
@@ -194,13 +194,23 @@ impl Given {
             return Err(requires_csv("FORCE_QUOTE"));
         }
         if null.as_bytes().contains(&delimiter_byte) {
-            return Err(invalid("COPY delimiter character must not appear in the NULL specification"));
+            return Err(invalid(
+                "COPY delimiter character must not appear in the NULL specification",
+            ));
         }
         if csv && null.as_bytes().contains(&quote) {
             return Err(invalid("CSV quote character must not appear in the NULL specification"));
         }
         let force_quote = self.force_quote;
-        Ok(CopyOptions { format, delimiter: delimiter_byte, null, header, quote, escape, force_quote })
+        Ok(CopyOptions {
+            format,
+            delimiter: delimiter_byte,
+            null,
+            header,
+            quote,
+            escape,
+            force_quote,
+        })
     }
 }
 

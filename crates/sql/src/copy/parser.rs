@@ -70,7 +70,8 @@ impl LineParser {
         }
         let mut data = data;
         let mut buffer = std::mem::take(&mut self.buffer);
-        // The line that the last chunk began is finished where it is kept; the others are read where the chunk is.
+        // The line that the last chunk began is finished where it is kept; the others are read
+        // where the chunk is.
         while !buffer.is_empty() && !data.is_empty() && !self.ended {
             let end = data.iter().position(|b| *b == b'\n').map_or(data.len(), |at| at + 1);
             let (head, tail) = data.split_at(end);
@@ -101,7 +102,9 @@ impl LineParser {
         let mut simple = SimpleLines::new(valid.as_bytes(), &self.options);
         let mut used = 0;
         loop {
-            let step = if self.finder.allows_lf() && (self.line > 0 || self.options.header == Header::No) {
+            let step = if self.finder.allows_lf()
+                && (self.line > 0 || self.options.header == Header::No)
+            {
                 simple.split(used, &self.options, &mut self.fields)
             } else {
                 Step::Unusual
@@ -154,10 +157,13 @@ impl LineParser {
         Ok(if self.ended { data.len() } else { used })
     }
 
-    /// Reads a line, whatever it holds: how many bytes it takes with its end, 0 if that has not arrived.
+    /// Reads a line, whatever it holds: how many bytes it takes with its end, 0 if that has not
+    /// arrived.
     fn line(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let found = self.finder.find(data, last);
-        match found.map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))? {
+        match found
+            .map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?
+        {
             Found::Line { len, next } => {
                 self.line += 1;
                 self.one(data.get(..len).unwrap_or_default(), take)?;
@@ -224,7 +230,9 @@ impl LineParser {
         let bad = |message: String| Err(SqlError::new(state::BAD_COPY_FILE_FORMAT, message));
         let (got, want) = (self.fields.list.len(), self.shape.columns.len());
         if got != want {
-            return bad(format!("wrong number of fields in header line: got {got}, expected {want}"));
+            return bad(format!(
+                "wrong number of fields in header line: got {got}, expected {want}"
+            ));
         }
         for (i, (field, column)) in self.fields.list.iter().zip(&self.shape.columns).enumerate() {
             let number = i + 1;
@@ -250,22 +258,33 @@ impl LineParser {
     }
 }
 
-/// As much of the data as is text at first sight. What comes before a bad byte is good; behind it may be no more than a
-/// character that the chunk's end cuts.
+/// As much of the data as is text at first sight. What comes before a bad byte is good; behind it
+/// may be no more than a character that the chunk's end cuts.
 fn valid_start(data: &[u8]) -> &str {
-    let clean = if data.contains(&0) { data.split(|b| *b == 0).next().unwrap_or_default() } else { data };
+    let clean =
+        if data.contains(&0) { data.split(|b| *b == 0).next().unwrap_or_default() } else { data };
     std::str::from_utf8(clean).unwrap_or_else(|e| {
-        clean.get(..e.valid_up_to()).and_then(|good| std::str::from_utf8(good).ok()).unwrap_or_default()
+        clean
+            .get(..e.valid_up_to())
+            .and_then(|good| std::str::from_utf8(good).ok())
+            .unwrap_or_default()
     })
 }
 
 /// Makes a row of a line's fields.
-fn row(fields: &Fields, shape: &CopyShape, line: &str, number: u64, take: TakeRow<'_>) -> Result<()> {
+fn row(
+    fields: &Fields,
+    shape: &CopyShape,
+    line: &str,
+    number: u64,
+    take: TakeRow<'_>,
+) -> Result<()> {
     let bad = |message: String| SqlError::new(state::BAD_COPY_FILE_FORMAT, message);
     if fields.list.len() > shape.columns.len() {
         return Err(bad("extra data after last expected column".to_owned()));
     }
-    let mut values: smallvec::SmallVec<[Stored<'_>; 16]> = smallvec::smallvec![Stored::Null; shape.width];
+    let mut values: smallvec::SmallVec<[Stored<'_>; 16]> =
+        smallvec::smallvec![Stored::Null; shape.width];
     for (i, column) in shape.columns.iter().enumerate() {
         let Some(field) = fields.list.get(i) else {
             return Err(bad(format!("missing data for column \"{}\"", column.name)));

@@ -65,10 +65,9 @@ fn places(block: &[u8; BLOCK], wanted: [u8; 4]) -> u64 {
     let [a, b, c, d] = wanted;
     let hits = block.map(|byte| u8::from((byte == a) | (byte == b) | (byte == c) | (byte == d)));
     let (words, _) = hits.as_chunks::<8>();
-    words
-        .iter()
-        .enumerate()
-        .fold(0, |mask, (i, word)| mask | (u64::from_le_bytes(*word).wrapping_mul(GATHER) >> 56) << (i * 8))
+    words.iter().enumerate().fold(0, |mask, (i, word)| {
+        mask | (u64::from_le_bytes(*word).wrapping_mul(GATHER) >> 56) << (i * 8)
+    })
 }
 
 #[cfg(test)]

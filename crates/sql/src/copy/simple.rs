@@ -1,7 +1,7 @@
 //! Lines and their fields in one pass.
 //!
-//! This is the way of nearly all data. What is rare is left to `lines.rs` and `fields.rs`: lines that end in CR, `\\.`,
-//! line ends within quotes, an escape other than the quote.
+//! This is the way of nearly all data. What is rare is left to `lines.rs` and `fields.rs`: lines
+//! that end in CR, `\\.`, line ends within quotes, an escape other than the quote.
 
 use super::fields::{Field, Fields, unescape, unquote};
 use super::options::{CopyFormat, CopyOptions};
@@ -30,7 +30,11 @@ impl<'d> SimpleLines<'d> {
     pub fn new(data: &'d [u8], options: &CopyOptions) -> SimpleLines<'d> {
         let csv = options.format == CopyFormat::Csv;
         let special = if csv { options.quote } else { b'\\' };
-        SimpleLines { data, scanner: Scanner::new(data, [options.delimiter, special, b'\n', b'\r']), csv }
+        SimpleLines {
+            data,
+            scanner: Scanner::new(data, [options.delimiter, special, b'\n', b'\r']),
+            csv,
+        }
     }
 
     /// Goes to the start of a line.

@@ -32,7 +32,8 @@ fn all_options() -> Vec<CopyOptions> {
 }
 
 fn shape() -> CopyShape {
-    let column = |(i, ty): (usize, &SqlType)| CopyColumn { name: format!("c{i}"), ty: *ty, slot: i };
+    let column =
+        |(i, ty): (usize, &SqlType)| CopyColumn { name: format!("c{i}"), ty: *ty, slot: i };
     CopyShape {
         table: "t".into(),
         columns: TYPES.iter().enumerate().map(column).collect(),
@@ -53,7 +54,11 @@ fn columns() -> Vec<ColumnDesc> {
 }
 
 /// Parses data cut at the given places.
-fn parse(options: &CopyOptions, data: &[u8], cuts: &[usize]) -> (Vec<Vec<Value>>, Option<SqlError>) {
+fn parse(
+    options: &CopyOptions,
+    data: &[u8],
+    cuts: &[usize],
+) -> (Vec<Vec<Value>>, Option<SqlError>) {
     let mut rows: Vec<Vec<Value>> = Vec::new();
     let mut parser = CopyParser::new(options.clone(), shape());
     let mut take = |row: &[forebay_engine::Datum<'_>]| {

@@ -22,7 +22,12 @@ pub fn read_text(text: &str, ty: SqlType) -> Result<Stored<'_>> {
             crate::value::Datum::Bool(v) => Stored::Bool(v),
             crate::value::Datum::Oid(v) => Stored::Oid(v),
             crate::value::Datum::Xid(v) => Stored::Xid(v),
-            _ => return Err(crate::SqlError::unsupported(format!("COPY of type {}", ty.sql_name()))),
+            _ => {
+                return Err(crate::SqlError::unsupported(format!(
+                    "COPY of type {}",
+                    ty.sql_name()
+                )));
+            }
         },
     })
 }
@@ -53,12 +58,22 @@ impl<'a> Place<'a> {
 
     /// With the line's content.
     pub fn raw(&self, line: &[u8]) -> String {
-        format!("COPY {}, line {}: \"{}\"", self.table, self.line, shortened(&String::from_utf8_lossy(line)))
+        format!(
+            "COPY {}, line {}: \"{}\"",
+            self.table,
+            self.line,
+            shortened(&String::from_utf8_lossy(line))
+        )
     }
 
     /// With a column and its value.
     pub fn column(&self, column: &str, value: &str) -> String {
-        format!("COPY {}, line {}, column {column}: \"{}\"", self.table, self.line, shortened(value))
+        format!(
+            "COPY {}, line {}, column {column}: \"{}\"",
+            self.table,
+            self.line,
+            shortened(value)
+        )
     }
 
     /// With a column only.

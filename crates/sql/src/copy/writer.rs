@@ -21,7 +21,8 @@ impl CopyWriter {
     pub fn new(options: CopyOptions) -> CopyWriter {
         let rare = |b: u8| matches!(b, b'\t' | b',' | b';' | b'|' | b'"' | b'\'');
         let quoted = options.force_quote || !options.null.is_empty() || !rare(options.quote);
-        let plain_numbers = rare(options.delimiter) && !(options.format == CopyFormat::Csv && quoted);
+        let plain_numbers =
+            rare(options.delimiter) && !(options.format == CopyFormat::Csv && quoted);
         CopyWriter { options, scratch: Vec::new(), started: false, plain_numbers }
     }
 
@@ -45,7 +46,12 @@ impl CopyWriter {
     }
 
     /// Appends a row.
-    pub fn row(&mut self, values: &[Datum<'_>], columns: &[ColumnDesc], out: &mut Vec<u8>) -> Result<()> {
+    pub fn row(
+        &mut self,
+        values: &[Datum<'_>],
+        columns: &[ColumnDesc],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         if self.options.format == CopyFormat::Binary {
             self.binary_header(out);
             return binary_row(values, columns, out);
@@ -80,7 +86,13 @@ impl CopyWriter {
             };
             match self.options.format {
                 CopyFormat::Csv => {
-                    csv_field(text, &self.options, values.len() == 1, self.options.force_quote, out);
+                    csv_field(
+                        text,
+                        &self.options,
+                        values.len() == 1,
+                        self.options.force_quote,
+                        out,
+                    );
                 }
                 _ => escape(text, self.options.delimiter, out),
             }
@@ -150,7 +162,8 @@ fn escape(text: &[u8], delimiter: u8, out: &mut Vec<u8>) {
 
 /// A CSV field, quoted where it must be.
 fn csv_field(text: &[u8], options: &CopyOptions, single: bool, force: bool, out: &mut Vec<u8>) {
-    let special = |b: &u8| *b == options.delimiter || *b == options.quote || *b == b'\n' || *b == b'\r';
+    let special =
+        |b: &u8| *b == options.delimiter || *b == options.quote || *b == b'\n' || *b == b'\r';
     let quoted = force
         || text == options.null.as_bytes()
         // A lone `\.` could be taken for the end of the data.

@@ -44,10 +44,14 @@ impl Accumulator {
         match kind {
             K::CountStar | K::Count => Accumulator::Count(0),
             K::SumInt => Accumulator::SumInt(None),
-            K::SumBigint | K::AvgInt => Accumulator::Wide { sum: 0, count: 0, average: kind == K::AvgInt },
-            K::SumNumeric | K::AvgNumeric => {
-                Accumulator::Numeric { sum: Numeric::from_int(0), count: 0, average: kind == K::AvgNumeric }
+            K::SumBigint | K::AvgInt => {
+                Accumulator::Wide { sum: 0, count: 0, average: kind == K::AvgInt }
             }
+            K::SumNumeric | K::AvgNumeric => Accumulator::Numeric {
+                sum: Numeric::from_int(0),
+                count: 0,
+                average: kind == K::AvgNumeric,
+            },
             K::SumFloat4 => Accumulator::Float4(None),
             K::SumFloat8 | K::AvgFloat => {
                 Accumulator::Float8 { sum: 0.0, count: 0, average: kind == K::AvgFloat }

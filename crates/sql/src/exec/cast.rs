@@ -55,9 +55,9 @@ pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a
             _ => Err(no_cast(from, to)),
         },
         T::Char => match value {
-            Datum::Int4(v) => i8::try_from(v)
-                .map(|v| Datum::Char(v as u8))
-                .map_err(|_| SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range")),
+            Datum::Int4(v) => i8::try_from(v).map(|v| Datum::Char(v as u8)).map_err(|_| {
+                SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range")
+            }),
             _ => Err(no_cast(from, to)),
         },
         _ => Err(no_cast(from, to)),
@@ -65,13 +65,18 @@ pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a
 }
 
 fn no_cast(from: SqlType, to: SqlType) -> SqlError {
-    SqlError::new(state::CANNOT_COERCE, format!("cannot cast type {} to {}", from.sql_name(), to.sql_name()))
+    SqlError::new(
+        state::CANNOT_COERCE,
+        format!("cannot cast type {} to {}", from.sql_name(), to.sql_name()),
+    )
 }
 
 fn to_string_type<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a>> {
     let text = match value {
         Datum::Text(text) if to != SqlType::Name => return Ok(Datum::Text(text)),
-        Datum::Text(text) => return Ok(Datum::string(crate::value::truncate_name(&text).to_owned())),
+        Datum::Text(text) => {
+            return Ok(Datum::string(crate::value::truncate_name(&text).to_owned()));
+        }
         // The cast spells the words out; the output function does not.
         Datum::Bool(v) => return Ok(Datum::text(if v { "true" } else { "false" })),
         other => to_text(&other, from)?,
@@ -119,7 +124,10 @@ fn float_to_integer(v: f64, to: SqlType) -> Result<i64> {
 
 fn numeric_to_integer(v: &Numeric, to: SqlType) -> Result<i64> {
     let special = |what: &str| {
-        SqlError::new(state::FEATURE_NOT_SUPPORTED, format!("cannot convert {what} to {}", to.sql_name()))
+        SqlError::new(
+            state::FEATURE_NOT_SUPPORTED,
+            format!("cannot convert {what} to {}", to.sql_name()),
+        )
     };
     match v {
         Numeric::NaN => Err(special("NaN")),

@@ -1,4 +1,5 @@
-//! A running query: pulls rows from its input, filters, groups, sorts, limits, and can rest at any row.
+//! A running query: pulls rows from its input, filters, groups, sorts, limits, and can rest at any
+//! row.
 
 use super::eval::{Row, eval, is_true};
 use super::groups::Groups;
@@ -97,8 +98,14 @@ impl Cursor {
         Ok(Flow::Rest)
     }
 
-    fn limits(&mut self, plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Result<()> {
-        let count = |e: &Option<Expr>, what: &str, sqlstate: &'static str, host: &mut Host| match e {
+    fn limits(
+        &mut self,
+        plan: &SelectPlan,
+        params: &[Datum<'static>],
+        host: &mut Host,
+    ) -> Result<()> {
+        let count = |e: &Option<Expr>, what: &str, sqlstate: &'static str, host: &mut Host| match e
+        {
             None => Ok(None),
             Some(e) => match eval(e, Row::Values(&[]), params, host)? {
                 Datum::Int8(n) => u64::try_from(n)
@@ -113,7 +120,12 @@ impl Cursor {
     }
 
     /// All rows of the result, grouped and sorted.
-    fn buffered(&self, plan: &SelectPlan, params: &[Datum<'static>], host: &mut Host) -> Result<Sorted> {
+    fn buffered(
+        &self,
+        plan: &SelectPlan,
+        params: &[Datum<'static>],
+        host: &mut Host,
+    ) -> Result<Sorted> {
         let keep = self.left.map(|n| n.saturating_add(self.skip));
         let mut sorter = Sorter::new(&plan.order, keep, host);
         match &plan.grouping {
@@ -147,7 +159,12 @@ fn count_down(left: &mut Option<u64>) -> bool {
     }
 }
 
-fn grouped(plan: &SelectPlan, params: &[Datum<'static>], sorter: &mut Sorter, host: &mut Host) -> Result<()> {
+fn grouped(
+    plan: &SelectPlan,
+    params: &[Datum<'static>],
+    sorter: &mut Sorter,
+    host: &mut Host,
+) -> Result<()> {
     let Some(grouping) = &plan.grouping else { return Ok(()) };
     let groups = match &plan.source {
         crate::plan::RowSource::Table { table, .. } if plan.counts_only() => {

@@ -87,7 +87,8 @@ pub fn eval<'a>(
             Ok(Datum::Bool(same != *negated))
         }
         Expr::IsDistinct { operands, negated } => {
-            let (a, b) = (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
+            let (a, b) =
+                (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
             let same = match (a.is_null(), b.is_null()) {
                 (true, true) => true,
                 (false, false) => compare(&a, &b) == Ordering::Equal,
@@ -127,7 +128,8 @@ fn eval_rare<'a>(
             }
         }
         Expr::Like { operands, escape, negated, ignore_case } => {
-            let (a, b) = (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
+            let (a, b) =
+                (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
             match (&a, &b) {
                 (Datum::Text(text), Datum::Text(pattern)) => {
                     let matched = if *ignore_case {
@@ -259,9 +261,15 @@ macro_rules! integer_arithmetic {
 
 fn arithmetic<'a>(op: Arithmetic, a: Datum<'a>, b: Datum<'a>) -> Result<Datum<'a>> {
     match (a, b) {
-        (Datum::Int4(a), Datum::Int4(b)) => integer_arithmetic!(op, a, b, Datum::Int4, SqlType::Int4),
-        (Datum::Int8(a), Datum::Int8(b)) => integer_arithmetic!(op, a, b, Datum::Int8, SqlType::Int8),
-        (Datum::Int2(a), Datum::Int2(b)) => integer_arithmetic!(op, a, b, Datum::Int2, SqlType::Int2),
+        (Datum::Int4(a), Datum::Int4(b)) => {
+            integer_arithmetic!(op, a, b, Datum::Int4, SqlType::Int4)
+        }
+        (Datum::Int8(a), Datum::Int8(b)) => {
+            integer_arithmetic!(op, a, b, Datum::Int8, SqlType::Int8)
+        }
+        (Datum::Int2(a), Datum::Int2(b)) => {
+            integer_arithmetic!(op, a, b, Datum::Int2, SqlType::Int2)
+        }
         (Datum::Float8(a), Datum::Float8(b)) => float_arithmetic(op, a, b).map(Datum::Float8),
         (Datum::Float4(a), Datum::Float4(b)) => {
             let result = match op {
@@ -318,9 +326,15 @@ fn check_float(op: Arithmetic, a: f64, b: f64, result: f64) -> Result<()> {
 
 fn negate(value: Datum<'_>) -> Result<Datum<'_>> {
     match value {
-        Datum::Int2(v) => v.checked_neg().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2)),
-        Datum::Int4(v) => v.checked_neg().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4)),
-        Datum::Int8(v) => v.checked_neg().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8)),
+        Datum::Int2(v) => {
+            v.checked_neg().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2))
+        }
+        Datum::Int4(v) => {
+            v.checked_neg().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4))
+        }
+        Datum::Int8(v) => {
+            v.checked_neg().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8))
+        }
         Datum::Float4(v) => Ok(Datum::Float4(-v)),
         Datum::Float8(v) => Ok(Datum::Float8(-v)),
         Datum::Numeric(v) => Ok(Datum::numeric(v.neg())),

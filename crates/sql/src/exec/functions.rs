@@ -45,7 +45,9 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::StartsWith => Datum::Bool(text(args, 0).starts_with(text(args, 1))),
         Function::Strpos => {
             let (whole, part) = (text(args, 0), text(args, 1));
-            count(whole.find(part).map_or(0, |at| whole.get(..at).unwrap_or("").chars().count() + 1))
+            count(
+                whole.find(part).map_or(0, |at| whole.get(..at).unwrap_or("").chars().count() + 1),
+            )
         }
         Function::Left => left(text(args, 0), int(args, 1)),
         Function::Right => right(text(args, 0), int(args, 1)),
@@ -113,7 +115,9 @@ fn right<'a>(whole: &str, n: i32) -> Datum<'a> {
 fn substr<'a>(whole: &str, start: i32, length: Option<i32>) -> Result<Datum<'a>> {
     let from = i64::from(start);
     let end = match length {
-        Some(n) if n < 0 => return Err(SqlError::new("22011", "negative substring length not allowed")),
+        Some(n) if n < 0 => {
+            return Err(SqlError::new("22011", "negative substring length not allowed"));
+        }
         Some(n) => from + i64::from(n),
         None => i64::MAX,
     };
@@ -124,9 +128,15 @@ fn substr<'a>(whole: &str, start: i32, length: Option<i32>) -> Result<Datum<'a>>
 
 fn abs<'a>(args: &[Datum<'a>]) -> Result<Datum<'a>> {
     match args.first() {
-        Some(Datum::Int2(v)) => v.checked_abs().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2)),
-        Some(Datum::Int4(v)) => v.checked_abs().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4)),
-        Some(Datum::Int8(v)) => v.checked_abs().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8)),
+        Some(Datum::Int2(v)) => {
+            v.checked_abs().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2))
+        }
+        Some(Datum::Int4(v)) => {
+            v.checked_abs().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4))
+        }
+        Some(Datum::Int8(v)) => {
+            v.checked_abs().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8))
+        }
         Some(Datum::Float4(v)) => Ok(Datum::Float4(v.abs())),
         Some(Datum::Float8(v)) => Ok(Datum::Float8(v.abs())),
         Some(Datum::Numeric(v)) => Ok(Datum::numeric(v.abs())),
@@ -179,7 +189,8 @@ fn size_pretty<'a>(args: &[Datum<'_>]) -> Datum<'a> {
     let Some(Datum::Int8(bytes)) = args.first() else { return Datum::Null };
     let mut size = *bytes;
     let mut half_rounded = false;
-    // PostgreSQL keeps halves until the last division, and moves on at 10 kB, 20 MB (in halves) and so on.
+    // PostgreSQL keeps halves until the last division, and moves on at 10 kB, 20 MB (in halves) and
+    // so on.
     for (i, unit) in ["bytes", "kB", "MB", "GB", "TB", "PB"].iter().enumerate() {
         let limit = if i == 0 { 10 * 1024 } else { 20 * 1024 - 1 };
         if size.unsigned_abs() < limit || *unit == "PB" {
@@ -211,14 +222,18 @@ fn invalid(message: &str) -> SqlError {
 /// A fork by its name.
 fn fork(name: &str) -> Result<Fork> {
     Fork::from_name(name).ok_or_else(|| {
-        invalid("invalid fork name").hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".")
+        invalid("invalid fork name")
+            .hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".")
     })
 }
 
-/// pg_prewarm(relation, mode, fork, first block, last block), all but the first with defaults, the last two perhaps NULL.
+/// pg_prewarm(relation, mode, fork, first block, last block), all but the first with defaults, the
+/// last two perhaps NULL.
 fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let null = |i: usize| matches!(args.get(i), Some(Datum::Null));
-    let Some(Datum::Oid(oid)) = args.first() else { return Err(invalid("relation cannot be null")) };
+    let Some(Datum::Oid(oid)) = args.first() else {
+        return Err(invalid("relation cannot be null"));
+    };
     if null(1) {
         return Err(invalid("prewarm type cannot be null"));
     }

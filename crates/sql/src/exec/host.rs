@@ -8,8 +8,8 @@ use forebay_engine::{EngineError, Interrupt, InterruptKind, LockMode, Session, T
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The surroundings of a statement. Without a session there are no tables and no transactions: enough for
-/// expressions, and for their tests.
+/// The surroundings of a statement. Without a session there are no tables and no transactions:
+/// enough for expressions, and for their tests.
 pub struct Host {
     session: Option<Session>,
     /// Settings.
@@ -27,7 +27,8 @@ const STEPS: u32 = 256;
 impl From<EngineError> for SqlError {
     fn from(e: EngineError) -> SqlError {
         let sqlstate = e.sqlstate();
-        let severity = if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
+        let severity =
+            if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
         let mut error = SqlError::report(severity, sqlstate, e.to_string());
         if let Some(detail) = e.detail() {
             error = error.detail(detail);
@@ -55,13 +56,15 @@ impl Host {
         let now = forebay_aio::sync::SystemTime::now()
             .duration_since(forebay_aio::sync::UNIX_EPOCH)
             .unwrap_or_default();
-        let random = (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
+        let random =
+            (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
         Host { session, settings, identity, random, steps: Cell::new(0) }
     }
 
     /// The session.
     pub fn session(&mut self) -> Result<&mut Session> {
-        let none = || SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open");
+        let none =
+            || SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open");
         self.session.as_mut().ok_or_else(none)
     }
 
@@ -75,7 +78,8 @@ impl Host {
         self.session.as_ref().is_some_and(Session::accepts_damage)
     }
 
-    /// Sets a setting. temp_buffers is refused once there are such buffers; the failing statement takes it back.
+    /// Sets a setting. temp_buffers is refused once there are such buffers; the failing statement
+    /// takes it back.
     pub fn set(&mut self, name: &str, value: Option<&str>, scope: SetScope) -> Result<()> {
         self.settings.set(name, value, scope)?;
         if value.is_none() || !name.eq_ignore_ascii_case("temp_buffers") {

@@ -44,7 +44,9 @@ impl Input {
         Ok(match source {
             RowSource::One => Input::Rows(vec![Vec::new()], 0),
             RowSource::View(view) => Input::Rows(super::views::rows(*view, host)?, 0),
-            RowSource::Function(e) => Input::Rows(vec![vec![eval(e, none, params, host)?.into_owned()]], 0),
+            RowSource::Function(e) => {
+                Input::Rows(vec![vec![eval(e, none, params, host)?.into_owned()]], 0)
+            }
             RowSource::Rows { function, args } => {
                 let values = eval_all(args, none, params, host)?;
                 Input::Rows(super::rowsets::rows_or_null(*function, &values, host)?, 0)
@@ -67,11 +69,16 @@ impl Input {
                     return Ok(Input::Rows(Vec::new(), 0));
                 };
                 if step == 0 {
-                    return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
+                    return Err(SqlError::new(
+                        state::INVALID_PARAMETER_VALUE,
+                        "step size cannot equal zero",
+                    ));
                 }
                 Input::Series { next: Some(start), stop, step, wide: *wide }
             }
-            RowSource::Subquery(plan) => Input::Subquery(Box::new(Cursor::new(plan.clone(), params.into()))),
+            RowSource::Subquery(plan) => {
+                Input::Subquery(Box::new(Cursor::new(plan.clone(), params.into())))
+            }
         })
     }
 
@@ -104,11 +111,15 @@ impl Input {
                 }
                 Ok(Flow::Continue)
             }
-            Input::Series { next, stop, step, wide } => series(next, *stop, *step, *wide, host, visit),
+            Input::Series { next, stop, step, wide } => {
+                series(next, *stop, *step, *wide, host, visit)
+            }
             Input::Scan { scan, on_page, next, decode } => {
                 scan_rows(scan, on_page, next, *decode, host, visit)
             }
-            Input::Subquery(cursor) => cursor.run(host, &mut |values, host| visit(Row::Values(values), host)),
+            Input::Subquery(cursor) => {
+                cursor.run(host, &mut |values, host| visit(Row::Values(values), host))
+            }
         }
     }
 }

@@ -12,7 +12,8 @@ enum Part {
     Dangling,
 }
 
-/// Matches a text against a LIKE pattern, without recursion: on a mismatch it goes back to the last `%` only.
+/// Matches a text against a LIKE pattern, without recursion: on a mismatch it goes back to the last
+/// `%` only.
 pub fn like(text: &str, pattern: &str, escape: Option<char>) -> Result<bool> {
     let pattern = parts(pattern, escape);
     let mut text_at = text.chars();
@@ -102,9 +103,9 @@ mod tests {
         match pattern.split_first() {
             None => text.is_empty(),
             Some(('%', rest)) => (0..=text.len()).any(|i| slow(&text[i..], rest)),
-            Some((p, rest)) => {
-                text.split_first().is_some_and(|(c, tail)| (*p == '_' || p == c) && slow(tail, rest))
-            }
+            Some((p, rest)) => text
+                .split_first()
+                .is_some_and(|(c, tail)| (*p == '_' || p == c) && slow(tail, rest)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the next one, named points
-//! in it, the begin of a base backup.
+//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the
+//! next one, named points in it, the begin of a base backup.
 
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
@@ -46,9 +46,9 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         }
         Function::PgSwitchWal => position(host.session()?.switch_wal()?),
         Function::PgWalfileName => Datum::string(host.session()?.wal_file_name(lsn(args, 0))),
-        Function::PgWalLsnDiff => {
-            Datum::numeric(Numeric::from_int(i128::from(lsn(args, 0).0) - i128::from(lsn(args, 1).0)))
-        }
+        Function::PgWalLsnDiff => Datum::numeric(Numeric::from_int(
+            i128::from(lsn(args, 0).0) - i128::from(lsn(args, 1).0),
+        )),
         _ => Datum::Null,
     })
 }

@@ -95,14 +95,20 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
             };
             files
                 .into_iter()
-                .map(|f| vec![Datum::text(f.fork.name()), int(f.segment), long(f.pages), long(f.cached)])
+                .map(|f| {
+                    vec![Datum::text(f.fork.name()), int(f.segment), long(f.pages), long(f.cached)]
+                })
                 .collect()
         }
     })
 }
 
 /// The rows a function in FROM returns, whose arguments may be NULL.
-pub fn rows_or_null(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<RowOf>> {
+pub fn rows_or_null(
+    function: RowFunction,
+    args: &[Datum<'_>],
+    host: &mut Host,
+) -> Result<Vec<RowOf>> {
     if !args.iter().any(Datum::is_null) {
         return rows(function, args, host);
     }
@@ -111,7 +117,11 @@ pub fn rows_or_null(function: RowFunction, args: &[Datum<'_>], host: &mut Host) 
 }
 
 /// The one row of a function as a value, in the text form of a composite. No argument is NULL.
-pub fn row_value<'a>(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+pub fn row_value<'a>(
+    function: RowFunction,
+    args: &[Datum<'_>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
     let row = rows(function, args, host)?.into_iter().next().unwrap_or_default();
     let mut out = String::from("(");
     for (n, (value, (_, ty))) in row.iter().zip(function.columns()).enumerate() {
@@ -142,7 +152,8 @@ fn buffer(args: &[Datum<'_>]) -> (i32, u32) {
         Some(Datum::Int4(number)) => *number,
         _ => 0,
     };
-    // Buffer 0 and below do not exist, so what comes of them may be any number that does not either.
+    // Buffer 0 and below do not exist, so what comes of them may be any number that does not
+    // either.
     (number, u32::try_from(i64::from(number) - 1).unwrap_or(u32::MAX))
 }
 

@@ -1,5 +1,5 @@
-//! Rows of the views that sum up what the server did: pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and
-//! setting sums to zero.
+//! Rows of the views that sum up what the server did: pg_stat_archiver, pg_stat_bgwriter,
+//! pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and setting sums to zero.
 
 use super::host::Host;
 use super::views::timestamp;
@@ -23,7 +23,8 @@ pub fn bgwriter(host: &mut Host) -> Result<Vec<RowOf>> {
     Ok(vec![counts.into_iter().chain([timestamp(r.stats_reset)]).collect()])
 }
 
-/// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or with NULL.
+/// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or
+/// with NULL.
 pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     use SharedStats::{Archiver, Bgwriter, Checkpointer, Io, Wal};
     let targets: &[SharedStats] = match args.first().and_then(Datum::as_str) {
@@ -93,8 +94,8 @@ pub fn wal(host: &mut Host) -> Result<Vec<RowOf>> {
     ]])
 }
 
-/// The rows of pg_stat_database: one for what belongs to no database, and one for each database. What is not counted
-/// is NULL; a database that nobody can connect to has nothing to count.
+/// The rows of pg_stat_database: one for what belongs to no database, and one for each database.
+/// What is not counted is NULL; a database that nobody can connect to has nothing to count.
 pub fn databases(host: &mut Host) -> Result<Vec<RowOf>> {
     let own = host.identity.database.clone();
     let engine = host.session()?.engine();
@@ -140,8 +141,11 @@ fn database(
     [failures, last_failure]: [Datum<'static>; 2],
 ) -> RowOf {
     let shared = counted.is_none();
-    let known = |of: fn(&DatabaseRow) -> u64| counted.as_ref().map_or(Datum::Null, |r| count(of(r)));
-    let time = |of: fn(&DatabaseRow) -> f64| counted.as_ref().map_or(Datum::Null, |r| Datum::Float8(of(r)));
+    let known =
+        |of: fn(&DatabaseRow) -> u64| counted.as_ref().map_or(Datum::Null, |r| count(of(r)));
+    let time = |of: fn(&DatabaseRow) -> f64| {
+        counted.as_ref().map_or(Datum::Null, |r| Datum::Float8(of(r)))
+    };
     let none = if shared { Datum::Null } else { count(0) };
     let value = |column: &str| match column {
         "datid" => Datum::Oid(oid),

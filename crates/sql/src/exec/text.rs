@@ -58,7 +58,8 @@ pub fn replace<'a>(whole: &str, from: &str, to: &str) -> Result<Datum<'a>> {
         return Ok(Datum::string(whole.to_owned()));
     }
     let between = whole.split(from).map(str::len);
-    let pieces = between.enumerate().flat_map(|(i, piece)| [if i == 0 { 0 } else { to.len() }, piece]);
+    let pieces =
+        between.enumerate().flat_map(|(i, piece)| [if i == 0 { 0 } else { to.len() }, piece]);
     let mut replaced = text_of(length_of(pieces, MAX_ALLOC)?)?;
     for (i, piece) in whole.split(from).enumerate() {
         replaced.push_str(if i == 0 { "" } else { to });
@@ -75,7 +76,10 @@ mod tests {
     fn lengths_have_postgresqls_limits() {
         assert_eq!(joined_length(536_870_912, 536_870_907).ok(), Some(1_073_741_819));
         let e = joined_length(600_000_000, 600_000_000).expect_err("too long");
-        assert_eq!((e.sqlstate, &*e.message), ("XX000", "invalid memory alloc request size 1200000004"));
+        assert_eq!(
+            (e.sqlstate, &*e.message),
+            ("XX000", "invalid memory alloc request size 1200000004")
+        );
         assert_eq!(repeated_length(1, 1_073_741_819).ok(), Some(1_073_741_819));
         let e = repeated_length(1, 1_073_741_820).expect_err("too long");
         assert_eq!((e.sqlstate, &*e.message), ("54000", "requested length too large"));
@@ -89,7 +93,9 @@ mod tests {
 
     #[test]
     fn texts_are_put_together() {
-        let text = |d: Result<Datum<'_>>| d.expect("short").as_str().map(str::to_owned).unwrap_or_default();
+        let text = |d: Result<Datum<'_>>| {
+            d.expect("short").as_str().map(str::to_owned).unwrap_or_default()
+        };
         assert_eq!(text(replace("abcabc", "b", "xy")), "axycaxyc");
         assert_eq!(text(replace("bb", "b", "")), "");
         assert_eq!(text(replace("a", "", "x")), "a");

@@ -61,7 +61,8 @@ fn aio_row(r: forebay_engine::views::AioRow) -> RowOf {
 
 /// A moment of the system's clock.
 pub(super) fn timestamp(at: SystemTime) -> Datum<'static> {
-    let since_2000 = |at: SystemTime| at.duration_since(UNIX_EPOCH + Duration::from_secs(946_684_800));
+    let since_2000 =
+        |at: SystemTime| at.duration_since(UNIX_EPOCH + Duration::from_secs(946_684_800));
     let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
     Datum::Timestamptz(match since_2000(at) {
         Ok(after) => micros(after),
@@ -134,7 +135,8 @@ fn stat_row(r: forebay_engine::views::IoStatRow, since: &Datum<'static>) -> RowO
     ]
 }
 
-/// A row of pg_buffercache: NULLs but for the number where nothing is in memory. Buffers count from 1.
+/// A row of pg_buffercache: NULLs but for the number where nothing is in memory. Buffers count from
+/// 1.
 fn buffer_row(r: forebay_engine::views::BufferInfo) -> RowOf {
     let mut row = vec![Datum::Int4(i32::try_from(r.buffer + 1).unwrap_or(i32::MAX))];
     let Some(page) = r.page.filter(|page| page.valid) else {
@@ -184,7 +186,11 @@ fn array_text(values: &[String]) -> String {
             && !v.contains(|c: char| matches!(c, '{' | '}' | ',' | '"' | '\\') || c.is_whitespace())
     };
     let quoted = |v: &String| {
-        if plain(v) { v.clone() } else { format!("\"{}\"", v.replace('\\', "\\\\").replace('"', "\\\"")) }
+        if plain(v) {
+            v.clone()
+        } else {
+            format!("\"{}\"", v.replace('\\', "\\\\").replace('"', "\\\""))
+        }
     };
     format!("{{{}}}", values.iter().map(quoted).collect::<Vec<_>>().join(","))
 }

@@ -147,9 +147,9 @@ fn option(c: &mut Cursor<'_>) -> Result<CopyOption> {
             c.advance();
             OptionValue::Star
         }
-        Some(Token::LParen) => {
-            OptionValue::Names(c.optional_names()?.unwrap_or_default().into_iter().map(|(n, _)| n).collect())
-        }
+        Some(Token::LParen) => OptionValue::Names(
+            c.optional_names()?.unwrap_or_default().into_iter().map(|(n, _)| n).collect(),
+        ),
         _ => match c.accept_string().or_else(|| c.accept_number()) {
             Some(text) => OptionValue::Text(text),
             None => OptionValue::Text(any_word(c)?),

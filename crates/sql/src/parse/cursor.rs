@@ -154,7 +154,8 @@ impl<'a> Cursor<'a> {
         self.source.syntax_error(self.tokens.get(self.next).or(self.end))
     }
 
-    /// The tokens not yet taken, up to the parenthesis that closes the one just opened, which is taken too.
+    /// The tokens not yet taken, up to the parenthesis that closes the one just opened, which is
+    /// taken too.
     pub fn until_closing(&mut self) -> Result<(&'a [TokenWithSpan], Option<&'a TokenWithSpan>)> {
         let start = self.next;
         let mut depth = 1;
@@ -190,7 +191,10 @@ impl<'a> Cursor<'a> {
 
     /// Takes the words if they are next, in this order.
     pub fn accept_all(&mut self, words: &[&str]) -> bool {
-        let found = words.iter().enumerate().all(|(i, w)| self.word_at(self.next + i).as_deref() == Some(*w));
+        let found = words
+            .iter()
+            .enumerate()
+            .all(|(i, w)| self.word_at(self.next + i).as_deref() == Some(*w));
         if found {
             self.next += words.len();
         }

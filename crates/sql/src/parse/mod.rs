@@ -9,8 +9,8 @@
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
 //!
-//! SELECT, VALUES and INSERT go through sqlparser, which accepts much that PostgreSQL rejects: the planner takes
-//! its tree apart completely, and refuses what it does not know.
+//! SELECT, VALUES and INSERT go through sqlparser, which accepts much that PostgreSQL rejects: the
+//! planner takes its tree apart completely, and refuses what it does not know.
 
 mod copy;
 pub mod cursor;
@@ -129,7 +129,11 @@ pub(crate) fn too_complex() -> SqlError {
         .hint("The statement's expressions are nested too deeply.")
 }
 
-fn parse_statement(tokens: &[TokenWithSpan], end: Option<&TokenWithSpan>, source: &Source) -> Result<Kind> {
+fn parse_statement(
+    tokens: &[TokenWithSpan],
+    end: Option<&TokenWithSpan>,
+    source: &Source,
+) -> Result<Kind> {
     let mut cursor = Cursor::new(tokens, end, source);
     let Some(first) = cursor.peek_word() else {
         if cursor.peek() == Some(&Token::LParen) {
@@ -138,7 +142,9 @@ fn parse_statement(tokens: &[TokenWithSpan], end: Option<&TokenWithSpan>, source
         return Err(cursor.error());
     };
     match first.as_str() {
-        "select" | "values" | "with" | "table" | "insert" => parse_query_or_insert(tokens, end, source),
+        "select" | "values" | "with" | "table" | "insert" => {
+            parse_query_or_insert(tokens, end, source)
+        }
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => table::parse_create(&mut cursor),
         "drop" => table::parse_drop(&mut cursor),
@@ -170,8 +176,9 @@ fn with_parser<T>(
     parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
 ) -> Result<T> {
     let dialect = Watched::new(source.interrupt(), tokens.len());
-    let mut parser =
-        Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens.to_vec());
+    let mut parser = Parser::new(&dialect)
+        .with_recursion_limit(MAX_RECURSION)
+        .with_tokens_with_locations(tokens.to_vec());
     let parsed = parse(&mut parser).map_err(|e| parser_error(&e, tokens, end, source))?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
@@ -187,7 +194,9 @@ fn parser_error(
     source: &Source,
 ) -> SqlError {
     match error {
-        ParserError::RecursionLimitExceeded => source.check_interrupt().err().unwrap_or_else(too_complex),
+        ParserError::RecursionLimitExceeded => {
+            source.check_interrupt().err().unwrap_or_else(too_complex)
+        }
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
             let at = error_location(message).unwrap_or(Location { line: 0, column: 0 });
             syntax_error_at(at, tokens, end, source)

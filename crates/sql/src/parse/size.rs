@@ -3,8 +3,8 @@
 //!
 //! The estimate needs no tokens: a token ends only where a byte is no letter, digit or underscore.
 //! Such bytes in strings do not count, as long as it is sure what a string is: from the first
-//! backslash, dollar, minus or slash outside of strings on (escapes, dollar quotes, comments), and from a
-//! string with a backslash on, all count. So the estimate is rather too high.
+//! backslash, dollar, minus or slash outside of strings on (escapes, dollar quotes, comments), and
+//! from a string with a backslash on, all count. So the estimate is rather too high.
 
 use crate::error::{Result, SqlError, state};
 

@@ -17,7 +17,8 @@ fn is_string(token: &Token) -> bool {
     )
 }
 
-/// A query string with what turns the parser's lines and columns into PostgreSQL's character positions.
+/// A query string with what turns the parser's lines and columns into PostgreSQL's character
+/// positions.
 #[derive(Debug)]
 pub struct Source {
     text: Arc<str>,
@@ -67,7 +68,8 @@ impl Source {
         self.join_strings(tokens)
     }
 
-    /// A string on a line below another is the rest of it, as the SQL standard wants it; on the same line it is an error.
+    /// A string on a line below another is the rest of it, as the SQL standard wants it; on the
+    /// same line it is an error.
     fn join_strings(&self, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, SqlError> {
         let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
         for next in tokens {
@@ -78,14 +80,19 @@ impl Source {
                 continue;
             };
             match (&mut last.token, &next.token) {
-                _ if next.span.start.line == last.span.end.line => return Err(self.syntax_error(Some(&next))),
-                (Token::SingleQuotedString(text), Token::SingleQuotedString(rest)) => text.push_str(rest),
+                _ if next.span.start.line == last.span.end.line => {
+                    return Err(self.syntax_error(Some(&next)));
+                }
+                (Token::SingleQuotedString(text), Token::SingleQuotedString(rest)) => {
+                    text.push_str(rest)
+                }
                 (Token::DollarQuotedString(_), _) => return Err(self.syntax_error(Some(&next))),
                 _ => {
                     let place = self.position(next.span.start);
-                    return Err(
-                        SqlError::unsupported("a string constant of this kind on several lines").at(place)
-                    );
+                    return Err(SqlError::unsupported(
+                        "a string constant of this kind on several lines",
+                    )
+                    .at(place));
                 }
             }
             last.span.end = next.span.end;
@@ -147,13 +154,20 @@ impl Source {
         }
     }
 
-    /// The position of the last token with this text between two operands: where their operator stands.
-    /// Tokenizes again, so it is for errors only.
-    pub fn operator_between(&self, operator: &str, left_end: Location, right_start: Location) -> u32 {
+    /// The position of the last token with this text between two operands: where their operator
+    /// stands. Tokenizes again, so it is for errors only.
+    pub fn operator_between(
+        &self,
+        operator: &str,
+        left_end: Location,
+        right_start: Location,
+    ) -> u32 {
         let tokens = self.tokenize().unwrap_or_default();
         let between = |t: &&TokenWithSpan| t.span.start >= left_end && t.span.start < right_start;
-        let found =
-            tokens.iter().filter(between).rfind(|t| self.token_text(t).eq_ignore_ascii_case(operator));
+        let found = tokens
+            .iter()
+            .filter(between)
+            .rfind(|t| self.token_text(t).eq_ignore_ascii_case(operator));
         found.map_or_else(|| self.operator_after(left_end), |t| self.position(t.span.start))
     }
 
@@ -164,8 +178,8 @@ impl Source {
         tokens.iter().rfind(sign).map_or(0, |t| self.position(t.span.start))
     }
 
-    /// The position of the first token at or after a place that does not close a parenthesis: where the operator
-    /// behind an operand stands. Tokenizes again, so it is for errors only.
+    /// The position of the first token at or after a place that does not close a parenthesis: where
+    /// the operator behind an operand stands. Tokenizes again, so it is for errors only.
     pub fn operator_after(&self, at: Location) -> u32 {
         let tokens = self.tokenize().unwrap_or_default();
         let next = tokens.iter().find(|t| t.span.start >= at && t.token != Token::RParen);

@@ -1,4 +1,5 @@
-//! CREATE TABLE and DROP TABLE, parsed by hand. What PostgreSQL knows and this server does not is refused by name.
+//! CREATE TABLE and DROP TABLE, parsed by hand. What PostgreSQL knows and this server does not is
+//! refused by name.
 
 use super::Kind;
 use super::cursor::{Cursor, QualifiedName};
@@ -160,7 +161,14 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
     }
     let on_commit = table_options(c)?;
     c.expect_end()?;
-    Ok(Kind::CreateTable(CreateTable { name, if_not_exists, columns, temporary, global, on_commit }))
+    Ok(Kind::CreateTable(CreateTable {
+        name,
+        if_not_exists,
+        columns,
+        temporary,
+        global,
+        on_commit,
+    }))
 }
 
 /// What may follow the column list.
@@ -211,8 +219,9 @@ fn column(c: &mut Cursor<'_>, table: &str) -> Result<NewColumn> {
             break;
         }
         if not_null && null {
-            let message =
-                format!("conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\"");
+            let message = format!(
+                "conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\""
+            );
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
         }
     }
@@ -257,9 +266,12 @@ fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {
     for (words, ty) in TYPES {
         if c.accept_all(words) {
             match c.peek() {
-                Some(Token::LBracket) => return Err(SqlError::unsupported("an array type").at(position)),
+                Some(Token::LBracket) => {
+                    return Err(SqlError::unsupported("an array type").at(position));
+                }
                 Some(Token::LParen) => {
-                    let message = format!("type modifier is not allowed for type \"{}\"", ty.typname());
+                    let message =
+                        format!("type modifier is not allowed for type \"{}\"", ty.typname());
                     return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
                 }
                 _ => return Ok(*ty),

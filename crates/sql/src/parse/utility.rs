@@ -1,5 +1,5 @@
-//! Small statements parsed by hand: transactions, settings, CHECKPOINT, DISCARD, DEALLOCATE; and the names of
-//! statements that PostgreSQL has and this server has not.
+//! Small statements parsed by hand: transactions, settings, CHECKPOINT, DISCARD, DEALLOCATE; and
+//! the names of statements that PostgreSQL has and this server has not.
 
 use super::Kind;
 use super::cursor::Cursor;
@@ -128,7 +128,9 @@ pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
             c.accept("prepare");
             if c.accept("all") { Kind::Deallocate(None) } else { Kind::Deallocate(Some(c.name()?)) }
         }
-        other if UNSUPPORTED.contains(&other) => return Err(SqlError::unsupported(other.to_uppercase())),
+        other if UNSUPPORTED.contains(&other) => {
+            return Err(SqlError::unsupported(other.to_uppercase()));
+        }
         _ => return Err(c.error()),
     };
     c.expect_end()?;
@@ -227,7 +229,8 @@ fn set(c: &mut Cursor<'_>) -> Result<Kind> {
         return Err(SqlError::unsupported("SET CONSTRAINTS"));
     }
     if c.accept_all(&["time", "zone"]) {
-        let value = if c.accept("local") || c.accept("default") { None } else { Some(set_value(c)?) };
+        let value =
+            if c.accept("local") || c.accept("default") { None } else { Some(set_value(c)?) };
         return Ok(Kind::Set { name: "timezone".into(), value, scope });
     }
     if c.accept("names") {

@@ -45,7 +45,12 @@ pub struct AggregateCall {
 impl AggregateCall {
     /// count(*)
     pub fn count_star() -> AggregateCall {
-        AggregateCall { kind: AggregateKind::CountStar, arg: None, filter: None, result: SqlType::Int8 }
+        AggregateCall {
+            kind: AggregateKind::CountStar,
+            arg: None,
+            filter: None,
+            result: SqlType::Int8,
+        }
     }
 }
 
@@ -64,7 +69,8 @@ pub struct Chosen {
     pub result: SqlType,
 }
 
-/// Chooses the aggregate of that name for an argument type. Err(true): ambiguous; Err(false): there is none.
+/// Chooses the aggregate of that name for an argument type. Err(true): ambiguous; Err(false): there
+/// is none.
 pub fn choose(name: &str, ty: SqlType) -> std::result::Result<Chosen, bool> {
     use AggregateKind as K;
     use SqlType as T;
@@ -121,9 +127,14 @@ impl Aggregates {
     }
 }
 
-/// Rewrites an expression over input rows and aggregates into one over group rows: the group's keys, then the
-/// aggregates' results.
-pub fn over_groups(expr: Expr, keys: &[Expr], scope: &Scope, aggregates: &Aggregates) -> Result<Expr> {
+/// Rewrites an expression over input rows and aggregates into one over group rows: the group's
+/// keys, then the aggregates' results.
+pub fn over_groups(
+    expr: Expr,
+    keys: &[Expr],
+    scope: &Scope,
+    aggregates: &Aggregates,
+) -> Result<Expr> {
     let mut ungrouped = None;
     let rewritten = rewrite(expr, keys, &mut ungrouped);
     match ungrouped {

@@ -44,10 +44,8 @@ pub fn ident_name(ident: &ast::Ident) -> String {
     }
 }
 
-const NO_OPERATOR: &str =
-    "No operator matches the given name and argument types. You might need to add explicit type casts.";
-const NO_UNARY: &str =
-    "No operator matches the given name and argument type. You might need to add an explicit type cast.";
+const NO_OPERATOR: &str = "No operator matches the given name and argument types. You might need to add explicit type casts.";
+const NO_UNARY: &str = "No operator matches the given name and argument type. You might need to add an explicit type cast.";
 const NOT_UNIQUE: &str =
     "Could not choose a best candidate operator. You might need to add explicit type casts.";
 /// Functions that are called without parentheses.
@@ -104,12 +102,16 @@ impl Binder<'_> {
             ast::Expr::IsTrue(x) => self.bool_test(x, position, "IS TRUE", Some(true), false),
             ast::Expr::IsNotTrue(x) => self.bool_test(x, position, "IS NOT TRUE", Some(true), true),
             ast::Expr::IsFalse(x) => self.bool_test(x, position, "IS FALSE", Some(false), false),
-            ast::Expr::IsNotFalse(x) => self.bool_test(x, position, "IS NOT FALSE", Some(false), true),
+            ast::Expr::IsNotFalse(x) => {
+                self.bool_test(x, position, "IS NOT FALSE", Some(false), true)
+            }
             ast::Expr::IsUnknown(x) => self.bool_test(x, position, "IS UNKNOWN", None, false),
             ast::Expr::IsNotUnknown(x) => self.bool_test(x, position, "IS NOT UNKNOWN", None, true),
             ast::Expr::IsDistinctFrom(a, b) => self.distinct(a, b, false, position),
             ast::Expr::IsNotDistinctFrom(a, b) => self.distinct(a, b, true, position),
-            ast::Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, position),
+            ast::Expr::InList { expr, list, negated } => {
+                self.in_list(expr, list, *negated, position)
+            }
             ast::Expr::Between { expr, negated, low, high } => {
                 self.between(expr, *negated, low, high, position)
             }
@@ -124,7 +126,11 @@ impl Binder<'_> {
             {
                 self.cast(expr, data_type, position, *kind == ast::CastKind::DoubleColon)
             }
-            ast::Expr::TypedString(ast::TypedString { data_type, value, uses_odbc_syntax: false }) => {
+            ast::Expr::TypedString(ast::TypedString {
+                data_type,
+                value,
+                uses_odbc_syntax: false,
+            }) => {
                 let at = self.source.position(value.span.start);
                 let text = self.literal(&value.value, at)?;
                 let to = type_of_ast(data_type, position)?;
@@ -175,14 +181,20 @@ impl Binder<'_> {
         match coerce::coerce(value, SqlType::Bool, Context::Implicit, self.params)? {
             Some(v) => Ok(v.expr),
             None => {
-                let message = format!("argument of {what} must be type boolean, not type {}", ty.sql_name());
+                let message =
+                    format!("argument of {what} must be type boolean, not type {}", ty.sql_name());
                 Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(position))
             }
         }
     }
 
     /// COLLATE: strings compare by bytes here, which some collations of PostgreSQL do too.
-    fn collate(&mut self, e: &ast::Expr, collation: &ast::ObjectName, position: u32) -> Result<Typed> {
+    fn collate(
+        &mut self,
+        e: &ast::Expr,
+        collation: &ast::ObjectName,
+        position: u32,
+    ) -> Result<Typed> {
         let value = self.bind(e)?;
         let value = self.settle(value)?;
         if category(value.ty).0 != b'S' {
@@ -190,7 +202,8 @@ impl Binder<'_> {
             let at = self.source.operator_after(place::end(e));
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(at));
         }
-        let name = collation.0.last().and_then(|p| p.as_ident()).map(ident_name).unwrap_or_default();
+        let name =
+            collation.0.last().and_then(|p| p.as_ident()).map(ident_name).unwrap_or_default();
         match name.as_str() {
             "C" | "POSIX" | "default" | "ucs_basic" => Ok(value),
             _ => Err(SqlError::unsupported(format!("collation \"{name}\"")).at(position)),
@@ -249,7 +262,8 @@ impl Binder<'_> {
                 let minus = *op == UnaryOperator::Minus;
                 // Signs before a number belong to it, as in PostgreSQL's grammar.
                 if minus && let Some(text) = signed_number(e) {
-                    let text = text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned);
+                    let text =
+                        text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned);
                     return number(&text, position);
                 }
                 let operand = self.bind(e)?;
@@ -263,7 +277,8 @@ impl Binder<'_> {
                         let message = format!("operator is not unique: {sign} unknown");
                         return refuse(state::AMBIGUOUS_FUNCTION, message, NOT_UNIQUE);
                     }
-                    ty if category(ty).0 == b'N' && !matches!(ty, SqlType::Oid | SqlType::Regclass) => {}
+                    ty if category(ty).0 == b'N'
+                        && !matches!(ty, SqlType::Oid | SqlType::Regclass) => {}
                     ty => {
                         let message = format!("operator does not exist: {sign} {}", ty.sql_name());
                         return refuse(state::UNDEFINED_FUNCTION, message, NO_UNARY);
@@ -299,9 +314,14 @@ impl Binder<'_> {
             BinaryOperator::Custom(_) | BinaryOperator::PGCustomBinaryOperator(_) => {
                 let (a, b) = (self.bind(left)?, self.bind(right)?);
                 let at = self.source.operator_after(place::end(left));
-                let message =
-                    format!("operator does not exist: {} {op} {}", a.ty.sql_name(), b.ty.sql_name());
-                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
+                let message = format!(
+                    "operator does not exist: {} {op} {}",
+                    a.ty.sql_name(),
+                    b.ty.sql_name()
+                );
+                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message)
+                    .hint(NO_OPERATOR)
+                    .at(at));
             }
             other => {
                 let at = self.source.operator_after(place::end(left));
@@ -310,11 +330,16 @@ impl Binder<'_> {
         };
         let (a, b) = (self.bind(left)?, self.bind(right)?);
         let name = op.to_string();
-        let mut typed = self.operator(kind, if name == "!=" { "<>" } else { &name }, a, b, left, position);
+        let mut typed =
+            self.operator(kind, if name == "!=" { "<>" } else { &name }, a, b, left, position);
         if let Err(e) = &mut typed
             && matches!(e.sqlstate, state::UNDEFINED_FUNCTION | state::AMBIGUOUS_FUNCTION)
         {
-            e.set_position(self.source.operator_between(&name, place::end(left), place::start(right)));
+            e.set_position(self.source.operator_between(
+                &name,
+                place::end(left),
+                place::start(right),
+            ));
         }
         typed
     }
@@ -358,26 +383,34 @@ impl Binder<'_> {
             Choice::None => {
                 let at = self.source.operator_after(place::end(left));
                 let message = format!("operator does not exist: {}", shown());
-                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
+                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message)
+                    .hint(NO_OPERATOR)
+                    .at(at));
             }
             Choice::Ambiguous => {
                 let at = self.source.operator_after(place::end(left));
                 let message = format!("operator is not unique: {}", shown());
-                return Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message).hint(NOT_UNIQUE).at(at));
+                return Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message)
+                    .hint(NOT_UNIQUE)
+                    .at(at));
             }
         };
         let pair = Box::new((self.operand(a, found.common)?, self.operand(b, found.common)?));
         let expr = match kind {
             OperatorKind::Compare(op) => Expr::Compare(op, pair),
             OperatorKind::Arith(op) => Expr::Arith(op, pair),
-            OperatorKind::Like => {
-                Expr::Like { operands: pair, escape: Some('\\'), negated: false, ignore_case: false }
-            }
+            OperatorKind::Like => Expr::Like {
+                operands: pair,
+                escape: Some('\\'),
+                negated: false,
+                ignore_case: false,
+            },
         };
         Ok(Typed::new(expr, found.result, position))
     }
 
-    /// An operand cast to the type its operator wants; candidates were chosen so that there is a cast.
+    /// An operand cast to the type its operator wants; candidates were chosen so that there is a
+    /// cast.
     pub(super) fn operand(&mut self, value: Typed, to: SqlType) -> Result<Expr> {
         let from = value.ty;
         let cast = coerce::coerce(value, to, Context::Explicit, self.params)?;
@@ -392,14 +425,20 @@ impl Binder<'_> {
         let string = |t: &Typed| t.ty == SqlType::Unknown || category(t.ty).0 == b'S';
         if !string(&a) && !string(&b) {
             let at = self.source.operator_after(place::end(left));
-            let message = format!("operator does not exist: {} || {}", a.ty.sql_name(), b.ty.sql_name());
+            let message =
+                format!("operator does not exist: {} || {}", a.ty.sql_name(), b.ty.sql_name());
             return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
         }
         let pair = Box::new((self.operand(a, SqlType::Text)?, self.operand(b, SqlType::Text)?));
         Ok(Typed::new(Expr::Concat(pair), SqlType::Text, position))
     }
 
-    fn null_test(&mut self, e: &ast::Expr, position: u32, make: fn(Box<Expr>) -> Expr) -> Result<Typed> {
+    fn null_test(
+        &mut self,
+        e: &ast::Expr,
+        position: u32,
+        make: fn(Box<Expr>) -> Expr,
+    ) -> Result<Typed> {
         let operand = self.bind(e)?;
         Ok(Typed::new(make(Box::new(operand.expr)), SqlType::Bool, position))
     }
@@ -431,9 +470,16 @@ impl Binder<'_> {
         Ok(Typed::new(expr, SqlType::Bool, position))
     }
 
-    fn distinct(&mut self, a: &ast::Expr, b: &ast::Expr, negated: bool, position: u32) -> Result<Typed> {
+    fn distinct(
+        &mut self,
+        a: &ast::Expr,
+        b: &ast::Expr,
+        negated: bool,
+        position: u32,
+    ) -> Result<Typed> {
         let (left, right) = (self.bind(a)?, self.bind(b)?);
-        let compared = self.operator(OperatorKind::Compare(Comparison::Eq), "=", left, right, a, position)?;
+        let compared =
+            self.operator(OperatorKind::Compare(Comparison::Eq), "=", left, right, a, position)?;
         match compared.expr {
             Expr::Compare(_, operands) => {
                 Ok(Typed::new(Expr::IsDistinct { operands, negated }, SqlType::Bool, position))
@@ -442,13 +488,19 @@ impl Binder<'_> {
         }
     }
 
-    fn in_list(&mut self, e: &ast::Expr, list: &[ast::Expr], negated: bool, position: u32) -> Result<Typed> {
+    fn in_list(
+        &mut self,
+        e: &ast::Expr,
+        list: &[ast::Expr],
+        negated: bool,
+        position: u32,
+    ) -> Result<Typed> {
         let mut items = vec![self.bind(e)?];
         for item in list {
             items.push(self.bind(item)?);
         }
-        // PostgreSQL makes an array of the list if it has a common type with the operand, or else a chain of
-        // comparisons: then each item resolves its own operator.
+        // PostgreSQL makes an array of the list if it has a common type with the operand, or else a
+        // chain of comparisons: then each item resolves its own operator.
         if coerce::common_type(&items, "IN").is_ok() {
             let (mut exprs, _) = coerce::coerce_all(items, "IN", self.params)?;
             let operand = exprs.remove(0);
@@ -509,8 +561,11 @@ impl Binder<'_> {
                     let mut chars = s.chars();
                     let first = chars.next();
                     if chars.next().is_some() {
-                        return Err(SqlError::new(state::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
-                            .hint("Escape string must be empty or one character."));
+                        return Err(SqlError::new(
+                            state::INVALID_ESCAPE_SEQUENCE,
+                            "invalid escape string",
+                        )
+                        .hint("Escape string must be empty or one character."));
                     }
                     first
                 }
@@ -528,12 +583,19 @@ impl Binder<'_> {
         }
     }
 
-    fn cast(&mut self, e: &ast::Expr, to: &ast::DataType, position: u32, infix: bool) -> Result<Typed> {
+    fn cast(
+        &mut self,
+        e: &ast::Expr,
+        to: &ast::DataType,
+        position: u32,
+        infix: bool,
+    ) -> Result<Typed> {
         let value = self.bind(e)?;
         let to_type = type_of_ast(to, position)?;
         // Where `::` stands takes long to find, and is for errors only.
-        self.explicit(value, to_type, if infix { 0 } else { position })
-            .map_err(|error| if infix { error.at(self.source.operator_after(place::end(e))) } else { error })
+        self.explicit(value, to_type, if infix { 0 } else { position }).map_err(|error| {
+            if infix { error.at(self.source.operator_after(place::end(e))) } else { error }
+        })
     }
 
     fn explicit(&mut self, value: Typed, to: SqlType, at: u32) -> Result<Typed> {

@@ -14,8 +14,7 @@ use sqlparser::ast;
 pub(super) const NOT_UNIQUE: &str =
     "Could not choose a best candidate function. You might need to add explicit type casts.";
 /// Hint when no function fits.
-pub(super) const NO_FUNCTION: &str =
-    "No function matches the given name and argument types. You might need to add explicit type casts.";
+pub(super) const NO_FUNCTION: &str = "No function matches the given name and argument types. You might need to add explicit type casts.";
 
 /// Arguments of a call, as in PostgreSQL.
 const MAX_ARGUMENTS: usize = 100;
@@ -37,7 +36,12 @@ impl Binder<'_> {
         self.call_bound(name, bound, position)
     }
 
-    pub(super) fn call_bound(&mut self, name: &str, args: Vec<Typed>, position: u32) -> Result<Typed> {
+    pub(super) fn call_bound(
+        &mut self,
+        name: &str,
+        args: Vec<Typed>,
+        position: u32,
+    ) -> Result<Typed> {
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
         let shown = || {
             let types: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
@@ -58,7 +62,9 @@ impl Binder<'_> {
             }
             Choice::None => {
                 let message = format!("function {} does not exist", shown());
-                Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_FUNCTION).at(position))
+                Err(SqlError::new(state::UNDEFINED_FUNCTION, message)
+                    .hint(NO_FUNCTION)
+                    .at(position))
             }
             Choice::Ambiguous => {
                 let message = format!("function {} is not unique", shown());
@@ -100,22 +106,27 @@ impl Binder<'_> {
     /// Functions with rules of their own.
     fn special(&mut self, name: &str, mut args: Vec<Typed>, position: u32) -> Result<Typed> {
         match name {
-            "nullif" => match (args.pop(), args.pop(), args.is_empty()) {
-                (Some(b), Some(a), true) => {
-                    let (a, b) = if a.ty == SqlType::Unknown && b.ty == SqlType::Unknown {
-                        (self.settle(a)?, self.settle(b)?)
-                    } else {
-                        (a, b)
-                    };
-                    let (exprs, ty) = coerce::coerce_all(vec![a, b], "NULLIF", self.params)?;
-                    let mut exprs = exprs.into_iter();
-                    match (exprs.next(), exprs.next()) {
-                        (Some(a), Some(b)) => Ok(Typed::new(Expr::NullIf(Box::new((a, b))), ty, position)),
-                        _ => Err(SqlError::unsupported("NULLIF without operands")),
+            "nullif" => {
+                match (args.pop(), args.pop(), args.is_empty()) {
+                    (Some(b), Some(a), true) => {
+                        let (a, b) = if a.ty == SqlType::Unknown && b.ty == SqlType::Unknown {
+                            (self.settle(a)?, self.settle(b)?)
+                        } else {
+                            (a, b)
+                        };
+                        let (exprs, ty) = coerce::coerce_all(vec![a, b], "NULLIF", self.params)?;
+                        let mut exprs = exprs.into_iter();
+                        match (exprs.next(), exprs.next()) {
+                            (Some(a), Some(b)) => {
+                                Ok(Typed::new(Expr::NullIf(Box::new((a, b))), ty, position))
+                            }
+                            _ => Err(SqlError::unsupported("NULLIF without operands")),
+                        }
                     }
+                    _ => Err(SqlError::new(state::SYNTAX_ERROR, "NULLIF needs two arguments")
+                        .at(position)),
                 }
-                _ => Err(SqlError::new(state::SYNTAX_ERROR, "NULLIF needs two arguments").at(position)),
-            },
+            }
             "pg_typeof" if args.len() == 1 => {
                 let name = args.first().map_or("unknown", |a| a.ty.sql_name());
                 Ok(Typed::new(Expr::Const(Datum::text(name)), SqlType::Regtype, position))
@@ -187,7 +198,9 @@ impl Binder<'_> {
         }
         if call.star && call.name != "count" {
             let message = format!("function {}() does not exist", call.name);
-            return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_FUNCTION).at(position));
+            return Err(SqlError::new(state::UNDEFINED_FUNCTION, message)
+                .hint(NO_FUNCTION)
+                .at(position));
         }
         let types: Vec<&str> = args.iter().map(|a| a.ty.sql_name()).collect();
         let shown = format!("{}({})", call.name, types.join(", "));
@@ -216,8 +229,10 @@ impl Binder<'_> {
 
 fn no_aggregate(shown: &str, ambiguous: bool) -> SqlError {
     if ambiguous {
-        SqlError::new(state::AMBIGUOUS_FUNCTION, format!("function {shown} is not unique")).hint(NOT_UNIQUE)
+        SqlError::new(state::AMBIGUOUS_FUNCTION, format!("function {shown} is not unique"))
+            .hint(NOT_UNIQUE)
     } else {
-        SqlError::new(state::UNDEFINED_FUNCTION, format!("function {shown} does not exist")).hint(NO_FUNCTION)
+        SqlError::new(state::UNDEFINED_FUNCTION, format!("function {shown} does not exist"))
+            .hint(NO_FUNCTION)
     }
 }

@@ -1,4 +1,5 @@
-//! Casts in the plan: which are allowed where, and giving unknown literals and parameters their types.
+//! Casts in the plan: which are allowed where, and giving unknown literals and parameters their
+//! types.
 
 use super::expr::{Expr, Typed};
 use super::resolve::{category, implicit_cast};
@@ -17,8 +18,8 @@ pub struct ParamTypes {
     copied: usize,
 }
 
-/// Parts of expressions that a statement may need twice, as `BETWEEN` needs its operand: some 100 MB. Nested in each
-/// other they would double with each level.
+/// Parts of expressions that a statement may need twice, as `BETWEEN` needs its operand: some 100
+/// MB. Nested in each other they would double with each level.
 const MOST_COPIED: usize = 1 << 20;
 
 impl ParamTypes {
@@ -27,9 +28,15 @@ impl ParamTypes {
         let one = |oid: &u32| match (*oid, SqlType::from_oid(*oid)) {
             (0, _) | (_, Some(Unknown)) => Ok(None),
             (_, Some(ty)) => Ok(Some(ty)),
-            (oid, None) => Err(SqlError::unsupported(format!("a parameter of the type with OID {oid}"))),
+            (oid, None) => {
+                Err(SqlError::unsupported(format!("a parameter of the type with OID {oid}")))
+            }
         };
-        Ok(ParamTypes { types: oids.iter().map(one).collect::<Result<_>>()?, allowed: true, copied: 0 })
+        Ok(ParamTypes {
+            types: oids.iter().map(one).collect::<Result<_>>()?,
+            allowed: true,
+            copied: 0,
+        })
     }
 
     /// Copies an expression that is needed more than once.
@@ -117,7 +124,12 @@ fn has_input(ty: SqlType) -> bool {
 }
 
 /// Casts `value` to `to` if the context allows it. None: it does not.
-pub fn coerce(value: Typed, to: SqlType, context: Context, params: &mut ParamTypes) -> Result<Option<Typed>> {
+pub fn coerce(
+    value: Typed,
+    to: SqlType,
+    context: Context,
+    params: &mut ParamTypes,
+) -> Result<Option<Typed>> {
     let Typed { expr, ty: from, position } = value;
     if from == to {
         return Ok(Some(Typed { expr, ty: to, position }));
@@ -128,12 +140,20 @@ pub fn coerce(value: Typed, to: SqlType, context: Context, params: &mut ParamTyp
     if !can_cast(from, to, context) {
         return Ok(None);
     }
-    let expr =
-        if same_representation(from, to) { expr } else { Expr::Cast { expr: Box::new(expr), from, to } };
+    let expr = if same_representation(from, to) {
+        expr
+    } else {
+        Expr::Cast { expr: Box::new(expr), from, to }
+    };
     Ok(Some(Typed { expr, ty: to, position }))
 }
 
-fn coerce_unknown(expr: Expr, to: SqlType, position: u32, params: &mut ParamTypes) -> Result<Typed> {
+fn coerce_unknown(
+    expr: Expr,
+    to: SqlType,
+    position: u32,
+    params: &mut ParamTypes,
+) -> Result<Typed> {
     let expr = match expr {
         Expr::Param(i) => {
             // Another place may have told the type in the meantime.
@@ -192,13 +212,18 @@ pub fn common_type(items: &[Typed], what: &str) -> Result<SqlType> {
 }
 
 /// Casts alternatives to one type.
-pub fn coerce_all(items: Vec<Typed>, what: &str, params: &mut ParamTypes) -> Result<(Vec<Expr>, SqlType)> {
+pub fn coerce_all(
+    items: Vec<Typed>,
+    what: &str,
+    params: &mut ParamTypes,
+) -> Result<(Vec<Expr>, SqlType)> {
     let ty = common_type(&items, what)?;
     let mut exprs = Vec::with_capacity(items.len());
     for item in items {
         let (from, position) = (item.ty, item.position);
         let cast = coerce(item, ty, Context::Implicit, params)?.ok_or_else(|| {
-            let message = format!("{what} could not convert type {} to {}", from.sql_name(), ty.sql_name());
+            let message =
+                format!("{what} could not convert type {} to {}", from.sql_name(), ty.sql_name());
             SqlError::new(state::CANNOT_COERCE, message).at(position)
         })?;
         exprs.push(cast.expr);

@@ -1,6 +1,7 @@
 //! Typed expressions: what the planner makes and `exec::eval` runs.
 //!
-//! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the values' variants.
+//! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the
+//! values' variants.
 
 use super::rowsets::RowFunction;
 use crate::value::{Datum, SqlType};
@@ -187,7 +188,10 @@ impl Expr {
             Expr::Extreme { list, .. } => list.iter().for_each(f),
             Expr::Not(e) | Expr::IsNull(e) | Expr::IsNotNull(e) | Expr::Negate(e) => f(e),
             Expr::IsBool { expr, .. } | Expr::Cast { expr, .. } => f(expr),
-            Expr::Compare(_, pair) | Expr::Arith(_, pair) | Expr::Concat(pair) | Expr::NullIf(pair) => {
+            Expr::Compare(_, pair)
+            | Expr::Arith(_, pair)
+            | Expr::Concat(pair)
+            | Expr::NullIf(pair) => {
                 f(&pair.0);
                 f(&pair.1);
             }

@@ -79,20 +79,40 @@ impl SelectPlan {
     /// Computes what is constant in a query.
     pub(super) fn fold(mut self, host: &mut Host) -> Result<SelectPlan> {
         match &mut self.source {
-            RowSource::Series { args, .. } => args.iter_mut().try_for_each(|e| fold_in_place(e, host))?,
-            RowSource::Values(rows) => rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?,
+            RowSource::Series { args, .. } => {
+                args.iter_mut().try_for_each(|e| fold_in_place(e, host))?
+            }
+            RowSource::Values(rows) => {
+                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?
+            }
             RowSource::Function(e) => fold_in_place(e, host)?,
-            RowSource::Rows { args, .. } => args.iter_mut().try_for_each(|e| fold_in_place(e, host))?,
-            RowSource::One | RowSource::Table { .. } | RowSource::View(_) | RowSource::Subquery(_) => {}
+            RowSource::Rows { args, .. } => {
+                args.iter_mut().try_for_each(|e| fold_in_place(e, host))?
+            }
+            RowSource::One
+            | RowSource::Table { .. }
+            | RowSource::View(_)
+            | RowSource::Subquery(_) => {}
         }
         if let Some(grouping) = &mut self.grouping {
             for call in &mut grouping.calls {
-                call.arg.iter_mut().chain(&mut call.filter).try_for_each(|e| fold_in_place(e, host))?;
+                call.arg
+                    .iter_mut()
+                    .chain(&mut call.filter)
+                    .try_for_each(|e| fold_in_place(e, host))?;
             }
-            grouping.keys.iter_mut().chain(&mut grouping.having).try_for_each(|e| fold_in_place(e, host))?;
+            grouping
+                .keys
+                .iter_mut()
+                .chain(&mut grouping.having)
+                .try_for_each(|e| fold_in_place(e, host))?;
         }
-        let rest =
-            self.output.iter_mut().chain(&mut self.filter).chain(&mut self.limit).chain(&mut self.offset);
+        let rest = self
+            .output
+            .iter_mut()
+            .chain(&mut self.filter)
+            .chain(&mut self.limit)
+            .chain(&mut self.offset);
         for e in rest {
             fold_in_place(e, host)?;
         }
@@ -107,7 +127,9 @@ impl InsertPlan {
             InsertSource::Values(rows) => {
                 rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?
             }
-            InsertSource::Query(_, exprs) => exprs.iter_mut().try_for_each(|e| fold_in_place(e, host))?,
+            InsertSource::Query(_, exprs) => {
+                exprs.iter_mut().try_for_each(|e| fold_in_place(e, host))?
+            }
         }
         Ok(self)
     }

@@ -40,18 +40,26 @@ pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<Qualifi
     let mut parts = Vec::new();
     for part in &name.0 {
         match part {
-            ast::ObjectNamePart::Identifier(i) if i.quote_style.is_none() && is_reserved(&i.value) => {
+            ast::ObjectNamePart::Identifier(i)
+                if i.quote_style.is_none() && is_reserved(&i.value) =>
+            {
                 let message = format!("syntax error at or near \"{}\"", i.value);
-                return Err(SqlError::new(state::SYNTAX_ERROR, message).at(source.position(i.span.start)));
+                return Err(
+                    SqlError::new(state::SYNTAX_ERROR, message).at(source.position(i.span.start))
+                );
             }
             ast::ObjectNamePart::Identifier(i) => parts.push(ident_name(i)),
-            ast::ObjectNamePart::Function(_) => return Err(SqlError::unsupported("this name").at(position)),
+            ast::ObjectNamePart::Function(_) => {
+                return Err(SqlError::unsupported("this name").at(position));
+            }
         }
     }
     let mut parts = parts.into_iter();
     match (parts.next(), parts.next(), parts.next()) {
         (Some(name), None, _) => Ok(QualifiedName { schema: None, name, position }),
-        (Some(schema), Some(name), None) => Ok(QualifiedName { schema: Some(schema), name, position }),
+        (Some(schema), Some(name), None) => {
+            Ok(QualifiedName { schema: Some(schema), name, position })
+        }
         _ => {
             let message = "cross-database references are not implemented";
             Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position))
@@ -59,10 +67,15 @@ pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<Qualifi
     }
 }
 
-pub(super) fn bind_from(planner: &mut Planner<'_>, from: &[ast::TableWithJoins]) -> Result<FromItem> {
+pub(super) fn bind_from(
+    planner: &mut Planner<'_>,
+    from: &[ast::TableWithJoins],
+) -> Result<FromItem> {
     match from {
         [] => Ok(FromItem { source: RowSource::One, scope: Scope::default() }),
-        [ast::TableWithJoins { relation, joins }] if joins.is_empty() => bind_item(planner, relation),
+        [ast::TableWithJoins { relation, joins }] if joins.is_empty() => {
+            bind_item(planner, relation)
+        }
         _ => Err(SqlError::unsupported("a join")),
     }
 }
@@ -94,14 +107,20 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
                 return Err(SqlError::unsupported("this form of table reference"));
             }
             match args {
-                Some(args) if args.settings.is_none() => function(planner, name, &args.args, alias.as_ref()),
+                Some(args) if args.settings.is_none() => {
+                    function(planner, name, &args.args, alias.as_ref())
+                }
                 Some(_) => Err(SqlError::unsupported("this form of function in FROM")),
                 None => relation(planner, name, alias.as_ref()),
             }
         }
-        ast::TableFactor::Function { lateral: false, name, args, with_ordinality: false, alias } => {
-            function(planner, name, args, alias.as_ref())
-        }
+        ast::TableFactor::Function {
+            lateral: false,
+            name,
+            args,
+            with_ordinality: false,
+            alias,
+        } => function(planner, name, args, alias.as_ref()),
         ast::TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
             let plan = planner.query(subquery)?;
             let column = |(index, c): (usize, &crate::connection::ColumnDesc)| ScopeColumn {
@@ -147,13 +166,20 @@ impl Planner<'_> {
 
 /// The columns of a table as names.
 pub fn table_scope(table: &Table) -> Result<Scope> {
-    let mut scope = Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
+    let mut scope =
+        Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
     for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
         let ty = SqlType::from_oid(column.type_oid);
         // A column of a type not known here is carried, and refused when it is shown.
         let ty = ty.unwrap_or(SqlType::AnyArray);
         let name = column.name.clone();
-        scope.columns.push(ScopeColumn { name, ty, typmod: column.typmod, attnum: column.attnum, index });
+        scope.columns.push(ScopeColumn {
+            name,
+            ty,
+            typmod: column.typmod,
+            attnum: column.attnum,
+            index,
+        });
     }
     Ok(scope)
 }
@@ -258,13 +284,18 @@ fn computed_scope(columns: &[(&str, SqlType)]) -> Scope {
     Scope { columns: columns.iter().enumerate().map(column).collect(), ..Scope::default() }
 }
 
-fn series(planner: &mut Planner<'_>, call: &FunctionCall<'_>, position: u32) -> Result<(RowSource, SqlType)> {
+fn series(
+    planner: &mut Planner<'_>,
+    call: &FunctionCall<'_>,
+    position: u32,
+) -> Result<(RowSource, SqlType)> {
     let mut bound: Vec<Typed> = Vec::new();
     for arg in &call.args {
         bound.push(planner.bind_constant(arg, IN_FROM)?);
     }
     let types: Vec<SqlType> = bound.iter().map(|a| a.ty).collect();
-    let integer = |t: &SqlType| matches!(t, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Unknown);
+    let integer =
+        |t: &SqlType| matches!(t, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Unknown);
     let known = types.iter().any(|t| *t != SqlType::Unknown);
     if !(2..=3).contains(&types.len()) || !types.iter().all(integer) || !known {
         if types.iter().all(|t| integer(t) || *t == SqlType::Numeric) && known && types.len() > 1 {

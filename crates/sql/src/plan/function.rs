@@ -45,8 +45,13 @@ impl<'a> FunctionCall<'a> {
             return refuse("a window function");
         }
         let name = function_name(name, position)?;
-        let mut call =
-            FunctionCall { name, args: Vec::new(), star: false, distinct: false, filter: filter.as_deref() };
+        let mut call = FunctionCall {
+            name,
+            args: Vec::new(),
+            star: false,
+            distinct: false,
+            filter: filter.as_deref(),
+        };
         let list = match args {
             ast::FunctionArguments::None => return Ok(call),
             ast::FunctionArguments::Subquery(_) => return refuse("a subquery in an expression"),
@@ -67,7 +72,11 @@ impl<'a> FunctionCall<'a> {
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard) if args.len() == 1 => {
                     self.star = true
                 }
-                _ => return Err(SqlError::unsupported("this kind of function argument").at(position)),
+                _ => {
+                    return Err(
+                        SqlError::unsupported("this kind of function argument").at(position)
+                    );
+                }
             }
         }
         Ok(())
@@ -80,7 +89,8 @@ impl<'a> FunctionCall<'a> {
         position: u32,
     ) -> Result<FunctionCall<'a>> {
         let name = function_name(name, position)?;
-        let mut call = FunctionCall { name, args: Vec::new(), star: false, distinct: false, filter: None };
+        let mut call =
+            FunctionCall { name, args: Vec::new(), star: false, distinct: false, filter: None };
         call.add_args(args, position)?;
         Ok(call)
     }
@@ -91,7 +101,9 @@ fn function_name(name: &ast::ObjectName, position: u32) -> Result<String> {
     for part in &name.0 {
         match part {
             ast::ObjectNamePart::Identifier(ident) => parts.push(ident_name(ident)),
-            ast::ObjectNamePart::Function(_) => return Err(SqlError::unsupported("this name").at(position)),
+            ast::ObjectNamePart::Function(_) => {
+                return Err(SqlError::unsupported("this name").at(position));
+            }
         }
     }
     match parts.as_slice() {

@@ -40,18 +40,20 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<
     match relation {
         Relation::View(_) => {
             let message = format!("cannot {verb} view \"{}\"", name.name);
-            let detail =
-                "Views that do not select from a single table or view are not automatically updatable.";
+            let detail = "Views that do not select from a single table or view are not automatically updatable.";
             let hint = "To enable inserting into the view, provide an INSTEAD OF INSERT trigger or an unconditional ON INSERT DO INSTEAD rule.";
-            Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message).detail(detail).hint(hint))
+            Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .detail(detail)
+                .hint(hint))
         }
         Relation::Table(table) if table.is_catalog() => {
             let message = format!("permission denied: \"{}\" is a system catalog", table.name);
             Err(SqlError::new("42501", message))
         }
-        Relation::Table(table) if table.kind != b'r' => {
-            Err(SqlError::new(state::WRONG_OBJECT_TYPE, format!("cannot {verb} relation \"{}\"", table.name)))
-        }
+        Relation::Table(table) if table.kind != b'r' => Err(SqlError::new(
+            state::WRONG_OBJECT_TYPE,
+            format!("cannot {verb} relation \"{}\"", table.name),
+        )),
         Relation::Table(table) => {
             table.check_insertable()?;
             Ok(table)
@@ -78,7 +80,8 @@ pub fn target_columns(table: &Table, names: &[(String, u32)]) -> Result<Vec<usiz
     let mut targets = Vec::with_capacity(names.len());
     for (name, position) in names {
         let Some(index) = live_columns(table).position(|c| c.name == *name) else {
-            let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+            let message =
+                format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
             return Err(SqlError::new(state::UNDEFINED_COLUMN, message).at(*position));
         };
         if targets.contains(&index) {
@@ -107,7 +110,9 @@ pub fn stored_type(column: &Column) -> Result<SqlType> {
             | T::Bytea),
         ) => Ok(ty),
         Some(ty @ T::Varchar) if column.typmod < 0 => Ok(ty),
-        Some(ty) => Err(SqlError::unsupported(format!("writing columns of type {}", ty.sql_name()))),
+        Some(ty) => {
+            Err(SqlError::unsupported(format!("writing columns of type {}", ty.sql_name())))
+        }
         None => Err(SqlError::unsupported(format!("the type with OID {}", column.type_oid))),
     }
 }
@@ -126,21 +131,27 @@ impl Planner<'_> {
         for column in &insert.columns {
             let position = self.source.position(column.span().start);
             match column.0.as_slice() {
-                [ast::ObjectNamePart::Identifier(ident)] => names.push((ident_name(ident), position)),
+                [ast::ObjectNamePart::Identifier(ident)] => {
+                    names.push((ident_name(ident), position))
+                }
                 _ => return Err(SqlError::unsupported("this kind of target column").at(position)),
             }
         }
         let given = !names.is_empty();
         let columns: Vec<Column> = live_columns(&table).cloned().collect();
-        let targets = if given { target_columns(&table, &names)? } else { (0..columns.len()).collect() };
-        let target = Target { table: &table, columns: &columns, targets: &targets, names: &names, given };
+        let targets =
+            if given { target_columns(&table, &names)? } else { (0..columns.len()).collect() };
+        let target =
+            Target { table: &table, columns: &columns, targets: &targets, names: &names, given };
         let source = match &insert.source {
             None => {
                 columns.iter().try_for_each(|column| check_left_out(&table, column))?;
                 InsertSource::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
             }
             Some(query) => match &*query.body {
-                ast::SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() => {
+                ast::SetExpr::Values(values)
+                    if query.order_by.is_none() && query.limit_clause.is_none() =>
+                {
                     self.insert_values(values, &target)?
                 }
                 _ => {
@@ -217,39 +228,49 @@ impl Target<'_> {
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
         let filled = self.targets.get(..row.len()).unwrap_or(self.targets);
-        let mut left_out = self.columns.iter().enumerate().filter(|(index, _)| !filled.contains(index));
+        let mut left_out =
+            self.columns.iter().enumerate().filter(|(index, _)| !filled.contains(index));
         left_out.try_for_each(|(_, column)| check_left_out(self.table, column))?;
         let mut exprs = vec![Expr::Const(Datum::Null); self.columns.len()];
         for (value, target) in row.into_iter().zip(self.targets) {
-            let (Some(column), Some(slot)) = (self.columns.get(*target), exprs.get_mut(*target)) else {
+            let (Some(column), Some(slot)) = (self.columns.get(*target), exprs.get_mut(*target))
+            else {
                 continue;
             };
             if column.always_identity {
-                let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
-                let detail =
-                    format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name);
+                let message =
+                    format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
+                let detail = format!(
+                    "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
+                    column.name
+                );
                 let hint = "Use OVERRIDING SYSTEM VALUE to override.";
-                return Err(SqlError::new("428C9", message).detail(detail).hint(hint).at(value.position));
+                return Err(SqlError::new("428C9", message)
+                    .detail(detail)
+                    .hint(hint)
+                    .at(value.position));
             }
             let to = stored_type(column)?;
             let (from, position) = (value.ty, value.position);
-            let cast = coerce::coerce(value, to, Context::Assignment, params)?.ok_or_else(|| {
-                let message = format!(
-                    "column \"{}\" is of type {} but expression is of type {}",
-                    column.name,
-                    to.sql_name(),
-                    from.sql_name()
-                );
-                let hint = "You will need to rewrite or cast the expression.";
-                SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position)
-            })?;
+            let cast =
+                coerce::coerce(value, to, Context::Assignment, params)?.ok_or_else(|| {
+                    let message = format!(
+                        "column \"{}\" is of type {} but expression is of type {}",
+                        column.name,
+                        to.sql_name(),
+                        from.sql_name()
+                    );
+                    let hint = "You will need to rewrite or cast the expression.";
+                    SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position)
+                })?;
             *slot = cast.expr;
         }
         Ok(exprs)
     }
 }
 
-/// Refuses each clause of INSERT that is not planned; exhaustive, so that a new parser cannot add one unseen.
+/// Refuses each clause of INSERT that is not planned; exhaustive, so that a new parser cannot add
+/// one unseen.
 fn check_insert(insert: &ast::Insert) -> Result<()> {
     let ast::Insert {
         insert_token: _,

@@ -16,7 +16,9 @@ fn figure(e: &ast::Expr) -> Option<(String, bool)> {
         ast::Expr::Identifier(i) => Some((ident_name(i), true)),
         ast::Expr::CompoundIdentifier(parts) => parts.last().map(|i| (ident_name(i), true)),
         ast::Expr::Nested(inner) => figure(inner),
-        ast::Expr::Function(f) => f.name.0.last().and_then(|p| p.as_ident()).map(|i| (ident_name(i), true)),
+        ast::Expr::Function(f) => {
+            f.name.0.last().and_then(|p| p.as_ident()).map(|i| (ident_name(i), true))
+        }
         ast::Expr::Ceil { .. } => strong("ceil"),
         ast::Expr::Floor { .. } => strong("floor"),
         ast::Expr::Substring { shorthand: true, .. } => strong("substr"),

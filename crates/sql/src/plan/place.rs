@@ -50,9 +50,9 @@ fn outermost(e: &ast::Expr, first: bool) -> Option<&ast::Expr> {
         E::JsonAccess { value, .. } => value,
         E::Interval(interval) => &interval.value,
         E::Collate { expr, .. } if first => expr,
-        E::BinaryOp { left, right, .. } | E::AnyOp { left, right, .. } | E::AllOp { left, right, .. } => {
-            pick(first, left, right)
-        }
+        E::BinaryOp { left, right, .. }
+        | E::AnyOp { left, right, .. }
+        | E::AllOp { left, right, .. } => pick(first, left, right),
         E::IsDistinctFrom(a, b) | E::IsNotDistinctFrom(a, b) => pick(first, a, b),
         E::Between { expr, high, .. } => pick(first, expr, high),
         E::Like { expr, pattern, .. }

@@ -1,4 +1,5 @@
-//! Which operator or function a name and argument types mean: PostgreSQL's rules of candidate selection.
+//! Which operator or function a name and argument types mean: PostgreSQL's rules of candidate
+//! selection.
 
 use super::expr::{Arithmetic, Comparison, Function};
 use super::rowsets::RowFunction;
@@ -6,7 +7,8 @@ use crate::value::SqlType;
 use SqlType::*;
 use forebay_aio::sync::LazyLock;
 
-/// A type's category and whether it is the preferred one there (pg_type.typcategory, typispreferred).
+/// A type's category and whether it is the preferred one there (pg_type.typcategory,
+/// typispreferred).
 pub fn category(ty: SqlType) -> (u8, bool) {
     match ty {
         Bool => (b'B', true),
@@ -54,16 +56,19 @@ pub enum Choice<T> {
     Ambiguous,
 }
 
-/// Chooses among candidates (by their argument types) for the actual types. Exact matches have been looked for.
+/// Chooses among candidates (by their argument types) for the actual types. Exact matches have been
+/// looked for.
 fn choose<'c, T>(candidates: &[(&'c T, &[SqlType])], actual: &[SqlType]) -> Choice<&'c T> {
-    let fits = |args: &[SqlType]| args.iter().zip(actual).all(|(to, from)| implicit_cast(*from, *to));
+    let fits =
+        |args: &[SqlType]| args.iter().zip(actual).all(|(to, from)| implicit_cast(*from, *to));
     let mut left: Vec<_> = candidates.iter().filter(|(_, args)| fits(args)).copied().collect();
     if left.is_empty() {
         return Choice::None;
     }
     let score = |left: &mut Vec<(&'c T, &[SqlType])>, points: &dyn Fn(SqlType, SqlType) -> bool| {
-        let count =
-            |args: &[SqlType]| args.iter().zip(actual).filter(|(to, from)| points(**from, **to)).count();
+        let count = |args: &[SqlType]| {
+            args.iter().zip(actual).filter(|(to, from)| points(**from, **to)).count()
+        };
         let best = left.iter().map(|(_, args)| count(args)).max().unwrap_or(0);
         left.retain(|(_, args)| count(args) == best);
     };
@@ -186,8 +191,14 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
         compared.iter().map(|t| (*t, *t, *t)).collect();
     compared_pairs.extend(pairs.iter().map(|(a, b)| (*a, *b, ladder(*a, *b))));
     compared_pairs.extend([(Name, Text, Text), (Text, Name, Text)]);
-    for op in [Comparison::Eq, Comparison::Ne, Comparison::Lt, Comparison::Le, Comparison::Gt, Comparison::Ge]
-    {
+    for op in [
+        Comparison::Eq,
+        Comparison::Ne,
+        Comparison::Lt,
+        Comparison::Le,
+        Comparison::Gt,
+        Comparison::Ge,
+    ] {
         for (a, b, common) in &compared_pairs {
             all.push(Operator { kind: Compare(op), args: [*a, *b], common: *common, result: Bool });
         }
@@ -207,7 +218,8 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
 pub fn operator(kind: OperatorKind, left: SqlType, right: SqlType) -> Choice<&'static Operator> {
     let candidates: Vec<(&'static Operator, &[SqlType])> =
         OPERATORS.iter().filter(|o| o.kind == kind).map(|o| (o, &o.args[..])).collect();
-    let exact = |l: SqlType, r: SqlType| candidates.iter().find(|(o, _)| o.args == [l, r]).map(|(o, _)| *o);
+    let exact =
+        |l: SqlType, r: SqlType| candidates.iter().find(|(o, _)| o.args == [l, r]).map(|(o, _)| *o);
     let found = match (left, right) {
         // PostgreSQL has arithmetic for more types than these, so two literals could be anything.
         (Unknown, Unknown) if matches!(kind, OperatorKind::Arith(_)) => return Choice::Ambiguous,

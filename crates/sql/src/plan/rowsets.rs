@@ -1,5 +1,5 @@
-//! Functions whose result is a row, or several: pg_buffercache 1.6's, those that PostgreSQL 19 adds to them, and Forebay's own
-//! of their kind; the end of a base backup, which cluster it is.
+//! Functions whose result is a row, or several: pg_buffercache 1.6's, those that PostgreSQL 19 adds
+//! to them, and Forebay's own of their kind; the end of a base backup, which cluster it is.
 
 use crate::value::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 
@@ -41,9 +41,11 @@ impl RowFunction {
                 &[("buffers_evicted", Int4), ("buffers_flushed", Int4), ("buffers_skipped", Int4)]
             }
             RowFunction::MarkDirty => &[("buffer_dirtied", Bool), ("buffer_already_dirty", Bool)],
-            RowFunction::MarkDirtyRelation | RowFunction::MarkDirtyAll => {
-                &[("buffers_dirtied", Int4), ("buffers_already_dirty", Int4), ("buffers_skipped", Int4)]
-            }
+            RowFunction::MarkDirtyRelation | RowFunction::MarkDirtyAll => &[
+                ("buffers_dirtied", Int4),
+                ("buffers_already_dirty", Int4),
+                ("buffers_skipped", Int4),
+            ],
             RowFunction::Summary => &[
                 ("buffers_used", Int4),
                 ("buffers_unused", Int4),

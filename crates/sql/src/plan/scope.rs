@@ -46,7 +46,8 @@ impl Scope {
         if self.alias.as_deref() == Some(name) {
             return Err(SqlError::unsupported("a whole-row reference").at(position));
         }
-        let error = SqlError::new(state::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+        let error =
+            SqlError::new(state::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
         Err(self.with_hint(error, name).at(position))
     }
 
@@ -64,8 +65,10 @@ impl Scope {
                 Err(SqlError::unsupported(format!("system column \"{name}\"")).at(position))
             }
             None => {
-                let error =
-                    SqlError::new(state::UNDEFINED_COLUMN, format!("column {table}.{name} does not exist"));
+                let error = SqlError::new(
+                    state::UNDEFINED_COLUMN,
+                    format!("column {table}.{name} does not exist"),
+                );
                 Err(self.with_hint(error, name).at(position))
             }
         }

@@ -104,7 +104,8 @@ impl SelectPlan {
         matches!(self.source, RowSource::Table { .. })
             && self.filter.is_none()
             && self.grouping.as_ref().is_some_and(|g| {
-                g.keys.is_empty() && g.calls.iter().all(|c| c.kind == CountStar && c.filter.is_none())
+                g.keys.is_empty()
+                    && g.calls.iter().all(|c| c.kind == CountStar && c.filter.is_none())
             })
     }
 }
@@ -150,7 +151,10 @@ impl Planner<'_> {
         if !locks.is_empty() {
             return Err(SqlError::unsupported("SELECT FOR UPDATE/SHARE"));
         }
-        if for_clause.is_some() || settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty()
+        if for_clause.is_some()
+            || settings.is_some()
+            || format_clause.is_some()
+            || !pipe_operators.is_empty()
         {
             return Err(SqlError::unsupported("this clause of a query"));
         }
@@ -158,7 +162,9 @@ impl Planner<'_> {
         let mut plan = match &**body {
             ast::SetExpr::Select(select) => self.select(select, order)?,
             ast::SetExpr::Values(values) => self.values(values, order)?,
-            ast::SetExpr::Query(inner) if order.is_empty() && limit_clause.is_none() && fetch.is_none() => {
+            ast::SetExpr::Query(inner)
+                if order.is_empty() && limit_clause.is_none() && fetch.is_none() =>
+            {
                 return self.query(inner);
             }
             ast::SetExpr::SetOperation { op, .. } => return Err(SqlError::unsupported(op)),
@@ -177,15 +183,20 @@ impl Planner<'_> {
     ) -> Result<()> {
         match clause {
             None => {}
-            Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+            Some(ast::LimitClause::LimitOffset { limit, offset, limit_by })
+                if limit_by.is_empty() =>
+            {
                 plan.limit = limit.as_ref().map(|e| self.row_count(e, "LIMIT")).transpose()?;
-                plan.offset = offset.as_ref().map(|o| self.row_count(&o.value, "OFFSET")).transpose()?;
+                plan.offset =
+                    offset.as_ref().map(|o| self.row_count(&o.value, "OFFSET")).transpose()?;
             }
             Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
         }
         match fetch {
             None => {}
-            Some(ast::Fetch { with_ties: false, percent: false, quantity }) if plan.limit.is_none() => {
+            Some(ast::Fetch { with_ties: false, percent: false, quantity })
+                if plan.limit.is_none() =>
+            {
                 plan.limit = match quantity {
                     Some(e) => Some(self.row_count(e, "LIMIT")?),
                     None => Some(Expr::Const(crate::value::Datum::Int8(1))),
@@ -201,7 +212,8 @@ impl Planner<'_> {
         let (ty, position) = (value.ty, value.position);
         let cast = coerce::coerce(value, SqlType::Int8, Context::Assignment, self.params)?;
         cast.map(|v| v.expr).ok_or_else(|| {
-            let message = format!("argument of {clause} must be type bigint, not type {}", ty.sql_name());
+            let message =
+                format!("argument of {clause} must be type bigint, not type {}", ty.sql_name());
             SqlError::new(state::DATATYPE_MISMATCH, message).at(position)
         })
     }
@@ -229,7 +241,8 @@ impl Planner<'_> {
         let unseen = keys.iter().filter(|k| items.iter().all(|i| i.expr != **k)).count();
         check_entries(items.len() + unseen)?;
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
-        let (visible, output): (Vec<_>, Vec<_>) = items.into_iter().map(|i| (i.column, i.expr)).unzip();
+        let (visible, output): (Vec<_>, Vec<_>) =
+            items.into_iter().map(|i| (i.column, i.expr)).unzip();
         let (grouping, output) = if grouped {
             let over = |e: Expr| over_groups(e, &keys, &scope, &aggregates);
             let output = output.into_iter().map(&over).collect::<Result<_>>()?;
@@ -239,8 +252,16 @@ impl Planner<'_> {
             (None, output)
         };
         let columns = visible.into_iter().flatten().collect();
-        let mut plan =
-            SelectPlan { source, filter, grouping, output, columns, order: sort, limit: None, offset: None };
+        let mut plan = SelectPlan {
+            source,
+            filter,
+            grouping,
+            output,
+            columns,
+            order: sort,
+            limit: None,
+            offset: None,
+        };
         plan.set_decode();
         Ok(plan)
     }
@@ -274,7 +295,12 @@ impl Planner<'_> {
                         return Err(SqlError::unsupported("this form of *"));
                     };
                     let position = self.source.position(name.span().start);
-                    let last = name.0.last().and_then(|p| p.as_ident()).map(ident_name).unwrap_or_default();
+                    let last = name
+                        .0
+                        .last()
+                        .and_then(|p| p.as_ident())
+                        .map(ident_name)
+                        .unwrap_or_default();
                     scope.check_table(&last, position)?;
                     list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
                     check_entries(list.len())?;
@@ -290,7 +316,11 @@ impl Planner<'_> {
             if typed.ty == SqlType::Regclass {
                 typed.expr = Expr::Call(Function::RegclassName, vec![typed.expr]);
             }
-            list.push(OutputItem::expression(typed, alias.unwrap_or_else(|| column_name(expr)), scope));
+            list.push(OutputItem::expression(
+                typed,
+                alias.unwrap_or_else(|| column_name(expr)),
+                scope,
+            ));
             check_entries(list.len())?;
         }
         // What is of unknown type when all is known becomes text.
@@ -380,7 +410,9 @@ impl Planner<'_> {
             let descending = match &options.sort {
                 None | Some(ast::OrderBySort::Asc) => false,
                 Some(ast::OrderBySort::Desc) => true,
-                Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
+                Some(ast::OrderBySort::Using(_)) => {
+                    return Err(SqlError::unsupported("ORDER BY USING"));
+                }
             };
             let position = self.source.position(place::start(e));
             let named = match e {
@@ -401,7 +433,12 @@ impl Planner<'_> {
                     match items.iter().position(|i| i.expr == typed.expr) {
                         Some(index) => index,
                         None => {
-                            items.push(OutputItem { expr: typed.expr, ty: typed.ty, position, column: None });
+                            items.push(OutputItem {
+                                expr: typed.expr,
+                                ty: typed.ty,
+                                position,
+                                column: None,
+                            });
                             check_entries(items.len())?;
                             items.len() - 1
                         }
@@ -418,9 +455,16 @@ impl Planner<'_> {
     }
 
     /// The output column of that name; it must be one expression only.
-    fn output_named(&self, items: &[OutputItem], name: &str, position: u32) -> Result<Option<usize>> {
+    fn output_named(
+        &self,
+        items: &[OutputItem],
+        name: &str,
+        position: u32,
+    ) -> Result<Option<usize>> {
         let mut found = None;
-        for (i, item) in items.iter().enumerate().filter(|(_, i)| i.column.is_some() && i.name() == name) {
+        for (i, item) in
+            items.iter().enumerate().filter(|(_, i)| i.column.is_some() && i.name() == name)
+        {
             match found {
                 None => found = Some((i, item)),
                 Some((_, first)) if first.expr == item.expr => {}
@@ -449,7 +493,13 @@ impl Planner<'_> {
         for (i, column) in columns.into_iter().enumerate() {
             let (exprs, ty) = coerce::coerce_all(column, "VALUES", self.params)?;
             let name = format!("column{}", i + 1);
-            scope.columns.push(super::scope::ScopeColumn { name, ty, typmod: -1, attnum: 0, index: i });
+            scope.columns.push(super::scope::ScopeColumn {
+                name,
+                ty,
+                typmod: -1,
+                attnum: 0,
+                index: i,
+            });
             rows.resize_with(exprs.len(), Vec::new);
             for (row, e) in rows.iter_mut().zip(exprs) {
                 row.push(e);
@@ -458,7 +508,8 @@ impl Planner<'_> {
         let mut items: Vec<OutputItem> =
             scope.columns.iter().map(|c| OutputItem::column(c, &scope)).collect();
         let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
-        let (columns, output): (Vec<_>, Vec<_>) = items.into_iter().map(|i| (i.column, i.expr)).unzip();
+        let (columns, output): (Vec<_>, Vec<_>) =
+            items.into_iter().map(|i| (i.column, i.expr)).unzip();
         Ok(SelectPlan {
             source: RowSource::Values(rows),
             filter: None,
@@ -526,7 +577,12 @@ impl OutputItem {
             ty: column.ty,
             typmod: column.typmod,
         };
-        OutputItem { expr: Expr::Column(column.index), ty: column.ty, position: 0, column: Some(desc) }
+        OutputItem {
+            expr: Expr::Column(column.index),
+            ty: column.ty,
+            position: 0,
+            column: Some(desc),
+        }
     }
 
     fn expression(typed: Typed, name: String, scope: &Scope) -> OutputItem {
@@ -544,7 +600,12 @@ impl OutputItem {
             }
             None => {
                 let desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty: typed.ty, typmod: -1 };
-                OutputItem { expr: typed.expr, ty: typed.ty, position: typed.position, column: Some(desc) }
+                OutputItem {
+                    expr: typed.expr,
+                    ty: typed.ty,
+                    position: typed.position,
+                    column: Some(desc),
+                }
             }
         }
     }
@@ -595,7 +656,9 @@ fn integer_literal(e: &ast::Expr) -> Option<i64> {
 fn order_expressions(order_by: Option<&ast::OrderBy>) -> Result<&[ast::OrderByExpr]> {
     match order_by {
         None => Ok(&[]),
-        Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(list), interpolate: None }) => Ok(list),
+        Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(list), interpolate: None }) => {
+            Ok(list)
+        }
         Some(_) => Err(SqlError::unsupported("this form of ORDER BY")),
     }
 }
@@ -622,7 +685,8 @@ fn plain_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<()> {
     Ok(())
 }
 
-/// Refuses each clause of SELECT that is not planned; exhaustive, so that a new parser cannot add one unseen.
+/// Refuses each clause of SELECT that is not planned; exhaustive, so that a new parser cannot add
+/// one unseen.
 fn check_select(select: &ast::Select) -> Result<()> {
     let ast::Select {
         select_token: _,

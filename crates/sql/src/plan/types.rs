@@ -38,16 +38,19 @@ pub fn type_of_ast(ty: &DataType, position: u32) -> Result<SqlType> {
                 _ => return Err(undefined(&parts.join("."), position)),
             };
             match SqlType::ALL.iter().find(|t| t.typname() == last) {
-                Some(SqlType::Unknown | SqlType::Void | SqlType::AnyArray | SqlType::Record) | None => {
+                Some(SqlType::Unknown | SqlType::Void | SqlType::AnyArray | SqlType::Record)
+                | None => {
                     return Err(undefined(last, position));
                 }
                 Some(ty) => *ty,
             }
         }
         other => {
-            return Err(
-                SqlError::unsupported(format!("type {}", other.to_string().to_lowercase())).at(position)
-            );
+            return Err(SqlError::unsupported(format!(
+                "type {}",
+                other.to_string().to_lowercase()
+            ))
+            .at(position));
         }
     })
 }

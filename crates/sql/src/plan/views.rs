@@ -1,8 +1,10 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
-//! pg_buffercache, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database, pg_stat_wal.
+//! pg_buffercache, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database,
+//! pg_stat_wal.
 
 use crate::value::SqlType::{
-    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray, Timestamptz,
+    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray,
+    Timestamptz,
 };
 
 /// A view.

@@ -31,7 +31,9 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         }
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Numeric(v) => v.write_binary(out),
-        Datum::Bytes(v) if matches!(ty, SqlType::Bytea | SqlType::PgNodeTree) => out.extend_from_slice(v),
+        Datum::Bytes(v) if matches!(ty, SqlType::Bytea | SqlType::PgNodeTree) => {
+            out.extend_from_slice(v)
+        }
         Datum::Bytes(_) => return Err(no_function("output", ty)),
     }
     Ok(())
@@ -54,7 +56,10 @@ pub enum BinaryDefect {
 }
 
 /// Reads a binary value. Ok(Err(defect)) when the length does not fit the type.
-pub fn binary_in<'a>(bytes: &'a [u8], ty: SqlType) -> Result<std::result::Result<Datum<'a>, BinaryDefect>> {
+pub fn binary_in<'a>(
+    bytes: &'a [u8],
+    ty: SqlType,
+) -> Result<std::result::Result<Datum<'a>, BinaryDefect>> {
     let size = ty.typlen();
     if size > 0 && ty != SqlType::Name {
         match bytes.len().cmp(&(size as usize)) {
@@ -109,7 +114,8 @@ pub fn checked_utf8(bytes: &[u8]) -> Result<&str> {
     }
 }
 
-/// `invalid byte sequence for encoding "UTF8"`, naming the bytes of one character as its first byte promises.
+/// `invalid byte sequence for encoding "UTF8"`, naming the bytes of one character as its first byte
+/// promises.
 fn invalid_sequence(rest: &[u8]) -> SqlError {
     let promised = match rest.first() {
         Some(0xc0..=0xdf) => 2,

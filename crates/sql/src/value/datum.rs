@@ -4,8 +4,8 @@ use super::numeric::Numeric;
 use forebay_engine::Datum as Stored;
 use std::borrow::Cow;
 
-/// A value of one of the supported types. The static type ([`super::SqlType`]) is known from the plan; the variant
-/// is its representation.
+/// A value of one of the supported types. The static type ([`super::SqlType`]) is known from the
+/// plan; the variant is its representation.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the variants are the types")]
 pub enum Datum<'a> {
@@ -120,8 +120,8 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The value as the engine stores it; types the engine cannot store become NULL (the planner has refused
-    /// such columns before).
+    /// The value as the engine stores it; types the engine cannot store become NULL (the planner
+    /// has refused such columns before).
     pub fn to_stored(&self) -> Stored<'_> {
         match self {
             Datum::Null | Datum::Numeric(_) => Stored::Null,
@@ -148,15 +148,17 @@ impl<'a> Datum<'a> {
     }
 }
 
-/// Orders two values of the same type as a btree does; NaN is greater than all numbers and equal to itself.
-/// Neither may be NULL. Values of different variants (a planner's bug) are equal.
+/// Orders two values of the same type as a btree does; NaN is greater than all numbers and equal to
+/// itself. Neither may be NULL. Values of different variants (a planner's bug) are equal.
 pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> std::cmp::Ordering {
     use std::cmp::Ordering::Equal;
     match (a, b) {
         (Datum::Bool(a), Datum::Bool(b)) => a.cmp(b),
         (Datum::Int2(a), Datum::Int2(b)) => a.cmp(b),
         (Datum::Int4(a), Datum::Int4(b)) => a.cmp(b),
-        (Datum::Int8(a), Datum::Int8(b)) | (Datum::Timestamptz(a), Datum::Timestamptz(b)) => a.cmp(b),
+        (Datum::Int8(a), Datum::Int8(b)) | (Datum::Timestamptz(a), Datum::Timestamptz(b)) => {
+            a.cmp(b)
+        }
         (Datum::Float4(a), Datum::Float4(b)) => compare_floats(f64::from(*a), f64::from(*b)),
         (Datum::Float8(a), Datum::Float8(b)) => compare_floats(*a, *b),
         (Datum::Oid(a), Datum::Oid(b)) | (Datum::Xid(a), Datum::Xid(b)) => a.cmp(b),

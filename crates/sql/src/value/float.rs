@@ -1,4 +1,5 @@
-//! Floating point in text: the shortest digits that read back the same, laid out as PostgreSQL does.
+//! Floating point in text: the shortest digits that read back the same, laid out as PostgreSQL
+//! does.
 
 use num_bigint::BigUint;
 
@@ -15,8 +16,12 @@ pub fn write_f64(v: f64, out: &mut Vec<u8>) {
         let mantissa = (bits & ((1 << 52) - 1)) | (1 << 52);
         let shift = ((bits >> 52) & 0x7ff) as i64 - 1075;
         if on_boundary(&digits, exponent, mantissa, shift) {
-            let (digits, exponent) =
-                longer(17, |p| format!("{:.*e}", p, v.abs()), |s| s.parse() == Ok(v.abs()), &digits);
+            let (digits, exponent) = longer(
+                17,
+                |p| format!("{:.*e}", p, v.abs()),
+                |s| s.parse() == Ok(v.abs()),
+                &digits,
+            );
             return layout(&digits, exponent, 15, out);
         }
     }
@@ -84,15 +89,17 @@ fn decompose(text: &str) -> Decimal {
     (digits, exponent)
 }
 
-/// Is the decimal exactly halfway to a neighbour? PostgreSQL does not rely on round-to-even when it is read.
-/// Only whole numbers past the mantissa's range can be.
+/// Is the decimal exactly halfway to a neighbour? PostgreSQL does not rely on round-to-even when it
+/// is read. Only whole numbers past the mantissa's range can be.
 fn on_boundary(digits: &[u8], exponent: i32, mantissa: u64, shift: i64) -> bool {
     let zeros = exponent - (digits.len() as i32 - 1);
-    // Half a unit of the last place is odd * 2^(shift - 1), so powers of ten are small when it fits.
+    // Half a unit of the last place is odd * 2^(shift - 1), so powers of ten are small when it
+    // fits.
     if !(0..=60).contains(&zeros) || shift < 1 {
         return false;
     }
-    let digits = digits.iter().fold(0u64, |n, d| n.wrapping_mul(10).wrapping_add(u64::from(d - b'0')));
+    let digits =
+        digits.iter().fold(0u64, |n, d| n.wrapping_mul(10).wrapping_add(u64::from(d - b'0')));
     let decimal = BigUint::from(digits) * BigUint::from(10u8).pow(zeros as u32);
     let half = shift as u64 - 1;
     let middle = BigUint::from(mantissa) * 2u8;
@@ -116,7 +123,8 @@ fn longer(
     decompose(&show(most - 1))
 }
 
-/// Plain notation for exponents from -4 to below `limit`, scientific with two exponent digits otherwise.
+/// Plain notation for exponents from -4 to below `limit`, scientific with two exponent digits
+/// otherwise.
 fn layout(digits: &[u8], exponent: i32, limit: i32, out: &mut Vec<u8>) {
     let (first, rest) = digits.split_first().map_or((b'0', &[][..]), |(f, r)| (*f, r));
     if !(-4..limit).contains(&exponent) {

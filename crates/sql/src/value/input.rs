@@ -30,14 +30,18 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Bool => Datum::Bool(bool_in(text)?),
         SqlType::Float8 => Datum::Float8(float8_in(text)?),
         SqlType::Float4 => Datum::Float4(float4_in(text)?),
-        SqlType::Numeric => Datum::numeric(Numeric::parse(text)?.ok_or_else(|| invalid_input(ty, text))?),
+        SqlType::Numeric => {
+            Datum::numeric(Numeric::parse(text)?.ok_or_else(|| invalid_input(ty, text))?)
+        }
         SqlType::Text | SqlType::Varchar | SqlType::Bpchar | SqlType::Unknown => Datum::text(text),
         SqlType::Name => Datum::text(truncate_name(text)),
         SqlType::Oid | SqlType::Regproc => Datum::Oid(oid_in(text, SqlType::Oid)?),
         SqlType::Xid | SqlType::Cid => Datum::Xid(oid_in(text, ty)?),
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
-        SqlType::PgLsn => Datum::Int8(text.parse::<Lsn>().map_err(|_| invalid_input(ty, text))?.0 as i64),
+        SqlType::PgLsn => {
+            Datum::Int8(text.parse::<Lsn>().map_err(|_| invalid_input(ty, text))?.0 as i64)
+        }
         _ => return Err(SqlError::unsupported(format!("input of type {}", ty.sql_name()))),
     })
 }
@@ -115,8 +119,8 @@ fn short_decimal(bytes: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Digits of a radix with single underscores between them removed (`leading`: one may come first, as after 0x).
-/// None if anything else is there.
+/// Digits of a radix with single underscores between them removed (`leading`: one may come first,
+/// as after 0x). None if anything else is there.
 pub(super) fn strip_underscores(digits: &str, radix: u32, leading: bool) -> Option<Cow<'_, str>> {
     if digits.bytes().all(|b| char::from(b).is_digit(radix)) {
         return Some(Cow::Borrowed(digits));
@@ -175,8 +179,9 @@ fn float_text(text: &str, ty: SqlType) -> Result<&str> {
     let body = trim(text);
     let unsigned = body.strip_prefix(['+', '-']).unwrap_or(body);
     let special = ["nan", "inf", "infinity"].iter().any(|w| unsigned.eq_ignore_ascii_case(w));
-    let numeric =
-        unsigned.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    let numeric = unsigned
+        .bytes()
+        .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
     if body.is_empty() || !(special || numeric) {
         return Err(invalid_input(ty, text));
     }
@@ -242,7 +247,9 @@ fn oid_in(text: &str, ty: SqlType) -> Result<u32> {
         }
     })?;
     // Like strtoul: small negative numbers wrap.
-    u32::try_from(v).or_else(|_| i32::try_from(v).map(|v| v as u32)).map_err(|_| out_of_range(ty, text))
+    u32::try_from(v)
+        .or_else(|_| i32::try_from(v).map(|v| v as u32))
+        .map_err(|_| out_of_range(ty, text))
 }
 
 fn char_in(text: &str) -> u8 {
@@ -274,7 +281,10 @@ fn bytea_in(text: &str) -> Result<Vec<u8>> {
             .collect();
         let digits = digits.ok_or_else(|| {
             let bad = hex.chars().find(|c| !c.is_ascii_hexdigit()).unwrap_or(' ');
-            SqlError::new(state::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{bad}\""))
+            SqlError::new(
+                state::INVALID_PARAMETER_VALUE,
+                format!("invalid hexadecimal digit: \"{bad}\""),
+            )
         })?;
         if digits.len() % 2 == 1 {
             return Err(SqlError::new(

@@ -19,7 +19,8 @@ pub fn check_enlarge(len: usize, by: usize, most: usize) -> Result<()> {
 
 /// There is no memory for so many bytes.
 pub fn out_of_memory(bytes: usize) -> SqlError {
-    SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(format!("Failed on request of size {bytes}."))
+    SqlError::new(state::OUT_OF_MEMORY, "out of memory")
+        .detail(format!("Failed on request of size {bytes}."))
 }
 
 /// Makes room for `by` more bytes of a string that begins at `start` of the buffer.

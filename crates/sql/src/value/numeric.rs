@@ -1,7 +1,7 @@
 //! PostgreSQL's numeric: a decimal of any size with a display scale, NaN and the infinities.
 //!
-//! Held as an integer and the number of its digits behind the point, which is the display scale. Scales of
-//! results, rounding (half away from zero) and limits are PostgreSQL's.
+//! Held as an integer and the number of its digits behind the point, which is the display scale.
+//! Scales of results, rounding (half away from zero) and limits are PostgreSQL's.
 
 use crate::error::{Result, SqlError, state};
 use num_bigint::{BigInt, Sign};
@@ -101,7 +101,9 @@ impl Numeric {
             Finite { digits, scale: old } if scale >= *old => {
                 Finite { digits: digits * pow10(scale - old), scale }
             }
-            Finite { digits, scale: old } => Finite { digits: div_round(digits, &pow10(old - scale)), scale },
+            Finite { digits, scale: old } => {
+                Finite { digits: div_round(digits, &pow10(old - scale)), scale }
+            }
             other => other.clone(),
         }
     }
@@ -339,8 +341,11 @@ impl Numeric {
         let digits: BigInt = if text.is_empty() { BigInt::ZERO } else { text.parse().ok()? };
         // digits * 10000^(weight + 1 - count), brought to the display scale
         let exponent = 4 * (i64::from(weight) + 1 - i64::from(count)) + i64::from(scale);
-        let digits =
-            if exponent >= 0 { digits * pow10(exponent as u32) } else { digits / pow10(-exponent as u32) };
+        let digits = if exponent >= 0 {
+            digits * pow10(exponent as u32)
+        } else {
+            digits / pow10(-exponent as u32)
+        };
         let digits = if sign == 0x4000 { -digits } else { digits };
         Some(Finite { digits, scale: u32::from(scale) })
     }
@@ -422,8 +427,11 @@ fn parse_finite(body: &str) -> Result<Option<Numeric>> {
     if scale > i64::from(MAX_SCALE) {
         // What lies behind the last digit that can be shown is rounded away.
         let excess = scale - i64::from(MAX_SCALE);
-        let digits =
-            if excess > text.len() as i64 { BigInt::ZERO } else { div_round(&digits, &pow10(excess as u32)) };
+        let digits = if excess > text.len() as i64 {
+            BigInt::ZERO
+        } else {
+            div_round(&digits, &pow10(excess as u32))
+        };
         return Ok(Some(Finite { digits, scale: MAX_SCALE }));
     }
     Numeric::checked(digits, scale as u32).map(Some)

@@ -54,7 +54,9 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
         Datum::Numeric(v) => {
             let _ = write!(out, "{v}");
         }
-        Datum::Timestamptz(v) => out.extend_from_slice(forebay_engine::time::timestamp(*v).as_bytes()),
+        Datum::Timestamptz(v) => {
+            out.extend_from_slice(forebay_engine::time::timestamp(*v).as_bytes())
+        }
         Datum::Bytes(v) => return bytes_out(v, ty, out),
     }
     Ok(())
@@ -64,7 +66,8 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
 pub fn to_text(value: &Datum<'_>, ty: SqlType) -> Result<String> {
     let mut out = Vec::new();
     text_out(value, ty, &mut out)?;
-    Ok(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+    Ok(String::from_utf8(out)
+        .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
 fn bytes_out(bytes: &[u8], ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
@@ -86,8 +89,8 @@ fn bytes_out(bytes: &[u8], ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// int2vector and oidvector: an array's header (dimensions, offset, element type, length, lower bound), then the
-/// elements.
+/// int2vector and oidvector: an array's header (dimensions, offset, element type, length, lower
+/// bound), then the elements.
 fn vector_out(bytes: &[u8], size: usize, out: &mut Vec<u8>) -> Result<()> {
     for (i, element) in bytes.get(20..).unwrap_or_default().chunks_exact(size).enumerate() {
         if i > 0 {

@@ -1,4 +1,5 @@
-//! pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with both extensions; and what Forebay adds.
+//! pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with both extensions;
+//! and what Forebay adds.
 
 use crate::bed::open;
 use crate::support;
@@ -19,7 +20,8 @@ fn pages_are_marked_dirty_and_their_checksums_are_taken() {
     bed.rows("create table t (a int)");
     bed.rows("insert into t select generate_series from generate_series(1, 1000)");
     bed.rows("checkpoint");
-    let dirty = "select count(*) from pg_buffercache where isdirty and relfilenode = 't'::regclass::oid";
+    let dirty =
+        "select count(*) from pg_buffercache where isdirty and relfilenode = 't'::regclass::oid";
     assert_eq!(bed.rows(dirty), ["0"]);
     assert_eq!(bed.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["5\t0\t0"]);
     assert_eq!(bed.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["0\t5\t0"]);
@@ -49,7 +51,9 @@ fn under_direct_io_the_kernel_caches_nothing() {
         bed.rows("create table t (a int)");
         bed.rows("insert into t select generate_series from generate_series(1, 1000)");
         bed.rows("checkpoint");
-        bed.rows("select pg_buffercache_evict_relation('t'), pg_prewarm('t', 'read'), pg_prewarm('t')");
+        bed.rows(
+            "select pg_buffercache_evict_relation('t'), pg_prewarm('t', 'read'), pg_prewarm('t')",
+        );
         let of = "select fork, segment, os_pages, os_pages_cached > 0 from pg_relation_kernel_cache('t')";
         assert_eq!(bed.rows(of), [format!("main\t0\t10\t{cached}")]);
         assert!(bed.rows("select * from pg_relation_kernel_cache(null)").is_empty());

@@ -1,4 +1,5 @@
-//! Expressions, series, VALUES, names, syntax errors and transactions, against answers recorded from PostgreSQL 18.
+//! Expressions, series, VALUES, names, syntax errors and transactions, against answers recorded
+//! from PostgreSQL 18.
 
 use crate::support;
 

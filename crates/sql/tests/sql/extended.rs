@@ -1,4 +1,5 @@
-//! The extended protocol: parameter types against answers recorded from PostgreSQL 18; portals; formats; errors.
+//! The extended protocol: parameter types against answers recorded from PostgreSQL 18; portals;
+//! formats; errors.
 
 use std::sync::Arc;
 
@@ -17,8 +18,11 @@ impl Scratch {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
         let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
         Engine::init(dir.path(), &options).expect("init");
-        let config =
-            EngineConfig { io_method: IoMethod::Sync, shared_buffers: 256, ..EngineConfig::default() };
+        let config = EngineConfig {
+            io_method: IoMethod::Sync,
+            shared_buffers: 256,
+            ..EngineConfig::default()
+        };
         Scratch { engine: Engine::open(dir.path(), config).expect("open"), _dir: dir }
     }
 
@@ -78,7 +82,11 @@ fn parameter_types_are_found_as_postgresql_does() {
 }
 
 /// Executes a portal; its rows, and how it ended.
-fn execute(conn: &mut Connection, portal: &str, max: u32) -> Result<(Vec<String>, String), SqlError> {
+fn execute(
+    conn: &mut Connection,
+    portal: &str,
+    max: u32,
+) -> Result<(Vec<String>, String), SqlError> {
     let mut sink = Recorder::default();
     let end = match conn.execute(portal, max, &mut sink)? {
         Executed::Completed(tag) => tag.0,
@@ -95,9 +103,10 @@ fn portals_rest_and_go_on() {
     let mut conn = scratch.connect();
     support::run(&mut conn, "create table t (a int, b text)");
     support::run(&mut conn, "insert into t select x, 'row ' || x from generate_series(1, 1000) x");
-    for (sql, formats) in
-        [("select a from t where a > $1", vec![]), ("select a from t where a > $1 order by a", vec![0])]
-    {
+    for (sql, formats) in [
+        ("select a from t where a > $1", vec![]),
+        ("select a from t where a > $1 order by a", vec![0]),
+    ] {
         conn.parse("s", sql, &[]).expect("parse");
         conn.bind("p", "s", &formats, &[Some(b"3")], &[]).expect("bind");
         assert_eq!(
@@ -108,9 +117,16 @@ fn portals_rest_and_go_on() {
         conn.parse("", "insert into t values (5000, 'new')", &[]).expect("parse");
         conn.bind("", "", &[], &[], &[]).expect("bind");
         assert_eq!(execute(&mut conn, "", 0).expect("run").1, "INSERT 0 1");
-        assert_eq!(execute(&mut conn, "p", 1).expect("run"), (vec!["| 6".into()], "suspended".into()));
+        assert_eq!(
+            execute(&mut conn, "p", 1).expect("run"),
+            (vec!["| 6".into()], "suspended".into())
+        );
         let (rows, end) = execute(&mut conn, "p", 0).expect("run");
-        assert_eq!((rows.len(), end.as_str()), (994, "SELECT 994"), "the scan's snapshot does not move");
+        assert_eq!(
+            (rows.len(), end.as_str()),
+            (994, "SELECT 994"),
+            "the scan's snapshot does not move"
+        );
         assert_eq!(execute(&mut conn, "p", 0).expect("run"), (vec![], "SELECT 0".into()));
         conn.fail();
         conn.sync().expect("sync");
@@ -135,11 +151,16 @@ fn a_table_is_not_dropped_under_a_portal() {
         if rows > 0 {
             execute(&mut conn, "p", rows).expect("run");
         }
-        assert_eq!(support::run(&mut conn, "drop table other")[0], "= DROP TABLE", "no portal reads it");
+        assert_eq!(
+            support::run(&mut conn, "drop table other")[0],
+            "= DROP TABLE",
+            "no portal reads it"
+        );
         let refused = support::run(&mut conn, "drop table t").join("; ");
         assert!(
             refused.contains("55006")
-                && refused.contains("\"t\" because it is being used by active queries in this session"),
+                && refused
+                    .contains("\"t\" because it is being used by active queries in this session"),
             "{refused}"
         );
         support::run(&mut conn, "rollback");
@@ -180,7 +201,10 @@ fn sync_commits_and_errors_abort() {
     let e = execute(&mut conn, "", 0).expect_err("portals end with their transaction");
     assert_eq!((e.sqlstate, e.message.as_str()), ("34000", "portal \"\" does not exist"));
     let e = conn.bind("", "nosuch", &[], &[], &[]).expect_err("no statement");
-    assert_eq!((e.sqlstate, e.message.as_str()), ("26000", "prepared statement \"nosuch\" does not exist"));
+    assert_eq!(
+        (e.sqlstate, e.message.as_str()),
+        ("26000", "prepared statement \"nosuch\" does not exist")
+    );
     let e = conn.bind("", "ins", &[], &[], &[]).expect_err("no parameter");
     assert_eq!(e.sqlstate, "08P01");
     let e = conn.bind("", "ins", &[1], &[Some(b"xyz")], &[]).expect_err("three bytes");
@@ -228,7 +252,10 @@ fn a_plan_follows_its_table() {
     conn.bind("", "s", &[], &[], &[]).expect("bind");
     assert_eq!(execute(&mut conn, "", 0).expect("run").0, ["| 2", "| 3"]);
     conn.sync().expect("sync");
-    support::run(&mut conn, "drop table t; create table t (a int, b int); insert into t values (4)");
+    support::run(
+        &mut conn,
+        "drop table t; create table t (a int, b int); insert into t values (4)",
+    );
     conn.bind("", "c", &[], &[], &[]).expect("bind");
     assert_eq!(execute(&mut conn, "", 0).expect("run").0, ["| 1"]);
     let e = conn.bind("", "s", &[], &[], &[]).expect_err("other columns");
@@ -244,8 +271,10 @@ fn a_plan_follows_its_table() {
 #[test]
 fn types_are_named_for_clients() {
     let mut conn = support::detached();
-    let got =
-        support::run(&mut conn, "select format_type(23, -1), format_type(1184, -1), format_type(1, -1)");
+    let got = support::run(
+        &mut conn,
+        "select format_type(23, -1), format_type(1184, -1), format_type(1, -1)",
+    );
     assert_eq!(got[1], "| integer\ttimestamp with time zone\t???");
 }
 
@@ -258,16 +287,19 @@ fn notices(sink: &Recorder) -> Vec<&str> {
 fn io_left_open_is_warned_of() {
     let scratch = Scratch::new();
     let mut conn = scratch.connect();
-    let leak =
-        |conn: &mut Connection| drop(conn.session().expect("session").io().acquire().expect("a handle"));
+    let leak = |conn: &mut Connection| {
+        drop(conn.session().expect("session").io().acquire().expect("a handle"))
+    };
     let leaked = "leaked AIO handle";
 
     // Simple: at the end of the statement, in a block or not, before its CommandComplete; once.
     for sql in ["SELECT 1", "BEGIN", "SELECT 1", "ROLLBACK"] {
         leak(&mut conn);
         let lines = support::run_with_data(&mut conn, sql, &[]);
-        let at =
-            lines.iter().position(|line| line.contains(leaked)).unwrap_or_else(|| panic!("{sql}: {lines:?}"));
+        let at = lines
+            .iter()
+            .position(|line| line.contains(leaked))
+            .unwrap_or_else(|| panic!("{sql}: {lines:?}"));
         assert!(lines[at].contains("WARNING") && lines[at].contains("01000"), "{lines:?}");
         assert!(lines[at + 1].starts_with("= "), "{lines:?}");
         let again = support::run_with_data(&mut conn, "SELECT 2", &[]);
@@ -297,7 +329,11 @@ fn io_left_open_is_warned_of() {
     assert!(matches!(notices(&sink)[..], [one] if one.contains(leaked)), "{:?}", sink.lines);
     conn.sync().expect("sync");
     conn.send_warnings(&mut sink).expect("warnings");
-    assert!(matches!(notices(&sink)[..], [_, two] if two.contains("open AIO batch")), "{:?}", sink.lines);
+    assert!(
+        matches!(notices(&sink)[..], [_, two] if two.contains("open AIO batch")),
+        "{:?}",
+        sink.lines
+    );
     drop(conn);
     scratch.stop();
 }

@@ -17,7 +17,11 @@ fn error(conn: &mut Connection, sql: &str) -> String {
 /// The only row of a query.
 fn row(conn: &mut Connection, sql: &str) -> String {
     let lines = support::run(conn, sql);
-    lines.iter().find_map(|l| l.strip_prefix("| ")).unwrap_or_else(|| panic!("{lines:?}")).to_owned()
+    lines
+        .iter()
+        .find_map(|l| l.strip_prefix("| "))
+        .unwrap_or_else(|| panic!("{lines:?}"))
+        .to_owned()
 }
 
 /// A list of `n` times the same.
@@ -86,7 +90,8 @@ fn a_statement_that_is_read_again_and_again_is_refused() {
     let mut conn = support::detached();
     let sql = format!("select {}'a' in 'a'{}", "position(".repeat(100), ")".repeat(100));
     assert_eq!(error(&mut conn, &sql), "! ERROR 54001 stack depth limit exceeded");
-    let joined = format!("{}select 1{}", "select * from ((".repeat(40), ") x join y on true)".repeat(40));
+    let joined =
+        format!("{}select 1{}", "select * from ((".repeat(40), ") x join y on true)".repeat(40));
     assert!(error(&mut conn, &joined).starts_with("! ERROR"));
 }
 
@@ -94,11 +99,15 @@ fn a_statement_that_is_read_again_and_again_is_refused() {
 fn long_chains_of_and_and_or_work() {
     let mut conn = support::detached();
     for n in [1000, 7000] {
-        let sql =
-            format!("select count(*) from generate_series(1, 3) x where x = 0{}", " or x = 2".repeat(n));
+        let sql = format!(
+            "select count(*) from generate_series(1, 3) x where x = 0{}",
+            " or x = 2".repeat(n)
+        );
         assert_eq!(row(&mut conn, &sql), "1");
-        let sql =
-            format!("select count(*) from generate_series(1, 3) x where x > 0{}", " and x < 3".repeat(n));
+        let sql = format!(
+            "select count(*) from generate_series(1, 3) x where x > 0{}",
+            " and x < 3".repeat(n)
+        );
         assert_eq!(row(&mut conn, &sql), "2");
     }
     let mixed = " or x = 2 and x > 1 and x < 3".repeat(1500);
@@ -131,13 +140,18 @@ fn lists_of_columns_have_postgresqls_limits() {
     ] {
         assert_eq!(error(conn, &sql), wide, "{sql:.60}");
     }
-    let columns = format!("create temp table t ({})", series("a", 1601).replace(',', " int,") + " int");
+    let columns =
+        format!("create temp table t ({})", series("a", 1601).replace(',', " int,") + " int");
     assert_eq!(error(conn, &columns), "! ERROR 54011 tables can have at most 1600 columns");
     assert_eq!(row(conn, &format!("select {}", list("1", 1664))).matches('1').count(), 1664);
-    let most = format!("create temp table t ({})", series("a", 1600).replace(',', " int,") + " int");
+    let most =
+        format!("create temp table t ({})", series("a", 1600).replace(',', " int,") + " int");
     assert_eq!(error(conn, &most), "");
     let many = format!("select concat({})", list("1", 101));
-    assert_eq!(error(conn, &many), "! ERROR 54023 cannot pass more than 100 arguments to a function");
+    assert_eq!(
+        error(conn, &many),
+        "! ERROR 54023 cannot pass more than 100 arguments to a function"
+    );
     assert_eq!(row(conn, &format!("select length(concat({}))", list("1", 100))), "100");
 }
 

@@ -125,7 +125,8 @@ fn copy_in_fills_the_table_it_waited_for() {
     let mut bed = bed();
     let mut conn = bed.connect();
     let data = ["three\\t3\\n".to_owned()];
-    let lines = across(&mut bed, WIDER, || support::run_with_data(&mut conn, "copy t from stdin", &data));
+    let lines =
+        across(&mut bed, WIDER, || support::run_with_data(&mut conn, "copy t from stdin", &data));
     assert_eq!(lines, ["< 0 2", "= COPY 1", "Z I"]);
     assert_eq!(rows(&mut conn, "select * from t"), ["two\t2", "three\t3"]);
     conn.close();
@@ -143,7 +144,8 @@ fn an_insert_of_a_query_sees_the_table_it_waited_for() {
     // The table it writes to is waited for as well, and what is read has its snapshot after that.
     rows(&mut bed.conn, "begin; insert into u values (5); drop table t; create table t (x int)");
     let lines = thread::scope(|scope| {
-        let waiting = scope.spawn(|| support::run(&mut conn, "insert into t select a from u where a > 2"));
+        let waiting =
+            scope.spawn(|| support::run(&mut conn, "insert into t select a from u where a > 2"));
         wait_for_wait(&bed.engine, &waiting);
         rows(&mut bed.conn, "commit");
         waiting.join().expect("join")
@@ -157,7 +159,10 @@ fn an_insert_of_a_query_sees_the_table_it_waited_for() {
 #[test]
 fn an_insert_goes_into_the_table_it_waited_for() {
     let lines = script(WIDER, "insert into t values ('three', 3); select * from t");
-    assert_eq!(lines, ["= INSERT 0 1", "# b:25 c:23", "| two\t2", "| three\t3", "= SELECT 2", "Z I"]);
+    assert_eq!(
+        lines,
+        ["= INSERT 0 1", "# b:25 c:23", "| two\t2", "| three\t3", "= SELECT 2", "Z I"]
+    );
 }
 
 #[test]
@@ -248,7 +253,10 @@ fn a_bound_insert_does_not_fill_a_table_that_its_transaction_has_dropped() {
         }
         // As PostgreSQL has it.
         let refused = execute(&mut conn, "p");
-        assert!(refused[0].starts_with("! ERROR XX000 could not open relation with OID "), "{refused:?}");
+        assert!(
+            refused[0].starts_with("! ERROR XX000 could not open relation with OID "),
+            "{refused:?}"
+        );
         conn.sync().expect("sync");
     }
     assert_eq!(rows(&mut conn, "select a from t"), ["1"]);

@@ -1,19 +1,26 @@
-//! Statements and their answers, many of them against what PostgreSQL 18 said. One program of many files.
+//! Statements and their answers, many of them against what PostgreSQL 18 said. One program of many
+//! files.
 //!
-//! - [`buffers`]: pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with both extensions; and what
-//!   Forebay adds
-//! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against answers recorded from
-//!   PostgreSQL 18
-//! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL 18; portals; formats; errors
+//! - [`buffers`]: pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with
+//!   both extensions; and what Forebay adds
+//! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
+//!   answers recorded from PostgreSQL 18
+//! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
+//!   18; portals; formats; errors
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
-//! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement works
+//! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement
+//!   works
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
-//! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE 0A000
-//! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within temp_file_limit, and no file afterwards
+//! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE
+//!   0A000
+//! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within
+//!   temp_file_limit, and no file afterwards
 //! - [`statistics`]: The statistics views, against answers recorded from PostgreSQL 18
-//! - [`tables`]: Tables, transactions over them and COPY in all formats, against answers recorded from PostgreSQL 18
-//! - [`temporary`]: Temporary tables, against answers recorded from PostgreSQL 18; and what other sessions and stops make of them
+//! - [`tables`]: Tables, transactions over them and COPY in all formats, against answers recorded
+//!   from PostgreSQL 18
+//! - [`temporary`]: Temporary tables, against answers recorded from PostgreSQL 18; and what other
+//!   sessions and stops make of them
 
 #[path = "../support/bed.rs"]
 mod bed;

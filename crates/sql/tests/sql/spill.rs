@@ -1,11 +1,14 @@
-//! Sorts and groups beyond work_mem: the same rows as in memory, within temp_file_limit, and no file afterwards.
+//! Sorts and groups beyond work_mem: the same rows as in memory, within temp_file_limit, and no
+//! file afterwards.
 
 use std::sync::Arc;
 
 use crate::support::{self, Recorder};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits};
-use forebay_engine::{Engine, EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, ShutdownMode};
+use forebay_engine::{
+    Engine, EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, ShutdownMode,
+};
 use forebay_sql::{Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError};
 use tempfile::TempDir;
 
@@ -137,7 +140,9 @@ const GROUPS: [&str; 7] = [
 
 #[test]
 fn groups_beyond_memory_are_the_same() {
-    for (method, direct) in [(IoMethod::Sync, true), (IoMethod::Worker, false), (IoMethod::IoUring, true)] {
+    for (method, direct) in
+        [(IoMethod::Sync, true), (IoMethod::Worker, false), (IoMethod::IoUring, true)]
+    {
         let bed = Bed::new(method, direct);
         let (mut roomy, mut tight) = (bed.with_memory(1 << 20), bed.with_memory(64));
         fill(&mut roomy, 5_000);
@@ -151,7 +156,10 @@ fn groups_beyond_memory_are_the_same() {
             got.sort();
             assert!(got == expected, "{sql}, {method:?}");
             let after = bed.spilled();
-            assert!(after.0 - before.0 >= 4 && after.1 - before.1 > 50_000, "{sql}: {before:?} {after:?}");
+            assert!(
+                after.0 - before.0 >= 4 && after.1 - before.1 > 50_000,
+                "{sql}: {before:?} {after:?}"
+            );
             assert_eq!(bed.files(), 0, "{sql}");
         }
         // One group, however many rows.
@@ -170,7 +178,9 @@ const PARTS: [&str; 4] = ["", " limit 10", " limit 3000 offset 3", " limit 1 off
 
 #[test]
 fn spilled_or_not_the_rows_are_the_same() {
-    for (method, direct) in [(IoMethod::Sync, false), (IoMethod::Worker, true), (IoMethod::IoUring, true)] {
+    for (method, direct) in
+        [(IoMethod::Sync, false), (IoMethod::Worker, true), (IoMethod::IoUring, true)]
+    {
         let bed = Bed::new(method, direct);
         let (mut roomy, mut tight, mut tighter) =
             (bed.with_memory(1 << 20), bed.with_memory(200), bed.with_memory(64));
@@ -188,7 +198,9 @@ fn spilled_or_not_the_rows_are_the_same() {
                 let spilled = (after.0 - before.0, after.1 - before.1);
                 match part {
                     "" => assert!(spilled.0 >= 2 && spilled.1 > 50_000, "{sql}: {spilled:?}"),
-                    " limit 10" => assert!(order.contains("group by") || spilled == (0, 0), "{sql}"),
+                    " limit 10" => {
+                        assert!(order.contains("group by") || spilled == (0, 0), "{sql}")
+                    }
                     _ => {}
                 }
                 assert_eq!(bed.files(), 0, "{sql}");
@@ -219,7 +231,8 @@ fn a_sort_of_less_than_an_orders_runs_is_one_file() {
 #[test]
 fn the_limit_ends_the_statement_and_nothing_more() {
     let bed = Bed::new(IoMethod::Sync, false);
-    let settings = SessionSettings { work_mem: 64, temp_file_limit: 200, ..SessionSettings::default() };
+    let settings =
+        SessionSettings { work_mem: 64, temp_file_limit: 200, ..SessionSettings::default() };
     let mut conn = bed.connect(settings);
     let sql = |n: u32| format!("select g from generate_series(1, {n}) g order by -g");
     let lines = support::run(&mut conn, &sql(50_000));
@@ -240,7 +253,8 @@ fn a_disk_that_fails_ends_the_statement_and_the_next_one_works() {
     let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let workers = MethodKind::Worker(WorkerLimits::fixed(2));
     let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
-    let engine = Engine::open_on(dir.path(), Bed::config(IoMethod::Worker, false), aio).expect("open");
+    let engine =
+        Engine::open_on(dir.path(), Bed::config(IoMethod::Worker, false), aio).expect("open");
     let bed = Bed { dir, engine };
     let mut conn = bed.with_memory(64);
     let sql = "select g from generate_series(1, 30000) g order by -g";
@@ -277,7 +291,8 @@ fn a_portal_rests_on_its_files_and_takes_them_with_it() {
     let bed = Bed::new(IoMethod::Worker, true);
     let (mut conn, mut other) = (bed.with_memory(64), bed.with_memory(64));
     let portal = |conn: &mut Connection| {
-        conn.parse("", "select g from generate_series(1, 20000) g order by -g", &[]).expect("parse");
+        conn.parse("", "select g from generate_series(1, 20000) g order by -g", &[])
+            .expect("parse");
         conn.bind("p", "", &[], &[], &[]).expect("bind");
     };
     let execute = |conn: &mut Connection, max: u32| {
@@ -295,7 +310,8 @@ fn a_portal_rests_on_its_files_and_takes_them_with_it() {
         assert!(bed.files() > 0);
         // Another session sorts meanwhile, and stops at its first row.
         assert_eq!(
-            rows(&mut other, "select g from generate_series(1, 9000) g order by -g limit 5000").len(),
+            rows(&mut other, "select g from generate_series(1, 9000) g order by -g limit 5000")
+                .len(),
             5000
         );
     }

@@ -16,8 +16,7 @@ fn answers_as_postgresql_does() {
 #[test]
 fn checkpoints_and_transactions_are_counted() {
     let mut bed = open("");
-    let commits =
-        "select xact_commit, xact_rollback, blks_read + blks_hit from pg_stat_database where datid = 5";
+    let commits = "select xact_commit, xact_rollback, blks_read + blks_hit from pg_stat_database where datid = 5";
     let numbers = |rows: Vec<String>| -> Vec<u64> {
         rows.iter().flat_map(|r| r.split('\t')).map(|n| n.parse().expect("a number")).collect()
     };
@@ -48,7 +47,9 @@ fn allocations_are_counted_and_set_to_zero() {
     };
     let reset = |bed: &mut bed::Bed| bed.rows("select stats_reset from pg_stat_bgwriter");
     let (before, since) = (counted(&mut bed), reset(&mut bed));
-    bed.rows("insert into t select generate_series, repeat('x', 1000) from generate_series(1, 2000)");
+    bed.rows(
+        "insert into t select generate_series, repeat('x', 1000) from generate_series(1, 2000)",
+    );
     assert!(counted(&mut bed) >= before + 200);
     for other in ["checkpointer", "io", "wal"] {
         bed.rows(&format!("select pg_stat_reset_shared('{other}')"));

@@ -1,4 +1,5 @@
-//! Temporary tables, against answers recorded from PostgreSQL 18; and what other sessions and stops make of them.
+//! Temporary tables, against answers recorded from PostgreSQL 18; and what other sessions and stops
+//! make of them.
 
 use crate::bed::{Bed, open, rows};
 use crate::support;
@@ -17,8 +18,9 @@ fn answers_as_postgresql_does() {
 /// Files of relations, but for the catalogs'.
 fn files(bed: &Bed) -> Vec<String> {
     let names = std::fs::read_dir(bed.dir().join("base/5")).expect("directory");
-    let mut names: Vec<String> =
-        names.map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = names
+        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+        .collect();
     let number = |name: &str| name.rsplit('_').next().and_then(|n| n.parse::<u32>().ok());
     names.retain(|name| name.starts_with('t') || number(name).is_some_and(|n| n >= 16_384));
     names.sort();
@@ -61,7 +63,8 @@ fn other_sessions_neither_see_nor_reach_them() {
 fn a_table_beyond_the_buffers_is_read_back() {
     for direct in ["", "data"] {
         if direct == "data"
-            && let Err(why) = forebay_aio::probe_direct(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")))
+            && let Err(why) =
+                forebay_aio::probe_direct(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")))
         {
             println!("direct I/O is left out: {why}");
             continue;
@@ -121,10 +124,13 @@ fn they_leave_no_rows_in_the_log() {
     let mut bed = open("");
     bed.rows("create temp table t (a int, b text)");
     // Not what makes segments ahead, which happens at any time.
-    let written = "select sum(write_bytes) from pg_stat_io where object = 'wal' and context = 'normal'";
+    let written =
+        "select sum(write_bytes) from pg_stat_io where object = 'wal' and context = 'normal'";
     let before = bed.rows(written);
     bed.rows("begin");
-    bed.rows("insert into t select generate_series, repeat('x', 1000) from generate_series(1, 5000)");
+    bed.rows(
+        "insert into t select generate_series, repeat('x', 1000) from generate_series(1, 5000)",
+    );
     bed.rows("rollback");
     bed.rows("checkpoint");
     let grown = |rows: Vec<String>| rows[0].parse::<u64>().expect("a number");
@@ -187,7 +193,9 @@ fn at_a_commit_rows_or_files_go_as_the_table_was_made() {
     bed.rows("create temp table emptied (a int) on commit delete rows");
     bed.rows("create temp table kept (a int) on commit preserve rows");
     for table in ["gone", "emptied", "kept"] {
-        bed.rows(&format!("insert into {table} select generate_series from generate_series(1, 1000)"));
+        bed.rows(&format!(
+            "insert into {table} select generate_series from generate_series(1, 1000)"
+        ));
     }
     assert_eq!(temp_files(&bed).iter().map(|(_, size)| *size).collect::<Vec<_>>(), [5, 5, 5]);
     bed.rows("commit");
@@ -214,7 +222,9 @@ fn their_pages_are_the_sessions_own() {
     };
     assert_eq!(numbers(bed.rows(io)), [0; 5]);
     bed.rows("create temp table t (a int, b text)");
-    bed.rows("insert into t select generate_series, repeat('x', 1000) from generate_series(1, 20000)");
+    bed.rows(
+        "insert into t select generate_series, repeat('x', 1000) from generate_series(1, 20000)",
+    );
     assert_eq!(bed.rows("select count(*) from t"), ["20000"]);
     assert_eq!(bed.rows("select count(*) from t where a = 20000"), ["1"]);
     let counted = numbers(bed.rows(io));
@@ -227,6 +237,9 @@ fn their_pages_are_the_sessions_own() {
     bed.rows("checkpoint");
     assert_eq!(numbers(bed.rows(io)), before);
     assert_eq!(bed.rows("select pg_prewarm('t')"), bed.rows("select pg_relation_size('t') / 8192"));
-    assert_eq!(bed.rows("select pg_prewarm('t', 'read')"), bed.rows("select pg_prewarm('t', 'prefetch')"));
+    assert_eq!(
+        bed.rows("select pg_prewarm('t', 'read')"),
+        bed.rows("select pg_prewarm('t', 'prefetch')")
+    );
     bed.close();
 }

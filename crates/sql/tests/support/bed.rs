@@ -37,7 +37,11 @@ fn start(dir: TempDir, direct: String) -> Bed {
 
 fn connect(engine: &Arc<Engine>) -> Connection {
     let session = engine.session().expect("session");
-    Connection::new(session, Box::new(crate::support::FewSettings::new()), crate::support::identity())
+    Connection::new(
+        session,
+        Box::new(crate::support::FewSettings::new()),
+        crate::support::identity(),
+    )
 }
 
 /// The rows of a statement that succeeds.

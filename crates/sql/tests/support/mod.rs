@@ -1,9 +1,10 @@
-//! What the golden tests share: settings that know little, and a sink that writes down what it gets.
+//! What the golden tests share: settings that know little, and a sink that writes down what it
+//! gets.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use forebay_sql::{
-    ColumnDesc, Connection, Format, Identity, RowRef, RowSink, SetScope, SettingRow, Settings, Severity,
-    Shown, SqlError, Step, TransactionStatus,
+    ColumnDesc, Connection, Format, Identity, RowRef, RowSink, SetScope, SettingRow, Settings,
+    Severity, Shown, SqlError, Step, TransactionStatus,
 };
 
 /// Settings that only know `work_mem`.
@@ -66,7 +67,12 @@ pub fn detached() -> Connection {
 
 /// Who the golden cases were recorded as.
 pub fn identity() -> Identity {
-    Identity { user: "postgres".into(), database: "postgres".into(), pid: 1, version: "PostgreSQL 18".into() }
+    Identity {
+        user: "postgres".into(),
+        database: "postgres".into(),
+        pid: 1,
+        version: "PostgreSQL 18".into(),
+    }
 }
 
 /// Writes results in the form of the golden files.
@@ -104,7 +110,8 @@ fn unescaped(text: &str) -> Vec<u8> {
             Some(b't') => b'\t',
             Some(b'r') => b'\r',
             Some(b'x') => {
-                let digits = [bytes.next(), bytes.next()].map(|d| char::from(d.expect("digit")).to_digit(16));
+                let digits = [bytes.next(), bytes.next()]
+                    .map(|d| char::from(d.expect("digit")).to_digit(16));
                 digits.iter().fold(0, |n, d| n * 16 + d.expect("hex") as u8)
             }
             other => other.expect("an escape"),
@@ -134,7 +141,8 @@ impl Recorder {
 
 impl RowSink for Recorder {
     fn columns(&mut self, columns: &[ColumnDesc], _formats: &[Format]) -> Result<(), SqlError> {
-        let columns: Vec<String> = columns.iter().map(|c| format!("{}:{}", c.name, c.type_oid())).collect();
+        let columns: Vec<String> =
+            columns.iter().map(|c| format!("{}:{}", c.name, c.type_oid())).collect();
         self.lines.push(format!("# {}", columns.join(" ")));
         Ok(())
     }
@@ -187,11 +195,17 @@ pub fn run_with_data(conn: &mut Connection, sql: &str, data: &[String]) -> Vec<S
     if let Err(e) = result {
         sink.report(&e);
     }
-    sink.lines.push(format!("Z {}", char::from(TransactionStatus::as_byte(conn.transaction_status()))));
+    sink.lines
+        .push(format!("Z {}", char::from(TransactionStatus::as_byte(conn.transaction_status()))));
     sink.lines
 }
 
-fn run_into(conn: &mut Connection, sql: &str, data: &[String], sink: &mut Recorder) -> Result<(), SqlError> {
+fn run_into(
+    conn: &mut Connection,
+    sql: &str,
+    data: &[String],
+    sink: &mut Recorder,
+) -> Result<(), SqlError> {
     let mut script = conn.start_script(sql)?;
     loop {
         match conn.step(&mut script, sink)? {
@@ -232,8 +246,8 @@ pub struct Case {
     pub expected: Vec<String>,
 }
 
-/// Splits a golden file into cases: `Q` starts one, `C` lines are its data, and what follows up to `Z` is the
-/// answer.
+/// Splits a golden file into cases: `Q` starts one, `C` lines are its data, and what follows up to
+/// `Z` is the answer.
 pub fn cases(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let mut open = false;

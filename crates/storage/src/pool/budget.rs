@@ -1,20 +1,24 @@
 //! Who may hold how many pins, and waiting for one.
 //!
-//! Whoever holds a pin while it waits for a buffer could wait for someone who does the same. So pins are of two kinds:
+//! Whoever holds a pin while it waits for a buffer could wait for someone who does the same. So
+//! pins are of two kinds:
 //!
-//! - a backend's *few*: what it works on at one time, [`PINS_OF_A_BACKEND`] pages at most. Every backend may have them at any
-//!   time; it waits for a buffer if need be;
-//! - *spare* ones, for looking ahead, reading many pages and extending by many: all of them together are bounded so that they
-//!   leave each backend its few; whoever finds none left gets on without. They are claimed and given back in numbers. One claimer
-//!   gets its equal share, or half of those that are left if that is more.
+//! - a backend's *few*: what it works on at one time, [`PINS_OF_A_BACKEND`] pages at most. Every
+//!   backend may have them at any time; it waits for a buffer if need be;
+//! - *spare* ones, for looking ahead, reading many pages and extending by many: all of them
+//!   together are bounded so that they leave each backend its few; whoever finds none left gets on
+//!   without. They are claimed and given back in numbers. One claimer gets its equal share, or half
+//!   of those that are left if that is more.
 //!
-//! A pool may be too small for all backends' few. There each pin of the few is asked for first, and granted only if at least one
-//! of those who then hold some could still get all of its few: it ends some time, and gives them back to the next (the banker's
-//! rule). So nobody who has been granted a pin waits for a buffer in vain.
+//! A pool may be too small for all backends' few. There each pin of the few is asked for first, and
+//! granted only if at least one of those who then hold some could still get all of its few: it ends
+//! some time, and gives them back to the next (the banker's rule). So nobody who has been granted a
+//! pin waits for a buffer in vain.
 //!
-//! In such pools, and in all small ones, the pins of each backend are counted, by its slot of the I/O layer. That tells as well when
-//! everyone who holds a pin waits for another one, which takes someone who holds more than a few: then the last to come gets
-//! an error, since no one could ever give one back.
+//! In such pools, and in all small ones, the pins of each backend are counted, by its slot of the
+//! I/O layer. That tells as well when everyone who holds a pin waits for another one, which takes
+//! someone who holds more than a few: then the last to come gets an error, since no one could ever
+//! give one back.
 //!
 
 use super::OwnLine;
@@ -23,16 +27,19 @@ use crate::error::StorageError;
 use forebay_aio::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Mutex};
 
-/// Pins that a backend has at one time beside spare ones: the page that it reads, one that it fills, their maps.
+/// Pins that a backend has at one time beside spare ones: the page that it reads, one that it
+/// fills, their maps.
 const PINS_OF_A_BACKEND: usize = 4;
 /// Up to this size pins are counted in any case.
 const SMALL: usize = 1024;
-/// How long a thread waits for a buffer while none at all becomes free: whoever holds them waits for something that this
-/// thread holds, which the pool can't see.
+/// How long a thread waits for a buffer while none at all becomes free: whoever holds them waits
+/// for something that this thread holds, which the pool can't see.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a thread waits for a grant while none is given back. The rule is cautious, so it may go on without one.
+/// How long a thread waits for a grant while none is given back. The rule is cautious, so it may go
+/// on without one.
 const CAUTION: Duration = Duration::from_secs(5);
-/// The same for one that has a pin already: it may have that page locked, and the others may wait for the lock.
+/// The same for one that has a pin already: it may have that page locked, and the others may wait
+/// for the lock.
 const CAUTION_OF_A_HOLDER: Duration = Duration::from_secs(1);
 /// The slot of pins that are not counted.
 pub(super) const UNCOUNTED: u32 = u32::MAX;
@@ -131,7 +138,8 @@ impl Budget {
     /// Takes up to `want` spare pins for someone who has `have` of them.
     pub(crate) fn claim(&self, have: u32, want: u32) -> u32 {
         let (have, want) = (i64::from(have), i64::from(want));
-        let take = |free: i64| want.min(free).min((self.share - have).max((free - have) / 2)).max(0);
+        let take =
+            |free: i64| want.min(free).min((self.share - have).max((free - have) / 2)).max(0);
         let claimed = self.spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
             let n = take(free);
             (n > 0).then_some(free - n)
@@ -148,7 +156,8 @@ impl Budget {
 
     // ---- counted pins
 
-    /// One more pin of a backend, or the wish for one. False if it is not granted yet, and not counted then.
+    /// One more pin of a backend, or the wish for one. False if it is not granted yet, and not
+    /// counted then.
     pub(super) fn enter(&self, slot: u32) -> bool {
         let Some(held) = self.held.get(slot as usize) else { return true };
         let Some(few) = &self.few else {
@@ -181,7 +190,8 @@ impl Budget {
         held.few.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// With `granted` pins in all, one of them a new one of `slot`: could someone still get all of its few?
+    /// With `granted` pins in all, one of them a new one of `slot`: could someone still get all of
+    /// its few?
     fn is_safe(&self, all: u32, granted: u32, slot: u32) -> bool {
         let held = self.held.iter().enumerate().map(|(of, held)| {
             let new = u32::from(of as u32 == slot);
@@ -234,7 +244,8 @@ impl Budget {
 
     // ---- waiting for a buffer
 
-    /// To be called after a change that may let someone go on who waits for a buffer: there is I/O to be waited for.
+    /// To be called after a change that may let someone go on who waits for a buffer: there is I/O
+    /// to be waited for.
     pub(crate) fn io_started(&self) {
         if self.waiting.load(Ordering::SeqCst) != 0 {
             self.queue.lock().freed += 1;
@@ -260,7 +271,8 @@ impl Budget {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until a buffer may be had or has I/O that can be ended. The caller has nothing staged.
+    /// Sleeps until a buffer may be had or has I/O that can be ended. The caller has nothing
+    /// staged.
     #[cold]
     pub(crate) fn await_buffer(&self, slot: u32, descs: &[Descriptor]) -> Result<(), StorageError> {
         self.waits.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! The cleaner: keeps clean buffers ahead of the clock's hand, so that nobody who needs one waits for a write.
+//! The cleaner: keeps clean buffers ahead of the clock's hand, so that nobody who needs one waits
+//! for a write.
 //!
 //! ```text
 //!        hand                 wake                       clean_to
@@ -6,9 +7,9 @@
 //!         |<--- looked at: idle buffers are clean here ---->|
 //! ```
 //!
-//! How many it wants there follows from how fast buffers were taken lately: it rises at once and falls slowly. It looks again
-//! after its delay, and earlier when it is called: when the hand has come halfway, or meets a dirty buffer. So a burst does not
-//! outrun it for the time of a delay.
+//! How many it wants there follows from how fast buffers were taken lately: it rises at once and
+//! falls slowly. It looks again after its delay, and earlier when it is called: when the hand has
+//! come halfway, or meets a dirty buffer. So a burst does not outrun it for the time of a delay.
 
 use super::BufferPool;
 use super::desc::{DIRTY, refcount, usage};
@@ -40,7 +41,11 @@ pub(crate) struct Demand {
 
 impl Demand {
     pub(crate) fn new() -> Demand {
-        Demand { wake_at: AtomicU64::new(NOT_BY_DEMAND), called: Mutex::new(false), wake: Condvar::new() }
+        Demand {
+            wake_at: AtomicU64::new(NOT_BY_DEMAND),
+            called: Mutex::new(false),
+            wake: Condvar::new(),
+        }
     }
 
     /// Has the hand come so far that the cleaner should look?
@@ -83,7 +88,8 @@ pub struct CleanerOptions {
     pub multiplier: f64,
     /// Time between rounds that nobody called for (bgwriter_delay).
     pub delay: Duration,
-    /// Blocks after which the kernel is told to write back what it has buffered (bgwriter_flush_after); 0: never.
+    /// Blocks after which the kernel is told to write back what it has buffered
+    /// (bgwriter_flush_after); 0: never.
     pub flush_after: u32,
 }
 
@@ -95,12 +101,15 @@ impl Default for CleanerOptions {
 }
 
 impl CleanerOptions {
-    /// How long a cleaner rests that nobody calls. A round that stopped at its limit is followed by the next without much ado while
-    /// buffers are in demand; where nobody needs any, it hibernates.
+    /// How long a cleaner rests that nobody calls. A round that stopped at its limit is followed by
+    /// the next without much ado while buffers are in demand; where nobody needs any, it
+    /// hibernates.
     pub fn rest_after(&self, last: CleanReport) -> Duration {
         match last {
             CleanReport { limited: true, idle: false, .. } => Duration::ZERO,
-            CleanReport { limited: false, idle: true, cleaned: 0 } => self.delay.saturating_mul(HIBERNATION),
+            CleanReport { limited: false, idle: true, cleaned: 0 } => {
+                self.delay.saturating_mul(HIBERNATION)
+            }
             _ => self.delay,
         }
     }
@@ -138,8 +147,9 @@ impl Default for Cleaner {
 }
 
 impl Cleaner {
-    /// One round: writes dirty idle buffers ahead of the hand until enough are clean there. A bad block
-    /// does not hold up the others, but the next round does not count on what this one has found.
+    /// One round: writes dirty idle buffers ahead of the hand until enough are clean there. A bad
+    /// block does not hold up the others, but the next round does not count on what this one has
+    /// found.
     pub fn step(
         &mut self,
         pool: &BufferPool,
@@ -166,7 +176,8 @@ impl Cleaner {
         Ok(CleanReport { cleaned, limited, idle })
     }
 
-    /// Goes on from where the last round stopped, and hands dirty idle buffers to the stream. True if it came to its limit.
+    /// Goes on from where the last round stopped, and hands dirty idle buffers to the stream. True
+    /// if it came to its limit.
     fn look_ahead(
         &mut self,
         pool: &BufferPool,

@@ -1,5 +1,5 @@
-//! What any thread does when a read or a write has ended. Nothing here blocks or raises: the result goes into the
-//! descriptors, and a small outcome to the issuer.
+//! What any thread does when a read or a write has ended. Nothing here blocks or raises: the result
+//! goes into the descriptors, and a small outcome to the issuer.
 
 use super::Core;
 use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
@@ -63,14 +63,16 @@ fn bad_pages(judged: &[Judgement], blocks: usize) -> BadPages {
     BadPages { place: 0, last: blocks.saturating_sub(1) as u32, others: bad.count() as u32, first }
 }
 
-/// The end of a write: asks for a sync, and to be read back where that is wanted, then makes the pages clean and gives up their locks.
+/// The end of a write: asks for a sync, and to be read back where that is wanted, then makes the
+/// pages clean and gives up their locks.
 pub(crate) struct WriteCompletion(pub(crate) Arc<Core>);
 
 impl SharedCompletion for WriteCompletion {
     fn complete(&self, io: &Completed<'_>) -> Outcome {
         let core = &*self.0;
         let outcome = io.transfer_outcome();
-        let ok = outcome.status == Status::Ok || core.has_bug("pages: clean after a write that failed");
+        let ok =
+            outcome.status == Status::Ok || core.has_bug("pages: clean after a write that failed");
         let fault = Some(IoFault::Transfer(io.result.err().unwrap_or(Errno::IO)));
         if let Some(&first) = io.data.first()
             && ok
@@ -104,35 +106,48 @@ impl Core {
         forebay_aio::CAN_HAVE_BUGS && self.aio.upgrade().is_some_and(|aio| aio.has_bug(bug))
     }
 
-    /// Pages are to be read back that were written, or are not any more. While their write holds their locks.
+    /// Pages are to be read back that were written, or are not any more. While their write holds
+    /// their locks.
     fn note_written(&self, bufs: &[u32], ok: bool) {
         let Some(&first) = bufs.first() else { return };
         let tag = self.descs[first as usize].tag();
         if ok {
-            self.written
-                .note(&tag, bufs.iter().zip(tag.block..).map(|(&buf, block)| self.version(buf, block)));
+            self.written.note(
+                &tag,
+                bufs.iter().zip(tag.block..).map(|(&buf, block)| self.version(buf, block)),
+            );
         } else {
             self.written.strike_off(&tag, bufs.len() as u32);
         }
     }
 
-    /// A page's in a buffer; while an I/O on it keeps everyone from changing it: its READING, or the lock that its write holds.
+    /// A page's in a buffer; while an I/O on it keeps everyone from changing it: its READING, or
+    /// the lock that its write holds.
     fn version(&self, buf: u32, block: BlockNumber) -> Version {
         // SAFETY: the buffer's 8192 bytes lie in the region; the caller sees to the rest.
         let page = unsafe { &*self.page_ptr(buf).cast::<PageBytes>() };
         Version::of(page, block, self.checksums)
     }
 
-    /// What of these pages, just read and neighbours in their file? Only for the completion of a read of `blocks` pages, while
-    /// READING is set. Whoever waits for a page finds the warning left.
-    fn judge(&self, bufs: &[u32], blocks: usize, read: &ReadCompletion) -> SmallVec<[Judgement; GROUP]> {
-        let mut judged: SmallVec<[Judgement; GROUP]> = SmallVec::from_elem(Judgement::Good, bufs.len());
+    /// What of these pages, just read and neighbours in their file? Only for the completion of a
+    /// read of `blocks` pages, while READING is set. Whoever waits for a page finds the warning
+    /// left.
+    fn judge(
+        &self,
+        bufs: &[u32],
+        blocks: usize,
+        read: &ReadCompletion,
+    ) -> SmallVec<[Judgement; GROUP]> {
+        let mut judged: SmallVec<[Judgement; GROUP]> =
+            SmallVec::from_elem(Judgement::Good, bufs.len());
         let Some(&first) = bufs.first() else { return judged };
         let tag = self.descs[first as usize].tag();
         let mut defects: SmallVec<[(usize, PageDefect); 4]> = SmallVec::new();
         for (group, bufs) in bufs.chunks(GROUP).enumerate() {
             let before = group * GROUP;
-            self.verify(bufs, tag.block + before as u32, |n, defect| defects.push((before + n, defect)));
+            self.verify(bufs, tag.block + before as u32, |n, defect| {
+                defects.push((before + n, defect))
+            });
         }
         self.look_for_lost(bufs, &tag, &defects, &mut judged);
         defects.retain(|(n, _)| judged[*n] != Judgement::Lost);
@@ -160,8 +175,8 @@ impl Core {
         judged
     }
 
-    /// Finds the pages that are not what was written there last; while READING is set. No write of theirs is on its way: it would have them
-    /// in memory.
+    /// Finds the pages that are not what was written there last; while READING is set. No write of
+    /// theirs is on its way: it would have them in memory.
     fn look_for_lost(
         &self,
         bufs: &[u32],
@@ -176,15 +191,16 @@ impl Core {
             let is_valid = defects.iter().all(|(defect, _)| *defect != n);
             is_valid.then(|| self.version(buf, first.block + n as u32))
         };
-        self.written.unlike(first, bufs.iter().enumerate().map(version), |n| judged[n] = Judgement::Lost);
+        self.written
+            .unlike(first, bufs.iter().enumerate().map(version), |n| judged[n] = Judgement::Lost);
     }
 
     /// Finds the pages that are none; at most a group of them.
     fn verify(&self, bufs: &[u32], first: BlockNumber, mut bad: impl FnMut(usize, PageDefect)) {
         let pages: SmallVec<[&PageBytes; GROUP]> = bufs
             .iter()
-            // SAFETY: the buffer's 8192 bytes lie in the region; READING keeps everyone but this completion off them,
-            // and the transfer is over.
+            // SAFETY: the buffer's 8192 bytes lie in the region; READING keeps everyone but this
+            // completion off them, and the transfer is over.
             .map(|&buf| unsafe { &*self.page_ptr(buf).cast::<PageBytes>() })
             .collect();
         if self.has_bug("pages: read as they are") {

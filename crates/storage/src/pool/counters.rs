@@ -7,7 +7,8 @@ use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 pub struct PoolStats {
     /// Buffers that were asked for to hold another page (buffers_alloc).
     pub allocated: u64,
-    /// Of the buffers that the clock's hand came to for that, those that were dirty: written behind, and passed over.
+    /// Of the buffers that the clock's hand came to for that, those that were dirty: written
+    /// behind, and passed over.
     pub victims_dirty: u64,
     /// How often someone who needed a buffer waited for a victim's write.
     pub victims_waited: u64,

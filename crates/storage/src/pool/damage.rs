@@ -1,8 +1,9 @@
 //! Damaged pages: what a reader wants done about them, what is told, and how many there were.
 //!
-//! A page is judged in the completion of its read, in any thread. So each read carries its issuer's [`ReadPolicy`], and
-//! leaves what there is to tell with the issuer, as a [`ReadWarning`], one for all pages of the read. Each bad page is logged
-//! as well, where it is found: the issuer may never look.
+//! A page is judged in the completion of its read, in any thread. So each read carries its issuer's
+//! [`ReadPolicy`], and leaves what there is to tell with the issuer, as a [`ReadWarning`], one for
+//! all pages of the read. Each bad page is logged as well, where it is found: the issuer may never
+//! look.
 
 use crate::Backend;
 use crate::error::relation_path;
@@ -35,7 +36,8 @@ impl ReadPolicy {
     }
 }
 
-/// What is to be told of a read some of whose pages were damaged and accepted. The message is PostgreSQL's.
+/// What is to be told of a read some of whose pages were damaged and accepted. The message is
+/// PostgreSQL's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadWarning {
     /// The relation.
@@ -52,7 +54,8 @@ pub struct ReadWarning {
     pub zeroed: u32,
     /// Pages taken in spite of their checksums.
     pub ignored: u32,
-    /// Pages with wrong checksums, zeroed ones included: what PostgreSQL counts as ignored where it also zeroed.
+    /// Pages with wrong checksums, zeroed ones included: what PostgreSQL counts as ignored where it
+    /// also zeroed.
     pub wrong_checksums: u32,
     /// The first zeroed page, or if there is none, the first ignored one.
     pub block: BlockNumber,
@@ -87,7 +90,8 @@ impl ReadWarning {
 
     /// PostgreSQL's DETAIL line.
     pub fn detail(&self) -> Option<String> {
-        let (count, word) = if self.zeroed > 0 { (self.zeroed, "zeroed") } else { (self.ignored, "ignored") };
+        let (count, word) =
+            if self.zeroed > 0 { (self.zeroed, "zeroed") } else { (self.ignored, "ignored") };
         (count > 1).then(|| format!("Block {} held the first {word} page.", self.block))
     }
 
@@ -100,7 +104,9 @@ impl ReadWarning {
             (1, 0) | (0, 1) => None,
             (_, 0) => Some(format!("See server log for the other {others} zeroed block(s).")),
             (0, _) => Some(format!("See server log for the other {others} ignored block(s).")),
-            _ => Some(format!("See server log for details about the other {of_both} invalid block{s}.")),
+            _ => Some(format!(
+                "See server log for details about the other {of_both} invalid block{s}."
+            )),
         }
     }
 }
@@ -108,14 +114,20 @@ impl ReadWarning {
 impl fmt::Display for ReadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ReadWarning { first, zeroed, ignored, wrong_checksums, block, .. } = self;
-        let (last, relation) = (first + (self.blocks - 1), relation_path(self.rel, self.fork, self.owner));
+        let (last, relation) =
+            (first + (self.blocks - 1), relation_path(self.rel, self.fork, self.owner));
         let among = format_args!("among blocks {first}..{last} of relation \"{relation}\"");
         match (zeroed, ignored) {
             (1, 0) => {
-                write!(f, "invalid page in block {block} of relation \"{relation}\"; zeroing out page")
+                write!(
+                    f,
+                    "invalid page in block {block} of relation \"{relation}\"; zeroing out page"
+                )
             }
             (_, 0) => write!(f, "zeroing out {zeroed} invalid pages {among}"),
-            (0, 1) => write!(f, "ignoring checksum failure in block {block} of relation \"{relation}\""),
+            (0, 1) => {
+                write!(f, "ignoring checksum failure in block {block} of relation \"{relation}\"")
+            }
             (0, _) => write!(f, "ignoring {ignored} checksum failures {among}"),
             _ => write!(
                 f,
@@ -142,8 +154,8 @@ pub(crate) enum Judgement {
 pub(crate) type Mailbox = Arc<Mutex<Vec<ReadWarning>>>;
 
 impl Backend {
-    /// Takes what the reads of this backend had to tell, in the order in which they ended. A read whose pages were never
-    /// waited for may tell it later.
+    /// Takes what the reads of this backend had to tell, in the order in which they ended. A read
+    /// whose pages were never waited for may tell it later.
     pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
         std::mem::take(&mut *self.warnings.lock())
     }

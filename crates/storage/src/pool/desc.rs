@@ -1,22 +1,26 @@
-//! One descriptor for each buffer, in one cache line: the state word, the tag, the content lock and the I/O in progress.
+//! One descriptor for each buffer, in one cache line: the state word, the tag, the content lock and
+//! the I/O in progress.
 //!
 //! ```text
 //!   state:  | round of I/O (24) | flags .......... | usage (4) | refcount (18) |
 //! ```
 //!
 //! Who may change what:
-//! - the tag changes only while a thread owns the buffer alone: refcount 1 and not TAG_VALID. So whoever holds
-//!   a pin taken while TAG_VALID was set reads a stable tag;
-//! - `next`, the link of a chain in the page table, changes under the lock of the bucket that the chain belongs to;
+//! - the tag changes only while a thread owns the buffer alone: refcount 1 and not TAG_VALID. So
+//!   whoever holds a pin taken while TAG_VALID was set reads a stable tag;
+//! - `next`, the link of a chain in the page table, changes under the lock of the bucket that the
+//!   chain belongs to;
 //! - VALID is set by the completion of a read, or by the owner of a buffer that it zeroed;
-//! - DIRTY is set under the exclusive content lock, and cleared by a write's completion, whose share-exclusive
-//!   lock excludes the former: a page never changes while it is written;
-//! - READING and WRITING are each set by one issuer and cleared by the completion, in any thread. An I/O holds a
-//!   pin of its own, so that an issuer may forget the buffer. The round tells one I/O from the next, so that a late
-//!   issuer does not store its reference over that of a later I/O.
+//! - DIRTY is set under the exclusive content lock, and cleared by a write's completion, whose
+//!   share-exclusive lock excludes the former: a page never changes while it is written;
+//! - READING and WRITING are each set by one issuer and cleared by the completion, in any thread.
+//!   An I/O holds a pin of its own, so that an issuer may forget the buffer. The round tells one
+//!   I/O from the next, so that a late issuer does not store its reference over that of a later
+//!   I/O.
 //!
-//! A thread that must wait sets WAITERS and parks in [`super::parking`]; whoever changes the state or the lock
-//! and sees WAITERS wakes them. With an I/O in progress a waiter completes it through its wait reference instead.
+//! A thread that must wait sets WAITERS and parks in [`super::parking`]; whoever changes the state
+//! or the lock and sees WAITERS wakes them. With an I/O in progress a waiter completes it through
+//! its wait reference instead.
 
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -91,7 +95,8 @@ pub(crate) struct Descriptor {
 #[cfg(not(shuttle))]
 const _: () = assert!(size_of::<Descriptor>() == 64 && align_of::<Descriptor>() == 64);
 
-/// What the descriptor knows of its I/O: the wait reference (no generation: none), and why the last one failed.
+/// What the descriptor knows of its I/O: the wait reference (no generation: none), and why the last
+/// one failed.
 struct IoSlot {
     generation: u64,
     index: u32,
@@ -101,7 +106,8 @@ struct IoSlot {
 impl IoSlot {
     const NO_GENERATION: u64 = u64::MAX;
 
-    const NONE: IoSlot = IoSlot { generation: Self::NO_GENERATION, index: 0, fault: PackedFault(0) };
+    const NONE: IoSlot =
+        IoSlot { generation: Self::NO_GENERATION, index: 0, fault: PackedFault(0) };
 
     fn wait(&self) -> Option<WaitRef> {
         let wait = WaitRef { index: self.index, generation: self.generation };
@@ -127,7 +133,8 @@ pub(crate) enum IoFault {
     Lost,
 }
 
-/// What a read found whose pages were not all valid; each number below 128, the most blocks a read has.
+/// What a read found whose pages were not all valid; each number below 128, the most blocks a read
+/// has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadPages {
     /// The place of this page in the read.
@@ -150,7 +157,8 @@ impl BadPages {
     }
 
     fn unpack(packed: u32) -> BadPages {
-        let [place, last, others, first] = [3, 2, 1, 0].map(|n| packed >> (n * Self::BITS) & Self::MOST);
+        let [place, last, others, first] =
+            [3, 2, 1, 0].map(|n| packed >> (n * Self::BITS) & Self::MOST);
         BadPages { place, last, others, first }
     }
 }
@@ -233,8 +241,9 @@ impl Descriptor {
 
     // ---- pins
 
-    /// Pins a buffer if it has a tag, and returns the state before. The usage count rises by one, or only from 0 to 1
-    /// for a ring's access. Unless the caller has the table's chain locked, the tag is to be compared afterwards.
+    /// Pins a buffer if it has a tag, and returns the state before. The usage count rises by one,
+    /// or only from 0 to 1 for a ring's access. Unless the caller has the table's chain locked, the
+    /// tag is to be compared afterwards.
     pub(crate) fn pin(&self, ring: bool) -> Option<u64> {
         let limit = if ring { 1 } else { USAGE_MAX };
         let mut old = self.state.load(Ordering::Relaxed);
@@ -254,8 +263,8 @@ impl Descriptor {
         None
     }
 
-    /// Pins a buffer found by walking the descriptors, if its state has all of `required` and TAG_VALID.
-    /// Leaves the usage count alone.
+    /// Pins a buffer found by walking the descriptors, if its state has all of `required` and
+    /// TAG_VALID. Leaves the usage count alone.
     pub(crate) fn pin_if(&self, required: u64) -> bool {
         let required = required | TAG_VALID;
         self.pin_where(|s| s & required == required)
@@ -290,7 +299,8 @@ impl Descriptor {
         debug_assert!(refcount(old) > 0);
     }
 
-    /// Gives a pin back if there is nothing else to do then. Nothing is looked at afterwards: the memory may be gone.
+    /// Gives a pin back if there is nothing else to do then. Nothing is looked at afterwards: the
+    /// memory may be gone.
     pub(crate) fn unpin_quietly(&self) -> bool {
         let quiet = |s: u64| (s & ATTENTION == 0).then(|| s - REF_ONE);
         self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, quiet).is_ok()
@@ -332,15 +342,18 @@ impl Descriptor {
     pub(crate) fn start_reading(&self) -> bool {
         self.state
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
-                (s & (VALID | READING) == 0).then_some(((s | READING) & !IO_ERROR).wrapping_add(ROUND_ONE))
+                (s & (VALID | READING) == 0)
+                    .then_some(((s | READING) & !IO_ERROR).wrapping_add(ROUND_ONE))
             })
             .is_ok()
     }
 
-    /// Begins a write; the caller holds the share-exclusive lock, and leaves it and one pin to the I/O.
+    /// Begins a write; the caller holds the share-exclusive lock, and leaves it and one pin to the
+    /// I/O.
     pub(crate) fn start_writing(&self) {
         let begin = |s: u64| Some((s | WRITING).wrapping_add(ROUND_ONE));
-        let old = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).unwrap_or_default();
+        let old =
+            self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).unwrap_or_default();
         debug_assert!(old & (WRITING | READING) == 0 && old & VALID != 0);
     }
 
@@ -384,7 +397,8 @@ impl Descriptor {
         io.fault = PackedFault::pack(fault);
         io.set_wait(None);
         let end = |s: u64| Some(((s & !clear) | set).wrapping_add(ROUND_ONE));
-        let old = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, end).unwrap_or_default();
+        let old =
+            self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, end).unwrap_or_default();
         old & WAITERS != 0
     }
 }

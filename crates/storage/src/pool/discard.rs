@@ -1,5 +1,6 @@
-//! Forgetting pages of relations that are dropped or cut: they are not written, and I/O in flight is waited for, so
-//! that no late write lands in a file of the same name and no buffer is reused under a read.
+//! Forgetting pages of relations that are dropped or cut: they are not written, and I/O in flight
+//! is waited for, so that no late write lands in a file of the same name and no buffer is reused
+//! under a read.
 
 use super::BufferPool;
 use super::desc::{DIRTY, Descriptor, READING, TAG_VALID, WRITING, refcount};
@@ -9,8 +10,9 @@ use forebay_aio as aio;
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 
 impl BufferPool {
-    /// Forgets a relation's pages, all forks, and removes its files. The caller's lock on the relation keeps users
-    /// away, and the caller holds no pin on it: pins of I/O in flight are waited for.
+    /// Forgets a relation's pages, all forks, and removes its files. The caller's lock on the
+    /// relation keeps users away, and the caller holds no pin on it: pins of I/O in flight are
+    /// waited for.
     pub fn drop_relation(&self, be: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
         self.discard(&mut be.io, |tag| tag.rel == rel);
         self.smgr.unlink(rel)
@@ -31,7 +33,8 @@ impl BufferPool {
         self.smgr.truncate_locked(&entry, rel, fork, n)
     }
 
-    /// Empties the pool of clean, unused pages (for tests and measurements). Returns how many it could not drop.
+    /// Empties the pool of clean, unused pages (for tests and measurements). Returns how many it
+    /// could not drop.
     pub fn evict_all(&self, be: &mut Backend) -> Result<usize, StorageError> {
         self.write_dirty(be, super::WriteScope::All)?;
         let mut kept = 0;

@@ -1,5 +1,5 @@
-//! Orders about single buffers from outside, as pg_buffercache gives them: empty them, or mark them dirty. They reach
-//! only buffers that nobody uses at that moment.
+//! Orders about single buffers from outside, as pg_buffercache gives them: empty them, or mark them
+//! dirty. They reach only buffers that nobody uses at that moment.
 
 use super::BufferPool;
 use super::desc::{DIRTY, READING, TAG_VALID, VALID, WRITING, refcount};
@@ -62,8 +62,13 @@ enum Reach {
 }
 
 impl BufferPool {
-    /// Empties a buffer that nobody uses, writing its page first if it is dirty. None if there is no such buffer.
-    pub fn evict_buffer(&self, be: &mut Backend, buf: u32) -> Result<Option<Evicted>, StorageError> {
+    /// Empties a buffer that nobody uses, writing its page first if it is dirty. None if there is
+    /// no such buffer.
+    pub fn evict_buffer(
+        &self,
+        be: &mut Backend,
+        buf: u32,
+    ) -> Result<Option<Evicted>, StorageError> {
         if buf as usize >= self.core.descs.len() {
             return Ok(None);
         }
@@ -73,8 +78,13 @@ impl BufferPool {
         }
     }
 
-    /// Empties the buffers of a relation, all forks, that nobody uses. Dirty pages are written first, together.
-    pub fn evict_relation(&self, be: &mut Backend, rel: RelFileLocator) -> Result<EvictReport, StorageError> {
+    /// Empties the buffers of a relation, all forks, that nobody uses. Dirty pages are written
+    /// first, together.
+    pub fn evict_relation(
+        &self,
+        be: &mut Backend,
+        rel: RelFileLocator,
+    ) -> Result<EvictReport, StorageError> {
         self.evict_pages(be, WriteScope::Relation(rel), |tag| tag.rel == rel)
     }
 
@@ -137,8 +147,8 @@ impl BufferPool {
         }
     }
 
-    /// Marks a page dirty that nobody uses, though nothing in it changed: for tests of writing. None if there is no
-    /// such buffer.
+    /// Marks a page dirty that nobody uses, though nothing in it changed: for tests of writing.
+    /// None if there is no such buffer.
     pub fn dirty_buffer(&self, buf: u32) -> Option<Dirtied> {
         if buf as usize >= self.core.descs.len() {
             return None;
@@ -175,7 +185,8 @@ impl BufferPool {
         report
     }
 
-    /// Marks a page dirty that the caller has pinned, and gives the pin up. None if somebody has it locked.
+    /// Marks a page dirty that the caller has pinned, and gives the pin up. None if somebody has it
+    /// locked.
     fn dirty_pinned(&self, buf: u32) -> Option<Dirtied> {
         let desc = self.desc(buf);
         let locked = desc.try_exclusive();

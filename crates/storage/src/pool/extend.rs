@@ -1,11 +1,13 @@
 //! New pages at a relation's end, and pages that recovery builds from nothing.
 //!
-//! The file grows first (allocated, not written: the pages' first write is the one with data in it), then the zeroed
-//! buffers enter the page table, then the new size is published. So nobody meets a block below the size that is
-//! neither in the file nor in the pool, and after an error nothing is left behind.
+//! The file grows first (allocated, not written: the pages' first write is the one with data in
+//! it), then the zeroed buffers enter the page table, then the new size is published. So nobody
+//! meets a block below the size that is neither in the file nor in the pool, and after an error
+//! nothing is left behind.
 //!
-//! Backends that extend a fork at the same time line up (`smgr::line`), each with buffers that it has found and zeroed
-//! before: one of them lets the file grow for all, so that their pins stay their own and the file system is called once.
+//! Backends that extend a fork at the same time line up (`smgr::line`), each with buffers that it
+//! has found and zeroed before: one of them lets the file grow for all, so that their pins stay
+//! their own and the file system is called once.
 
 use super::desc::{IO_ERROR, READING, VALID};
 use super::{BufferPool, Pinned, Ring, Strategy, table};
@@ -17,8 +19,9 @@ use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use std::sync::Arc;
 
 impl BufferPool {
-    /// Appends up to `n` empty (all-zero) pages and returns them pinned, in order: at least one, fewer than `n` if
-    /// buffers are scarce. They are valid and clean; whoever fills one marks it dirty.
+    /// Appends up to `n` empty (all-zero) pages and returns them pinned, in order: at least one,
+    /// fewer than `n` if buffers are scarce. They are valid and clean; whoever fills one marks it
+    /// dirty.
     pub fn extend(
         self: &Arc<Self>,
         be: &mut Backend,
@@ -54,9 +57,9 @@ impl BufferPool {
         Ok(pages.into_iter().map(|buf| Pinned::new(grant.take(), buf)).collect())
     }
 
-    /// Extends a fork for all who want it now, under the extension lock: by one growth of the file, or if there is no room
-    /// for all, for each as far as there is. Each request is zeroed buffers of its owner's, who gets them, or others, back
-    /// as new pages.
+    /// Extends a fork for all who want it now, under the extension lock: by one growth of the file,
+    /// or if there is no room for all, for each as far as there is. Each request is zeroed buffers
+    /// of its owner's, who gets them, or others, back as new pages.
     fn extend_for_all(
         &self,
         io: &mut aio::Backend,
@@ -95,8 +98,8 @@ impl BufferPool {
         Ok(first)
     }
 
-    /// Makes the requests' buffers pages from `first` on, and publishes the size. Where there is a page already that
-    /// can't be, nobody gets any from there on.
+    /// Makes the requests' buffers pages from `first` on, and publishes the size. Where there is a
+    /// page already that can't be, nobody gets any from there on.
     fn hand_out(
         &self,
         io: &mut aio::Backend,
@@ -149,7 +152,8 @@ impl BufferPool {
         Ok(victims)
     }
 
-    /// Puts zeroed buffers into the table as pages `first..`, past the published end of the file: the pinned pages.
+    /// Puts zeroed buffers into the table as pages `first..`, past the published end of the file:
+    /// the pinned pages.
     fn install_new_pages(
         &self,
         io: &mut aio::Backend,
@@ -178,17 +182,26 @@ impl BufferPool {
         }
     }
 
-    fn zero_leftover(&self, io: &mut aio::Backend, buf: u32, tag: &PageTag) -> Result<(), StorageError> {
+    fn zero_leftover(
+        &self,
+        io: &mut aio::Backend,
+        buf: u32,
+        tag: &PageTag,
+    ) -> Result<(), StorageError> {
         let desc = self.desc(buf);
         loop {
             let state = desc.load();
             if state & VALID != 0 {
-                // A page below a size that we did not know of, or a hole read as zeros: only the latter may be used.
+                // A page below a size that we did not know of, or a hole read as zeros: only the
+                // latter may be used.
                 let pin_is_empty = self.page_is_zero(buf);
                 return if pin_is_empty {
                     Ok(())
                 } else {
-                    Err(StorageError::DataBeyondEnd { relation: tag.rel.path(tag.fork), block: tag.block })
+                    Err(StorageError::DataBeyondEnd {
+                        relation: tag.rel.path(tag.fork),
+                        block: tag.block,
+                    })
                 };
             }
             if state & READING != 0 {
@@ -201,12 +214,17 @@ impl BufferPool {
         }
     }
 
-    /// Pins a page for recovery with all bytes zero, whatever it was; creates or extends the file as needed. The
-    /// caller initialises the page and marks it dirty.
-    pub fn zero_page(self: &Arc<Self>, be: &mut Backend, tag: PageTag) -> Result<Pinned, StorageError> {
+    /// Pins a page for recovery with all bytes zero, whatever it was; creates or extends the file
+    /// as needed. The caller initialises the page and marks it dirty.
+    pub fn zero_page(
+        self: &Arc<Self>,
+        be: &mut Backend,
+        tag: PageTag,
+    ) -> Result<Pinned, StorageError> {
         self.make_room_for(be, &tag)?;
         let visit = self.visit(be);
-        let pinned = self.pin_block(&mut be.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
+        let pinned =
+            self.pin_block(&mut be.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
         let Some((buf, _)) = pinned else { return Err(StorageError::NoUnpinnedBuffers) };
         let pin = Pinned::new(visit, buf);
         let desc = self.desc(buf);
@@ -226,8 +244,13 @@ impl BufferPool {
         }
     }
 
-    /// Reads a page for recovery; a file that is too short, or missing, is extended with zeros first.
-    pub fn read_for_redo(self: &Arc<Self>, be: &mut Backend, tag: PageTag) -> Result<Pinned, StorageError> {
+    /// Reads a page for recovery; a file that is too short, or missing, is extended with zeros
+    /// first.
+    pub fn read_for_redo(
+        self: &Arc<Self>,
+        be: &mut Backend,
+        tag: PageTag,
+    ) -> Result<Pinned, StorageError> {
         self.make_room_for(be, &tag)?;
         self.read(be, tag, Strategy::Normal)
     }
@@ -272,9 +295,11 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Zeroes a page that nobody else can reach: an owned buffer, or one that the caller set READING.
+    /// Zeroes a page that nobody else can reach: an owned buffer, or one that the caller set
+    /// READING.
     fn zero_owned(&self, buf: u32) {
-        // SAFETY: the page's 8192 bytes lie in the region, and the caller is the only one who may touch them.
+        // SAFETY: the page's 8192 bytes lie in the region, and the caller is the only one who may
+        // touch them.
         unsafe { self.core.page_ptr(buf).write_bytes(0, BLOCK_SIZE) };
     }
 

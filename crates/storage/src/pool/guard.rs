@@ -1,5 +1,5 @@
-//! What users of the pool hold: a pinned page, and guards of its content lock. How the locks are waited for is in
-//! `locking`.
+//! What users of the pool hold: a pinned page, and guards of its content lock. How the locks are
+//! waited for is in `locking`.
 
 use super::desc::{CLEANUP_WANTED, DIRTY, Descriptor, VALID};
 use super::pins::Visit;
@@ -11,8 +11,9 @@ use std::ops::{Deref, DerefMut};
 
 /// A page that stays in memory until this is dropped.
 ///
-/// A pin has no counted reference to the pool, whose counter all threads would share: its count in the descriptor is
-/// the reference. A pool that goes while there are pins leaves its memory to them ([`Core::abandon`]).
+/// A pin has no counted reference to the pool, whose counter all threads would share: its count in
+/// the descriptor is the reference. A pool that goes while there are pins leaves its memory to them
+/// ([`Core::abandon`]).
 pub struct Pinned {
     /// Its core lives as long as the pin.
     visit: Visit,
@@ -53,8 +54,8 @@ impl Pinned {
         &self.core().descs[self.buf as usize]
     }
 
-    /// Waits until nobody changes the page, and reads it. It may be written to its file meanwhile. Nobody locks a
-    /// page for reading twice: someone who wants to change it may have come between.
+    /// Waits until nobody changes the page, and reads it. It may be written to its file meanwhile.
+    /// Nobody locks a page for reading twice: someone who wants to change it may have come between.
     pub fn lock_shared(&self) -> PageReadGuard<'_> {
         if !self.desc().try_shared() {
             self.core().wait_shared(self.buf);
@@ -62,9 +63,11 @@ impl Pinned {
         PageReadGuard { pin: self }
     }
 
-    /// Waits until nobody changes the page or writes it out, and keeps others from either. They may go on reading.
+    /// Waits until nobody changes the page or writes it out, and keeps others from either. They may
+    /// go on reading.
     ///
-    /// The page may not be changed under this lock, hint bits neither: readers hold references to it.
+    /// The page may not be changed under this lock, hint bits neither: readers hold references to
+    /// it.
     pub fn lock_share_exclusive(&self) -> PageHoldGuard<'_> {
         if !self.desc().try_share_exclusive() {
             self.core().wait_share_exclusive(self.buf);
@@ -92,11 +95,12 @@ impl Pinned {
         self.desc().try_exclusive().then(|| PageWriteGuard { pin: self })
     }
 
-    /// Waits until nobody else has the page even pinned, and takes it for changes that move or remove what others may
-    /// look for by its place. Nobody can pin it in a way that matters before they lock it, which they then can't.
+    /// Waits until nobody else has the page even pinned, and takes it for changes that move or
+    /// remove what others may look for by its place. Nobody can pin it in a way that matters before
+    /// they lock it, which they then can't.
     ///
-    /// The caller has no other pin on the page and no staged I/O. Only one may wait for a page in this way;
-    /// a second one is told [`StorageError::CleanupWanted`].
+    /// The caller has no other pin on the page and no staged I/O. Only one may wait for a page in
+    /// this way; a second one is told [`StorageError::CleanupWanted`].
     pub fn lock_cleanup(&self) -> Result<PageWriteGuard<'_>, StorageError> {
         self.core().wait_cleanup(self.buf)?;
         Ok(PageWriteGuard { pin: self })
@@ -146,7 +150,8 @@ pub struct PageReadGuard<'a> {
 impl PageReadGuard<'_> {
     /// The page, without its checksum, which a write-out may store meanwhile.
     pub fn page(&self) -> Page<'_> {
-        // SAFETY: the pin keeps the buffer for this page, the shared lock excludes whoever would change it.
+        // SAFETY: the pin keeps the buffer for this page, the shared lock excludes whoever would
+        // change it.
         unsafe { self.pin.core().page(self.pin.buf) }
     }
 
@@ -155,7 +160,8 @@ impl PageReadGuard<'_> {
         self.pin.tag()
     }
 
-    /// A copy of all bytes. The checksum is right only if the page was not changed since it was read or written.
+    /// A copy of all bytes. The checksum is right only if the page was not changed since it was
+    /// read or written.
     pub fn copy(&self) -> Box<PageBytes> {
         let mut bytes = Box::new([0; BLOCK_SIZE]);
         self.copy_to(&mut bytes);
@@ -189,7 +195,8 @@ pub struct PageHoldGuard<'a> {
 impl PageHoldGuard<'_> {
     /// The page's fields.
     pub fn page(&self) -> Page<'_> {
-        // SAFETY: the pin keeps the buffer for this page, the share-exclusive lock excludes whoever would change it.
+        // SAFETY: the pin keeps the buffer for this page, the share-exclusive lock excludes whoever
+        // would change it.
         unsafe { self.pin.core().page(self.pin.buf) }
     }
 
@@ -203,8 +210,9 @@ impl Deref for PageHoldGuard<'_> {
     type Target = PageBytes;
 
     fn deref(&self) -> &PageBytes {
-        // SAFETY: the pin keeps the buffer for this page, 8192 bytes inside the pool's region; this lock excludes who changes
-        // it, and who stores its checksum on the way to the file. Readers only read.
+        // SAFETY: the pin keeps the buffer for this page, 8192 bytes inside the pool's region; this
+        // lock excludes who changes it, and who stores its checksum on the way to the file. Readers
+        // only read.
         unsafe { &*self.pin.ptr() }
     }
 }
@@ -222,7 +230,8 @@ pub struct PageWriteGuard<'a> {
 }
 
 impl PageWriteGuard<'_> {
-    /// The page must be written to its file some time: to be called before the lock is given up, for any change.
+    /// The page must be written to its file some time: to be called before the lock is given up,
+    /// for any change.
     pub fn mark_dirty(&mut self) {
         let old = self.pin.desc().state.fetch_or(DIRTY, Ordering::SeqCst);
         debug_assert!(old & VALID != 0, "a page that was never read is marked dirty");
@@ -248,7 +257,8 @@ impl PageWriteGuard<'_> {
         self.pin.tag()
     }
 
-    /// Does someone wait to be the only one with the page? Who holds a pin for long may give it up then.
+    /// Does someone wait to be the only one with the page? Who holds a pin for long may give it up
+    /// then.
     pub fn cleanup_is_wanted(&self) -> bool {
         self.pin.desc().load() & CLEANUP_WANTED != 0
     }
@@ -265,8 +275,9 @@ impl Deref for PageWriteGuard<'_> {
 
 impl DerefMut for PageWriteGuard<'_> {
     fn deref_mut(&mut self) -> &mut PageBytes {
-        // SAFETY: the pin keeps the buffer for this page, 8192 bytes inside the pool's region; the exclusive lock
-        // excludes every other reader and writer, the kernel's writes out of it included.
+        // SAFETY: the pin keeps the buffer for this page, 8192 bytes inside the pool's region; the
+        // exclusive lock excludes every other reader and writer, the kernel's writes out of it
+        // included.
         unsafe { &mut *self.pin.ptr() }
     }
 }

@@ -1,9 +1,10 @@
-//! Looking into the pool: what pg_buffercache shows, the checksums of what is in memory, and what the kernel keeps of
-//! the same files.
+//! Looking into the pool: what pg_buffercache shows, the checksums of what is in memory, and what
+//! the kernel keeps of the same files.
 //!
-//! Totals read one state word for each buffer and disturb nobody. Whatever needs to know which page a buffer holds
-//! pins it for that moment, since only a pin keeps the tag: the pin is not counted in what is shown. Others may come
-//! and go meanwhile, so a picture of the whole pool is not one of a single moment.
+//! Totals read one state word for each buffer and disturb nobody. Whatever needs to know which page
+//! a buffer holds pins it for that moment, since only a pin keeps the tag: the pin is not counted
+//! in what is shown. Others may come and go meanwhile, so a picture of the whole pool is not one of
+//! a single moment.
 
 use super::BufferPool;
 use super::desc::{DIRTY, Descriptor, USAGE_MAX, VALID, refcount, usage};
@@ -70,7 +71,8 @@ pub struct MemoryChecksums {
     pub computed: u64,
     /// Pages whose checksum was compared as well: the clean ones, if pages have checksums.
     pub compared: u64,
-    /// Pages whose checksum is not the stored one, which [`MemoryChecksums::MOST_NAMED`] of them are.
+    /// Pages whose checksum is not the stored one, which [`MemoryChecksums::MOST_NAMED`] of them
+    /// are.
     pub failures: u64,
     /// The first of them.
     pub failed: Vec<PageTag>,
@@ -104,7 +106,8 @@ impl BufferPool {
 
     /// A look at each buffer, in order.
     pub fn inspect(&self) -> impl Iterator<Item = BufferInfo> + '_ {
-        (0..self.core.descs.len() as u32).map(|buffer| BufferInfo { buffer, page: self.page_in(buffer) })
+        (0..self.core.descs.len() as u32)
+            .map(|buffer| BufferInfo { buffer, page: self.page_in(buffer) })
     }
 
     fn page_in(&self, buf: u32) -> Option<BufferPage> {
@@ -157,9 +160,9 @@ impl BufferPool {
         counts
     }
 
-    /// Computes the checksum of every valid page in memory, and compares it with the stored one where that is
-    /// known: in a clean page. Each page is held share-exclusively for its turn, so that nobody changes it or writes
-    /// it out meanwhile; readers go on.
+    /// Computes the checksum of every valid page in memory, and compares it with the stored one
+    /// where that is known: in a clean page. Each page is held share-exclusively for its turn, so
+    /// that nobody changes it or writes it out meanwhile; readers go on.
     pub fn verify_memory(&self, be: &mut Backend) -> MemoryChecksums {
         let began = Instant::now();
         let mut found = MemoryChecksums::default();
@@ -184,8 +187,8 @@ impl BufferPool {
     fn verify_locked(&self, buf: u32, found: &mut MemoryChecksums) {
         let desc = self.desc(buf);
         let tag = desc.tag();
-        // SAFETY: the page's 8192 bytes lie in the region; the caller's share-exclusive lock excludes who changes
-        // the page, and who stores its checksum on the way to the file.
+        // SAFETY: the page's 8192 bytes lie in the region; the caller's share-exclusive lock
+        // excludes who changes the page, and who stores its checksum on the way to the file.
         let page = unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
         let sum = checksum::page_checksum(page, tag.block);
         found.computed += 1;

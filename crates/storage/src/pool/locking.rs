@@ -4,14 +4,15 @@
 //!   lock (32 bits):  | X | SX | wanted | ... | shared holders (24) |
 //! ```
 //!
-//! Shared: reading. Share-exclusive: keeping the page as it is, to write it out; others read. Exclusive: changing.
+//! Shared: reading. Share-exclusive: keeping the page as it is, to write it out; others read.
+//! Exclusive: changing.
 //!
-//! Readers may share a page in an unbroken row, so a thread that wants it exclusively and finds readers there says so in
-//! the lock: from then on readers and write-outs wait until it had its turn. A write-out in progress does not make it
-//! say so: readers go on until the page is written.
+//! Readers may share a page in an unbroken row, so a thread that wants it exclusively and finds
+//! readers there says so in the lock: from then on readers and write-outs wait until it had its
+//! turn. A write-out in progress does not make it say so: readers go on until the page is written.
 //!
-//! A page that is being written out is locked by its I/O, which may be someone else's who is busy or gone: so a waiter
-//! ends that I/O itself, and sleeps only for threads.
+//! A page that is being written out is locked by its I/O, which may be someone else's who is busy
+//! or gone: so a waiter ends that I/O itself, and sleeps only for threads.
 
 use super::desc::{CLEANUP_WANTED, Descriptor, WAITERS, refcount};
 use super::{BufferPool, Core};
@@ -45,16 +46,17 @@ impl Core {
         }
     }
 
-    /// The slow path of an exclusive lock. Readers wait from now on, unless the page is being written.
+    /// The slow path of an exclusive lock. Readers wait from now on, unless the page is being
+    /// written.
     #[cold]
     pub(super) fn wait_exclusive(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
         while !desc.take_wanted_exclusive() {
             match desc.write_io() {
                 Some(wait) => self.end_io(wait),
-                None => {
-                    self.parking.sleep_until(buf, desc, || desc.want_exclusive() || desc.write_io().is_some())
-                }
+                None => self
+                    .parking
+                    .sleep_until(buf, desc, || desc.want_exclusive() || desc.write_io().is_some()),
             }
         }
     }
@@ -66,9 +68,9 @@ impl Core {
         while !desc.try_share_exclusive() {
             match desc.write_io() {
                 Some(wait) => self.end_io(wait),
-                None => self
-                    .parking
-                    .sleep_until(buf, desc, || desc.allows_share_exclusive() || desc.write_io().is_some()),
+                None => self.parking.sleep_until(buf, desc, || {
+                    desc.allows_share_exclusive() || desc.write_io().is_some()
+                }),
             }
         }
     }
@@ -122,7 +124,8 @@ impl Core {
 }
 
 impl BufferPool {
-    /// Takes the share-exclusive lock, in which a page is written out. The caller must hold no other one.
+    /// Takes the share-exclusive lock, in which a page is written out. The caller must hold no
+    /// other one.
     pub(crate) fn lock_share_exclusive(&self, io: &mut aio::Backend, buf: u32) {
         if !self.desc(buf).try_share_exclusive() {
             io.submit();
@@ -166,9 +169,12 @@ impl Descriptor {
         self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_ok()
     }
 
-    /// If only readers are in the way: no more of them, until someone has the exclusive lock. Returns true if it is free.
+    /// If only readers are in the way: no more of them, until someone has the exclusive lock.
+    /// Returns true if it is free.
     pub(crate) fn want_exclusive(&self) -> bool {
-        let want = |l: u32| (l & (LOCK_X | LOCK_SX) == 0 && l & LOCK_SHARED != 0).then_some(l | LOCK_WANTED);
+        let want = |l: u32| {
+            (l & (LOCK_X | LOCK_SX) == 0 && l & LOCK_SHARED != 0).then_some(l | LOCK_WANTED)
+        };
         let held = self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, want);
         held.is_err_and(|l| l & !LOCK_WANTED == 0)
     }

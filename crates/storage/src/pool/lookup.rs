@@ -1,7 +1,7 @@
 //! Pages that are in memory: finding and pinning them; giving a buffer a page.
 //!
-//! A hit follows the page table without a lock, pins what it finds, and compares the tag again: a pin taken while the
-//! buffer has a tag keeps that tag.
+//! A hit follows the page table without a lock, pins what it finds, and compares the tag again: a
+//! pin taken while the buffer has a tag keeps that tag.
 
 use super::desc::{TAG_VALID, USAGE_ONE, VALID};
 use super::{BufferPool, Pinned, table};
@@ -46,7 +46,8 @@ impl BufferPool {
         Some((buf, state & VALID != 0))
     }
 
-    /// Pins a page's buffer as it is, if the table knows it and its state has all of `required` and passes.
+    /// Pins a page's buffer as it is, if the table knows it and its state has all of `required` and
+    /// passes.
     pub(super) fn pin_cached_if(&self, tag: &PageTag, passes: impl Fn(u64) -> bool) -> Option<u32> {
         let buf = self.table.hint(&self.core.descs, table::hash_tag(tag), tag)?;
         let desc = self.desc(buf);
@@ -58,9 +59,15 @@ impl BufferPool {
         pinned.then_some(buf)
     }
 
-    /// Gives an owned buffer a tag, and puts it into the table with `flags`. If the table knows the page already,
-    /// pins and returns that one's buffer and whether it is valid.
-    pub(super) fn install(&self, victim: u32, tag: &PageTag, hash: u64, flags: u64) -> Option<(u32, bool)> {
+    /// Gives an owned buffer a tag, and puts it into the table with `flags`. If the table knows the
+    /// page already, pins and returns that one's buffer and whether it is valid.
+    pub(super) fn install(
+        &self,
+        victim: u32,
+        tag: &PageTag,
+        hash: u64,
+        flags: u64,
+    ) -> Option<(u32, bool)> {
         let bucket = self.table.lock(&self.core.descs, hash);
         if let Some(buf) = bucket.find(tag)
             && let Some(state) = self.desc(buf).pin(false)

@@ -73,7 +73,9 @@ use desc::{BUFFER_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
 use forebay_aio::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use forebay_aio::sync::memory::AtomicU16;
 use forebay_aio::sync::{Instant, OnceLock};
-use forebay_aio::{self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion, WaitRef};
+use forebay_aio::{
+    self as aio, Aio, HugePages, IoFlags, IoObject, Region, SharedCompletion, WaitRef,
+};
 use forebay_format::page::CHECKSUM_AT;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Lsn, Page, RelFileLocator};
 use parking::Parking;
@@ -146,9 +148,11 @@ pub(crate) struct Core {
     pub(crate) owner: Option<i32>,
     pub(crate) checksum_failures: Arc<damage::FailureCounts>,
     pub(crate) budget: Budget,
-    /// For who waits for someone else's I/O. Weak: an I/O in flight keeps this alive, and the I/O layer outlives its I/O.
+    /// For who waits for someone else's I/O. Weak: an I/O in flight keeps this alive, and the I/O
+    /// layer outlives its I/O.
     aio: Weak<Aio>,
-    /// Pinned buffers of a pool that is gone, and one more while they are counted; and the reference that they have.
+    /// Pinned buffers of a pool that is gone, and one more while they are counted; and the
+    /// reference that they have.
     orphans: AtomicUsize,
     abandoned: AtomicPtr<Core>,
 }
@@ -185,7 +189,11 @@ impl WalFlush for forebay_wal::Wal {
 
 impl BufferPool {
     /// Makes an empty pool.
-    pub fn new(config: PoolConfig, aio: Arc<Aio>, smgr: Arc<Smgr>) -> Result<Arc<Self>, StorageError> {
+    pub fn new(
+        config: PoolConfig,
+        aio: Arc<Aio>,
+        smgr: Arc<Smgr>,
+    ) -> Result<Arc<Self>, StorageError> {
         BufferPool::counting(config, aio, smgr, Arc::default())
     }
 
@@ -254,8 +262,8 @@ impl BufferPool {
         }))
     }
 
-    /// Gives the pool the log that must be durable ahead of the pages. Until then (recovery) pages are taken to
-    /// be covered by the log that is being replayed. Only the first call counts.
+    /// Gives the pool the log that must be durable ahead of the pages. Until then (recovery) pages
+    /// are taken to be covered by the log that is being replayed. Only the first call counts.
     pub fn attach_wal(&self, wal: Arc<dyn WalFlush>) {
         let _ = self.wal.set(wal);
     }
@@ -290,11 +298,13 @@ impl BufferPool {
         self.core.checksum_failures.all()
     }
 
-    /// Makes durable what was written before: syncs each file and directory with pending requests, and then, with
-    /// [`SmgrConfig::verify_writes`](crate::SmgrConfig::verify_writes), reads back what was written to files.
+    /// Makes durable what was written before: syncs each file and directory with pending requests,
+    /// and then, with [`SmgrConfig::verify_writes`](crate::SmgrConfig::verify_writes), reads back
+    /// what was written to files.
     ///
     /// # Errors
-    /// A sync that failed, or a write that is not there: both are fatal. Pages that could not be read stay noted for the next time.
+    /// A sync that failed, or a write that is not there: both are fatal. Pages that could not be
+    /// read stay noted for the next time.
     pub fn sync_pending(&self, be: &mut Backend) -> Result<SyncReport, StorageError> {
         self.core.written.begin_round();
         let synced = self.smgr.sync_pending(&mut be.io)?;
@@ -325,7 +335,8 @@ impl BufferPool {
         Grant::new(&self.core, self.visit(be), n)
     }
 
-    /// Takes up to `want` spare pins for a claimer who has `have` of them; to be given back with [`Self::return_pins`].
+    /// Takes up to `want` spare pins for a claimer who has `have` of them; to be given back with
+    /// [`Self::return_pins`].
     pub(crate) fn claim_pins(&self, have: u32, want: u32) -> u32 {
         self.core.budget.claim(have, want)
     }
@@ -340,7 +351,8 @@ impl BufferPool {
         self.smgr.object()
     }
 
-    /// The strategy that is followed: a private pool has no use for rings, as there is nobody to spare.
+    /// The strategy that is followed: a private pool has no use for rings, as there is nobody to
+    /// spare.
     pub(crate) fn effective(&self, strategy: Strategy) -> Strategy {
         if self.smgr.is_private() { Strategy::Normal } else { strategy }
     }
@@ -373,14 +385,14 @@ impl Core {
     /// A page, but for its checksum.
     ///
     /// # Safety
-    /// Until the page goes out of use, the caller keeps the buffer for it (by a pin, or an I/O in progress) and
-    /// keeps everyone from changing it (by a content lock, or by being the only one to know it). Another
-    /// thread may store the checksum, by [`Self::checksum_field`].
+    /// Until the page goes out of use, the caller keeps the buffer for it (by a pin, or an I/O in
+    /// progress) and keeps everyone from changing it (by a content lock, or by being the only one
+    /// to know it). Another thread may store the checksum, by [`Self::checksum_field`].
     pub(crate) unsafe fn page(&self, buf: u32) -> Page<'_> {
         const REST_AT: usize = CHECKSUM_AT + 2;
         let at = self.page_ptr(buf);
-        // SAFETY: the buffer's 8192 bytes lie in the region, which `self` keeps; the two parts leave out the bytes that may
-        // change, and the caller sees to the others.
+        // SAFETY: the buffer's 8192 bytes lie in the region, which `self` keeps; the two parts
+        // leave out the bytes that may change, and the caller sees to the others.
         unsafe {
             Page::from_parts(
                 &*at.cast::<[u8; CHECKSUM_AT]>(),
@@ -392,11 +404,11 @@ impl Core {
     /// The checksum field of a page, little-endian: all that may change under a reader.
     ///
     /// # Safety
-    /// As for [`Self::page`]; and only the holder of the share-exclusive lock may store into it, who for that time has no
-    /// reference to the page as a whole.
+    /// As for [`Self::page`]; and only the holder of the share-exclusive lock may store into it,
+    /// who for that time has no reference to the page as a whole.
     pub(crate) unsafe fn checksum_field(&self, buf: u32) -> &AtomicU16 {
-        // SAFETY: the two bytes lie in the page and are 2-aligned, as pages are 8192-aligned; while others may store
-        // into them, everyone goes through this.
+        // SAFETY: the two bytes lie in the page and are 2-aligned, as pages are 8192-aligned; while
+        // others may store into them, everyone goes through this.
         unsafe { AtomicU16::from_ptr(self.page_ptr(buf).add(CHECKSUM_AT).cast()) }
     }
 
@@ -426,10 +438,12 @@ impl Core {
         }
     }
 
-    /// Gives back a pin that may be all that keeps the core, where there is something to be done afterwards.
+    /// Gives back a pin that may be all that keeps the core, where there is something to be done
+    /// afterwards.
     #[cold]
     fn unpin_last(core: NonNull<Core>, buf: u32) {
-        // SAFETY: every core is in an `Arc`, and lives while the caller's pin does; the new reference keeps it longer.
+        // SAFETY: every core is in an `Arc`, and lives while the caller's pin does; the new
+        // reference keeps it longer.
         let core = unsafe {
             Arc::increment_strong_count(core.as_ptr());
             Arc::from_raw(core.as_ptr())
@@ -452,7 +466,8 @@ impl Core {
 
     fn orphan_gone(&self) {
         if self.orphans.fetch_sub(1, Ordering::SeqCst) == 1 {
-            // SAFETY: the reference that `abandon` left; this happens once, and the caller has another one.
+            // SAFETY: the reference that `abandon` left; this happens once, and the caller has
+            // another one.
             unsafe { Arc::decrement_strong_count(self.abandoned.load(Ordering::SeqCst)) };
         }
     }

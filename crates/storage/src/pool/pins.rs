@@ -1,5 +1,5 @@
-//! The right to a pin: [`Visit`], for one, keeps the account of it; [`Grant`] is for many. How they are shared out is in
-//! `budget`.
+//! The right to a pin: [`Visit`], for one, keeps the account of it; [`Grant`] is for many. How they
+//! are shared out is in `budget`.
 
 use super::Core;
 use super::budget::UNCOUNTED;
@@ -26,8 +26,8 @@ unsafe impl Sync for Visit {}
 impl Visit {
     /// For one of the few of a backend. May wait; `before_waiting` is called then.
     ///
-    /// Here and below: the core outlives the visit, as the caller's reference to the pool does, and later the pin that
-    /// the visit is for; see [`super::Pinned`].
+    /// Here and below: the core outlives the visit, as the caller's reference to the pool does, and
+    /// later the pin that the visit is for; see [`super::Pinned`].
     pub(crate) fn new(core: &Arc<Core>, slot: u32, before_waiting: impl FnOnce()) -> Visit {
         let slot = if core.budget.counts() { slot } else { UNCOUNTED };
         if slot != UNCOUNTED && !core.budget.enter(slot) {

@@ -1,8 +1,10 @@
-//! Reading a page ahead that will be wanted soon, of any relation: what recovery does with the pages that its next records name.
+//! Reading a page ahead that will be wanted soon, of any relation: what recovery does with the
+//! pages that its next records name.
 //!
-//! A read stream hands its pages out in order and keeps them pinned until then; here nobody waits for anything. The read has a pin
-//! of its own while it is on its way, and then the page is in memory like any other. What went wrong with it is found out by
-//! whoever wants the page, who then reads it again.
+//! A read stream hands its pages out in order and keeps them pinned until then; here nobody waits
+//! for anything. The read has a pin of its own while it is on its way, and then the page is in
+//! memory like any other. What went wrong with it is found out by whoever wants the page, who then
+//! reads it again.
 
 use super::read::SlotState;
 use super::{BufferPool, Pinned, Strategy};
@@ -25,7 +27,8 @@ pub enum Prefetched {
 }
 
 impl BufferPool {
-    /// Begins to read a page that exists and will be wanted soon. Doesn't wait, not even for a buffer.
+    /// Begins to read a page that exists and will be wanted soon. Doesn't wait, not even for a
+    /// buffer.
     pub fn prefetch(
         self: &Arc<Self>,
         be: &mut Backend,

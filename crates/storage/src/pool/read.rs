@@ -1,11 +1,12 @@
 //! Pinning a page, starting and awaiting reads.
 //!
-//! A run of neighbouring blocks is pinned one by one; those that are not in memory and that nobody else is reading
-//! are read together, one I/O for each stretch. The I/Os are *detached*: everything about their end is in the
-//! descriptors, so that nobody must take a report, and whoever holds a pin sees why a page could not be read.
+//! A run of neighbouring blocks is pinned one by one; those that are not in memory and that nobody
+//! else is reading are read together, one I/O for each stretch. The I/Os are *detached*: everything
+//! about their end is in the descriptors, so that nobody must take a report, and whoever holds a
+//! pin sees why a page could not be read.
 //!
-//! A block that someone else reads is joined through the wait reference in its descriptor. If that read fails, the
-//! waiter reads the block itself, and raises what it then finds.
+//! A block that someone else reads is joined through the wait reference in its descriptor. If that
+//! read fails, the waiter reads the block itself, and raises what it then finds.
 
 use super::complete::ReadCompletion;
 use super::desc::{BadPages, Descriptor, IO_ERROR, IoFault, READING, VALID};
@@ -79,8 +80,8 @@ impl BufferPool {
         Ok(pin)
     }
 
-    /// Pins `n` neighbouring pages, reading those that are missing with as few I/Os as possible. Fewer, but at least one, if
-    /// the pool can't spare so many pins now.
+    /// Pins `n` neighbouring pages, reading those that are missing with as few I/Os as possible.
+    /// Fewer, but at least one, if the pool can't spare so many pins now.
     pub fn read_many(
         self: &Arc<Self>,
         be: &mut Backend,
@@ -109,8 +110,10 @@ impl BufferPool {
             }
         }
         be.put_ring(strategy, ring);
-        let pins: Vec<(Pinned, SlotState)> =
-            slots.into_iter().map(|slot| (Pinned::new(grant.take(), slot.buf), slot.state)).collect();
+        let pins: Vec<(Pinned, SlotState)> = slots
+            .into_iter()
+            .map(|slot| (Pinned::new(grant.take(), slot.buf), slot.state))
+            .collect();
         drop(grant);
         started?;
         pins.into_iter()
@@ -129,8 +132,8 @@ impl BufferPool {
         self.smgr.room_in_segment(block).min(self.config.combine_limit)
     }
 
-    /// Pins a page and tells whether it is valid; gives it a buffer if it has none. None if no buffer is to be had
-    /// and the caller is not `patient`.
+    /// Pins a page and tells whether it is valid; gives it a buffer if it has none. None if no
+    /// buffer is to be had and the caller is not `patient`.
     pub(crate) fn pin_block(
         &self,
         io: &mut aio::Backend,
@@ -169,8 +172,9 @@ impl BufferPool {
         }
     }
 
-    /// Pins up to `n` blocks of one segment, at most the combine limit, and starts the reads that are needed.
-    /// Returns how many it pinned: fewer than `n` if buffers are scarce, but at least one if it is `patient`.
+    /// Pins up to `n` blocks of one segment, at most the combine limit, and starts the reads that
+    /// are needed. Returns how many it pinned: fewer than `n` if buffers are scarce, but at least
+    /// one if it is `patient`.
     #[expect(clippy::too_many_arguments, reason = "the parts belong to different owners")]
     pub(crate) fn start_read(
         &self,
@@ -262,7 +266,8 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Starts a read into buffers that the caller has set READING. After an error nobody reads them any more.
+    /// Starts a read into buffers that the caller has set READING. After an error nobody reads them
+    /// any more.
     fn start_transfer(
         &self,
         be: &mut Backend,
@@ -417,11 +422,16 @@ impl BufferPool {
                     first: start + first,
                 }
             }
-            IoFault::Short(got) => {
-                StorageError::ShortRead { file: file(), block: tag.block, got, wanted: BLOCK_SIZE as u32 }
-            }
+            IoFault::Short(got) => StorageError::ShortRead {
+                file: file(),
+                block: tag.block,
+                got,
+                wanted: BLOCK_SIZE as u32,
+            },
             IoFault::Lost => StorageError::LostWrite { file: file(), block: tag.block },
-            IoFault::Transfer(errno) => StorageError::Read { file: file(), block: tag.block, errno },
+            IoFault::Transfer(errno) => {
+                StorageError::Read { file: file(), block: tag.block, errno }
+            }
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Writes looked for on the disk, before a checkpoint lets go of the log that could make them again.
+//! Writes looked for on the disk, before a checkpoint lets go of the log that could make them
+//! again.
 //!
-//! A disk may lose a write that it has acknowledged and synced, or put it elsewhere. What is there instead is an older page, whose
-//! checksum is right. So what was noted when its write ended ([`WrittenPages`]) is read back, past the kernel's cache, and compared.
+//! A disk may lose a write that it has acknowledged and synced, or put it elsewhere. What is there
+//! instead is an older page, whose checksum is right. So what was noted when its write ended
+//! ([`WrittenPages`]) is read back, past the kernel's cache, and compared.
 //!
-//! Pages may be written again meanwhile. One that is not what was noted when its run was taken is looked at by itself: it is lost only if
-//! no write of it was on its way during that look, and none has ended since it began. For that, its write is looked for first and its note
-//! second: a write is noted before it is over.
+//! Pages may be written again meanwhile. One that is not what was noted when its run was taken is
+//! looked at by itself: it is lost only if no write of it was on its way during that look, and none
+//! has ended since it began. For that, its write is looked for first and its note second: a write
+//! is noted before it is over.
 
 use super::BufferPool;
 use super::desc::WRITING;
@@ -41,8 +44,9 @@ struct Pass<'a> {
 }
 
 impl BufferPool {
-    /// Reads back every page that was written since it was last seen on the disk, and returns how many. They are synced. An error other
-    /// than a lost write leaves those pages noted that were not read.
+    /// Reads back every page that was written since it was last seen on the disk, and returns how
+    /// many. They are synced. An error other than a lost write leaves those pages noted that were
+    /// not read.
     pub(super) fn verify_written(&self, be: &mut Backend) -> Result<u64, StorageError> {
         let written = &self.core.written;
         let forks = written.forks();
@@ -64,8 +68,10 @@ impl BufferPool {
             open: None,
             pages: 0,
         };
-        let result =
-            forks.into_iter().try_for_each(|fork| pass.start_fork(fork)).and_then(|()| pass.finish_all());
+        let result = forks
+            .into_iter()
+            .try_for_each(|fork| pass.start_fork(fork))
+            .and_then(|()| pass.finish_all());
         // After an error, nobody wants what the others found.
         for reading in pass.in_flight {
             let _ = pass.io.finish_owned(reading.io);
@@ -86,9 +92,10 @@ impl BufferPool {
                 Some(wait) => {
                     io.wait(wait);
                 }
-                None => {
-                    self.core.parking.sleep_until(buf, desc, || !is_written() || desc.write_io().is_some())
-                }
+                None => self
+                    .core
+                    .parking
+                    .sleep_until(buf, desc, || !is_written() || desc.write_io().is_some()),
             }
         }
         self.core.unpin(buf);
@@ -114,7 +121,9 @@ impl Pass<'_> {
         let file = match self.file(&run.first) {
             Ok(file) => file,
             // Dropped just now.
-            Err(_) if run.pages().all(|(tag, _)| self.written.version(&tag).is_none()) => return Ok(()),
+            Err(_) if run.pages().all(|(tag, _)| self.written.version(&tag).is_none()) => {
+                return Ok(());
+            }
             Err(StorageError::File { errno: Errno::NOENT, .. }) => {
                 return run.pages().try_for_each(|(tag, _)| self.look_again(&tag));
             }
@@ -124,7 +133,8 @@ impl Pass<'_> {
         let PageTag { rel, fork, block } = run.first;
         let len = run.versions.len() * BLOCK_SIZE;
         let target = self.smgr().target(rel, fork, block, run.versions.len() as u32);
-        let io = self.io.start_read(&file, self.smgr().offset_in_segment(block), buffer, 0..len, target);
+        let io =
+            self.io.start_read(&file, self.smgr().offset_in_segment(block), buffer, 0..len, target);
         self.in_flight.push_back(Reading { run, io });
         Ok(())
     }
@@ -179,7 +189,8 @@ impl Pass<'_> {
     fn look_again(&mut self, tag: &PageTag) -> Result<(), StorageError> {
         let mut buffer = AlignedBuf::zeroed(BLOCK_SIZE)?;
         while let Some(version) = self.written.version(tag) {
-            // Opened anew: another file of the name may have come in place of the one that was read.
+            // Opened anew: another file of the name may have come in place of the one that was
+            // read.
             self.open = None;
             let found = match self.read(tag, &mut buffer) {
                 Ok(found) if found == Some(version) => {
@@ -200,7 +211,11 @@ impl Pass<'_> {
     }
 
     /// The page that is on the disk; none if the file ends before it, or it is no valid one.
-    fn read(&mut self, tag: &PageTag, buffer: &mut AlignedBuf) -> Result<Option<Version>, StorageError> {
+    fn read(
+        &mut self,
+        tag: &PageTag,
+        buffer: &mut AlignedBuf,
+    ) -> Result<Option<Version>, StorageError> {
         let file = self.file(tag)?;
         let read = self.io.read_at(&file, self.smgr().offset_in_segment(tag.block), buffer);
         let got = read.map_err(|error| StorageError::Read {

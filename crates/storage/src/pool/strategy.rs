@@ -1,5 +1,5 @@
-//! Access strategies: a scan or load that is larger than the pool uses a small ring of buffers over and over,
-//! so that it does not push out everyone else's pages.
+//! Access strategies: a scan or load that is larger than the pool uses a small ring of buffers over
+//! and over, so that it does not push out everyone else's pages.
 
 use forebay_aio::IoContext;
 
@@ -18,7 +18,8 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// Buffers of the ring in a pool of this size; 0 without one. No ring takes more than an eighth of a pool.
+    /// Buffers of the ring in a pool of this size; 0 without one. No ring takes more than an eighth
+    /// of a pool.
     pub(crate) fn ring_size(self, pool: usize, look_ahead: usize) -> usize {
         let want = match self {
             Strategy::Normal => return 0,
@@ -91,7 +92,8 @@ impl Ring {
         self.size > 0 && self.next.is_multiple_of(n)
     }
 
-    /// The buffers whose turns come next, nearest first; at most half of the ring, since the other half is fresh.
+    /// The buffers whose turns come next, nearest first; at most half of the ring, since the other
+    /// half is fresh.
     pub(crate) fn upcoming(&self, n: usize) -> impl Iterator<Item = u32> + '_ {
         (1..=n.min(self.size / 2))
             .filter_map(|i| self.bufs.get((self.next + i) % self.size).copied())

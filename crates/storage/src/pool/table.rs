@@ -6,14 +6,16 @@
 //!                                          descs[3] -> descs[7] -> -   by `next` in the descriptors
 //! ```
 //!
-//! There is a bucket for every two buffers or so, hence the rest of a full one, in a chain, is hardly ever there. A mark is a
-//! part of the page's hash. It keeps a search from the descriptors of other pages, which other threads change all the
-//! time; and all marks are compared at once, without a branch, because a processor that guesses wrong would read such a
-//! descriptor too, and the threads would pass its line to and fro.
+//! There is a bucket for every two buffers or so, hence the rest of a full one, in a chain, is
+//! hardly ever there. A mark is a part of the page's hash. It keeps a search from the descriptors
+//! of other pages, which other threads change all the time; and all marks are compared at once,
+//! without a branch, because a processor that guesses wrong would read such a descriptor too, and
+//! the threads would pass its line to and fro.
 //!
-//! Finding a page writes nothing: it looks through a bucket while others may change it. What it finds is a hint until the
-//! caller has pinned the buffer and compared the tag. A page that is there may be overlooked, if a buffer of its chain
-//! moves to another one at that moment; so who finds nothing looks again under the bucket's lock before acting on it.
+//! Finding a page writes nothing: it looks through a bucket while others may change it. What it
+//! finds is a hint until the caller has pinned the buffer and compared the tag. A page that is
+//! there may be overlooked, if a buffer of its chain moves to another one at that moment; so who
+//! finds nothing looks again under the bucket's lock before acting on it.
 //!
 //! Buckets change under a lock, one for many of them.
 
@@ -25,8 +27,8 @@ use forebay_format::PageTag;
 
 const LOCKS: usize = 256;
 
-/// How far a look without a lock follows a chain. Longer ones are all but impossible; but a look that is led astray may
-/// not go on for ever.
+/// How far a look without a lock follows a chain. Longer ones are all but impossible; but a look
+/// that is led astray may not go on for ever.
 const FAR: usize = 32;
 
 const ENTRIES: usize = 8;
@@ -67,14 +69,18 @@ pub(crate) fn hash_tag(tag: &PageTag) -> u64 {
         (m >> 64) as u64 ^ m as u64
     };
     let h = fold(K, u64::from(tag.rel.rel) << 32 | u64::from(tag.block));
-    fold(h, (u64::from(tag.rel.spc) << 34 | u64::from(tag.fork.number())) ^ u64::from(tag.rel.db) << 2)
+    fold(
+        h,
+        (u64::from(tag.rel.spc) << 34 | u64::from(tag.fork.number())) ^ u64::from(tag.rel.db) << 2,
+    )
 }
 
 fn mark(hash: u64) -> u64 {
     hash & 0xffff
 }
 
-/// The highest bit of each mark in a word that is equal to `mark`; of higher ones by chance as well.
+/// The highest bit of each mark in a word that is equal to `mark`; of higher ones by chance as
+/// well.
 fn equal_marks(word: u64, mark: u64) -> u64 {
     let differ = word ^ (mark * LOWEST);
     differ.wrapping_sub(LOWEST) & !differ & HIGHEST
@@ -91,7 +97,8 @@ impl Bucket {
 
     /// The buffer that holds the page, as far as one can see.
     fn find(&self, descs: &[Descriptor], hash: u64, tag: &PageTag) -> Option<u32> {
-        let [low, high] = [0, 1].map(|n| equal_marks(self.marks[n].load(Ordering::Acquire), mark(hash)));
+        let [low, high] =
+            [0, 1].map(|n| equal_marks(self.marks[n].load(Ordering::Acquire), mark(hash)));
         // Bit 15 of each sixteen is an entry of the first word, bit 14 one of the second.
         let mut equal = low | high >> 1;
         while equal != 0 {
@@ -173,13 +180,14 @@ impl Locked<'_> {
 
     /// Takes a buffer out. False if it is not there.
     pub(crate) fn remove(&self, buf: u32) -> bool {
-        if let Some(slot) = self.bucket.bufs.iter().find(|slot| slot.load(Ordering::Relaxed) == buf) {
+        if let Some(slot) = self.bucket.bufs.iter().find(|slot| slot.load(Ordering::Relaxed) == buf)
+        {
             slot.store(NONE, Ordering::Release);
             return true;
         }
         let next = &self.descs[buf as usize].next;
-        let mut links =
-            std::iter::once(&self.bucket.more).chain(self.chain().map(|at| &self.descs[at as usize].next));
+        let mut links = std::iter::once(&self.bucket.more)
+            .chain(self.chain().map(|at| &self.descs[at as usize].next));
         match links.find(|link| link.load(Ordering::Relaxed) == buf) {
             // Its own link stays: whoever stands on it finds the way on.
             Some(link) => link.store(next.load(Ordering::Relaxed), Ordering::Release),

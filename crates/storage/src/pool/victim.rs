@@ -1,11 +1,12 @@
 //! A buffer for a new page: the ring's next one, or what the clock sweep finds.
 //!
-//! The hand lowers usage counts as it passes and stops at an unpinned buffer with count 0. A dirty one has its write started and
-//! is passed over; a clean one is taken out of the page table and belongs to the caller alone: pinned once, without a tag.
+//! The hand lowers usage counts as it passes and stops at an unpinned buffer with count 0. A dirty
+//! one has its write started and is passed over; a clean one is taken out of the page table and
+//! belongs to the caller alone: pinned once, without a tag.
 
 use super::desc::{
-    DIRTY, Descriptor, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID, WRITING,
-    refcount, usage,
+    DIRTY, Descriptor, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID,
+    WRITING, refcount, usage,
 };
 use super::write::Started;
 use super::{BufferPool, Ring, Strategy, table};
@@ -34,7 +35,8 @@ enum Candidate {
 }
 
 impl BufferPool {
-    /// A buffer that belongs to the caller alone. None if all are pinned and the caller is not `patient`.
+    /// A buffer that belongs to the caller alone. None if all are pinned and the caller is not
+    /// `patient`.
     pub(super) fn take_victim(
         &self,
         io: &mut aio::Backend,
@@ -45,7 +47,8 @@ impl BufferPool {
         let context = strategy.context();
         self.counters.allocated();
         let turn = ring.advance();
-        if ring.begins_stretch(self.run_limit()) && matches!(strategy, Strategy::BulkWrite | Strategy::Vacuum)
+        if ring.begins_stretch(self.run_limit())
+            && matches!(strategy, Strategy::BulkWrite | Strategy::Vacuum)
         {
             self.write_ahead_of_ring(io, ring, context);
         }
@@ -144,7 +147,8 @@ impl BufferPool {
         }
     }
 
-    /// Pins the ring's buffer if nobody uses it; waits for its write-out, which the ring itself began.
+    /// Pins the ring's buffer if nobody uses it; waits for its write-out, which the ring itself
+    /// began.
     fn claim_ring_buffer(&self, io: &mut aio::Backend, buf: u32) -> bool {
         let desc = self.desc(buf);
         if desc.load() & WRITING != 0
@@ -158,8 +162,8 @@ impl BufferPool {
         desc.pin_alone(|s| refcount(s) == 0 && usage(s) <= 1)
     }
 
-    /// Moves the clock's hand to the next unpinned buffer with usage count 0, and pins it. None if a whole round
-    /// met pinned buffers only.
+    /// Moves the clock's hand to the next unpinned buffer with usage count 0, and pins it. None if
+    /// a whole round met pinned buffers only.
     fn sweep(&self) -> Option<u32> {
         let buffers = self.core.descs.len() as u64;
         let mut pinned_in_a_row = 0;
@@ -178,8 +182,10 @@ impl BufferPool {
             pinned_in_a_row = 0;
             let claimed = usage(state) == 0;
             let next = if claimed { state + REF_ONE } else { state - USAGE_ONE };
-            let swapped =
-                desc.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+            let swapped = desc
+                .state
+                .compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok();
             if claimed && swapped {
                 return Some(at as u32);
             }
@@ -187,7 +193,8 @@ impl BufferPool {
         None
     }
 
-    /// Makes a candidate, pinned by the caller, the caller's own. After an error or a loss its pin is given back.
+    /// Makes a candidate, pinned by the caller, the caller's own. After an error or a loss its pin
+    /// is given back.
     pub(super) fn clean_and_evict(
         &self,
         io: &mut aio::Backend,
@@ -224,14 +231,16 @@ impl BufferPool {
         if self.remove_from_table(buf, DIRTY) { Claim::Evicted } else { Claim::Lost }
     }
 
-    /// Takes a buffer's tag away, if the caller's pin is the only one and none of `unless` nor an I/O is set.
+    /// Takes a buffer's tag away, if the caller's pin is the only one and none of `unless` nor an
+    /// I/O is set.
     pub(super) fn remove_from_table(&self, buf: u32, unless: u64) -> bool {
         let desc = self.desc(buf);
         let tag = desc.tag();
         let hash = table::hash_tag(&tag);
         let bucket = self.table.lock(&self.core.descs, hash);
         let taken = desc.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
-            let free = refcount(s) == 1 && s & TAG_VALID != 0 && s & (READING | WRITING | unless) == 0;
+            let free =
+                refcount(s) == 1 && s & TAG_VALID != 0 && s & (READING | WRITING | unless) == 0;
             free.then_some(s & !(TAG_VALID | VALID | DIRTY | IO_ERROR | USAGE_MASK))
         });
         if taken.is_err() {

@@ -8,10 +8,12 @@ use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
 use std::ops::Range;
 use std::path::Path;
 
-/// Blocks asked for at once: the kernel shortens larger requests to its read-ahead window without a word.
+/// Blocks asked for at once: the kernel shortens larger requests to its read-ahead window without a
+/// word.
 const ADVICE: u32 = 16;
 
-/// Asks the kernel to read the blocks into its cache. It may take that or not, and nobody waits for it.
+/// Asks the kernel to read the blocks into its cache. It may take that or not, and nobody waits for
+/// it.
 pub(super) fn prefetch(
     pool: &BufferPool,
     rel: RelFileLocator,
@@ -27,8 +29,10 @@ pub(super) fn prefetch(
         let (file, offset) = pool.smgr().file_at(rel, fork, at)?;
         // A disk in memory has no cache before it.
         if let Some(fd) = file.raw_fd() {
-            let (offset, len) = (offset as libc::off_t, n as libc::off_t * BLOCK_SIZE as libc::off_t);
-            // SAFETY: no memory is passed, and the file is open while `file` lives. Advice that fails is no loss.
+            let (offset, len) =
+                (offset as libc::off_t, n as libc::off_t * BLOCK_SIZE as libc::off_t);
+            // SAFETY: no memory is passed, and the file is open while `file` lives. Advice that
+            // fails is no loss.
             unsafe { libc::posix_fadvise(fd, offset, len, libc::POSIX_FADV_WILLNEED) };
         }
         at += n;
@@ -38,19 +42,27 @@ pub(super) fn prefetch(
 
 /// How many of a file's 4 kB pages the kernel caches, and how many it has. For tests and reports.
 pub fn kernel_cached_pages(aio: &Aio, path: &Path) -> Result<(u64, u64), StorageError> {
-    let failed =
-        |errno| StorageError::File { operation: "inspect the cache of", file: path.to_path_buf(), errno };
-    let file =
-        aio.namespace().open(path, &OpenOptions::READ).map_err(|e| smgr::file_error("open", path, &e))?;
-    let len = aio.namespace().file_len(&file).map_err(|e| smgr::file_error("stat", path, &e))? as usize;
+    let failed = |errno| StorageError::File {
+        operation: "inspect the cache of",
+        file: path.to_path_buf(),
+        errno,
+    };
+    let file = aio
+        .namespace()
+        .open(path, &OpenOptions::READ)
+        .map_err(|e| smgr::file_error("open", path, &e))?;
+    let len =
+        aio.namespace().file_len(&file).map_err(|e| smgr::file_error("stat", path, &e))? as usize;
     let Some(fd) = file.raw_fd() else { return Err(failed(Errno::OPNOTSUPP)) };
     if len == 0 {
         return Ok((0, 0));
     }
-    let last = || failed(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)));
-    // SAFETY: a fresh shared read-only mapping of an open file at an address of the kernel's choice; it is never
-    // read through.
-    let map = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+    let last =
+        || failed(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)));
+    // SAFETY: a fresh shared read-only mapping of an open file at an address of the kernel's
+    // choice; it is never read through.
+    let map =
+        unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
     if map == libc::MAP_FAILED {
         return Err(last());
     }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// Where prewarm brings the blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrewarmMode {
-    /// Asks the kernel to read them ahead, and does not wait. With direct I/O there is nothing that the kernel could
-    /// read into, and nothing is done; neither does PostgreSQL.
+    /// Asks the kernel to read them ahead, and does not wait. With direct I/O there is nothing that
+    /// the kernel could read into, and nothing is done; neither does PostgreSQL.
     Prefetch,
     /// Reads them and drops them, unverified: into the kernel's cache, if files go through it.
     Read,

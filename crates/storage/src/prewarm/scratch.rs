@@ -1,5 +1,5 @@
-//! A stream of reads through scratch memory: combined, several in flight, each part of the memory used again when its
-//! read has ended.
+//! A stream of reads through scratch memory: combined, several in flight, each part of the memory
+//! used again when its read has ended.
 
 use super::DEPTH;
 use crate::Backend;
@@ -37,11 +37,15 @@ pub(super) fn read(
         {
             result = smgr.finish(&mut be.io, oldest);
         }
-        // A read ends where combined reads of the relation do, so that the next ones lie within one segment each.
+        // A read ends where combined reads of the relation do, so that the next ones lie within one
+        // segment each.
         let n = pool.combinable(at).min(range.end - at);
         // The oldest read, whose part this was, has ended.
-        let memory =
-            IoMemory::new(Arc::clone(&scratch), turn % DEPTH as usize * part, n as usize * BLOCK_SIZE);
+        let memory = IoMemory::new(
+            Arc::clone(&scratch),
+            turn % DEPTH as usize * part,
+            n as usize * BLOCK_SIZE,
+        );
         turn += 1;
         match smgr.start_read(&mut be.io, rel, fork, at, &memory) {
             Ok(read) => in_flight.push_back(read),

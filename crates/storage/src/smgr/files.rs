@@ -20,7 +20,8 @@ pub(crate) struct RelFork {
     size: AtomicU64,
     /// Space is set aside for blocks below this number; only under the extension lock.
     reserved: AtomicU64,
-    /// Those who want pages at the fork's end: with zeroed buffers of their own, which they get back as those pages.
+    /// Those who want pages at the fork's end: with zeroed buffers of their own, which they get
+    /// back as those pages.
     pub(crate) line: Line<Vec<u32>, Result<Vec<u32>, StorageError>>,
     pub(super) transfers: Transfers,
     files: RwLock<Files>,

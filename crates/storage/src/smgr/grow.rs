@@ -1,9 +1,10 @@
-//! Growth: blocks of zeros at a fork's end, many by one system call, and taking them back where the disk is full.
+//! Growth: blocks of zeros at a fork's end, many by one system call, and taking them back where the
+//! disk is full.
 //!
-//! Space is allocated, not written: a new page's first write is the one with data in it. Where the file system does not
-//! allocate, or by setting, zeros are written. A relation of some size has more space set aside than it asks for, which is
-//! no part of the file: an allocation waits until all I/O on the file has ended, so it had better be rare while the file is
-//! being filled.
+//! Space is allocated, not written: a new page's first write is the one with data in it. Where the
+//! file system does not allocate, or by setting, zeros are written. A relation of some size has
+//! more space set aside than it asks for, which is no part of the file: an allocation waits until
+//! all I/O on the file has ended, so it had better be rare while the file is being filled.
 
 use super::{BLOCK, Smgr};
 use crate::error::StorageError;
@@ -30,8 +31,10 @@ pub enum ExtendMethod {
 
 impl ExtendMethod {
     /// Every method, by its name.
-    pub const NAMES: [(&'static str, ExtendMethod); 2] =
-        [("posix_fallocate", ExtendMethod::PosixFallocate), ("write_zeros", ExtendMethod::WriteZeros)];
+    pub const NAMES: [(&'static str, ExtendMethod); 2] = [
+        ("posix_fallocate", ExtendMethod::PosixFallocate),
+        ("write_zeros", ExtendMethod::WriteZeros),
+    ];
 
     /// The method of that name.
     pub fn by_name(name: &str) -> Option<ExtendMethod> {
@@ -65,7 +68,8 @@ impl Smgr {
         self.growing.zeros.store(method == ExtendMethod::WriteZeros, Ordering::Relaxed);
     }
 
-    /// Appends `n` blocks of zeros, and returns the first one's number. For files without pages in the pool.
+    /// Appends `n` blocks of zeros, and returns the first one's number. For files without pages in
+    /// the pool.
     pub fn extend(
         &self,
         io: &mut aio::Backend,
@@ -82,8 +86,9 @@ impl Smgr {
         Ok(first)
     }
 
-    /// Makes room for blocks `first..first + n`, which read as zeros, under the extension lock. The new size is not
-    /// published: the caller does, with [`RelFork::set_size`]. After an error the files have their old sizes.
+    /// Makes room for blocks `first..first + n`, which read as zeros, under the extension lock. The
+    /// new size is not published: the caller does, with [`RelFork::set_size`]. After an error the
+    /// files have their old sizes.
     pub(crate) fn grow_locked(
         &self,
         io: &mut aio::Backend,
@@ -151,7 +156,8 @@ impl Smgr {
         if entry.reserved() >= u64::from(at) + u64::from(count) {
             return names.set_len(file, offset + len);
         }
-        // It will wait for direct I/O on the file anyhow, but in a sleep in which nobody could finish ours.
+        // It will wait for direct I/O on the file anyhow, but in a sleep in which nobody could
+        // finish ours.
         io.quiesce();
         let ahead = (at / RESERVE_SHARE).min(RESERVE_MOST).min(self.room_in_segment(at));
         if ahead > count {

@@ -1,9 +1,10 @@
 //! Those who want a fork to grow at the same time, served together.
 //!
-//! Who comes first leads: it waits for the extension lock, takes up everyone who has lined up by then, and does the work
-//! for all of them at once. Meanwhile the next ones line up. They sleep, each in a seat of its own, until they have
-//! their answer, or until the lead is theirs. So however many there are, the lock has one who waits for it, the file system
-//! grows the file a few times, and nobody is woken for nothing.
+//! Who comes first leads: it waits for the extension lock, takes up everyone who has lined up by
+//! then, and does the work for all of them at once. Meanwhile the next ones line up. They sleep,
+//! each in a seat of its own, until they have their answer, or until the lead is theirs. So however
+//! many there are, the lock has one who waits for it, the file system grows the file a few times,
+//! and nobody is woken for nothing.
 
 use forebay_aio::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
@@ -57,7 +58,8 @@ impl<Q, A> Default for Line<Q, A> {
 }
 
 impl<Q, A> Line<Q, A> {
-    /// Lines up; `before_waiting` is called where someone leads already. The caller has no I/O staged.
+    /// Lines up; `before_waiting` is called where someone leads already. The caller has no I/O
+    /// staged.
     pub(crate) fn enter(&self, request: Q, before_waiting: impl FnOnce()) -> Turn<'_, Q, A> {
         let seat = {
             let mut state = self.state.lock();
@@ -109,7 +111,8 @@ impl<Q, A> Lead<'_, Q, A> {
         requests
     }
 
-    /// Gives each its answer, in the order of the requests, and returns the leader's own. Then the lead passes on.
+    /// Gives each its answer, in the order of the requests, and returns the leader's own. Then the
+    /// lead passes on.
     pub(crate) fn answer(mut self, answers: Vec<A>) -> Option<A> {
         debug_assert_eq!(answers.len(), 1 + self.seats.len(), "an answer for each request");
         let mut answers = answers.into_iter();

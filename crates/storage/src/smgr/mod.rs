@@ -1,4 +1,5 @@
-//! Relation forks as files: `base/DB/REL`, `global/REL`, a fork's suffix, and segments of 1 GB (`.1`, `.2`, ...).
+//! Relation forks as files: `base/DB/REL`, `global/REL`, a fork's suffix, and segments of 1 GB
+//! (`.1`, `.2`, ...).
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -11,9 +12,10 @@
 //! | `sync` | [`SyncQueue`]: which files and directories must be synced before the next checkpoint is done |
 //! | `written` | [`WrittenPages`]: which pages are to be read back before it is done |
 //!
-//! A fork's size is read from the file system once and then kept: all changes go through here. Segments before the
-//! last are full. An I/O never crosses a segment border; whoever combines blocks asks [`Smgr::room_in_segment`], and
-//! [`Smgr::start_read`] and [`Smgr::start_write`] take any range apart themselves.
+//! A fork's size is read from the file system once and then kept: all changes go through here.
+//! Segments before the last are full. An I/O never crosses a segment border; whoever combines
+//! blocks asks [`Smgr::room_in_segment`], and [`Smgr::start_read`] and [`Smgr::start_write`] take
+//! any range apart themselves.
 
 mod files;
 mod grow;
@@ -37,7 +39,8 @@ use crate::error::StorageError;
 use files::{ForkKey, UNKNOWN_SIZE};
 use forebay_aio::sync::RwLock;
 use forebay_aio::{
-    self as aio, Aio, AioError, Errno, File, FileCache, IoObject, Namespace, OpenOptions, VirtualFile,
+    self as aio, Aio, AioError, Errno, File, FileCache, IoObject, Namespace, OpenOptions,
+    VirtualFile,
 };
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RELSEG_BLOCKS, RelFileLocator};
 use grow::Growing;
@@ -59,7 +62,8 @@ pub struct SmgrConfig {
     pub max_open_files: usize,
     /// file_extend_method: how files grow.
     pub extend_method: ExtendMethod,
-    /// Pages that the pool has written are noted, and read back by [`BufferPool::sync_pending`](crate::BufferPool::sync_pending).
+    /// Pages that the pool has written are noted, and read back by
+    /// [`BufferPool::sync_pending`](crate::BufferPool::sync_pending).
     pub verify_writes: bool,
 }
 
@@ -178,7 +182,8 @@ impl Smgr {
         self.namespace().exists(&path).map_err(|e| file_error("stat", &path, &e))
     }
 
-    /// Creates a fork's first file. With `redo` an existing one, or a missing directory, is no error.
+    /// Creates a fork's first file. With `redo` an existing one, or a missing directory, is no
+    /// error.
     pub fn create(&self, rel: RelFileLocator, fork: Fork, redo: bool) -> Result<(), StorageError> {
         let entry = self.fork(rel, fork);
         let _lock = entry.extending.lock();
@@ -189,7 +194,8 @@ impl Smgr {
         if redo {
             self.make_directories(&path)?;
         }
-        let existed = redo && self.namespace().exists(&path).map_err(|e| file_error("stat", &path, &e))?;
+        let existed =
+            redo && self.namespace().exists(&path).map_err(|e| file_error("stat", &path, &e))?;
         let file = self.segment(&entry, rel, fork, 0)?;
         let made = if existed { file.open() } else { file.create(true) };
         made.map_err(|e| file_error("create", &path, &e))?;
@@ -203,7 +209,9 @@ impl Smgr {
         let missing: Vec<&Path> = file
             .ancestors()
             .skip(1)
-            .take_while(|dir| dir.starts_with(&self.dir) && !matches!(self.namespace().exists(dir), Ok(true)))
+            .take_while(|dir| {
+                dir.starts_with(&self.dir) && !matches!(self.namespace().exists(dir), Ok(true))
+            })
             .collect();
         for dir in missing.into_iter().rev() {
             match self.namespace().mkdir(dir) {
@@ -258,7 +266,8 @@ impl Smgr {
 
     // ---- syncs and open files
 
-    /// Syncs every file and directory with a pending request: files asynchronously, several at once.
+    /// Syncs every file and directory with a pending request: files asynchronously, several at
+    /// once.
     pub fn sync_pending(&self, io: &mut aio::Backend) -> Result<SyncReport, StorageError> {
         sync::sync_pending(self, io)
     }
@@ -324,21 +333,26 @@ impl Smgr {
     ) -> Result<Arc<VirtualFile>, StorageError> {
         let path = || self.segment_path(rel, fork, segment);
         let options = OpenOptions::READ_WRITE.direct(self.config.direct);
-        entry.segment(segment, || self.files.file(path(), options)).ok_or_else(|| StorageError::File {
-            operation: "open",
-            file: path(),
-            errno: Errno::NOENT,
+        entry.segment(segment, || self.files.file(path(), options)).ok_or_else(|| {
+            StorageError::File { operation: "open", file: path(), errno: Errno::NOENT }
         })
     }
 }
 
 /// Names the operation and the file of an error from below.
 pub(crate) fn file_error(operation: &'static str, path: &Path, error: &AioError) -> StorageError {
-    StorageError::File { operation, file: path.to_path_buf(), errno: error.errno().unwrap_or(Errno::IO) }
+    StorageError::File {
+        operation,
+        file: path.to_path_buf(),
+        errno: error.errno().unwrap_or(Errno::IO),
+    }
 }
 
 impl std::fmt::Debug for Smgr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Smgr").field("dir", &self.dir).field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Smgr")
+            .field("dir", &self.dir)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }

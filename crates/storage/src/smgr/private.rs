@@ -1,5 +1,6 @@
-//! Relation files of one backend alone: temporary relations. They are named for their owner (`base/5/t3_16384`), are
-//! never synced, and go with the session; what a crash leaves is removed at the next start.
+//! Relation files of one backend alone: temporary relations. They are named for their owner
+//! (`base/5/t3_16384`), are never synced, and go with the session; what a crash leaves is removed
+//! at the next start.
 
 use super::{SHARDS, Smgr, SyncQueue, WrittenPages, file_error};
 use crate::error::{StorageError, relation_path};
@@ -46,8 +47,8 @@ impl Smgr {
     }
 }
 
-/// Removes the files of temporary relations that a crash has left in a data directory, and says how many. To be called
-/// at the start, while there is no backend.
+/// Removes the files of temporary relations that a crash has left in a data directory, and says how
+/// many. To be called at the start, while there is no backend.
 pub fn remove_private_files(names: &dyn Namespace, data_dir: &Path) -> Result<u64, StorageError> {
     let mut removed = 0;
     for dir in database_dirs(names, data_dir)? {
@@ -80,7 +81,10 @@ pub fn database_dirs(names: &dyn Namespace, data_dir: &Path) -> Result<Vec<PathB
     Ok(dirs)
 }
 
-fn list_if_there(names: &dyn Namespace, dir: &Path) -> Result<Vec<forebay_aio::DirEntry>, StorageError> {
+fn list_if_there(
+    names: &dyn Namespace,
+    dir: &Path,
+) -> Result<Vec<forebay_aio::DirEntry>, StorageError> {
     match names.list(dir) {
         Err(e) if e.is_not_found() => Ok(Vec::new()),
         listed => listed.map_err(|e| file_error("list", dir, &e)),
@@ -97,7 +101,8 @@ fn is_private_name(name: &str) -> bool {
         return false;
     };
     let (stem, segment) = rest.split_once('.').map_or((rest, None), |(stem, n)| (stem, Some(n)));
-    let (number, fork) = stem.split_once('_').map_or((stem, None), |(number, fork)| (number, Some(fork)));
+    let (number, fork) =
+        stem.split_once('_').map_or((stem, None), |(number, fork)| (number, Some(fork)));
     is_number(owner)
         && is_number(number)
         && segment.is_none_or(is_number)
@@ -113,8 +118,18 @@ mod tests {
         for name in ["t3_16384", "t12_9_fsm", "t0_16384.1", "t3_16384_vm.12", "t3_1_init"] {
             assert!(is_private_name(name), "{name}");
         }
-        let others =
-            ["16384", "t_16384", "t3_", "t3", "t3_16384.", "t3_16384_foo", "t3_x", "tx_1", "t3_1_", "t3_1.x"];
+        let others = [
+            "16384",
+            "t_16384",
+            "t3_",
+            "t3",
+            "t3_16384.",
+            "t3_16384_foo",
+            "t3_x",
+            "tx_1",
+            "t3_1_",
+            "t3_1.x",
+        ];
         for name in others {
             assert!(!is_private_name(name), "{name}");
         }

@@ -1,12 +1,13 @@
 //! Shrinking: cutting a fork's files, and removing them.
 //!
-//! Nothing that is in flight on a file reaches one of the same name that is made later. Pages' I/O is waited for by the
-//! pool, which forgets the pages first; other transfers are waited for here. What else may be under way (a sync, a hint to
-//! write back) holds the old file open and has no effect on a new one; and who comes by an entry of a fork that was removed
-//! opens nothing.
+//! Nothing that is in flight on a file reaches one of the same name that is made later. Pages' I/O
+//! is waited for by the pool, which forgets the pages first; other transfers are waited for here.
+//! What else may be under way (a sync, a hint to write back) holds the old file open and has no
+//! effect on a new one; and who comes by an entry of a fork that was removed opens nothing.
 //!
-//! Segments that a cut leaves empty are removed, but for the first, and no sync of theirs stays wanted: the directory is
-//! synced instead, so that a crash doesn't bring them back behind a relation that has grown again.
+//! Segments that a cut leaves empty are removed, but for the first, and no sync of theirs stays
+//! wanted: the directory is synced instead, so that a crash doesn't bring them back behind a
+//! relation that has grown again.
 
 use super::files::UNKNOWN_SIZE;
 use super::{BLOCK, RelFork, Smgr, file_error};
@@ -85,8 +86,8 @@ impl Smgr {
         }
     }
 
-    /// Removes all files of a relation; missing ones are no error. Its pages must be gone from the pool already. The
-    /// caller has no I/O staged.
+    /// Removes all files of a relation; missing ones are no error. Its pages must be gone from the
+    /// pool already. The caller has no I/O staged.
     pub fn unlink(&self, rel: RelFileLocator) -> Result<(), StorageError> {
         for fork in Fork::ALL {
             let entry = self.fork(rel, fork);
@@ -121,8 +122,8 @@ impl Smgr {
 
     /// Empties and unlinks a file. None being there is no error.
     fn remove_file(&self, path: &Path) -> Result<(), StorageError> {
-        // An I/O handle that has not been used again keeps its last file open: emptied, the file takes no space
-        // however long that lasts. Should it fail, the space comes back later.
+        // An I/O handle that has not been used again keeps its last file open: emptied, the file
+        // takes no space however long that lasts. Should it fail, the space comes back later.
         let _ = self.namespace().open(path, &OpenOptions::READ_WRITE.truncate());
         match self.namespace().unlink(path) {
             Err(e) if !e.is_not_found() => Err(file_error("remove", path, &e)),

@@ -1,7 +1,9 @@
-//! Sync requests: collected while files are written, one for each segment, and worked off by the checkpoint.
+//! Sync requests: collected while files are written, one for each segment, and worked off by the
+//! checkpoint.
 //!
-//! A request is made when a write has *ended* (and before its pages turn clean), never when it starts: a checkpoint
-//! that ran in between would take the request, and the write would be without one.
+//! A request is made when a write has *ended* (and before its pages turn clean), never when it
+//! starts: a checkpoint that ran in between would take the request, and the write would be without
+//! one.
 //!
 //! A failed sync is final. The kernel may have dropped the pages and will not report it twice, so
 //! the error is fatal: every later round returns it, and syncs nothing. A file or directory that
@@ -11,7 +13,9 @@
 use super::Smgr;
 use crate::error::StorageError;
 use forebay_aio::sync::{Duration, Instant, Mutex};
-use forebay_aio::{self as aio, AioError, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef};
+use forebay_aio::{
+    self as aio, AioError, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target, WaitRef,
+};
 use forebay_format::{Fork, PageTag, RelFileLocator};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -219,8 +223,8 @@ pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncRep
     }
 }
 
-/// Makes a directory's names durable. Where there is no descriptor left for that, the files that are
-/// kept open make room.
+/// Makes a directory's names durable. Where there is no descriptor left for that, the files that
+/// are kept open make room.
 fn sync_directory(smgr: &Smgr, dir: &Path) -> Result<(), AioError> {
     let namespace = smgr.aio().namespace();
     match namespace.sync_dir(dir) {
@@ -233,7 +237,11 @@ fn sync_directory(smgr: &Smgr, dir: &Path) -> Result<(), AioError> {
 }
 
 /// Starts the sync of one segment; none if it was dropped meanwhile.
-fn start(smgr: &Smgr, io: &mut aio::Backend, key: SegmentKey) -> Result<Option<InFlight>, StorageError> {
+fn start(
+    smgr: &Smgr,
+    io: &mut aio::Backend,
+    key: SegmentKey,
+) -> Result<Option<InFlight>, StorageError> {
     let (rel, fork, segment) = key;
     if !smgr.sync_queue().still_wanted(&key) {
         return Ok(None);

@@ -1,14 +1,14 @@
 //! Transfers: a relation's blocks read and written.
 //!
-//! [`Smgr::start_read`] and [`Smgr::start_write`] take any range of blocks in one call, over segment borders, as I/Os that
-//! run side by side; they are for whoever moves pages past the buffer pool. The pool places its I/O itself, each within
-//! one segment, and attaches what it needs.
+//! [`Smgr::start_read`] and [`Smgr::start_write`] take any range of blocks in one call, over
+//! segment borders, as I/Os that run side by side; they are for whoever moves pages past the buffer
+//! pool. The pool places its I/O itself, each within one segment, and attaches what it needs.
 
 use super::{BLOCK, RelFork, Smgr, SyncQueue, file_error};
 use crate::error::StorageError;
 use forebay_aio::{
-    self as aio, Completed, Completion, Errno, File, Io, IoContext, IoFlags, IoMemory, IoObject, IoOp,
-    IoReport, Op, OpenOptions, Outcome, SharedCompletion, Target, WaitRef,
+    self as aio, Completed, Completion, Errno, File, Io, IoContext, IoFlags, IoMemory, IoObject,
+    IoOp, IoReport, Op, OpenOptions, Outcome, SharedCompletion, Target, WaitRef,
 };
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use smallvec::SmallVec;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// Most blocks in one I/O of a transfer.
 const PART: u32 = 128;
 
-/// A read or write of a range of blocks, started. Unless it is finished by [`Smgr::finish`], its result is lost, and its
-/// handles come back at the end of the statement.
+/// A read or write of a range of blocks, started. Unless it is finished by [`Smgr::finish`], its
+/// result is lost, and its handles come back at the end of the statement.
 #[must_use = "a transfer is over when `Smgr::finish` says so"]
 #[derive(Debug)]
 pub struct Transfer {
@@ -45,7 +45,8 @@ struct Range {
     op: IoOp,
 }
 
-/// The end of a write past the pool: asks for a sync, also after a failure, which may have written a part.
+/// The end of a write past the pool: asks for a sync, also after a failure, which may have written
+/// a part.
 struct Written {
     sync: Arc<SyncQueue>,
     rel: RelFileLocator,
@@ -63,8 +64,8 @@ impl SharedCompletion for Written {
 impl Smgr {
     // ---- any range
 
-    /// Starts to read blocks from `first` on, as many as `memory` has room for. The memory belongs to the I/O until the
-    /// transfer is finished. Panics if the memory is not made of whole blocks.
+    /// Starts to read blocks from `first` on, as many as `memory` has room for. The memory belongs
+    /// to the I/O until the transfer is finished. Panics if the memory is not made of whole blocks.
     pub fn start_read(
         &self,
         io: &mut aio::Backend,
@@ -76,8 +77,8 @@ impl Smgr {
         self.start_transfer(io, Range { rel, fork, first, op: IoOp::Read }, memory)
     }
 
-    /// Starts to write blocks from `first` on, all below the fork's end. A sync of each segment is requested when its
-    /// write has ended. Panics if the memory is not made of whole blocks.
+    /// Starts to write blocks from `first` on, all below the fork's end. A sync of each segment is
+    /// requested when its write has ended. Panics if the memory is not made of whole blocks.
     pub fn start_write(
         &self,
         io: &mut aio::Backend,
@@ -133,10 +134,14 @@ impl Smgr {
     ) -> Result<Transfer, StorageError> {
         let Range { rel, fork, first, op } = range;
         let blocks = memory.len() as u64 / BLOCK;
-        assert!(blocks > 0 && (memory.len() as u64).is_multiple_of(BLOCK), "a transfer is of whole blocks");
+        assert!(
+            blocks > 0 && (memory.len() as u64).is_multiple_of(BLOCK),
+            "a transfer is of whole blocks"
+        );
         let end = u32::try_from(u64::from(first) + blocks)
             .map_err(|_| StorageError::TooManyBlocks { relation: rel.path(fork) })?;
-        // What is in flight when a file is cut or removed is waited for, so it must not be staged only.
+        // What is in flight when a file is cut or removed is waited for, so it must not be staged
+        // only.
         io.submit();
         let entry = self.fork(rel, fork);
         let mut transfer = Transfer { rel, fork, op, parts: SmallVec::new() };
@@ -220,7 +225,12 @@ impl Smgr {
         Ok(wait)
     }
 
-    fn judge(&self, transfer: &Transfer, part: &Part, report: &IoReport) -> Result<(), StorageError> {
+    fn judge(
+        &self,
+        transfer: &Transfer,
+        part: &Part,
+        report: &IoReport,
+    ) -> Result<(), StorageError> {
         let Some(error) = &report.error else { return Ok(()) };
         let (rel, fork) = (transfer.rel, transfer.fork);
         let whole = (report.transferred / BLOCK_SIZE) as u32;
@@ -253,7 +263,8 @@ impl Smgr {
         Ok(Io::read(file, offset, memory, target))
     }
 
-    /// A write of blocks that lie in one segment. Whoever starts it must see to a sync request when it has ended.
+    /// A write of blocks that lie in one segment. Whoever starts it must see to a sync request when
+    /// it has ended.
     pub(crate) fn write_io(
         &self,
         rel: RelFileLocator,
@@ -276,7 +287,8 @@ impl Smgr {
         Ok((file, offset))
     }
 
-    /// A hint to the kernel that it should write back blocks that were written. None if it would be of no use.
+    /// A hint to the kernel that it should write back blocks that were written. None if it would be
+    /// of no use.
     pub(crate) fn writeback_io(
         &self,
         rel: RelFileLocator,
@@ -315,7 +327,9 @@ impl Smgr {
         len: usize,
     ) -> Result<(File, u64, Target), StorageError> {
         let count = (len / BLOCK_SIZE) as u32;
-        debug_assert!(count >= 1 && count <= self.room_in_segment(block) && len.is_multiple_of(BLOCK_SIZE));
+        debug_assert!(
+            count >= 1 && count <= self.room_in_segment(block) && len.is_multiple_of(BLOCK_SIZE)
+        );
         let opened = self.open_segment(entry, rel, fork, self.segment_of(block), false);
         let (file, _) = opened.map_err(|error| self.with_block(error, rel, fork, block))?;
         Ok((file, self.offset_in_segment(block), self.target(rel, fork, block, count)))
@@ -329,7 +343,13 @@ impl Smgr {
     }
 
     /// What messages and views say of an I/O.
-    pub(crate) fn target(&self, rel: RelFileLocator, fork: Fork, block: BlockNumber, count: u32) -> Target {
+    pub(crate) fn target(
+        &self,
+        rel: RelFileLocator,
+        fork: Fork,
+        block: BlockNumber,
+        count: u32,
+    ) -> Target {
         let RelFileLocator { spc, db, rel } = rel;
         Target::Smgr { spc, db, rel, fork: fork.suffix(), block, count, temp: self.is_private() }
     }

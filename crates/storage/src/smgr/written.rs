@@ -1,9 +1,10 @@
-//! Pages that were written and not seen on the disk since: what a checkpoint reads back, where that is wanted
-//! ([`SmgrConfig::verify_writes`](super::SmgrConfig::verify_writes)).
+//! Pages that were written and not seen on the disk since: what a checkpoint reads back, where that
+//! is wanted ([`SmgrConfig::verify_writes`](super::SmgrConfig::verify_writes)).
 //!
-//! A page is noted when its write has *ended*, and before it turns clean, as its sync is requested; it is struck off once it
-//! was found on the disk as that write left it. Written again meanwhile, it stays noted. What is noted after a round of syncs has begun
-//! is for the next round: its sync may be. A write that failed strikes a page off as well: nobody knows what is there now, and the
+//! A page is noted when its write has *ended*, and before it turns clean, as its sync is requested;
+//! it is struck off once it was found on the disk as that write left it. Written again meanwhile,
+//! it stays noted. What is noted after a round of syncs has begun is for the next round: its sync
+//! may be. A write that failed strikes a page off as well: nobody knows what is there now, and the
 //! page, still dirty, will be written again. Writes past the pool are not looked for.
 //!
 //! It takes some 40 bytes a page, for those that were written since the last checkpoint.
@@ -27,7 +28,8 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Of a page that is written to `block` or was read from there. Without `checksums` nobody keeps the one in its header up to date.
+    /// Of a page that is written to `block` or was read from there. Without `checksums` nobody
+    /// keeps the one in its header up to date.
     pub(crate) fn of(page: &PageBytes, block: BlockNumber, checksums: bool) -> Version {
         let checksum = if checksums { stored_checksum(page) } else { page_checksum(page, block) };
         Version { lsn: Page::new(page).lsn(), checksum }
@@ -101,7 +103,8 @@ impl WrittenPages {
         pages.extend((first.block..).zip(versions.map(|version| Noted { version, round })));
     }
 
-    /// What `count` neighbours are on the disk is not known any more: a write of them has failed, or goes past the pool.
+    /// What `count` neighbours are on the disk is not known any more: a write of them has failed,
+    /// or goes past the pool.
     pub(crate) fn strike_off(&self, first: &PageTag, count: u32) {
         self.change(first.rel, first.fork, |_, pages| {
             for block in (first.block..).take(count as usize) {
@@ -113,7 +116,10 @@ impl WrittenPages {
     /// A page is on the disk in this version. If it was written before the round, that is settled.
     pub(crate) fn seen(&self, tag: &PageTag, version: Version) {
         self.change(tag.rel, tag.fork, |round, pages| {
-            if pages.get(&tag.block).is_some_and(|noted| noted.version == version && noted.round < round) {
+            if pages
+                .get(&tag.block)
+                .is_some_and(|noted| noted.version == version && noted.round < round)
+            {
                 pages.remove(&tag.block);
             }
         });
@@ -121,7 +127,8 @@ impl WrittenPages {
 
     /// A fork is cut to `n` blocks.
     pub(crate) fn cut(&self, rel: RelFileLocator, fork: Fork, n: BlockNumber) {
-        // They may be many, and everybody's writes and reads need the lock: they go when it is free.
+        // They may be many, and everybody's writes and reads need the lock: they go when it is
+        // free.
         drop(self.change(rel, fork, |_, pages| pages.split_off(&n)));
     }
 
@@ -152,7 +159,8 @@ impl WrittenPages {
         Some(self.state.lock().forks.get(&(tag.rel, tag.fork))?.get(&tag.block)?.version)
     }
 
-    /// Which of these neighbours, just read, are not what was written there last. None: it is no valid page.
+    /// Which of these neighbours, just read, are not what was written there last. None: it is no
+    /// valid page.
     pub(crate) fn unlike(
         &self,
         first: &PageTag,
@@ -176,7 +184,8 @@ impl WrittenPages {
         self.state.lock().forks.keys().copied().collect()
     }
 
-    /// The first neighbours from block `from` on that were written before the round, as many as `most` gives for the first of them.
+    /// The first neighbours from block `from` on that were written before the round, as many as
+    /// `most` gives for the first of them.
     pub(crate) fn run(
         &self,
         (rel, fork): ForkKey,

@@ -5,9 +5,9 @@
 //! | `ahead` | how many blocks are to be on their way, so that nobody waits | when a wait really blocked | with hits |
 //! | `combine` | how many neighbours go into one read | with each read, waited for or not | with hits |
 //!
-//! So a scan whose reads all end before their turn (the kernel had the pages, or the method reads at once) pins few pages
-//! and still reads in full runs. Both fall only after as many hits in a row as the stream looks ahead: a cached page here
-//! and there costs nothing.
+//! So a scan whose reads all end before their turn (the kernel had the pages, or the method reads
+//! at once) pins few pages and still reads in full runs. Both fall only after as many hits in a row
+//! as the stream looks ahead: a cached page here and there costs nothing.
 
 /// The two distances, in blocks.
 #[derive(Debug)]
@@ -55,7 +55,8 @@ impl Distance {
     /// Blocks that the stream may have in hand.
     pub(crate) fn window(&self) -> u32 {
         // A read may be made whole beyond the distance.
-        (if self.ahead > 1 { self.ahead + self.combine - 1 } else { self.combine }).min(self.most_ahead)
+        (if self.ahead > 1 { self.ahead + self.combine - 1 } else { self.combine })
+            .min(self.most_ahead)
     }
 
     /// Nothing but hits for long: no look-ahead at all.

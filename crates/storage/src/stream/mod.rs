@@ -10,12 +10,12 @@
 //!              |<-------- at most the distance; and what makes the last read whole -------->|
 //! ```
 //!
-//! A pending read goes out when it has the combine distance's size, when the next block is no neighbour, at the end, or when
-//! nothing else is left to return. While all pages are hits there is no look-ahead at all, and a page costs what a plain pin
-//! costs.
+//! A pending read goes out when it has the combine distance's size, when the next block is no
+//! neighbour, at the end, or when nothing else is left to return. While all pages are hits there is
+//! no look-ahead at all, and a page costs what a plain pin costs.
 //!
-//! A stream may pin one page always; for more it takes from what the pool sets aside for look-ahead, and gives that
-//! back when it needs it no more.
+//! A stream may pin one page always; for more it takes from what the pool sets aside for
+//! look-ahead, and gives that back when it needs it no more.
 
 mod distance;
 mod source;
@@ -39,9 +39,11 @@ pub struct StreamFlags {
     pub full: bool,
     /// The blocks mostly follow one another: the first read is as large as the later ones.
     pub sequential: bool,
-    /// Work for many sessions, such as vacuum: as many reads as [`StreamSettings::maintenance_io_concurrency`] says.
+    /// Work for many sessions, such as vacuum: as many reads as
+    /// [`StreamSettings::maintenance_io_concurrency`] says.
     pub maintenance: bool,
-    /// The callback waits for nothing, so reads may be held back while it is called, and submitted together.
+    /// The callback waits for nothing, so reads may be held back while it is called, and submitted
+    /// together.
     pub batching: bool,
 }
 
@@ -56,7 +58,8 @@ impl StreamFlags {
     /// With the concurrency of maintenance work.
     pub const MAINTENANCE: StreamFlags = StreamFlags { maintenance: true, ..StreamFlags::DEFAULT };
     /// The callback may take locks or read pages itself.
-    pub const WAITING_CALLBACK: StreamFlags = StreamFlags { batching: false, ..StreamFlags::DEFAULT };
+    pub const WAITING_CALLBACK: StreamFlags =
+        StreamFlags { batching: false, ..StreamFlags::DEFAULT };
 }
 
 impl Default for StreamFlags {
@@ -65,8 +68,8 @@ impl Default for StreamFlags {
     }
 }
 
-/// Blocks that reads should have that are submitted together: enough to be worth a system call; no more, as the disk should not
-/// wait while they are prepared.
+/// Blocks that reads should have that are submitted together: enough to be worth a system call; no
+/// more, as the disk should not wait while they are prepared.
 const TOGETHER: usize = 8;
 
 /// The session's settings that streams go by.
@@ -116,8 +119,8 @@ pub struct ReadStream<S: BlockSource> {
     max_reads: usize,
     /// How many there may be at the end of the present look-ahead.
     bound: usize,
-    /// How many reads are started, and submitted, together: one after a wait, when the disk may have nothing to do; then more, up
-    /// to so many as have [`TOGETHER`] blocks.
+    /// How many reads are started, and submitted, together: one after a wait, when the disk may
+    /// have nothing to do; then more, up to so many as have [`TOGETHER`] blocks.
     several: usize,
     /// The last own read that was waited for.
     waited: Option<WaitRef>,
@@ -137,8 +140,11 @@ impl<S: BlockSource> ReadStream<S> {
         settings: StreamSettings,
     ) -> Self {
         let strategy = pool.effective(strategy);
-        let reads =
-            if flags.maintenance { settings.maintenance_io_concurrency } else { settings.io_concurrency };
+        let reads = if flags.maintenance {
+            settings.maintenance_io_concurrency
+        } else {
+            settings.io_concurrency
+        };
         let max_reads = reads.max(1);
         let combine = settings.combine_limit.clamp(1, pool.config.combine_limit);
         let buffers = pool.buffers();
@@ -183,14 +189,17 @@ impl<S: BlockSource> ReadStream<S> {
         self.claim();
     }
 
-    /// The next page, pinned; None at the end. After an error the stream may be asked for the pages behind the bad
-    /// one.
+    /// The next page, pinned; None at the end. After an error the stream may be asked for the pages
+    /// behind the bad one.
     pub fn next(&mut self, be: &mut Backend) -> Result<Option<Pinned>, StorageError> {
         Ok(self.next_with_data(be)?.map(|(pin, _)| pin))
     }
 
     /// The next page, and what the source gave with its block.
-    pub fn next_with_data(&mut self, be: &mut Backend) -> Result<Option<(Pinned, S::Data)>, StorageError> {
+    pub fn next_with_data(
+        &mut self,
+        be: &mut Backend,
+    ) -> Result<Option<(Pinned, S::Data)>, StorageError> {
         let visit = self.pool.visit(be);
         if self.distance.is_least() && self.slots.is_empty() && self.pending.1 == 0 && !self.ended {
             let Some(block) = self.take_block() else {
@@ -238,13 +247,14 @@ impl<S: BlockSource> ReadStream<S> {
         &mut self.source
     }
 
-    /// The source said that there was nothing, and now there may be something: it is asked again. The distance stays as
-    /// it was.
+    /// The source said that there was nothing, and now there may be something: it is asked again.
+    /// The distance stays as it was.
     pub fn resume(&mut self) {
         self.ended = false;
     }
 
-    /// Forgets the blocks that were looked ahead, and begins anew with whatever the source says next.
+    /// Forgets the blocks that were looked ahead, and begins anew with whatever the source says
+    /// next.
     pub fn reset(&mut self) {
         self.forget();
         self.ended = false;
@@ -286,8 +296,8 @@ impl<S: BlockSource> ReadStream<S> {
         Some(block)
     }
 
-    /// Waits for an own read once, whichever of its pages comes first, and adapts the distance. Meanwhile later ones are started
-    /// in place of those that end before it.
+    /// Waits for an own read once, whichever of its pages comes first, and adapts the distance.
+    /// Meanwhile later ones are started in place of those that end before it.
     fn wait_own(&mut self, be: &mut Backend, wait: WaitRef) -> Result<(), StorageError> {
         if self.waited == Some(wait) {
             return Ok(());
@@ -329,7 +339,8 @@ impl<S: BlockSource> ReadStream<S> {
         self.slots.len() as u32 + self.pending.1
     }
 
-    /// Is there something to be looked ahead for: the distance is not reached, or the last read not whole?
+    /// Is there something to be looked ahead for: the distance is not reached, or the last read not
+    /// whole?
     fn may_look_ahead(&self) -> bool {
         let held = self.held();
         !self.ended
@@ -356,7 +367,8 @@ impl<S: BlockSource> ReadStream<S> {
         Ok(())
     }
 
-    /// Is there room for several reads more? Those that the disk is through with don't count, though nobody has seen to them yet.
+    /// Is there room for several reads more? Those that the disk is through with don't count,
+    /// though nobody has seen to them yet.
     fn may_read_several(&mut self, be: &Backend) -> bool {
         self.bound = self.in_flight.len() + self.several;
         if self.bound <= self.max_reads {
@@ -367,7 +379,8 @@ impl<S: BlockSource> ReadStream<S> {
         self.bound <= self.max_reads + be.io.arrived()
     }
 
-    /// Takes blocks from the source and starts reads, up to the distance; in one batch if the source does not mind.
+    /// Takes blocks from the source and starts reads, up to the distance; in one batch if the
+    /// source does not mind.
     fn look_ahead(&mut self, be: &mut Backend) -> Result<(), StorageError> {
         if !self.flags.batching {
             return self.stage_ahead(be);
@@ -398,7 +411,8 @@ impl<S: BlockSource> ReadStream<S> {
             }
             let started = n == 0 || self.start_pending(be)?;
             if !started || self.pending.1 > 0 || beyond {
-                // Buffers were scarce, a part is still pending; or it was a guess that the block be a neighbour.
+                // Buffers were scarce, a part is still pending; or it was a guess that the block be
+                // a neighbour.
                 self.put_back = Some(block);
                 return Ok(());
             }
@@ -416,15 +430,22 @@ impl<S: BlockSource> ReadStream<S> {
         self.pool.combinable(first).min(self.distance.combine())
     }
 
-    /// Starts the pending read, or a part of it. False if no buffer was to be had, which is only accepted while
-    /// there are pages to return.
+    /// Starts the pending read, or a part of it. False if no buffer was to be had, which is only
+    /// accepted while there are pages to return.
     fn start_pending(&mut self, be: &mut Backend) -> Result<bool, StorageError> {
         let (first, n) = self.pending;
         let base = self.slots.len();
         let tag = PageTag::new(self.rel, self.fork, first);
         let patient = base == 0;
-        let started =
-            self.pool.start_read(be, tag, n, self.strategy, &mut self.ring, &mut self.slots, patient);
+        let started = self.pool.start_read(
+            be,
+            tag,
+            n,
+            self.strategy,
+            &mut self.ring,
+            &mut self.slots,
+            patient,
+        );
         let got = match started {
             Ok(got) => got,
             Err(error) => {

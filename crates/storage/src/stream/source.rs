@@ -4,8 +4,9 @@ use forebay_format::BlockNumber;
 
 /// What names the blocks of a stream, in its order, which may be any.
 ///
-/// A closure that returns block numbers until it returns None is one. [`WithData`] is one that hands a value along with each
-/// block; a type of one's own can be led elsewhere between two passes ([`ReadStream::source_mut`](super::ReadStream::source_mut)).
+/// A closure that returns block numbers until it returns None is one. [`WithData`] is one that
+/// hands a value along with each block; a type of one's own can be led elsewhere between two passes
+/// ([`ReadStream::source_mut`](super::ReadStream::source_mut)).
 pub trait BlockSource {
     /// What comes out beside each page.
     type Data;
@@ -23,7 +24,8 @@ impl<F: FnMut() -> Option<BlockNumber>> BlockSource for F {
     }
 }
 
-/// A closure that returns a block number and a value of the caller's, which comes out with the block's page.
+/// A closure that returns a block number and a value of the caller's, which comes out with the
+/// block's page.
 #[derive(Debug)]
 pub struct WithData<F>(pub F);
 

@@ -96,7 +96,12 @@ impl Stored {
         self.files.aio.wait_done(io);
     }
 
-    pub(super) fn failed(&self, operation: &'static str, offset: u64, error: &AioError) -> StorageError {
+    pub(super) fn failed(
+        &self,
+        operation: &'static str,
+        offset: u64,
+        error: &AioError,
+    ) -> StorageError {
         let errno = error.errno().unwrap_or(Errno::IO);
         StorageError::TempFile { operation, file: self.name.to_string(), offset, errno }
     }
@@ -113,8 +118,8 @@ impl Stored {
     /// Takes the file from the file system. The caller has waited for its writes.
     fn remove(&self) -> Result<(), AioError> {
         let names = self.files.aio.namespace();
-        // An I/O handle that has not been used again keeps its last file open: emptied, the file takes no space however
-        // long that lasts.
+        // An I/O handle that has not been used again keeps its last file open: emptied, the file
+        // takes no space however long that lasts.
         let emptied = match self.file.get() {
             Some(file) => names.set_len(&file, 0),
             None => names.open(self.file.path(), &OpenOptions::READ_WRITE.truncate()).map(drop),

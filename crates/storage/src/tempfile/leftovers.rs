@@ -17,9 +17,9 @@ pub struct LeftoverReport {
 }
 
 impl TempFiles {
-    /// Removes what is left of temporary files, in all tablespaces, also of PostgreSQL's: everything in the directories
-    /// `pgsql_tmp` whose name begins so. For the start, when there are no sessions. What can't be removed is logged and in
-    /// nobody's way.
+    /// Removes what is left of temporary files, in all tablespaces, also of PostgreSQL's:
+    /// everything in the directories `pgsql_tmp` whose name begins so. For the start, when there
+    /// are no sessions. What can't be removed is logged and in nobody's way.
     pub fn remove_leftovers(&self) -> LeftoverReport {
         let names = self.aio.namespace().as_ref();
         let mut sweep = Sweep { names, report: LeftoverReport::default() };
@@ -48,12 +48,16 @@ impl Sweep<'_> {
                 self.remove(&path, kind);
             } else {
                 self.report.unexpected += 1;
-                tracing::info!("unexpected file found in temporary-files directory: \"{}\"", path.display());
+                tracing::info!(
+                    "unexpected file found in temporary-files directory: \"{}\"",
+                    path.display()
+                );
             }
         }
     }
 
-    /// A file, or a directory with all that is in it (PostgreSQL's parallel workers share files in such).
+    /// A file, or a directory with all that is in it (PostgreSQL's parallel workers share files in
+    /// such).
     fn remove(&mut self, path: &Path, kind: FileKind) {
         let removed = if kind == FileKind::Directory {
             for (name, kind) in self.list(path) {
@@ -71,7 +75,9 @@ impl Sweep<'_> {
     /// The names in a directory; none if it is not there.
     fn list(&mut self, dir: &Path) -> Vec<(PathBuf, FileKind)> {
         match self.names.list(dir) {
-            Ok(entries) => entries.into_iter().map(|entry| (entry.name.into(), entry.kind)).collect(),
+            Ok(entries) => {
+                entries.into_iter().map(|entry| (entry.name.into(), entry.kind)).collect()
+            }
             Err(error) => {
                 self.note(Err(error));
                 Vec::new()

@@ -1,4 +1,5 @@
-//! Temporary files, for sorts and whatever else does not fit into memory: `base/pgsql_tmp/pgsql_tmpOWNER.N`.
+//! Temporary files, for sorts and whatever else does not fit into memory:
+//! `base/pgsql_tmp/pgsql_tmpOWNER.N`.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -14,15 +15,19 @@
 //!
 //! # Choices
 //!
-//! - OWNER is the number of the session, as pg_backend_pid() shows it; N goes on for the whole data directory, so that a
-//!   number used again meets no old file. A name that is taken all the same is passed over.
-//! - A file is not cut into pieces of 1 GB. PostgreSQL does that because its C library may have had short offsets; here it
-//!   would only make pg_stat_database and log_temp_files count one thing several times.
-//! - Bytes count against temp_file_limit when their write starts, as in PostgreSQL; files and bytes count for
-//!   pg_stat_database when the file goes.
-//! - A file for direct I/O ends with a whole aligned piece, zeros behind the last byte: cutting it to its size would pull that
-//!   piece into the kernel's cache. How long it is its [`TempFile`] knows.
-//! - pg_stat_io counts nothing of this: its "temp relation" is about temporary tables, and PostgreSQL leaves spill files out.
+//! - OWNER is the number of the session, as pg_backend_pid() shows it; N goes on for the whole data
+//!   directory, so that a number used again meets no old file. A name that is taken all the same is
+//!   passed over.
+//! - A file is not cut into pieces of 1 GB. PostgreSQL does that because its C library may have had
+//!   short offsets; here it would only make pg_stat_database and log_temp_files count one thing
+//!   several times.
+//! - Bytes count against temp_file_limit when their write starts, as in PostgreSQL; files and bytes
+//!   count for pg_stat_database when the file goes.
+//! - A file for direct I/O ends with a whole aligned piece, zeros behind the last byte: cutting it
+//!   to its size would pull that piece into the kernel's cache. How long it is its [`TempFile`]
+//!   knows.
+//! - pg_stat_io counts nothing of this: its "temp relation" is about temporary tables, and
+//!   PostgreSQL leaves spill files out.
 //! - Nothing is ever synced.
 
 mod file;
@@ -56,7 +61,8 @@ const PREFIX: &str = "pgsql_tmp";
 pub struct TempOptions {
     /// Most blocks of one write or read (io_combine_limit).
     pub combine: u32,
-    /// Writes in flight, or reads ahead; with 0 each is waited for at once (effective_io_concurrency).
+    /// Writes in flight, or reads ahead; with 0 each is waited for at once
+    /// (effective_io_concurrency).
     pub depth: u32,
 }
 
@@ -94,15 +100,16 @@ pub struct TempFiles {
     /// Cleared if the directory turns out to be on a file system without direct I/O.
     direct: AtomicBool,
     next: AtomicU64,
-    /// Names are given and taken under the shared lock. Set: the directory may be another engine's by now.
+    /// Names are given and taken under the shared lock. Set: the directory may be another engine's
+    /// by now.
     closed: RwLock<bool>,
     files: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl TempFiles {
-    /// In the data directory of the relation files, with open files out of the same budget, direct where they are. Nothing is
-    /// made yet.
+    /// In the data directory of the relation files, with open files out of the same budget, direct
+    /// where they are. Nothing is made yet.
     pub fn new(smgr: &Smgr) -> Arc<TempFiles> {
         Arc::new(TempFiles {
             aio: Arc::clone(smgr.aio()),
@@ -152,7 +159,8 @@ impl TempFiles {
             match file.create(true) {
                 Ok(_) => return Ok(file),
                 Err(AioError::Direct(why)) if direct => {
-                    // pgsql_tmp is a link to elsewhere: the data directory itself can do direct I/O.
+                    // pgsql_tmp is a link to elsewhere: the data directory itself can do direct
+                    // I/O.
                     tracing::warn!("temporary files are buffered by the kernel: {why}");
                     self.direct.store(false, Relaxed);
                     // The system makes the file before it finds that it can't open it so.
@@ -177,7 +185,8 @@ impl TempFiles {
         }
     }
 
-    /// The engine stops: removes all files, whoever still has them, and makes no new ones. What is dropped later touches no name.
+    /// The engine stops: removes all files, whoever still has them, and makes no new ones. What is
+    /// dropped later touches no name.
     pub fn close(&self) -> LeftoverReport {
         let mut closed = self.closed.write();
         if std::mem::replace(&mut *closed, true) {

@@ -78,8 +78,8 @@ impl TempReader {
         self.end.saturating_sub(self.at)
     }
 
-    /// The next bytes, as many as are in memory, at least one unless this is the end. They come again until
-    /// [`Self::consume`] takes them. For who can do without a copy.
+    /// The next bytes, as many as are in memory, at least one unless this is the end. They come
+    /// again until [`Self::consume`] takes them. For who can do without a copy.
     pub fn fill(&mut self, io: &mut aio::Backend) -> Result<&[u8], StorageError> {
         if self.in_memory().is_empty() && self.at < self.end {
             self.load(io)?;
@@ -118,15 +118,19 @@ impl TempReader {
     }
 
     /// Reads `into.len()` bytes; an error if there are fewer, and then none is taken.
-    pub fn read_exact(&mut self, io: &mut aio::Backend, into: &mut [u8]) -> Result<(), StorageError> {
+    pub fn read_exact(
+        &mut self,
+        io: &mut aio::Backend,
+        into: &mut [u8],
+    ) -> Result<(), StorageError> {
         if self.left() < into.len() as u64 {
             return Err(self.stored.short(self.at, self.left() as usize, into.len()));
         }
         self.read(io, into).map(drop)
     }
 
-    /// Goes to a place in the file. Behind the reader's end there is nothing to be read. What was read ahead is given up, unless it
-    /// goes on there.
+    /// Goes to a place in the file. Behind the reader's end there is nothing to be read. What was
+    /// read ahead is given up, unless it goes on there.
     pub fn seek(&mut self, io: &mut aio::Backend, to: u64) {
         self.at = to;
         let within = |offset: u64, len: usize| (offset..offset + len as u64).contains(&to);
@@ -149,7 +153,9 @@ impl TempReader {
     fn in_memory(&self) -> &[u8] {
         let Some(chunk) = &self.current else { return &[] };
         let from = self.at.checked_sub(chunk.offset).and_then(|n| usize::try_from(n).ok());
-        let len = chunk.len.min(usize::try_from(self.end.saturating_sub(chunk.offset)).unwrap_or(usize::MAX));
+        let len = chunk
+            .len
+            .min(usize::try_from(self.end.saturating_sub(chunk.offset)).unwrap_or(usize::MAX));
         from.and_then(|from| chunk.buffer.get(from..len)).unwrap_or(&[])
     }
 
@@ -160,7 +166,10 @@ impl TempReader {
     /// Brings in the piece of the file that holds the next byte.
     fn load(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
         self.recycle();
-        let begin = self.pending.front().map_or((self.next, ALIGN), |first| (first.offset, first.len as u64));
+        let begin = self
+            .pending
+            .front()
+            .map_or((self.next, ALIGN), |first| (first.offset, first.len as u64));
         if !(begin.0..begin.0 + begin.1).contains(&self.at) {
             // Consumed without having been read.
             self.seek(io, self.at);
@@ -168,7 +177,9 @@ impl TempReader {
         if self.pending.is_empty() {
             self.start(io)?;
         }
-        let Some(Pending { io: read, offset, len }) = self.pending.pop_front() else { return Ok(()) };
+        let Some(Pending { io: read, offset, len }) = self.pending.pop_front() else {
+            return Ok(());
+        };
         if !io.is_done(read.wait_ref()) {
             self.distance.waited();
         }
@@ -203,11 +214,18 @@ impl TempReader {
     }
 
     /// Whether a read of `len` bytes brought all that belongs to the reader.
-    fn judge(&self, offset: u64, len: usize, result: Result<usize, AioError>) -> Result<(), StorageError> {
+    fn judge(
+        &self,
+        offset: u64,
+        len: usize,
+        result: Result<usize, AioError>,
+    ) -> Result<(), StorageError> {
         let wanted = self.end.saturating_sub(offset).min(len as u64) as usize;
         match result {
             Ok(got) | Err(AioError::Short { got, .. }) if got >= wanted => Ok(()),
-            Ok(got) | Err(AioError::Short { got, .. }) => Err(self.stored.short(offset, got, wanted)),
+            Ok(got) | Err(AioError::Short { got, .. }) => {
+                Err(self.stored.short(offset, got, wanted))
+            }
             Err(error) => Err(self.stored.failed("read from", offset, &error)),
         }
     }
@@ -240,7 +258,8 @@ impl TempReader {
     /// Starts the next read. There is something to be read.
     fn start(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
         let most = u64::from(self.distance.combine()) * BLOCK;
-        // A direct file ends with a whole piece; of a buffered one, and of a part, no more is read than belongs to it.
+        // A direct file ends with a whole piece; of a buffered one, and of a part, no more is read
+        // than belongs to it.
         let mut len = most.min(self.end - self.next);
         if self.stored.is_direct() {
             len = len.next_multiple_of(ALIGN);

@@ -39,7 +39,8 @@ impl TempSpace {
         self.used.load(Relaxed)
     }
 
-    /// Takes bytes that are about to be written; an error, and nothing taken, if that is more than the session may have.
+    /// Takes bytes that are about to be written; an error, and nothing taken, if that is more than
+    /// the session may have.
     pub(super) fn take(&self, bytes: u64) -> Result<(), StorageError> {
         let used = self.used.fetch_add(bytes, Relaxed) + bytes;
         let limit = self.limit.load(Relaxed);

@@ -5,7 +5,8 @@
 //!                                              ^------------ buffers that have come back ------------+
 //! ```
 //!
-//! After an error the writer gives that error to every call. Dropped before [`TempWriter::finish`], it takes the file with it.
+//! After an error the writer gives that error to every call. Dropped before [`TempWriter::finish`],
+//! it takes the file with it.
 
 use super::file::Stored;
 use super::{TempFile, TempOptions};
@@ -59,7 +60,11 @@ impl TempWriter {
     }
 
     /// Appends bytes.
-    pub fn write_all(&mut self, io: &mut aio::Backend, mut bytes: &[u8]) -> Result<(), StorageError> {
+    pub fn write_all(
+        &mut self,
+        io: &mut aio::Backend,
+        mut bytes: &[u8],
+    ) -> Result<(), StorageError> {
         while !bytes.is_empty() {
             let room = self.room(io)?;
             let n = room.len().min(bytes.len());
@@ -71,8 +76,8 @@ impl TempWriter {
         Ok(())
     }
 
-    /// Memory to be filled from its beginning, of at least one byte; what is in it counts after [`Self::advance`]. For who can
-    /// do without a copy.
+    /// Memory to be filled from its beginning, of at least one byte; what is in it counts after
+    /// [`Self::advance`]. For who can do without a copy.
     pub fn room(&mut self, io: &mut aio::Backend) -> Result<&mut [u8], StorageError> {
         self.check()?;
         if self.filling.is_none() {
@@ -165,7 +170,9 @@ impl TempWriter {
     }
 
     fn finish_oldest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
-        let Some(InFlight { io: write, offset }) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(InFlight { io: write, offset }) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
         let (buffer, result) = io.finish_owned(write);
         self.free.push(buffer);
         match result {

@@ -1,5 +1,6 @@
-//! The pool's protocols in interleavings that shuttle chooses: pins and evictions, reads that are joined or fail, write-outs and
-//! changes, the locks' waiters, waiting for a buffer, extension, the pool's end; and what is written is read back ([`readback`]).
+//! The pool's protocols in interleavings that shuttle chooses: pins and evictions, reads that are
+//! joined or fail, write-outs and changes, the locks' waiters, waiting for a buffer, extension, the
+//! pool's end; and what is written is read back ([`readback`]).
 //!
 //! Only a checked build has these tests:
 //!
@@ -7,9 +8,10 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-storage --test interleavings --target-dir target/shuttle
 //! ```
 //!
-//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints a schedule, which
-//! `shuttle::replay` repeats. The files are real ones, whose calls wait for nobody; a thread that nobody wakes is found as a
-//! deadlock. Each page that is written is looked at before and after the transfer: it has its checksum, and nobody changes it.
+//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints
+//! a schedule, which `shuttle::replay` repeats. The files are real ones, whose calls wait for
+//! nobody; a thread that nobody wakes is found as a deadlock. Each page that is written is looked
+//! at before and after the transfer: it has its checksum, and nobody changes it.
 #![cfg(shuttle)]
 
 mod readback;
@@ -20,14 +22,14 @@ use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, thread};
 use forebay_aio::{
-    Aio, AioConfig, BackendType, Deferred, Errno, HugePages, IoMemory, OpKind, PosixNamespace, Region,
-    WorkerLimits, probe_direct,
+    Aio, AioConfig, BackendType, Deferred, Errno, HugePages, IoMemory, OpKind, PosixNamespace,
+    Region, WorkerLimits, probe_direct,
 };
 use forebay_format::{BLOCK_SIZE, Fork, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
     Backend, BufferPool, Cleaner, CleanerOptions, ExtendMethod, PageWriteGuard, Pinned, PoolConfig,
-    ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, StreamSettings, WriteOptions,
-    WriteScope, WriteStream,
+    ReadStream, Smgr, SmgrConfig, StorageError, Strategy, StreamFlags, StreamSettings,
+    WriteOptions, WriteScope, WriteStream,
 };
 use shuttle::rand::{Rng as _, thread_rng};
 
@@ -39,7 +41,8 @@ const SLOWEST: u32 = 60;
 /// Where the tests' number is on a page, twice.
 const AT: [usize; 2] = [64, 8100];
 
-/// The disk, watched: reads and writes fail as often as they should, and pages stay as they are while they are written.
+/// The disk, watched: reads and writes fail as often as they should, and pages stay as they are
+/// while they are written.
 #[derive(Default)]
 struct Watched {
     failing_reads: AtomicUsize,
@@ -85,7 +88,8 @@ fn written(request: &Request<'_>) -> Vec<PageBytes> {
     }
     for vector in request.vectors() {
         for at in (0..vector.len()).step_by(BLOCK_SIZE) {
-            // SAFETY: the request's memory is valid until the attempt returns, and nobody changes a page that is written.
+            // SAFETY: the request's memory is valid until the attempt returns, and nobody changes a
+            // page that is written.
             let page: PageBytes = unsafe { vector.ptr().add(at).cast::<PageBytes>().read() };
             let block = (request.offset() as usize / BLOCK_SIZE + pages.len()) as u32;
             checksum::verify_page(&page, block).expect("what is written is a page");
@@ -123,7 +127,9 @@ impl Bed {
         let executor: Arc<dyn Executor> = Arc::<Watched>::clone(&disk);
         let aio = match who {
             Who::Workers(n) => Aio::with_workers(names, executor, config, WorkerLimits::fixed(n)),
-            Who::Deferred => Aio::with_method(names, executor, config, |t| Ok(Deferred::new(seed()).over(t))),
+            Who::Deferred => {
+                Aio::with_method(names, executor, config, |t| Ok(Deferred::new(seed()).over(t)))
+            }
         }
         .unwrap();
         let config = SmgrConfig { verify_writes: true, ..SmgrConfig::default() };
@@ -211,7 +217,8 @@ fn rounds() -> usize {
     std::env::var("FOREBAY_SHUTTLE_ROUNDS").map_or(150, |n| n.parse().expect("a number"))
 }
 
-/// Runs a scenario over each method, in random interleavings and in ones with few, well-placed preemptions.
+/// Runs a scenario over each method, in random interleavings and in ones with few, well-placed
+/// preemptions.
 fn each(scenario: fn(Arc<Bed>)) {
     for who in [Who::Workers(1), Who::Deferred] {
         eprintln!("over {who:?}");
@@ -273,8 +280,8 @@ fn a_failed_read_is_done_again_for_others() {
     each(|bed| three_readers(&bed, usize::MAX));
 }
 
-/// Readers of one page, the first `failing` reads of which fail. Each failure is told to one at most: to none, if
-/// another one has the page before its issuer looks.
+/// Readers of one page, the first `failing` reads of which fail. Each failure is told to one at
+/// most: to none, if another one has the page before its issuer looks.
 fn three_readers(bed: &Arc<Bed>, failing: usize) {
     bed.disk.failing_reads.store(failing, SeqCst);
     let failed = Arc::new(AtomicUsize::new(0));
@@ -330,10 +337,12 @@ fn a_failed_write_leaves_the_page_dirty_and_free() {
         let failed = Arc::new(AtomicUsize::new(0));
         let writers: [_; 2] = std::array::from_fn(|_| {
             let failed = Arc::clone(&failed);
-            spawn(&bed, move |bed| match bed.pool.write_dirty(&mut bed.backend(), WriteScope::All) {
-                Ok(_) => {}
-                Err(StorageError::Write { block: 2, .. }) => drop(failed.fetch_add(1, SeqCst)),
-                Err(other) => panic!("{other}"),
+            spawn(&bed, move |bed| {
+                match bed.pool.write_dirty(&mut bed.backend(), WriteScope::All) {
+                    Ok(_) => {}
+                    Err(StorageError::Write { block: 2, .. }) => drop(failed.fetch_add(1, SeqCst)),
+                    Err(other) => panic!("{other}"),
+                }
             })
         });
         number(&pin.lock_shared().copy());
@@ -346,8 +355,8 @@ fn a_failed_write_leaves_the_page_dirty_and_free() {
     });
 }
 
-/// A pool full of dirty pages: a pass, the cleaner and two who need buffers write them, and one write fails. Nobody waits for ever,
-/// and nothing is lost.
+/// A pool full of dirty pages: a pass, the cleaner and two who need buffers write them, and one
+/// write fails. Nobody waits for ever, and nothing is lost.
 #[test]
 fn all_who_write_share_the_dirty_pages() {
     each(|bed| {
@@ -359,7 +368,11 @@ fn all_who_write_share_the_dirty_pages() {
         drop(be);
         bed.disk.failing_writes.store(1, SeqCst);
         fn hears_of_writes_only<T>(result: Result<T, StorageError>) {
-            assert!(matches!(result, Ok(_) | Err(StorageError::Write { .. })), "{:?}", result.err());
+            assert!(
+                matches!(result, Ok(_) | Err(StorageError::Write { .. })),
+                "{:?}",
+                result.err()
+            );
         }
         let pass = spawn(&bed, |bed| {
             hears_of_writes_only(bed.pool.write_dirty(&mut bed.backend(), WriteScope::All));
@@ -384,8 +397,9 @@ fn all_who_write_share_the_dirty_pages() {
         let mut be = bed.backend();
         bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
         assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
-        (0..BLOCKS)
-            .for_each(|block| assert_eq!(bed.on_disk(block), u64::from(block + u32::from(block < BUFFERS))));
+        (0..BLOCKS).for_each(|block| {
+            assert_eq!(bed.on_disk(block), u64::from(block + u32::from(block < BUFFERS)))
+        });
     });
 }
 
@@ -419,7 +433,9 @@ fn a_stream_and_who_changes_several_pages_do_not_wait_for_each_other() {
         join(changers);
         bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
         let changed_again = |block| u64::from([4, 1, 2, 0].contains(&block));
-        (0..6).for_each(|block| assert_eq!(bed.on_disk(block), u64::from(block) + 1 + changed_again(block)));
+        (0..6).for_each(|block| {
+            assert_eq!(bed.on_disk(block), u64::from(block) + 1 + changed_again(block))
+        });
     });
 }
 
@@ -468,7 +484,8 @@ fn readers_in_an_unbroken_row_let_a_change_through() {
             let pin = bed.pool.lookup(&tag(4)).unwrap();
             add_one(pin.lock_exclusive());
         });
-        // A writer who waits lets no share-exclusive lock through, nor any other: once it is so, this one is next.
+        // A writer who waits lets no share-exclusive lock through, nor any other: once it is so,
+        // this one is next.
         let waits = before.try_lock_share_exclusive().is_none();
         let reader = spawn(&bed, move |bed| {
             let pin = bed.pool.lookup(&tag(4)).unwrap();
@@ -583,7 +600,8 @@ fn who_extends_beside_others_gets_pages_of_his_own_or_the_error() {
     }
 }
 
-/// Extensions at once, by zeros, of which the first `failing` writes fail: that of all who had lined up, or of one.
+/// Extensions at once, by zeros, of which the first `failing` writes fail: that of all who had
+/// lined up, or of one.
 fn three_extend(bed: &Arc<Bed>, failing: usize) {
     bed.pool.smgr().set_extend_method(ExtendMethod::WriteZeros);
     bed.disk.failing_writes.store(failing, SeqCst);
@@ -596,7 +614,10 @@ fn three_extend(bed: &Arc<Bed>, failing: usize) {
                 Ok(pins) => {
                     for pin in &pins {
                         let mut page = pin.lock_exclusive();
-                        assert!(pin.tag().block >= BLOCKS && page.page().is_all_zeros(), "given to two");
+                        assert!(
+                            pin.tag().block >= BLOCKS && page.page().is_all_zeros(),
+                            "given to two"
+                        );
                         page.page_mut().init(0);
                         page.mark_dirty();
                         made.fetch_add(1, SeqCst);
@@ -642,7 +663,9 @@ fn a_write_past_the_pool_does_not_outlast_a_cut() {
             }
         });
         bed.pool.truncate(&mut bed.backend(), REL, Fork::Main, 4).unwrap();
-        let len = || std::fs::metadata(bed.dir.path().join(REL.segment_path(Fork::Main, 0))).unwrap().len();
+        let len = || {
+            std::fs::metadata(bed.dir.path().join(REL.segment_path(Fork::Main, 0))).unwrap().len()
+        };
         assert_eq!(len(), 4 * BLOCK_SIZE as u64);
         join([writer, reader]);
         assert_eq!(len(), 4 * BLOCK_SIZE as u64, "written past the end");
@@ -667,7 +690,11 @@ fn pages_of_a_relation_that_is_cut_are_gone_and_not_written() {
         join([writer, reader]);
         assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 4);
         let file = bed.dir.path().join(REL.segment_path(Fork::Main, 0));
-        assert_eq!(std::fs::metadata(file).unwrap().len(), 4 * BLOCK_SIZE as u64, "written past the end");
+        assert_eq!(
+            std::fs::metadata(file).unwrap().len(),
+            4 * BLOCK_SIZE as u64,
+            "written past the end"
+        );
     });
 }
 

@@ -20,7 +20,8 @@ fn write_and_forget(bed: &Bed, be: &mut Backend) {
     }
 }
 
-/// Pages are changed, written and read again while what was written is read back: none is missed, though a write fails.
+/// Pages are changed, written and read again while what was written is read back: none is missed,
+/// though a write fails.
 #[test]
 fn what_is_written_meanwhile_is_not_lost() {
     each(|bed| {
@@ -43,7 +44,8 @@ fn what_is_written_meanwhile_is_not_lost() {
     });
 }
 
-/// A relation is cut, and dropped, and made anew in a file of the same name, while what was written is read back.
+/// A relation is cut, and dropped, and made anew in a file of the same name, while what was written
+/// is read back.
 #[test]
 fn what_is_cut_or_made_anew_meanwhile_is_not_lost() {
     each(|bed| {
@@ -62,7 +64,8 @@ fn what_is_cut_or_made_anew_meanwhile_is_not_lost() {
                 bed.pool.drop_relation(&mut be, REL).unwrap();
                 bed.pool.smgr().create(REL, Fork::Main, false).unwrap();
                 for _ in 0..3 {
-                    let made = bed.pool.extend(&mut be, REL, Fork::Main, 1, Strategy::Normal).unwrap();
+                    let made =
+                        bed.pool.extend(&mut be, REL, Fork::Main, 1, Strategy::Normal).unwrap();
                     let mut page = made[0].lock_exclusive();
                     PageMut(&mut page).init(0);
                     set_number(&mut page, 70);
@@ -78,7 +81,8 @@ fn what_is_cut_or_made_anew_meanwhile_is_not_lost() {
     });
 }
 
-/// A write is lost: who reads the page is told, or who syncs, and nobody else gets a page that is not the last.
+/// A write is lost: who reads the page is told, or who syncs, and nobody else gets a page that is
+/// not the last.
 #[test]
 fn a_lost_write_is_found_before_it_counts() {
     each(|bed| {
@@ -92,7 +96,10 @@ fn a_lost_write_is_found_before_it_counts() {
                 for so_far in 0..2 {
                     match bed.pool.read(&mut be, tag(block), Strategy::Normal) {
                         Ok(pin) => {
-                            assert_eq!(number(&pin.lock_shared().copy()), u64::from(block) + so_far);
+                            assert_eq!(
+                                number(&pin.lock_shared().copy()),
+                                u64::from(block) + so_far
+                            );
                             add_one(pin.lock_exclusive());
                         }
                         Err(StorageError::LostWrite { block: of, .. }) => {
@@ -114,6 +121,9 @@ fn a_lost_write_is_found_before_it_counts() {
             Err(other) => panic!("{other}"),
         }
         let on_disk = (bed.on_disk(2), bed.on_disk(3));
-        assert!(told.load(SeqCst) > 0 || on_disk == (4, 5), "lost, and nobody was told: {on_disk:?}");
+        assert!(
+            told.load(SeqCst) > 0 || on_disk == (4, 5),
+            "lost, and nobody was told: {on_disk:?}"
+        );
     });
 }

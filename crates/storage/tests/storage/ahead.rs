@@ -40,7 +40,8 @@ fn a_failed_read_ahead_is_done_again() {
         let mut be = bed.backend();
         let pool = bed.fill_cold(&mut be, 8);
         let fault = plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
-        let Prefetched::Started(read) = pool.prefetch(&mut be, tag(2), Strategy::Normal).unwrap() else {
+        let Prefetched::Started(read) = pool.prefetch(&mut be, tag(2), Strategy::Normal).unwrap()
+        else {
             panic!("not in memory");
         };
         be.io.wait(read);
@@ -49,7 +50,8 @@ fn a_failed_read_ahead_is_done_again() {
         check(&pin, 2, 0);
         drop(pin);
         plan.add(Rule::on(Ops::READ), Effect::Fail(Errno::IO));
-        if let Prefetched::Started(read) = pool.prefetch(&mut be, tag(5), Strategy::Normal).unwrap() {
+        if let Prefetched::Started(read) = pool.prefetch(&mut be, tag(5), Strategy::Normal).unwrap()
+        {
             be.io.wait(read);
         }
         assert!(pool.read(&mut be, tag(5), Strategy::Normal).is_err());
@@ -62,10 +64,13 @@ fn a_full_pool_is_no_trouble() {
     each(Spec { buffers: 16, ..Spec::plain() }, |bed| {
         let mut be = bed.backend();
         let pool = bed.fill_cold(&mut be, 100);
-        let held: Vec<_> = (0..3).map(|n| pool.read(&mut be, tag(n), Strategy::Normal).unwrap()).collect();
+        let held: Vec<_> =
+            (0..3).map(|n| pool.read(&mut be, tag(n), Strategy::Normal).unwrap()).collect();
         let mut started = 0;
         for block in 3..100 {
-            if let Prefetched::Started(_) = pool.prefetch(&mut be, tag(block), Strategy::Normal).unwrap() {
+            if let Prefetched::Started(_) =
+                pool.prefetch(&mut be, tag(block), Strategy::Normal).unwrap()
+            {
                 started += 1;
             }
         }

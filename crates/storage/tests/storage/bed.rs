@@ -1,5 +1,5 @@
-//! What the tests stand on: a directory, an I/O layer of some kind, a pool; stamped pages; a method whose I/O stays in
-//! flight until a gate opens.
+//! What the tests stand on: a directory, an I/O layer of some kind, a pool; stamped pages; a method
+//! whose I/O stays in flight until a gate opens.
 
 use forebay_aio::execute::Executor;
 use forebay_aio::fault::FaultPlan;
@@ -11,7 +11,9 @@ use forebay_aio::{
     Aio, AioConfig, BackendType, HugePages, IoContext, IoObject, IoOp, MethodKind, PosixNamespace,
     WorkerLimits, probe_direct, probe_io_uring,
 };
-use forebay_format::{BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum};
+use forebay_format::{
+    BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum,
+};
 use forebay_storage::{
     Backend, BlockSource, BufferPool, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig, Strategy,
     StreamFlags, StreamSettings,
@@ -122,7 +124,9 @@ impl Bed {
 
     /// Executes in the calling thread, through the given executor.
     pub fn with_executor(spec: Spec, executor: Arc<dyn Executor>) -> Bed {
-        let aio = Aio::with_method(Arc::new(PosixNamespace), executor, config(), |_| Ok(Box::new(Inline)));
+        let aio = Aio::with_method(Arc::new(PosixNamespace), executor, config(), |_| {
+            Ok(Box::new(Inline))
+        });
         Bed::on(spec, aio.unwrap())
     }
 
@@ -175,7 +179,9 @@ impl Bed {
         self.smgr.create(REL, Fork::Main, false).unwrap();
         let mut made = 0;
         while made < n {
-            for pin in self.pool.extend(be, REL, Fork::Main, (n - made).min(16), Strategy::Normal).unwrap() {
+            for pin in
+                self.pool.extend(be, REL, Fork::Main, (n - made).min(16), Strategy::Normal).unwrap()
+            {
                 change(&pin, |page| stamp(page, made, 0));
                 made += 1;
             }
@@ -246,7 +252,8 @@ fn pool(aio: &Arc<Aio>, smgr: &Arc<Smgr>, spec: Spec) -> Arc<BufferPool> {
     BufferPool::new(config, Arc::clone(aio), Arc::clone(smgr)).unwrap()
 }
 
-/// A stream over blocks of [`REL`] that looks ahead in full from the start: so many reads at once, of so many blocks each.
+/// A stream over blocks of [`REL`] that looks ahead in full from the start: so many reads at once,
+/// of so many blocks each.
 pub fn full_stream<S: BlockSource>(
     pool: &Arc<BufferPool>,
     source: S,
@@ -343,7 +350,8 @@ impl Gate {
         }
     }
 
-    /// Opens when the value is dropped, so that a failed assertion does not leave threads behind the gate.
+    /// Opens when the value is dropped, so that a failed assertion does not leave threads behind
+    /// the gate.
     pub fn open_at_end(self: &Arc<Self>) -> OpenAtEnd {
         OpenAtEnd(Arc::clone(self))
     }

@@ -6,15 +6,22 @@ use forebay_aio::execute::PosixExecutor;
 use forebay_aio::sync::Duration;
 use forebay_aio::{IoContext, IoOp, MethodKind};
 use forebay_format::Fork;
-use forebay_storage::{Backend, BufferPool, CleanReport, Cleaner, CleanerOptions, Strategy, WriteScope};
+use forebay_storage::{
+    Backend, BufferPool, CleanReport, Cleaner, CleanerOptions, Strategy, WriteScope,
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::sync::Arc;
 use std::thread;
 
-const UNLIMITED: CleanerOptions =
-    CleanerOptions { max_pages: 10_000, multiplier: 2.0, delay: Duration::from_millis(200), flush_after: 0 };
+const UNLIMITED: CleanerOptions = CleanerOptions {
+    max_pages: 10_000,
+    multiplier: 2.0,
+    delay: Duration::from_millis(200),
+    flush_after: 0,
+};
 
-/// A pool of 64 pages that are dirty but for the first, aged by one round of the hand, which stands at the second.
+/// A pool of 64 pages that are dirty but for the first, aged by one round of the hand, which stands
+/// at the second.
 fn aged(bed: &Bed, be: &mut Backend) -> Arc<BufferPool> {
     bed.fill(be, 300);
     let pool = bed.cold().1;
@@ -63,11 +70,14 @@ fn enough_clean_buffers_are_kept_ahead_of_need() {
         assert!(waited * 100 < taken, "{waited} of {taken} were waited for");
         let dirty = after.victims_dirty - before.victims_dirty;
         assert!(dirty * 20 < taken, "{dirty} of {taken} were dirty when the hand came");
-        // It does not write pages over and over that are changed again: about one write for each page that goes.
+        // It does not write pages over and over that are changed again: about one write for each
+        // page that goes.
         let cleaned = after.cleaned - before.cleaned;
         assert!(cleaned <= taken + taken / 4, "{cleaned} pages cleaned, {taken} taken");
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        (0..1024).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), versions[block as usize]));
+        (0..1024).for_each(|block| {
+            assert_eq!(version(&bed.on_disk(block), block), versions[block as usize])
+        });
     });
 }
 
@@ -82,7 +92,8 @@ fn rounds_end_at_their_limit_which_is_counted() {
         assert_eq!(report, CleanReport { cleaned: 5, limited: true, idle: false });
         assert_eq!(few.rest_after(report), Duration::ZERO, "buffers are in demand");
         assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (5, 1));
-        // Nobody has needed a buffer since: it goes on, in its own time, until a quarter of the pool is clean.
+        // Nobody has needed a buffer since: it goes on, in its own time, until a quarter of the
+        // pool is clean.
         for cleaned in [5, 5, 1] {
             let report = cleaner.step(&pool, &mut be, &few).unwrap();
             assert_eq!(report, CleanReport { cleaned, limited: cleaned == 5, idle: true });
@@ -189,7 +200,8 @@ fn a_bulk_load_cleans_its_ring_ahead_of_itself() {
     });
 }
 
-/// With a disk that does not answer a load goes on for half a ring: what it writes ahead, it does not wait for.
+/// With a disk that does not answer a load goes on for half a ring: what it writes ahead, it does
+/// not wait for.
 #[test]
 fn a_bulk_load_does_not_wait_for_its_writes() {
     let (bed, gate) = Bed::gated(Spec { buffers: 1024, ..Spec::plain() }, Arc::new(PosixExecutor));

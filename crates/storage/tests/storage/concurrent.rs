@@ -3,7 +3,8 @@
 use crate::bed::{REL, Spec, each, full_stream, stamp, tag, version};
 use forebay_format::{Fork, Page, RelFileLocator};
 use forebay_storage::{
-    Backend, Cleaner, CleanerOptions, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings, WriteScope,
+    Backend, Cleaner, CleanerOptions, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
+    WriteScope,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::collections::BTreeSet;
@@ -32,7 +33,8 @@ fn worker(
     for _ in 0..40 {
         for _ in 0..10 {
             let block = rng.random_range(0..PAGES);
-            let strategy = if rng.random_bool(0.2) { Strategy::BulkWrite } else { Strategy::Normal };
+            let strategy =
+                if rng.random_bool(0.2) { Strategy::BulkWrite } else { Strategy::Normal };
             let pin = pool.read(&mut be, tag(block), strategy).unwrap();
             bump(&pin, block);
             model[block as usize].fetch_add(1, Ordering::SeqCst);
@@ -108,7 +110,13 @@ fn extensions_never_overlap() {
                     for n in 0..30 {
                         let pins = bed
                             .pool
-                            .extend(&mut be, REL, Fork::Main, 1 + (n + thread) % 7, Strategy::Normal)
+                            .extend(
+                                &mut be,
+                                REL,
+                                Fork::Main,
+                                1 + (n + thread) % 7,
+                                Strategy::Normal,
+                            )
                             .unwrap();
                         for pin in pins {
                             let block = pin.tag().block;
@@ -117,7 +125,10 @@ fn extensions_never_overlap() {
                             assert!(Page::new(&page).is_all_zeros());
                             stamp(&mut page, block, 1);
                             page.mark_dirty();
-                            assert!(seen.lock().unwrap().insert(block), "block {block} was given twice");
+                            assert!(
+                                seen.lock().unwrap().insert(block),
+                                "block {block} was given twice"
+                            );
                         }
                         // Someone else's new page may be read at once.
                         let last = bed.pool.nblocks(REL, Fork::Main).unwrap() - 1;
@@ -167,7 +178,9 @@ fn scans_that_extend_do_not_starve_each_other_in_the_smallest_pool() {
                             all_have_a_page.wait();
                         }
                         assert_eq!(version(&from.lock_shared().copy(), n), 0);
-                        for to in pool.extend(&mut be, COPY, Fork::Main, 2, Strategy::Normal).unwrap() {
+                        for to in
+                            pool.extend(&mut be, COPY, Fork::Main, 2, Strategy::Normal).unwrap()
+                        {
                             let block = to.tag().block;
                             let mut page = to.lock_exclusive();
                             stamp(&mut page, block, 1);

@@ -39,10 +39,14 @@ fn a_bad_header_is_found_without_checksums() {
     let mut be = bed.backend();
     bed.fill(&mut be, 3);
     bed.damage(1, 12, &[0xff, 0xff]);
-    let config = forebay_storage::PoolConfig { buffers: 64, checksums: false, ..Default::default() };
+    let config =
+        forebay_storage::PoolConfig { buffers: 64, checksums: false, ..Default::default() };
     let pool = forebay_storage::BufferPool::new(config, bed.aio.clone(), bed.cold().0).unwrap();
     assert!(pool.read(&mut be, tag(0), Strategy::Normal).is_ok());
-    assert!(matches!(pool.read(&mut be, tag(1), Strategy::Normal), Err(StorageError::InvalidPage { .. })));
+    assert!(matches!(
+        pool.read(&mut be, tag(1), Strategy::Normal),
+        Err(StorageError::InvalidPage { .. })
+    ));
 }
 
 #[test]
@@ -71,7 +75,12 @@ fn a_short_file_is_named() {
         let mut be = bed.backend();
         let pool = bed.fill_cold(&mut be, 14);
         assert_eq!(pool.nblocks(REL, Fork::Main).unwrap(), 14);
-        std::fs::OpenOptions::new().write(true).open(bed.path(1)).unwrap().set_len(3 * 8192 + 4096).unwrap();
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(bed.path(1))
+            .unwrap()
+            .set_len(3 * 8192 + 4096)
+            .unwrap();
         let error = pool.read_many(&mut be, REL, Fork::Main, 8, 6, Strategy::Normal).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -89,7 +98,10 @@ fn a_failed_read_is_raised_once_and_not_remembered() {
         let pool = bed.fill_cold(&mut be, 4);
         plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
         let error = pool.read(&mut be, tag(2), Strategy::Normal).unwrap_err();
-        assert_eq!(error.to_string(), "could not read block 2 in file \"base/5/16384\": Input/output error");
+        assert_eq!(
+            error.to_string(),
+            "could not read block 2 in file \"base/5/16384\": Input/output error"
+        );
         assert_eq!(
             version(&pool.read(&mut be, tag(2), Strategy::Normal).unwrap().lock_shared().copy(), 2),
             0

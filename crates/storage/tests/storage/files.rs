@@ -3,8 +3,8 @@
 use crate::bed::{Bed, REL, Spec, as_the_system_does, each, each_faulty, tag};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{
-    Aio, AioConfig, AioError, BackendType, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat,
-    IoOp, MethodKind, Namespace, OpenOptions, PosixNamespace,
+    Aio, AioConfig, AioError, BackendType, DirEntry, DirectAlignment, DirectRefusal, Errno, File,
+    FileStat, IoOp, MethodKind, Namespace, OpenOptions, PosixNamespace,
 };
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{Smgr, SmgrConfig, StorageError, Strategy};
@@ -26,7 +26,8 @@ fn sizes_cross_segments_and_survive_reopening() {
         assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 5).unwrap(), 0);
         assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 15).unwrap(), 5);
         assert_eq!(smgr.nblocks(REL, Fork::Main).unwrap(), 20);
-        let lens: Vec<u64> = (0..3).map(|s| std::fs::metadata(bed.path(s)).unwrap().len() / 8192).collect();
+        let lens: Vec<u64> =
+            (0..3).map(|s| std::fs::metadata(bed.path(s)).unwrap().len() / 8192).collect();
         assert_eq!(lens, [8, 8, 4]);
         assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 20);
 
@@ -59,7 +60,10 @@ fn a_cut_or_a_removal_that_fails_is_done_again() {
         fails(3);
         let error = bed.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with("could not remove file") && text.contains("base/5/16384.3\""), "{text}");
+        assert!(
+            text.starts_with("could not remove file") && text.contains("base/5/16384.3\""),
+            "{text}"
+        );
         assert_eq!(there(), [0, 1, 2, 3]);
         // Emptied, it counts for nothing.
         assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 24);
@@ -173,8 +177,10 @@ fn space_set_aside_is_not_part_of_the_file() {
         bed.smgr.create(REL, Fork::Main, false).unwrap();
         let mut n = 0;
         while n < 1500 {
-            n += bed.pool.extend(&mut be, REL, Fork::Main, 7, Strategy::BulkWrite).unwrap().len() as u32;
-            let len: u64 = (0..2).filter_map(|s| std::fs::metadata(bed.path(s)).ok()).map(|m| m.len()).sum();
+            n += bed.pool.extend(&mut be, REL, Fork::Main, 7, Strategy::BulkWrite).unwrap().len()
+                as u32;
+            let len: u64 =
+                (0..2).filter_map(|s| std::fs::metadata(bed.path(s)).ok()).map(|m| m.len()).sum();
             assert_eq!(len, u64::from(n) * 8192);
         }
         assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
@@ -211,7 +217,10 @@ fn a_failed_sync_is_fatal_and_is_not_tried_again() {
         assert!(matches!(error, StorageError::Sync { errno: Errno::IO, .. }));
         assert!(error.is_fatal());
         let text = error.to_string();
-        assert!(text.starts_with("could not fsync file \"") && text.contains("base/5/16384"), "{text}");
+        assert!(
+            text.starts_with("could not fsync file \"") && text.contains("base/5/16384"),
+            "{text}"
+        );
         // A second sync would lie.
         assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap_err().to_string(), text);
         assert_eq!(bed.pool.sync_pending(&mut be).unwrap_err().to_string(), text);
@@ -226,7 +235,10 @@ fn a_failed_sync_of_a_directory_is_not_tried_again() {
         bed.fill(&mut be, 4);
         plan.add(Rule::on(Ops::SYNC_DIR).times(1), Effect::Fail(Errno::IO));
         let error = bed.pool.sync_pending(&mut be).unwrap_err();
-        assert!(error.is_fatal() && error.to_string().ends_with("base/5\": Input/output error"), "{error}");
+        assert!(
+            error.is_fatal() && error.to_string().ends_with("base/5\": Input/output error"),
+            "{error}"
+        );
         let (dirs, syncs) = (plan.calls(Ops::SYNC_DIR), plan.calls(Ops::SYNCS));
         let again = bed.pool.sync_pending(&mut be).unwrap_err();
         assert_eq!(again.to_string(), error.to_string());
@@ -268,9 +280,10 @@ fn files_are_closed_when_the_system_has_no_descriptor_left() {
     for errno in [EMFILE, ENFILE] {
         let (dir, plan) = (tempfile::tempdir().unwrap(), FaultPlan::new());
         let below = dir.path().to_path_buf();
-        let none_left =
-            plan.add(Rule::on(Ops::OPEN).when(move |_| open_below(&below) >= 20), Effect::Fail(errno));
-        let aio = plan.open(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+        let none_left = plan
+            .add(Rule::on(Ops::OPEN).when(move |_| open_below(&below) >= 20), Effect::Fail(errno));
+        let aio =
+            plan.open(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
         std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
         let smgr = Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig::default());
         let mut io = aio.backend(BackendType::Client).unwrap();
@@ -291,7 +304,8 @@ struct DropAfterOpen(OnceLock<Arc<Smgr>>, AtomicUsize);
 impl Namespace for DropAfterOpen {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
         let file = PosixNamespace.open(path, options)?;
-        let number = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        let number =
+            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
         // Dropping opens files too, to empty them.
         let for_use = !options.create_new && !options.truncate;
         if let (Some(smgr), Some(number), true) = (self.0.get(), number, for_use) {
@@ -328,8 +342,11 @@ fn a_file_opened_while_its_relation_is_dropped_is_not_kept() {
     let namespace = Arc::clone(&names);
     let aio = Aio::new(namespace, MethodKind::Sync, AioConfig::default()).unwrap();
     std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
-    let smgr =
-        Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig { max_open_files: 40, ..Default::default() });
+    let smgr = Smgr::new(
+        Arc::clone(&aio),
+        dir.path(),
+        SmgrConfig { max_open_files: 40, ..Default::default() },
+    );
     let mut io = aio.backend(BackendType::Checkpointer).unwrap();
     names.0.set(Arc::clone(&smgr)).ok().unwrap();
     for number in 0..100 {

@@ -25,7 +25,8 @@ fn a_read_in_flight_is_joined() {
             }
             scope.spawn(move || {
                 let n = if block == 0 { 4 } else { 1 };
-                let pins = pool.read_many(&mut be, REL, Fork::Main, block, n, Strategy::Normal).unwrap();
+                let pins =
+                    pool.read_many(&mut be, REL, Fork::Main, block, n, Strategy::Normal).unwrap();
                 assert_eq!(version(&pins[0].lock_shared().copy(), block), 0);
             });
         }
@@ -49,7 +50,8 @@ fn who_joined_a_failed_read_reads_for_himself() {
         let mut issuer = bed.backend();
         let mut joiner = bed.backend();
         let (pool, gate) = (&pool, &gate);
-        let failed = scope.spawn(move || pool.read(&mut issuer, tag(1), Strategy::Normal).map(drop));
+        let failed =
+            scope.spawn(move || pool.read(&mut issuer, tag(1), Strategy::Normal).map(drop));
         gate.await_held(1);
         let joined = scope.spawn(move || {
             let pin = pool.read(&mut joiner, tag(1), Strategy::Normal).unwrap();
@@ -186,7 +188,8 @@ fn a_drop_writes_nothing_but_waits_for_writes() {
 
 #[test]
 fn a_page_dirtied_behind_the_checkpoint_keeps_its_sync() {
-    // The write is in flight while a checkpoint syncs; when it ends, a later checkpoint must sync again.
+    // The write is in flight while a checkpoint syncs; when it ends, a later checkpoint must sync
+    // again.
     let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
     let mut be = bed.backend();
     bed.fill(&mut be, 2);
@@ -207,8 +210,8 @@ fn a_page_dirtied_behind_the_checkpoint_keeps_its_sync() {
 
 #[test]
 fn a_failed_write_is_reported_although_someone_else_tries_again() {
-    // The first write of the checkpoint fails. Before it looks, someone else has the page in a write that ends only
-    // after the checkpoint: what the checkpoint says must not depend on that.
+    // The first write of the checkpoint fails. Before it looks, someone else has the page in a
+    // write that ends only after the checkpoint: what the checkpoint says must not depend on that.
     let plan = FaultPlan::new();
     let bed = Bed::faulty(Spec::plain(), &plan);
     let (mut be, mut other) = (bed.backend(), bed.backend());
@@ -232,7 +235,10 @@ fn a_failed_write_is_reported_although_someone_else_tries_again() {
         let result = checkpoint.join().unwrap();
         others.release();
         let error = result.unwrap_err();
-        assert_eq!(error.to_string(), "could not write block 0 in file \"base/5/16384\": Input/output error");
+        assert_eq!(
+            error.to_string(),
+            "could not write block 0 in file \"base/5/16384\": Input/output error"
+        );
     });
     assert_eq!(version(&bed.on_disk(0), 0), 1);
 }

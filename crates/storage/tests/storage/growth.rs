@@ -1,4 +1,5 @@
-//! Relations that grow: by either method, on disks that are full or can't allocate, and by many backends at once.
+//! Relations that grow: by either method, on disks that are full or can't allocate, and by many
+//! backends at once.
 
 use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
@@ -31,7 +32,8 @@ fn grow(bed: &Bed, be: &mut Backend, n: u32, mark: u64) -> Result<Vec<u32>, Stor
     Ok(blocks)
 }
 
-/// Has [`THREADS`] backends extend by `n` blocks each, of which all but one come while that one's call is held: what each got.
+/// Has [`THREADS`] backends extend by `n` blocks each, of which all but one come while that one's
+/// call is held: what each got.
 fn grow_at_once(bed: &Bed, plan: &Arc<FaultPlan>, n: u32) -> Vec<Result<Vec<u32>, StorageError>> {
     let joined = bed.pool.stats().extensions_joined;
     let held = plan.hold(Rule::on(Ops::ALLOCATE).times(1));
@@ -78,7 +80,10 @@ fn who_comes_while_a_relation_grows_is_served_together() {
             assert!(blocks >= THREADS as usize);
             // One for the first; one for the others, or for each segment of theirs.
             assert_eq!(bed.count(IoOp::Extend) - before, 2);
-            assert!(growths(plan) <= 2 + blocks as u64 / u64::from(spec.segment_blocks), "{plan:?}");
+            assert!(
+                growths(plan) <= 2 + blocks as u64 / u64::from(spec.segment_blocks),
+                "{plan:?}"
+            );
             all_are_there(bed, &got);
         });
     }
@@ -116,7 +121,10 @@ fn where_there_is_no_room_for_all_some_get_theirs() {
         bed.smgr.create(REL, Fork::Main, false).unwrap();
         // Room for three of eight.
         let full = |call: &forebay_aio::fault::Call| call.offset + call.len > 12 * 8192;
-        plan.add(Rule::on(Ops::ALLOCATE | Ops::RESERVE).when(full), Effect::FailAfter(8192, Errno::NOSPC));
+        plan.add(
+            Rule::on(Ops::ALLOCATE | Ops::RESERVE).when(full),
+            Effect::FailAfter(8192, Errno::NOSPC),
+        );
         let got = grow_at_once(bed, plan, 4);
         let errors: Vec<_> = got.iter().filter_map(|got| got.as_ref().err()).collect();
         assert_eq!(errors.len(), 5);
@@ -196,12 +204,14 @@ fn a_disk_full_of_zeros_leaves_sizes_as_they_were() {
         bed.fill(&mut be, 6);
         bed.smgr.sync_pending(&mut be.io).unwrap();
         // Two blocks find room in the first segment, eight in the second, and of the third a part.
-        let third = plan.add(Rule::on(Ops::WRITE).path("16384.2"), Effect::FailAfter(8192, Errno::NOSPC));
+        let third =
+            plan.add(Rule::on(Ops::WRITE).path("16384.2"), Effect::FailAfter(8192, Errno::NOSPC));
         let error = bed.smgr.extend(&mut be.io, REL, Fork::Main, 12).unwrap_err();
         let text = "could not extend file \"base/5/16384.2\" at block 16: No space left on device";
         assert_eq!(error.to_string(), text);
         assert_eq!(plan.fired(third), 1);
-        let pages = bed.pool.extend(&mut be, REL, Fork::Main, 12, Strategy::Normal).map(|pins| pins.len());
+        let pages =
+            bed.pool.extend(&mut be, REL, Fork::Main, 12, Strategy::Normal).map(|pins| pins.len());
         assert_eq!(pages.unwrap_err().to_string(), text);
         assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
         assert_eq!(std::fs::metadata(bed.path(0)).unwrap().len(), 6 * 8192);
@@ -222,7 +232,10 @@ fn a_full_disk_gives_back_what_was_allocated() {
         let full = Rule::on(Ops::ALLOCATE).path("16384.2").times(1);
         plan.add(full, Effect::FailAfter(8192, Errno::NOSPC));
         let error = bed.pool.extend(&mut be, REL, Fork::Main, 12, Strategy::Normal).unwrap_err();
-        assert!(matches!(error, StorageError::Extend { block: 16, errno: Errno::NOSPC, .. }), "{error}");
+        assert!(
+            matches!(error, StorageError::Extend { block: 16, errno: Errno::NOSPC, .. }),
+            "{error}"
+        );
         assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
         assert_eq!(std::fs::metadata(bed.path(0)).unwrap().len(), 6 * 8192);
         assert!(!bed.path(1).exists() && !bed.path(2).exists());
@@ -251,12 +264,14 @@ fn space_that_was_set_aside_in_vain_is_given_back() {
     });
 }
 
-/// An allocation may sleep where nothing wakes it, and others wait for the backend's I/O meanwhile: that
-/// has ended before.
+/// An allocation may sleep where nothing wakes it, and others wait for the backend's I/O meanwhile:
+/// that has ended before.
 #[test]
 fn own_io_in_the_ring_ends_before_space_is_allocated() {
     if let Err(why) = probe_io_uring() {
-        return eprintln!("skipped: own_io_in_the_ring_ends_before_space_is_allocated needs io_uring: {why}");
+        return eprintln!(
+            "skipped: own_io_in_the_ring_ends_before_space_is_allocated needs io_uring: {why}"
+        );
     }
     let plan = FaultPlan::new();
     let bed = Bed::faulty(Spec { method: MethodKind::IoUring, ..SMALL }, &plan);
@@ -291,7 +306,11 @@ fn files_that_cannot_be_allocated_get_zeros() {
             bed.fill(&mut be, 20);
             let before = growths(plan);
             bed.smgr.extend(&mut be.io, REL, Fork::Main, 4).unwrap();
-            assert_eq!(growths(plan) - before, again, "what can't allocate at all is not asked again");
+            assert_eq!(
+                growths(plan) - before,
+                again,
+                "what can't allocate at all is not asked again"
+            );
             assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 24);
             let pin = bed.pool.read(&mut be, tag(23), Strategy::Normal).unwrap();
             assert!(pin.lock_shared().page().is_all_zeros());

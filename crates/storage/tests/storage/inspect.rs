@@ -1,4 +1,5 @@
-//! Looking into the pool: its buffers, orders about them, checksums in memory, the kernel's cache of the same files.
+//! Looking into the pool: its buffers, orders about them, checksums in memory, the kernel's cache
+//! of the same files.
 
 use crate::bed::{Bed, REL, Spec, change, each, stamp, tag, version};
 use forebay_format::{Fork, RelFileLocator};
@@ -8,7 +9,9 @@ const OTHER: RelFileLocator = RelFileLocator::in_default(5, 16_385);
 
 /// What the pool shows of a block of [`REL`].
 fn shown(bed: &Bed, block: u32) -> Option<(u32, BufferPage)> {
-    bed.pool.inspect().find_map(|b| b.page.filter(|page| page.tag == tag(block)).map(|page| (b.buffer, page)))
+    bed.pool
+        .inspect()
+        .find_map(|b| b.page.filter(|page| page.tag == tag(block)).map(|page| (b.buffer, page)))
 }
 
 #[test]
@@ -25,7 +28,8 @@ fn the_pool_shows_what_its_buffers_hold() {
         assert_eq!((buffer, page.pins, page.dirty, page.valid), (pin.buffer(), 2, true, true));
         assert!((1..=5).contains(&page.usage));
         assert_eq!(bed.pool.inspect().count(), 32);
-        let mut blocks: Vec<_> = bed.pool.inspect().filter_map(|b| Some(b.page?.tag.block)).collect();
+        let mut blocks: Vec<_> =
+            bed.pool.inspect().filter_map(|b| Some(b.page?.tag.block)).collect();
         blocks.sort_unstable();
         assert_eq!(blocks, (0..10).collect::<Vec<_>>());
 
@@ -161,7 +165,10 @@ fn what_the_kernel_caches_of_a_relation_is_told_by_fork_and_segment() {
         bed.pool.sync_pending(&mut be).unwrap();
         let found = bed.pool.kernel_cache(REL).unwrap();
         let sizes: Vec<_> = found.iter().map(|f| (f.fork, f.segment, f.pages)).collect();
-        assert_eq!(sizes, [(Fork::Main, 0, 16), (Fork::Main, 1, 16), (Fork::Main, 2, 8), (Fork::Vm, 0, 0)]);
+        assert_eq!(
+            sizes,
+            [(Fork::Main, 0, 16), (Fork::Main, 1, 16), (Fork::Main, 2, 8), (Fork::Vm, 0, 0)]
+        );
         let cached: u64 = found.iter().map(|f| f.cached).sum();
         assert_eq!(cached, if bed.spec.direct { 0 } else { 40 });
     });

@@ -32,7 +32,8 @@ fn stream(
     }
 }
 
-/// A stream over `blocks` while someone else reads blocks 2 to 5 in one I/O; how many reads there were.
+/// A stream over `blocks` while someone else reads blocks 2 to 5 in one I/O; how many reads there
+/// were.
 fn beside_a_foreign_read(bed: &Bed, gate: &Arc<crate::bed::Gate>, blocks: &[BlockNumber]) -> u64 {
     let pool = bed.fill_cold(&mut bed.backend(), 12);
     gate.shut();
@@ -40,8 +41,9 @@ fn beside_a_foreign_read(bed: &Bed, gate: &Arc<crate::bed::Gate>, blocks: &[Bloc
         let _open = gate.open_at_end();
         let (mut issuer, mut streamer) = (bed.backend(), bed.backend());
         let pool = &pool;
-        let issued = scope
-            .spawn(move || pool.read_many(&mut issuer, REL, Fork::Main, 2, 4, Strategy::Normal).map(drop));
+        let issued = scope.spawn(move || {
+            pool.read_many(&mut issuer, REL, Fork::Main, 2, 4, Strategy::Normal).map(drop)
+        });
         gate.await_held(1);
         let streamed = scope.spawn(move || stream(pool, &mut streamer, blocks));
         // The issuer and the stream.
@@ -91,7 +93,9 @@ fn bad_headers_within_one_read_are_errors_in_their_turn() {
         [4, 9].iter().for_each(|&block| bed.damage(block, 12, &[0xff, 0xff]));
         let seen = stream(&pool, &mut be, &(0..16).collect::<Vec<_>>());
         let wanted = (0..16).map(|block| match block {
-            4 | 9 => Err("2 invalid pages among blocks 0..15 of relation \"base/5/16384\"".to_owned()),
+            4 | 9 => {
+                Err("2 invalid pages among blocks 0..15 of relation \"base/5/16384\"".to_owned())
+            }
             _ => Ok(block),
         });
         assert_eq!(seen, wanted.collect::<Vec<_>>());
@@ -108,8 +112,12 @@ fn a_missing_segment_is_named_and_the_next_request_works() {
         pool.smgr().close_files();
         std::fs::rename(bed.path(1), bed.dir().join("aside")).unwrap();
         let error = pool.read_many(&mut be, REL, Fork::Main, 6, 12, Strategy::Normal).unwrap_err();
-        let named = matches!(&error, StorageError::OpenSegment { block: 8, errno: Errno::NOENT, .. });
-        assert!(named && error.to_string().contains("base/5/16384.1\" (target block 8)"), "{error}");
+        let named =
+            matches!(&error, StorageError::OpenSegment { block: 8, errno: Errno::NOENT, .. });
+        assert!(
+            named && error.to_string().contains("base/5/16384.1\" (target block 8)"),
+            "{error}"
+        );
         assert_eq!(error.sqlstate(), "58P01");
         assert_eq!(stream(&pool, &mut be, &[0, 7, 16, 23]), [Ok(0), Ok(7), Ok(16), Ok(23)]);
         std::fs::rename(bed.dir().join("aside"), bed.path(1)).unwrap();
@@ -127,7 +135,9 @@ fn a_disk_that_always_fails_ends_every_request_and_leaves_no_pin() {
         let pool = bed.fill_cold(&mut be, 12);
         plan.add(Rule::on(Ops::READ), Effect::Fail(Errno::IO));
         let seen = stream(&pool, &mut be, &[0, 1, 5, 6]);
-        let text = |b| Err(format!("could not read block {b} in file \"base/5/16384\": Input/output error"));
+        let text = |b| {
+            Err(format!("could not read block {b} in file \"base/5/16384\": Input/output error"))
+        };
         assert_eq!(seen, [0, 1, 5, 6].map(text));
         let error = pool.read_many(&mut be, REL, Fork::Main, 0, 12, Strategy::Normal).unwrap_err();
         assert_eq!(error.sqlstate(), "58030");

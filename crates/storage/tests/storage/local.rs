@@ -5,8 +5,8 @@ use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::{Errno, IoContext, IoObject, IoOp, PosixNamespace};
 use forebay_format::Fork;
 use forebay_storage::{
-    Backend, LocalPool, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings, WriteScope,
-    remove_private_files,
+    Backend, LocalPool, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings,
+    WriteScope, remove_private_files,
 };
 
 const SMALL: Spec = Spec { segment_blocks: 24, ..Spec::plain() };
@@ -69,8 +69,9 @@ fn a_relation_larger_than_its_buffers_comes_back_and_goes_at_the_end() {
         let rows = bed.aio.stats().snapshot();
         for op in [IoOp::Read, IoOp::Write, IoOp::Extend, IoOp::Evict] {
             let in_all: u64 = rows.iter().map(|r| r.get(op).count).sum();
-            let temp =
-                rows.iter().filter(|r| (r.object, r.context) == (IoObject::TempRelation, IoContext::Normal));
+            let temp = rows
+                .iter()
+                .filter(|r| (r.object, r.context) == (IoObject::TempRelation, IoContext::Normal));
             assert_eq!(temp.map(|r| r.get(op).count).sum::<u64>(), in_all, "{op:?}");
             assert!(in_all > 0, "{op:?}");
         }

@@ -1,4 +1,5 @@
-//! Tests of the storage crate through its public interface, over every I/O method, buffered and direct.
+//! Tests of the storage crate through its public interface, over every I/O method, buffered and
+//! direct.
 
 mod ahead;
 mod bed;

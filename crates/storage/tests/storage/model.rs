@@ -1,12 +1,14 @@
-//! Many threads do everything the pool offers, over a disk that fails now and then, beside a model of what the pages
-//! must say. Each run follows from a number: `FOREBAY_MODEL_SEED=n` repeats one, `FOREBAY_MODEL_RUNS=n` makes more.
+//! Many threads do everything the pool offers, over a disk that fails now and then, beside a model
+//! of what the pages must say. Each run follows from a number: `FOREBAY_MODEL_SEED=n` repeats one,
+//! `FOREBAY_MODEL_RUNS=n` makes more.
 //!
-//! The model of a relation is the version of each block. A version is read and changed only under the page's content
-//! lock, and the number of blocks shrinks only under the relation's exclusive lock, as the layer above has it; so
-//! whoever has a page locked knows exactly what it must say. Each change has a place in a log that now and then can't be flushed, and
-//! no page on disk may be ahead of it. Errors are expected while faults last, of the kinds that
-//! the faults explain; what they leave behind is not: in the end the disk is well, and every page, size, pin and handle
-//! is checked.
+//! The model of a relation is the version of each block. A version is read and changed only under
+//! the page's content lock, and the number of blocks shrinks only under the relation's exclusive
+//! lock, as the layer above has it; so whoever has a page locked knows exactly what it must say.
+//! Each change has a place in a log that now and then can't be flushed, and no page on disk may be
+//! ahead of it. Errors are expected while faults last, of the kinds that the faults explain; what
+//! they leave behind is not: in the end the disk is well, and every page, size, pin and handle is
+//! checked.
 
 use crate::bed::{Bed, Spec, each_faulty, stamp, version};
 use crate::log::UnsteadyLog;
@@ -15,7 +17,8 @@ use forebay_aio::{Errno, IoContext};
 use forebay_format::{BlockNumber, Fork, Page, PageBytes, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
     Backend, BufferPool, Cleaner, CleanerOptions, Locked, Pace, Pinned, PrewarmMode, ReadStream,
-    StorageError, Strategy, StreamFlags, StreamSettings, WalFlush, WriteOptions, WriteScope, WriteStream,
+    StorageError, Strategy, StreamFlags, StreamSettings, WalFlush, WriteOptions, WriteScope,
+    WriteStream,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -56,7 +59,11 @@ impl Relation {
 }
 
 fn fresh(rel: RelFileLocator, log: &Arc<UnsteadyLog>) -> Relation {
-    Relation { rel, log: Arc::clone(log), versions: (0..MOST + 64).map(|_| AtomicU64::new(0)).collect() }
+    Relation {
+        rel,
+        log: Arc::clone(log),
+        versions: (0..MOST + 64).map(|_| AtomicU64::new(0)).collect(),
+    }
 }
 
 /// All that the threads share.
@@ -187,7 +194,8 @@ impl Actor<'_> {
         let first = self.tag(relation, blocks).block;
         let n = self.rng.random_range(1..=2u32).min(blocks - first);
         let strategy = self.strategy();
-        let pins = self.world.pool.read_many(&mut self.be, relation.rel, Fork::Main, first, n, strategy);
+        let pins =
+            self.world.pool.read_many(&mut self.be, relation.rel, Fork::Main, first, n, strategy);
         for pin in tolerate(self.world, pins).into_iter().flatten() {
             Self::see(relation, &pin);
         }
@@ -201,7 +209,8 @@ impl Actor<'_> {
             wanted.extend(first..blocks.min(first + self.rng.random_range(1..12)));
         }
         let leave_after = self.rng.random_range(0..2 * wanted.len());
-        let flags = if self.rng.random_bool(0.5) { StreamFlags::FULL } else { StreamFlags::DEFAULT };
+        let flags =
+            if self.rng.random_bool(0.5) { StreamFlags::FULL } else { StreamFlags::DEFAULT };
         let strategy = self.strategy();
         let mut next = wanted.iter().copied();
         let (concurrency, combine) = (self.rng.random_range(0..6), self.rng.random_range(1..16));
@@ -264,11 +273,19 @@ impl Actor<'_> {
 
     fn write(&mut self, relation: &Relation, blocks: u32) {
         let (pool, options) = (self.world.pool, self.write_options());
-        let scope =
-            if self.rng.random_bool(0.5) { WriteScope::All } else { WriteScope::Relation(relation.rel) };
+        let scope = if self.rng.random_bool(0.5) {
+            WriteScope::All
+        } else {
+            WriteScope::Relation(relation.rel)
+        };
         let result = match self.rng.random_range(0..3) {
             0 => pool.write_dirty(&mut self.be, scope),
-            1 => pool.write_paced(&mut self.be, scope, options, &mut Hesitant(self.rng.random_range(1..9))),
+            1 => pool.write_paced(
+                &mut self.be,
+                scope,
+                options,
+                &mut Hesitant(self.rng.random_range(1..9)),
+            ),
             _ => return self.write_stream(relation, blocks, options),
         };
         tolerate(self.world, result);
@@ -292,7 +309,8 @@ impl Actor<'_> {
         let mut relation = self.world.relations[at].write().unwrap();
         let blocks = relation.blocks(self.world.pool);
         let keep = self.rng.random_range(0..=blocks);
-        // The pages are forgotten, whether or not the files could be cut: it must go on until it is done.
+        // The pages are forgotten, whether or not the files could be cut: it must go on until it is
+        // done.
         loop {
             let cut = self.world.pool.truncate(&mut self.be, relation.rel, Fork::Main, keep);
             if tolerate(self.world, cut).is_some() {
@@ -306,13 +324,18 @@ impl Actor<'_> {
     /// Drops the relation and makes another, half of the time under the same name.
     fn replace(&mut self, at: usize) {
         let mut relation = self.world.relations[at].write().unwrap();
-        while tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel)).is_none() {}
+        while tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel))
+            .is_none()
+        {}
         let rel = match self.rng.random_bool(0.5) {
             true => relation.rel,
-            false => RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst)),
+            false => {
+                RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst))
+            }
         };
         // Opening may fail too; a relation that sessions see has been created.
-        while tolerate(self.world, self.world.pool.smgr().create(rel, Fork::Main, true)).is_none() {}
+        while tolerate(self.world, self.world.pool.smgr().create(rel, Fork::Main, true)).is_none() {
+        }
         *relation = fresh(rel, &self.world.log);
     }
 }
@@ -357,7 +380,13 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
             pool.smgr().create(relation.rel, Fork::Main, false).unwrap();
             let mut blocks = 0;
             while blocks < FIRST {
-                let pins = pool.extend(&mut be, relation.rel, Fork::Main, FIRST - blocks, Strategy::Normal);
+                let pins = pool.extend(
+                    &mut be,
+                    relation.rel,
+                    Fork::Main,
+                    FIRST - blocks,
+                    Strategy::Normal,
+                );
                 for pin in pins.unwrap() {
                     Actor::fill(&relation, &pin);
                     blocks += 1;
@@ -389,7 +418,8 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
     check_all(&world, be);
 }
 
-/// The disk is well again: everything is as the model has it, in memory and in the files, and nothing is held.
+/// The disk is well again: everything is as the model has it, in memory and in the files, and
+/// nothing is held.
 fn check_all(world: &World<'_>, mut be: Backend) {
     let pool = world.pool;
     pool.write_dirty(&mut be, WriteScope::All).unwrap();
@@ -404,8 +434,12 @@ fn check_all(world: &World<'_>, mut be: Backend) {
         for block in 0..blocks {
             let page = on_disk(world.bed, relation.rel, block);
             relation.check(&page, block);
-            assert!(Page::new(&page).lsn() <= world.log.flushed(), "block {block} is ahead of the log");
-            let pin = cold.read(&mut be, PageTag::new(relation.rel, Fork::Main, block), Strategy::Normal);
+            assert!(
+                Page::new(&page).lsn() <= world.log.flushed(),
+                "block {block} is ahead of the log"
+            );
+            let pin =
+                cold.read(&mut be, PageTag::new(relation.rel, Fork::Main, block), Strategy::Normal);
             Actor::see(&relation, &pin.unwrap());
         }
     }

@@ -1,4 +1,5 @@
-//! Passes that rest on their way: where they may, what they hold then, and what may happen meanwhile.
+//! Passes that rest on their way: where they may, what they hold then, and what may happen
+//! meanwhile.
 
 use crate::bed::{REL, change, each, stamp, version};
 use crate::log::dirty;
@@ -35,7 +36,8 @@ fn a_paced_pass_may_rest_between_writes_and_holds_nothing_then() {
                 assert_eq!(pinned.is_dirty(), n >= done, "page {n} after {done}");
             }
         });
-        let report = bed.pool.write_paced(&mut be, WriteScope::All, options(16, 16), &mut pace).unwrap();
+        let report =
+            bed.pool.write_paced(&mut be, WriteScope::All, options(16, 16), &mut pace).unwrap();
         assert_eq!(rests, [16, 32, 40, 42]);
         assert_eq!((report.buffers, report.writes), (43, 5));
     });
@@ -58,7 +60,10 @@ fn relations_go_while_a_pass_is_on_its_way() {
                         // Another relation under the same name: short, with a page that is clean.
                         bed.pool.drop_relation(&mut other, REL).unwrap();
                         bed.smgr.create(REL, Fork::Main, false).unwrap();
-                        let pins = bed.pool.extend(&mut other, REL, Fork::Main, 2, Strategy::Normal).unwrap();
+                        let pins = bed
+                            .pool
+                            .extend(&mut other, REL, Fork::Main, 2, Strategy::Normal)
+                            .unwrap();
                         change(&pins[0], |page| stamp(page, 0, 9));
                         drop(pins);
                         bed.pool.write_dirty(&mut other, WriteScope::Relation(REL)).unwrap();
@@ -67,7 +72,8 @@ fn relations_go_while_a_pass_is_on_its_way() {
                 }
             });
             let options = WriteOptions { flush_after, ..options(16, 16) };
-            let report = bed.pool.write_paced(&mut be, WriteScope::All, options, &mut pace).unwrap();
+            let report =
+                bed.pool.write_paced(&mut be, WriteScope::All, options, &mut pace).unwrap();
             assert_eq!(rests, 5);
             assert_eq!(report.buffers, 32, "only what was written before");
             assert_eq!(bed.path(0).metadata().unwrap().len(), 2 * 8192);

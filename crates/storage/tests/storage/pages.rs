@@ -7,7 +7,8 @@ use forebay_aio::{self as aio, Errno, IoContext, IoOp, OpKind};
 use forebay_format::{Fork, Lsn, Page, RelFileLocator};
 use forebay_storage::error::WalFailure;
 use forebay_storage::{
-    Cleaner, CleanerOptions, PrewarmMode, StorageError, Strategy, WalFlush, WriteScope, kernel_cached_pages,
+    Cleaner, CleanerOptions, PrewarmMode, StorageError, Strategy, WalFlush, WriteScope,
+    kernel_cached_pages,
 };
 use forebay_wal::WalError;
 use std::sync::Arc;
@@ -38,7 +39,10 @@ fn round_trip_across_segments() {
         let report = pool.write_dirty(&mut be, WriteScope::All).unwrap();
         assert_eq!((report.buffers, report.writes), (15, 3));
         for block in 0..20 {
-            assert_eq!(version(&bed.on_disk(block), block), if (3..18).contains(&block) { 7 } else { 0 });
+            assert_eq!(
+                version(&bed.on_disk(block), block),
+                if (3..18).contains(&block) { 7 } else { 0 }
+            );
         }
         assert_eq!(pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 0);
         assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
@@ -136,7 +140,10 @@ fn rings_reuse_their_buffers() {
         }
         let ring = 512 / 8;
         let writes = bed.count(IoOp::Write) - before;
-        assert!((400 - ring) / 16 - 1 <= writes as usize && writes as usize <= 400 / 8, "{writes} writes");
+        assert!(
+            (400 - ring) / 16 - 1 <= writes as usize && writes as usize <= 400 / 8,
+            "{writes} writes"
+        );
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
         (400..block).for_each(|b| assert_eq!(version(&bed.on_disk(b), b), 5));
     });
@@ -165,7 +172,8 @@ fn the_cleaner_works_ahead_of_the_clock() {
     for _ in 0..3 {
         let report = cleaner.step(&pool, &mut be, &options).unwrap();
         assert_eq!((report.cleaned, report.limited, report.idle), (16, false, false));
-        (next..next + 16).for_each(|block| drop(pool.read(&mut be, tag(block), Strategy::Normal).unwrap()));
+        (next..next + 16)
+            .for_each(|block| drop(pool.read(&mut be, tag(block), Strategy::Normal).unwrap()));
         next += 16;
     }
     let stats = pool.stats();
@@ -234,10 +242,16 @@ fn new_pages_are_zero_valid_and_counted() {
         let mut be = bed.backend();
         bed.smgr.create(REL, Fork::Main, false).unwrap();
         let pins = bed.pool.extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap();
-        assert_eq!(pins.iter().map(|p| p.tag().block).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        assert_eq!(
+            pins.iter().map(|p| p.tag().block).collect::<Vec<_>>(),
+            (0..10).collect::<Vec<_>>()
+        );
         assert!(pins.iter().all(|p| p.lock_shared().page().is_all_zeros() && !p.is_dirty()));
         assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 10);
-        assert_eq!((bed.count(IoOp::Extend), bed.count(IoOp::Write), bed.count(IoOp::Read)), (1, 0, 0));
+        assert_eq!(
+            (bed.count(IoOp::Extend), bed.count(IoOp::Write), bed.count(IoOp::Read)),
+            (1, 0, 0)
+        );
         drop(pins);
         // Never written, they read as zeros.
         let pin = bed.cold().1.read(&mut be, tag(9), Strategy::Normal).unwrap();

@@ -1,4 +1,5 @@
-//! Pins, however many are wanted in however small a pool; and the locks of a page beyond shared and exclusive.
+//! Pins, however many are wanted in however small a pool; and the locks of a page beyond shared and
+//! exclusive.
 
 use crate::bed::{Bed, REL, Spec, change, each, full_stream, stamp, tag, version};
 use forebay_format::{Fork, RelFileLocator};
@@ -157,7 +158,10 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
                 drop(guard);
                 thread::yield_now();
             };
-            assert!(matches!(refused, StorageError::CleanupWanted { tag: t } if t == tag(5)), "{refused}");
+            assert!(
+                matches!(refused, StorageError::CleanupWanted { tag: t } if t == tag(5)),
+                "{refused}"
+            );
             assert!(others.try_lock_cleanup().is_none());
             assert_eq!(version(&others.lock_shared().copy(), 5), 0);
             drop(others);
@@ -199,7 +203,8 @@ fn a_page_held_share_exclusively_is_read_but_neither_changed_nor_written() {
     });
 }
 
-/// Two threads that take turns so that the page is never without a reader, and one that wants to change it.
+/// Two threads that take turns so that the page is never without a reader, and one that wants to
+/// change it.
 #[test]
 fn steady_readers_do_not_keep_a_writer_out() {
     let bed = Bed::new(Spec::plain());
@@ -213,7 +218,8 @@ fn steady_readers_do_not_keep_a_writer_out() {
                 while !written.load(Ordering::SeqCst) {
                     let page = pin.lock_shared();
                     turns[me].fetch_add(1, Ordering::SeqCst);
-                    // Until the other one reads too, or some time has passed: it may have to wait for the writer.
+                    // Until the other one reads too, or some time has passed: it may have to wait
+                    // for the writer.
                     let seen = turns[1 - me].load(Ordering::SeqCst);
                     for _ in 0..1000 {
                         if turns[1 - me].load(Ordering::SeqCst) != seen {

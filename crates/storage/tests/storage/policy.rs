@@ -30,12 +30,19 @@ fn is_zero(pool: &Arc<BufferPool>, block: u32) -> bool {
 }
 
 /// Reads the first five blocks at once; the warnings: message, detail, hint.
-fn read_five(pool: &Arc<BufferPool>, be: &mut Backend) -> Vec<(String, Option<String>, Option<String>)> {
+fn read_five(
+    pool: &Arc<BufferPool>,
+    be: &mut Backend,
+) -> Vec<(String, Option<String>, Option<String>)> {
     pool.read_many(be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap();
     be.take_read_warnings().iter().map(|w| (w.to_string(), w.detail(), w.hint())).collect()
 }
 
-fn told(message: &str, detail: Option<&str>, hint: Option<&str>) -> (String, Option<String>, Option<String>) {
+fn told(
+    message: &str,
+    detail: Option<&str>,
+    hint: Option<&str>,
+) -> (String, Option<String>, Option<String>) {
     (message.into(), detail.map(Into::into), hint.map(Into::into))
 }
 

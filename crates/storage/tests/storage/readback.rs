@@ -1,13 +1,17 @@
-//! What was written is read back from the disk before a sync of everything is done, and compared when it is read again.
+//! What was written is read back from the disk before a sync of everything is done, and compared
+//! when it is read again.
 
 use crate::bed::{Bed, REL, Spec, change, each_spec, stamp, tag, version};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Errno, IoMemory, Region, probe_direct};
 use forebay_format::{Fork, PageBytes};
-use forebay_storage::{Backend, BufferPool, PoolConfig, ReadPolicy, StorageError, Strategy, WriteScope};
+use forebay_storage::{
+    Backend, BufferPool, PoolConfig, ReadPolicy, StorageError, Strategy, WriteScope,
+};
 use std::sync::Arc;
 
-/// Runs a test over every method, buffered and direct, on disks that can be read past the kernel's cache.
+/// Runs a test over every method, buffered and direct, on disks that can be read past the kernel's
+/// cache.
 fn each(test: impl Fn(&Bed, &Arc<FaultPlan>)) {
     if let Err(why) = probe_direct(tempfile::tempdir().unwrap().path()) {
         eprintln!("reading back is left out: {why}");
@@ -46,7 +50,9 @@ fn assert_lost<T: std::fmt::Debug>(result: Result<T, StorageError>, block: u32) 
     let file = if block < 16 { "base/5/16384" } else { "base/5/16384.1" };
     assert_eq!(
         error.to_string(),
-        format!("lost write of block {block} in file \"{file}\": on disk is not what was written there")
+        format!(
+            "lost write of block {block} in file \"{file}\": on disk is not what was written there"
+        )
     );
     assert!(error.is_fatal() && error.sqlstate() == "XX001" && error.hint().is_some());
 }
@@ -94,7 +100,12 @@ fn bytes_that_are_no_page_and_a_file_that_ends_or_is_gone_are_lost_writes() {
         bed.damage(19, 5000, b"rot");
         assert_lost(bed.pool.sync_pending(&mut be), 19);
         rewrite(bed, &mut be, 19);
-        std::fs::OpenOptions::new().write(true).open(bed.path(1)).unwrap().set_len(3 * 8192 + 512).unwrap();
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(bed.path(1))
+            .unwrap()
+            .set_len(3 * 8192 + 512)
+            .unwrap();
         assert_lost(bed.pool.sync_pending(&mut be), 19);
         std::fs::remove_file(bed.path(1)).unwrap();
         assert_lost(bed.pool.sync_pending(&mut be), 19);
@@ -117,7 +128,9 @@ fn who_reads_the_page_again_is_told_whatever_the_policy() {
         let zeroed = bed.pool.read(&mut be, tag(9), Strategy::Normal).unwrap();
         assert!(zeroed.lock_shared().copy().iter().all(|&byte| byte == 0));
         let good = bed.pool.read_many(&mut be, REL, Fork::Main, 0, 7, Strategy::Normal).unwrap();
-        assert!(good.iter().zip(0..).all(|(pin, block)| version(&pin.lock_shared().copy(), block) == 0));
+        assert!(
+            good.iter().zip(0..).all(|(pin, block)| version(&pin.lock_shared().copy(), block) == 0)
+        );
     });
 }
 
@@ -168,7 +181,9 @@ fn a_write_that_failed_is_not_looked_for_until_it_is_done() {
     each(|bed, plan| {
         let mut be = filled(bed);
         rewrite(bed, &mut be, 5);
-        change(&bed.pool.read(&mut be, tag(5), Strategy::Normal).unwrap(), |page| stamp(page, 5, 2));
+        change(&bed.pool.read(&mut be, tag(5), Strategy::Normal).unwrap(), |page| {
+            stamp(page, 5, 2)
+        });
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(4096, Errno::IO));
         assert!(bed.pool.write_dirty(&mut be, WriteScope::All).is_err());
         assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 0);

@@ -1,12 +1,15 @@
-//! Relations dropped or cut while I/O on them is in flight: nothing of it reaches a file that is made under the same name, or
-//! what is put where the cut was. The disk is watched: whoever empties, cuts or removes a file while a transfer on it is in
-//! flight is found out, however the threads take turns.
+//! Relations dropped or cut while I/O on them is in flight: nothing of it reaches a file that is
+//! made under the same name, or what is put where the cut was. The disk is watched: whoever
+//! empties, cuts or removes a file while a transfer on it is in flight is found out, however the
+//! threads take turns.
 
-use crate::bed::{Bed, REL, Spec, as_the_system_does, change, config, each_spec, stamp, tag, version};
+use crate::bed::{
+    Bed, REL, Spec, as_the_system_does, change, config, each_spec, stamp, tag, version,
+};
 use forebay_aio::fault::{Effect, FaultPlan, Held, Ops, Rule};
 use forebay_aio::{
-    Aio, AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat, HandleState, IoMemory,
-    Namespace, OpKind, OpenOptions, PosixNamespace, Region,
+    Aio, AioError, DirEntry, DirectAlignment, DirectRefusal, Errno, File, FileStat, HandleState,
+    IoMemory, Namespace, OpKind, OpenOptions, PosixNamespace, Region,
 };
 use forebay_format::Fork;
 use forebay_storage::{ReadStream, Strategy, StreamFlags, StreamSettings, WriteScope};
@@ -79,8 +82,8 @@ impl Namespace for Watched {
     }
 }
 
-/// Runs a test over every method, buffered and direct, on a watched disk with a plan. [`REL`] has [`PAGES`] pages of version
-/// 0, none of which is in memory.
+/// Runs a test over every method, buffered and direct, on a watched disk with a plan. [`REL`] has
+/// [`PAGES`] pages of version 0, none of which is in memory.
 fn each_watched(test: impl Fn(&Bed, &Arc<FaultPlan>, &Watched)) {
     each_spec(SMALL, |spec| {
         let (names, plan) = (Arc::new(Watched::default()), FaultPlan::new());
@@ -94,13 +97,18 @@ fn each_watched(test: impl Fn(&Bed, &Arc<FaultPlan>, &Watched)) {
         (bed.smgr, bed.pool) = bed.cold();
         drop(be);
         test(&bed, &plan, &names);
-        assert_eq!(names.too_early.load(Ordering::SeqCst), 0, "a file was changed under a transfer");
+        assert_eq!(
+            names.too_early.load(Ordering::SeqCst),
+            0,
+            "a file was changed under a transfer"
+        );
         assert!(names.in_time.load(Ordering::SeqCst) > 0);
     });
 }
 
-/// Runs `removal` in another thread while `held` holds some I/O, and releases that once the thread waits for it, as far as can be
-/// told: those that sleep in the kernel or for a pin are given some turns.
+/// Runs `removal` in another thread while `held` holds some I/O, and releases that once the thread
+/// waits for it, as far as can be told: those that sleep in the kernel or for a pin are given some
+/// turns.
 fn while_held(bed: &Bed, held: Held, removal: impl FnOnce(&mut forebay_storage::Backend) + Send) {
     let mut be = bed.backend();
     thread::scope(|scope| {
@@ -111,7 +119,10 @@ fn while_held(bed: &Bed, held: Held, removal: impl FnOnce(&mut forebay_storage::
             let waits = waits.iter().filter(|io| in_flight(io));
             waits
                 .map(|io| {
-                    bed.aio.sleepers(forebay_aio::WaitRef { index: io.io_id, generation: io.generation })
+                    bed.aio.sleepers(forebay_aio::WaitRef {
+                        index: io.io_id,
+                        generation: io.generation,
+                    })
                 })
                 .sum()
         };
@@ -137,7 +148,9 @@ fn is_made_anew(bed: &Bed) {
     assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 0);
     let mut made = 0;
     while made < PAGES {
-        for pin in bed.pool.extend(&mut be, REL, Fork::Main, PAGES - made, Strategy::Normal).unwrap() {
+        for pin in
+            bed.pool.extend(&mut be, REL, Fork::Main, PAGES - made, Strategy::Normal).unwrap()
+        {
             change(&pin, |page| stamp(page, made, 9));
             made += 1;
         }
@@ -158,7 +171,8 @@ fn all_are(bed: &Bed, n: u32, wanted: u64) {
     assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
 }
 
-/// Cuts the relation to one and a half segments, lets it grow again, and sees that what was cut is gone.
+/// Cuts the relation to one and a half segments, lets it grow again, and sees that what was cut is
+/// gone.
 fn cut_and_grow(bed: &Bed, be: &mut forebay_storage::Backend) {
     bed.pool.truncate(be, REL, Fork::Main, 24).unwrap();
     assert_eq!(bed.smgr.extend(&mut be.io, REL, Fork::Main, PAGES - 24).unwrap(), 24);
@@ -200,8 +214,15 @@ fn look_ahead(bed: &Bed) {
     let mut blocks = (0..PAGES).rev();
     let next = move || blocks.next();
     let (flags, strategy) = (StreamFlags::FULL, Strategy::Normal);
-    let mut stream =
-        ReadStream::new(&bed.pool, REL, Fork::Main, next, flags, strategy, StreamSettings::new(16, 16));
+    let mut stream = ReadStream::new(
+        &bed.pool,
+        REL,
+        Fork::Main,
+        next,
+        flags,
+        strategy,
+        StreamSettings::new(16, 16),
+    );
     drop(stream.next(&mut be).unwrap());
 }
 

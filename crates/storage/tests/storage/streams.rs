@@ -19,8 +19,15 @@ fn scan(
     strategy: Strategy,
 ) -> u32 {
     let mut next = blocks.iter().copied();
-    let mut stream =
-        ReadStream::new(pool, REL, Fork::Main, || next.next(), flags, strategy, StreamSettings::new(16, 16));
+    let mut stream = ReadStream::new(
+        pool,
+        REL,
+        Fork::Main,
+        || next.next(),
+        flags,
+        strategy,
+        StreamSettings::new(16, 16),
+    );
     for &block in blocks {
         let pin = stream.next(be).unwrap().expect("not the end yet");
         assert_eq!(pin.tag(), tag(block));
@@ -167,14 +174,17 @@ fn each_block_comes_with_its_data() {
         bed.damage(33, 4000, b"rot");
         let mut rng = StdRng::seed_from_u64(3);
         let blocks: Vec<(u32, String)> = (0..400)
-            .map(|n| (rng.random_range(0..33) + if n % 7 == 0 { 34 } else { 0 }, format!("row {n}")))
+            .map(|n| {
+                (rng.random_range(0..33) + if n % 7 == 0 { 34 } else { 0 }, format!("row {n}"))
+            })
             .chain([(33, "bad".into()), (34, "good".into())])
             .collect();
         let mut next = blocks.iter().cloned();
         let source = WithData(|| next.next());
         let settings = StreamSettings::default();
         let flags = StreamFlags::DEFAULT;
-        let mut stream = ReadStream::new(&pool, REL, Fork::Main, source, flags, Strategy::Normal, settings);
+        let mut stream =
+            ReadStream::new(&pool, REL, Fork::Main, source, flags, Strategy::Normal, settings);
         for (block, row) in &blocks {
             match stream.next_with_data(&mut be) {
                 Ok(Some((pin, data))) => assert_eq!((pin.tag().block, &data), (*block, row)),
@@ -218,9 +228,11 @@ fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
 
 /// What a scan of 96 cold blocks costs with these flags: reads, the largest distance.
 fn cost(bed: &Bed, be: &mut Backend, pool: &Arc<BufferPool>, flags: StreamFlags) -> (u64, u32) {
-    let settings = StreamSettings { io_concurrency: 8, maintenance_io_concurrency: 2, combine_limit: 16 };
+    let settings =
+        StreamSettings { io_concurrency: 8, maintenance_io_concurrency: 2, combine_limit: 16 };
     let before = bed.count(IoOp::Read);
-    let mut stream = ReadStream::new(pool, REL, Fork::Main, Blocks(0..96), flags, Strategy::Normal, settings);
+    let mut stream =
+        ReadStream::new(pool, REL, Fork::Main, Blocks(0..96), flags, Strategy::Normal, settings);
     let mut most = stream.distance();
     while stream.next(be).unwrap().is_some() {
         most = most.max(stream.distance());
@@ -267,8 +279,15 @@ fn a_callback_that_waits_finds_no_read_held_back() {
         Some(block)
     };
     let flags = StreamFlags { full: true, ..StreamFlags::WAITING_CALLBACK };
-    let mut stream =
-        ReadStream::new(&pool, REL, Fork::Main, next, flags, Strategy::Normal, StreamSettings::new(16, 4));
+    let mut stream = ReadStream::new(
+        &pool,
+        REL,
+        Fork::Main,
+        next,
+        flags,
+        Strategy::Normal,
+        StreamSettings::new(16, 4),
+    );
     (0..10).for_each(|n| assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(2 * n)));
 }
 

@@ -1,4 +1,5 @@
-//! 256 kB of buffers, shared and temporary, and relations of every kind that go while reads of them are outstanding.
+//! 256 kB of buffers, shared and temporary, and relations of every kind that go while reads of them
+//! are outstanding.
 
 use crate::bed::{Bed, REL, Spec, change, each, stamp, version};
 use forebay_aio::PosixNamespace;
@@ -56,7 +57,8 @@ fn update(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, from: u
     assert_eq!(seen, PAGES);
 }
 
-/// What a session does: a shared relation and a temporary one, each three times as large as all buffers, by turns.
+/// What a session does: a shared relation and a temporary one, each three times as large as all
+/// buffers, by turns.
 fn session(bed: &Bed, number: u32) {
     let mut be = bed.backend();
     let local = LocalPool::new(&bed.pool, number as i32, 32).unwrap();
@@ -79,7 +81,8 @@ fn a_small_cluster_serves_its_sessions_and_what_was_checkpointed_outlives_it() {
     each(TINY, |bed| {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let sessions: Vec<_> = (1..=SESSIONS).map(|n| scope.spawn(move || session(bed, n))).collect();
+            let sessions: Vec<_> =
+                (1..=SESSIONS).map(|n| scope.spawn(move || session(bed, n))).collect();
             let checkpointer = scope.spawn(|| {
                 let mut be = bed.backend();
                 while !done.load(Ordering::SeqCst) {
@@ -113,7 +116,11 @@ fn a_small_cluster_serves_its_sessions_and_what_was_checkpointed_outlives_it() {
             }
             if bed.spec.direct {
                 let path = bed.dir().join(rel.segment_path(Fork::Main, 0));
-                assert_eq!(kernel_cached_pages(&bed.aio, &path).unwrap().0, 0, "the kernel caches pages");
+                assert_eq!(
+                    kernel_cached_pages(&bed.aio, &path).unwrap().0,
+                    0,
+                    "the kernel caches pages"
+                );
             }
         }
     });
@@ -138,8 +145,14 @@ fn leave_reads(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, fo
     assert_eq!(pin.tag(), PageTag::new(rel, fork, 0));
 }
 
-/// A transaction that makes a relation, reads of it what it does not wait for, and is rolled back; and again, under the same name.
-fn rolled_back(pool: &Arc<BufferPool>, be: &mut Backend, forks: &[Fork], make: impl Fn(&mut Backend)) {
+/// A transaction that makes a relation, reads of it what it does not wait for, and is rolled back;
+/// and again, under the same name.
+fn rolled_back(
+    pool: &Arc<BufferPool>,
+    be: &mut Backend,
+    forks: &[Fork],
+    make: impl Fn(&mut Backend),
+) {
     for round in 1..4 {
         make(be);
         for &fork in forks {

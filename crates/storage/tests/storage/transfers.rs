@@ -1,4 +1,5 @@
-//! Reads and writes of ranges of blocks past the pool, over segments; and how many files stay open meanwhile.
+//! Reads and writes of ranges of blocks past the pool, over segments; and how many files stay open
+//! meanwhile.
 
 use crate::bed::{Bed, REL, Spec, each, each_faulty, stamp, tag, version};
 use forebay_aio::fault::{Effect, Ops, Rule};
@@ -57,7 +58,8 @@ fn one_call_reads_and_writes_across_segments() {
         let mut be = bed.backend();
         bed.fill(&mut be, 30);
         let before = (bed.count(IoOp::Read), bed.count(IoOp::Write));
-        // Blocks 5 to 27, from and to pages that are not neighbours: the odd ones first, then the even ones.
+        // Blocks 5 to 27, from and to pages that are not neighbours: the odd ones first, then the
+        // even ones.
         let order = || (0..23).filter(|n| n % 2 == 1).chain((0..23).filter(|n| n % 2 == 0));
         let mut pages = Pages::new(23);
         for (page, block) in order().zip(5..) {
@@ -65,7 +67,10 @@ fn one_call_reads_and_writes_across_segments() {
         }
         bed.smgr.write_blocks(&mut be.io, REL, Fork::Main, 5, &pages.memory(order())).unwrap();
         for block in 0..30 {
-            assert_eq!(version(&bed.on_disk(block), block), if (5..28).contains(&block) { 3 } else { 0 });
+            assert_eq!(
+                version(&bed.on_disk(block), block),
+                if (5..28).contains(&block) { 3 } else { 0 }
+            );
         }
         (0..23).for_each(|page| pages.page(page).fill(0xaa));
         bed.smgr.read_blocks(&mut be.io, REL, Fork::Main, 5, &pages.memory(order())).unwrap();
@@ -83,8 +88,9 @@ fn transfers_run_side_by_side_and_end_in_any_order() {
         let mut be = bed.backend();
         bed.fill(&mut be, 400);
         let mut buffers: Vec<Pages> = (0..8).map(|_| Pages::new(300)).collect();
-        let start =
-            |pages: &Pages, io: &mut _| bed.smgr.start_read(io, REL, Fork::Main, 50, &pages.all()).unwrap();
+        let start = |pages: &Pages, io: &mut _| {
+            bed.smgr.start_read(io, REL, Fork::Main, 50, &pages.all()).unwrap()
+        };
         // More I/Os than the backend has handles: 300 blocks are three.
         let mut started: Vec<_> = buffers.iter().map(|pages| start(pages, &mut be.io)).collect();
         started.extend(buffers.iter().map(|pages| start(pages, &mut be.io)));
@@ -118,7 +124,10 @@ fn errors_name_file_and_block_and_the_next_call_works() {
             assert_eq!(version(pages.page(6), 16), 0);
         };
         let why = "Input/output error";
-        fails((Ops::READ, "16384.2"), &format!("could not read block 16 in file \"base/5/16384.2\": {why}"));
+        fails(
+            (Ops::READ, "16384.2"),
+            &format!("could not read block 16 in file \"base/5/16384.2\": {why}"),
+        );
         fails(
             (Ops::OPEN, "16384.2"),
             &format!("could not open file \"base/5/16384.2\" (target block 16): {why}"),
@@ -135,7 +144,12 @@ fn holes_and_ends_of_files_are_named() {
         bed.fill(&mut be, 30);
         let pages = Pages::new(20);
         let set_len = |segment: u32, len: u64| {
-            std::fs::OpenOptions::new().write(true).open(bed.path(segment)).unwrap().set_len(len).unwrap()
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(bed.path(segment))
+                .unwrap()
+                .set_len(len)
+                .unwrap()
         };
         // Behind our back segment 2 loses blocks 19 to 23, and then goes.
         set_len(2, 3 * PAGE as u64);
@@ -148,17 +162,25 @@ fn holes_and_ends_of_files_are_named() {
         std::fs::remove_file(bed.path(2)).unwrap();
         bed.smgr.close_files();
         let error = read(bed, &mut be, 10, &pages).unwrap_err();
-        assert!(matches!(error, StorageError::OpenSegment { block: 16, errno: Errno::NOENT, .. }), "{error}");
+        assert!(
+            matches!(error, StorageError::OpenSegment { block: 16, errno: Errno::NOENT, .. }),
+            "{error}"
+        );
         assert_eq!(error.sqlstate(), "58P01");
         read(bed, &mut be, 24, &Pages::new(6)).unwrap();
         let error = read(bed, &mut be, 24, &Pages::new(7)).unwrap_err();
         assert!(matches!(error, StorageError::ShortRead { block: 30, got: 0, .. }), "{error}");
         // A write may not let the file grow.
-        let error = bed.smgr.write_blocks(&mut be.io, REL, Fork::Main, 28, &Pages::new(4).all()).unwrap_err();
-        let text = "could not write block 30 in file \"base/5/16384.3\": the relation has 30 blocks";
+        let error = bed
+            .smgr
+            .write_blocks(&mut be.io, REL, Fork::Main, 28, &Pages::new(4).all())
+            .unwrap_err();
+        let text =
+            "could not write block 30 in file \"base/5/16384.3\": the relation has 30 blocks";
         assert_eq!(error.to_string(), text);
         assert_eq!(std::fs::metadata(bed.path(3)).unwrap().len(), 6 * PAGE as u64);
-        let last = bed.smgr.read_blocks(&mut be.io, REL, Fork::Main, u32::MAX, &Pages::new(1).all());
+        let last =
+            bed.smgr.read_blocks(&mut be.io, REL, Fork::Main, u32::MAX, &Pages::new(1).all());
         assert!(matches!(last, Err(StorageError::TooManyBlocks { .. })), "{last:?}");
     });
 }
@@ -233,12 +255,21 @@ fn many_segments_need_few_descriptors() {
         }
         // The same by a stream through a pool, in an order that no file stays useful.
         let config = forebay_storage::PoolConfig { buffers: 64, ..Default::default() };
-        let pool = forebay_storage::BufferPool::new(config, Arc::clone(&bed.aio), Arc::clone(&smgr)).unwrap();
+        let pool =
+            forebay_storage::BufferPool::new(config, Arc::clone(&bed.aio), Arc::clone(&smgr))
+                .unwrap();
         let mut blocks = (0..400).map(|n| n * 37 % 400);
         let next = move || blocks.next();
         let (flags, strategy) = (StreamFlags::DEFAULT, Strategy::Normal);
-        let mut stream =
-            ReadStream::new(&pool, REL, Fork::Main, next, flags, strategy, StreamSettings::new(16, 16));
+        let mut stream = ReadStream::new(
+            &pool,
+            REL,
+            Fork::Main,
+            next,
+            flags,
+            strategy,
+            StreamSettings::new(16, 16),
+        );
         while let Some(pin) = stream.next(&mut be).unwrap() {
             assert_eq!(version(&pin.lock_shared().copy(), pin.tag().block), 2);
             few();

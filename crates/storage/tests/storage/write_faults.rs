@@ -1,5 +1,5 @@
-//! Writing to a disk, or behind a log, that fails: once, for good, for want of room, in part. Nothing is lost, nobody is stuck,
-//! errors name file and blocks, and afterwards all goes on.
+//! Writing to a disk, or behind a log, that fails: once, for good, for want of room, in part.
+//! Nothing is lost, nobody is stuck, errors name file and blocks, and afterwards all goes on.
 
 use crate::bed::{Bed, REL, Spec, change, each_faulty, stamp, tag, version};
 use crate::log::{Log, assert_nothing_held, dirty, pin};
@@ -24,7 +24,8 @@ fn all_dirty(bed: &Bed, n: u32) -> Backend {
 }
 
 fn assert_on_disk(bed: &Bed, blocks: std::ops::Range<u32>, wanted: u64) {
-    blocks.for_each(|block| assert_eq!(version(&bed.on_disk(block), block), wanted, "block {block}"));
+    blocks
+        .for_each(|block| assert_eq!(version(&bed.on_disk(block), block), wanted, "block {block}"));
 }
 
 fn writes_of_data() -> Rule {
@@ -104,7 +105,10 @@ fn a_full_disk_is_told_as_such() {
         plan.add(writes_of_data(), Effect::Fail(Errno::NOSPC));
         let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
         let told = "could not write blocks 0..15 in file \"base/5/16384\": No space left on device";
-        assert_eq!((error.to_string().as_str(), error.sqlstate(), error.is_fatal()), (told, "53100", false));
+        assert_eq!(
+            (error.to_string().as_str(), error.sqlstate(), error.is_fatal()),
+            (told, "53100", false)
+        );
         assert!((0..16).all(|block| pin(&bed.pool, &mut be, block).is_dirty()));
         plan.mend();
         assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 16);
@@ -115,7 +119,8 @@ fn a_full_disk_is_told_as_such() {
 
 #[test]
 fn short_writes_are_continued_to_their_end() {
-    let cases = [Effect::AtMost(8192), Effect::AtMost(3 * 4096), Effect::ShortBy(4096), Effect::Cut];
+    let cases =
+        [Effect::AtMost(8192), Effect::AtMost(3 * 4096), Effect::ShortBy(4096), Effect::Cut];
     for effect in cases {
         each_faulty(ROOMY, |bed, plan| {
             let mut be = all_dirty(bed, 64);
@@ -139,7 +144,8 @@ fn what_is_written_in_part_counts_as_not_written() {
         let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
         assert!(matches!(error, StorageError::Write { block: 0, count: 16, .. }), "{error}");
         assert!((0..16).all(|block| pin(&bed.pool, &mut be, block).is_dirty()));
-        // Two pages reach the file, the third in part at most; whatever it was, the next pass mends it, and asks for a sync.
+        // Two pages reach the file, the third in part at most; whatever it was, the next pass mends
+        // it, and asks for a sync.
         drop(dirty(&bed.pool, &mut be, 1, 2));
         assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 16);
         assert_eq!(version(&bed.on_disk(1), 1), 2);
@@ -181,12 +187,15 @@ fn no_page_is_written_where_the_log_cannot_be() {
 
 /// Reads and writes blocks that are not in memory, until something says no.
 fn first_refusal(bed: &Bed, be: &mut Backend, strategy: Strategy) -> StorageError {
-    let missing: Vec<u32> = (0..256).filter(|&block| bed.pool.lookup(&tag(block)).is_none()).collect();
-    let mut results = missing.iter().map(|&block| bed.pool.read(be, tag(block), strategy).map(drop));
+    let missing: Vec<u32> =
+        (0..256).filter(|&block| bed.pool.lookup(&tag(block)).is_none()).collect();
+    let mut results =
+        missing.iter().map(|&block| bed.pool.read(be, tag(block), strategy).map(drop));
     results.find_map(Result::err).expect("every buffer is dirty, and nothing can be written")
 }
 
-/// Every page is dirty and the disk takes nothing: who needs a buffer is told so, again and again, and nobody hangs.
+/// Every page is dirty and the disk takes nothing: who needs a buffer is told so, again and again,
+/// and nobody hangs.
 #[test]
 fn a_pool_full_of_pages_that_cannot_be_written_says_so() {
     each_faulty(SMALL, |bed, plan| {
@@ -194,12 +203,15 @@ fn a_pool_full_of_pages_that_cannot_be_written_says_so() {
         bed.fill(&mut be, 256);
         // Each buffer has a page of version 1 that is not on disk.
         (100..164).for_each(|block| drop(dirty(&bed.pool, &mut be, block, 1)));
-        let held: Vec<u32> = (0..256).filter(|&block| bed.pool.lookup(&tag(block)).is_some()).collect();
+        let held: Vec<u32> =
+            (0..256).filter(|&block| bed.pool.lookup(&tag(block)).is_some()).collect();
         for &block in &held {
             drop(dirty(&bed.pool, &mut be, block, 1));
         }
         plan.add(writes_of_data(), EIO);
-        for strategy in [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::Vacuum] {
+        for strategy in
+            [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::Vacuum]
+        {
             for _ in 0..20 {
                 let error = first_refusal(bed, &mut be, strategy);
                 assert!(
@@ -227,7 +239,10 @@ fn a_pool_full_of_pages_that_cannot_be_written_says_so() {
         plan.mend();
         for block in 0..256 {
             let wanted = u64::from(held.contains(&block) || (100..164).contains(&block));
-            assert_eq!(version(&pin(&bed.pool, &mut be, block).lock_shared().copy(), block), wanted);
+            assert_eq!(
+                version(&pin(&bed.pool, &mut be, block).lock_shared().copy(), block),
+                wanted
+            );
         }
         bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
         held.iter().for_each(|&block| assert_on_disk(bed, block..block + 1, 1));
@@ -242,7 +257,8 @@ fn a_pool_full_of_pages_ahead_of_a_broken_log_says_so() {
         let mut be = bed.backend();
         bed.fill(&mut be, 256);
         let log = Log::attach(&bed.pool, plan);
-        let held: Vec<u32> = (0..256).filter(|&block| bed.pool.lookup(&tag(block)).is_some()).collect();
+        let held: Vec<u32> =
+            (0..256).filter(|&block| bed.pool.lookup(&tag(block)).is_some()).collect();
         held.iter().for_each(|&block| drop(dirty(&bed.pool, &mut be, block, 1)));
         log.set_broken(true);
         for _ in 0..10 {
@@ -250,7 +266,9 @@ fn a_pool_full_of_pages_ahead_of_a_broken_log_says_so() {
             assert!(matches!(error, StorageError::Wal(_)), "{error}");
         }
         assert_eq!(log.take(), []);
-        assert!(held.iter().all(|&block| bed.pool.lookup(&tag(block)).is_some_and(|p| p.is_dirty())));
+        assert!(
+            held.iter().all(|&block| bed.pool.lookup(&tag(block)).is_some_and(|p| p.is_dirty()))
+        );
         log.set_broken(false);
         (0..256).for_each(|block| drop(pin(&bed.pool, &mut be, block)));
         bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
@@ -259,8 +277,8 @@ fn a_pool_full_of_pages_ahead_of_a_broken_log_says_so() {
     });
 }
 
-/// The cleaner meets a block that can't be written: it tells, and goes on with the others. Nobody else hears of it, even if he
-/// has to clean himself what the cleaner has then given up.
+/// The cleaner meets a block that can't be written: it tells, and goes on with the others. Nobody
+/// else hears of it, even if he has to clean himself what the cleaner has then given up.
 #[test]
 fn the_cleaner_gets_past_a_bad_block() {
     each_faulty(SMALL, |bed, plan: &Arc<FaultPlan>| {
@@ -268,7 +286,8 @@ fn the_cleaner_gets_past_a_bad_block() {
         let mut be = bed.backend();
         bed.fill(&mut be, 256);
         let pool = bed.cold().1;
-        // Pages two apart: none has a neighbour. The first stays clean, so that the clock's first round, which ages all, ends with it.
+        // Pages two apart: none has a neighbour. The first stays clean, so that the clock's first
+        // round, which ages all, ends with it.
         drop(pin(&pool, &mut be, 0));
         (1..64).for_each(|n| drop(dirty(&pool, &mut be, n * 2, 1)));
         drop(pin(&pool, &mut be, 199));
@@ -307,7 +326,8 @@ fn a_ring_gets_past_a_bad_block() {
         let fault = plan.add(only_block(5), EIO);
         let mut blocks = 0;
         while blocks < 200 {
-            for pinned in bed.pool.extend(&mut be, REL, Fork::Main, 2, Strategy::BulkWrite).unwrap() {
+            for pinned in bed.pool.extend(&mut be, REL, Fork::Main, 2, Strategy::BulkWrite).unwrap()
+            {
                 change(&pinned, |page| stamp(page, blocks, 1));
                 blocks += 1;
             }

@@ -1,4 +1,5 @@
-//! The write stream over a disk that is well: order, combining, how much is in flight, the log ahead of the pages, locks.
+//! The write stream over a disk that is well: order, combining, how much is in flight, the log
+//! ahead of the pages, locks.
 
 use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
 use crate::log::{Event, Log, assert_nothing_held, dirty, lsn, pin};
@@ -41,7 +42,8 @@ fn ends_are_told_in_the_order_of_the_beginnings() {
         let mut stream = WriteStream::new(&bed.pool, options(4, 4));
         assert_eq!(stream.window(), 8, "two runs of four are taken together");
         // Three windows, each in disorder; the last is not full.
-        let windows = [[35, 33, 34, 32, 50, 51, 49, 48].as_slice(), &[7, 0, 1, 6, 3, 5, 4, 2], &[60, 20]];
+        let windows =
+            [[35, 33, 34, 32, 50, 51, 49, 48].as_slice(), &[7, 0, 1, 6, 3, 5, 4, 2], &[60, 20]];
         for block in windows.concat() {
             let pinned = dirty(&bed.pool, &mut be, block, 1);
             stream.push(&mut be, pinned).unwrap();
@@ -92,7 +94,8 @@ fn neighbours_leave_together_up_to_the_limit() {
     });
 }
 
-/// The disk takes nothing: as many writes are in flight as there may be (two groups of half of them), and the stream waits.
+/// The disk takes nothing: as many writes are in flight as there may be (two groups of half of
+/// them), and the stream waits.
 #[test]
 fn no_more_than_the_depth_is_in_flight() {
     for depth in [1, 2, 3, 7, 16] {
@@ -157,7 +160,8 @@ fn a_small_pool_has_few_pages_in_flight() {
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let writer = scope.spawn(|| bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        let writer =
+            scope.spawn(|| bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
         gate.await_waiters(1);
         assert_eq!(gate.held(), 1, "one write of sixteen pages");
         // The others can still be changed.
@@ -175,7 +179,8 @@ fn the_log_is_flushed_once_for_a_batch_and_before_it() {
         let log = Log::attach(&bed.pool, plan);
         let mut stream = WriteStream::new(&bed.pool, options(4, 8));
         assert_eq!(stream.window(), 16);
-        // The newest page of the first batch is its first, that of the second is older than those of the first.
+        // The newest page of the first batch is its first, that of the second is older than those
+        // of the first.
         for block in (0..16).chain(64..80) {
             let pinned = dirty(&bed.pool, &mut be, block, if block < 16 { 2 } else { 1 });
             if block == 0 {
@@ -193,7 +198,11 @@ fn the_log_is_flushed_once_for_a_batch_and_before_it() {
             });
             blocks.sum::<u32>()
         };
-        assert_eq!(events.iter().filter(|e| matches!(e, Event::Flushed(_))).count(), 1, "{events:?}");
+        assert_eq!(
+            events.iter().filter(|e| matches!(e, Event::Flushed(_))).count(),
+            1,
+            "{events:?}"
+        );
         assert_eq!(writes(&events), 32);
 
         // Each batch is preceded by a flush up to its newest page.
@@ -208,11 +217,15 @@ fn the_log_is_flushed_once_for_a_batch_and_before_it() {
             match *event {
                 Event::Flushed(upto) => durable = upto,
                 Event::Wrote { first, blocks } => {
-                    assert!(lsn(first + blocks - 1, 3) <= durable, "a page overtook the log: {events:?}");
+                    assert!(
+                        lsn(first + blocks - 1, 3) <= durable,
+                        "a page overtook the log: {events:?}"
+                    );
                 }
             }
         }
-        let flushes: Vec<_> = events.iter().filter(|e| matches!(e, Event::Flushed(_))).copied().collect();
+        let flushes: Vec<_> =
+            events.iter().filter(|e| matches!(e, Event::Flushed(_))).copied().collect();
         assert_eq!(flushes, [15, 31, 47].map(|block| Event::Flushed(lsn(block, 3))));
         assert_eq!(writes(&events), 48);
     });
@@ -254,7 +267,8 @@ fn locked_pages_are_left_out_by_who_does_not_wait() {
         // A reader is no obstacle.
         let reading = pins[1].lock_shared();
         let skipping = WriteOptions { locked: Locked::Skip, ..options(16, 16) };
-        let report = bed.pool.write_paced(&mut be, WriteScope::All, skipping, &mut FullSpeed).unwrap();
+        let report =
+            bed.pool.write_paced(&mut be, WriteScope::All, skipping, &mut FullSpeed).unwrap();
         assert_eq!((report.buffers, report.writes), (11, 2));
         drop((changing, reading));
         assert!(pins[0].is_dirty() && !pins[1].is_dirty());
@@ -276,7 +290,8 @@ fn a_stream_that_waits_for_a_lock_keeps_nobody_waiting() {
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let writer = scope.spawn(|| bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        let writer =
+            scope.spawn(|| bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
         gate.await_held(1);
         gate.open();
         // The first half has left; those behind are free to be changed while the stream waits.
@@ -322,7 +337,8 @@ fn a_stream_dropped_in_the_middle_leaves_nothing_behind() {
     });
 }
 
-/// Pushed pages are pinned: a drop waits until the stream has had them, and finds nothing to write into later.
+/// Pushed pages are pinned: a drop waits until the stream has had them, and finds nothing to write
+/// into later.
 #[test]
 fn a_drop_waits_for_the_pages_that_a_stream_was_given() {
     let (bed, gate) = Bed::gated(ROOMY, Arc::new(PosixExecutor));

@@ -1,5 +1,5 @@
-//! What reaches the disk is whole: nothing changes a page while it is on its way, however many want to, and each arrives with the
-//! checksum of what it says.
+//! What reaches the disk is whole: nothing changes a page while it is on its way, however many want
+//! to, and each arrives with the checksum of what it says.
 
 use crate::bed::{Bed, Spec, change, each, stamp, version};
 use crate::log::pin;
@@ -45,7 +45,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// While threads change and read the pages of a pool that does not hold all of them, others write: passes, and the cleaner.
+/// While threads change and read the pages of a pool that does not hold all of them, others write:
+/// passes, and the cleaner.
 fn write_under_load(bed: &Bed, passes: u64, then: impl Fn()) {
     let mut be = bed.backend();
     let pool = bed.cold().1;

@@ -12,7 +12,11 @@ use super::source::io_error;
 use crate::error::WalReadError;
 
 /// The history of a timeline. One without a file has no past: timeline 1 never has one.
-pub fn read_history(io: &mut Backend, dir: &Path, timeline: u32) -> Result<TimelineHistory, WalReadError> {
+pub fn read_history(
+    io: &mut Backend,
+    dir: &Path,
+    timeline: u32,
+) -> Result<TimelineHistory, WalReadError> {
     let file = dir.join(history_file_name(timeline));
     if timeline <= 1 {
         return Ok(TimelineHistory::alone(timeline));

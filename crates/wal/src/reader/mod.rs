@@ -4,9 +4,10 @@
 //! - `fetch`: segment files brought out of an archive
 //! - `history`: history files of timelines
 //!
-//! Nothing that a disk may hold makes the reader panic: whatever is not a valid record is the end of the log, with
-//! the reason. What is an error instead tells nothing about where the log ends: a failed read, and what no crash
-//! leaves behind, a segment of the wrong length or of another cluster.
+//! Nothing that a disk may hold makes the reader panic: whatever is not a valid record is the end
+//! of the log, with the reason. What is an error instead tells nothing about where the log ends: a
+//! failed read, and what no crash leaves behind, a segment of the wrong length or of another
+//! cluster.
 //!
 //! | What comes after the last valid record | End at | Incomplete record |
 //! |---|---|---|
@@ -17,9 +18,10 @@
 //! | a record over several pages with a bad checksum | the record's end | yes, at its last page |
 //! | a record that goes on in a page flagged as overwritten | no end: go on there | - |
 //!
-//! The end may be a damage in the middle: what comes behind it was durable before any later segment was begun, so a
-//! later one that was written to gives it away ([`WalReader::check_end`]). Within one segment the two can't be told
-//! apart, since writes of one segment reach the disk in any order.
+//! The end may be a damage in the middle: what comes behind it was durable before any later segment
+//! was begun, so a later one that was written to gives it away ([`WalReader::check_end`]). Within
+//! one segment the two can't be told apart, since writes of one segment reach the disk in any
+//! order.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod fetch;
@@ -117,7 +119,9 @@ pub enum EndReason {
 impl std::fmt::Display for EndReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            EndReason::MissingSegment(path) => write!(f, "there is no WAL segment \"{}\"", path.display()),
+            EndReason::MissingSegment(path) => {
+                write!(f, "there is no WAL segment \"{}\"", path.display())
+            }
             EndReason::Zeros(at) => write!(f, "nothing was written at {at}"),
             EndReason::Invalid(what) => f.write_str(what),
         }
@@ -140,8 +144,8 @@ pub struct EndOfWal {
 }
 
 impl EndOfWal {
-    /// Where the log goes on after recovery has replayed it up to here, from a checkpoint whose redo pointer
-    /// is `redo`.
+    /// Where the log goes on after recovery has replayed it up to here, from a checkpoint whose
+    /// redo pointer is `redo`.
     pub fn resume(&self, redo: Lsn) -> Resume {
         let insert_at = self.aborted.map_or(self.end, |aborted| aborted.missing_page);
         Resume { insert_at, prev: self.last_record, redo, aborted: self.aborted }
@@ -175,7 +179,13 @@ enum Attempt {
 impl WalReader {
     /// Will read from `start`: the start of a record, or a page boundary before one.
     pub fn new(aio: Arc<Aio>, config: ReaderConfig, start: Lsn) -> WalReader {
-        WalReader { source: Source::new(aio, config), at: start, last: None, page: start, end: None }
+        WalReader {
+            source: Source::new(aio, config),
+            at: start,
+            last: None,
+            page: start,
+            end: None,
+        }
     }
 
     /// Follows a timeline's past: segments of its ancestors are read where it has none of its own.
@@ -196,8 +206,8 @@ impl WalReader {
         self
     }
 
-    /// The next record, or `None` at the end of the log, of which [`WalReader::end`] then tells more. Asking
-    /// again at the end looks again.
+    /// The next record, or `None` at the end of the log, of which [`WalReader::end`] then tells
+    /// more. Asking again at the end looks again.
     pub fn next(&mut self, io: &mut Backend) -> Result<Option<WalRecord>, WalReadError> {
         let (mut from, mut overwrites) = (self.at, None);
         loop {
@@ -214,8 +224,8 @@ impl WalReader {
                     from = page;
                 }
                 Attempt::Stop(reason, aborted) => {
-                    let skipped =
-                        overwrites.map(|(start, missing_page)| AbortedRecord { start, missing_page });
+                    let skipped = overwrites
+                        .map(|(start, missing_page)| AbortedRecord { start, missing_page });
                     self.end = Some(EndOfWal {
                         end: self.at,
                         last_record: self.last.unwrap_or(Lsn(0)),
@@ -235,9 +245,9 @@ impl WalReader {
         self.end.as_ref()
     }
 
-    /// Once [`WalReader::next`] has returned `None`: fails if the log does not end there, but is damaged, or lacks a segment. One is
-    /// complete and durable before the next one is begun, so if one behind the end was written to, what should come
-    /// in between was there once.
+    /// Once [`WalReader::next`] has returned `None`: fails if the log does not end there, but is
+    /// damaged, or lacks a segment. One is complete and durable before the next one is begun, so if
+    /// one behind the end was written to, what should come in between was there once.
     pub fn check_end(&mut self, io: &mut Backend) -> Result<(), WalReadError> {
         let Some(end) = &self.end else { return Ok(()) };
         let number = self.config().segment_size.number(end.page);
@@ -288,7 +298,9 @@ impl WalReader {
         };
         let offset = start.page_offset();
         if let Some(left) = left_at.filter(|&left| left <= start) {
-            return Ok(stop(format!("the segment is of a timeline that was left at {left}, before {start}")));
+            return Ok(stop(format!(
+                "the segment is of a timeline that was left at {left}, before {start}"
+            )));
         }
         if header.is_continuation() && offset == begin {
             return Ok(stop(format!(
@@ -351,11 +363,16 @@ impl WalReader {
             }
             let left = total_len.saturating_sub(bytes.len());
             if header.rem_len as usize != left || left == 0 {
-                return incomplete(format!("invalid contrecord length {} at {missing_page}", header.rem_len));
+                return incomplete(format!(
+                    "invalid contrecord length {} at {missing_page}",
+                    header.rem_len
+                ));
             }
             let begin = header.size();
             let take = left.min(BLOCK.saturating_sub(begin));
-            bytes.extend_from_slice(page.get(begin..).and_then(|rest| rest.get(..take)).unwrap_or(&[]));
+            bytes.extend_from_slice(
+                page.get(begin..).and_then(|rest| rest.get(..take)).unwrap_or(&[]),
+            );
             if !header_checked && bytes.len() >= HEADER_SIZE {
                 if let Err(what) = check_header(&bytes, start, self.last) {
                     return incomplete(what);
@@ -370,14 +387,21 @@ impl WalReader {
     }
 
     /// Checks the checksum of a record whose last byte is before `end`.
-    fn finish(&self, start: Lsn, end: Lsn, bytes: Vec<u8>, aborted: Option<AbortedRecord>) -> Attempt {
+    fn finish(
+        &self,
+        start: Lsn,
+        end: Lsn,
+        bytes: Vec<u8>,
+        aborted: Option<AbortedRecord>,
+    ) -> Attempt {
         if let Err(e) = verify_crc(&bytes)
             && !self.source.has_bug("reader: checksums of records are not looked at")
         {
             return Attempt::Stop(EndReason::Invalid(format!("{e}, at {start}")), aborted);
         }
         let mut end = Lsn(align_record(end.0));
-        if RecordHeader::decode(&bytes).is_some_and(|h| h.rmgr == Rmgr::XLOG && h.kind() == SWITCH) {
+        if RecordHeader::decode(&bytes).is_some_and(|h| h.rmgr == Rmgr::XLOG && h.kind() == SWITCH)
+        {
             end = Lsn(end.0.next_multiple_of(self.config().segment_size.bytes()));
         }
         Attempt::Record(WalRecord { start, end, bytes, overwrites: None })
@@ -390,7 +414,8 @@ fn stop(what: String) -> Attempt {
 
 /// Checks the fields of a record's header, but for its length.
 fn check_header(bytes: &[u8], start: Lsn, last: Option<Lsn>) -> Result<(), String> {
-    let header = RecordHeader::decode(bytes).ok_or_else(|| format!("record header is cut off at {start}"))?;
+    let header = RecordHeader::decode(bytes)
+        .ok_or_else(|| format!("record header is cut off at {start}"))?;
     if !header.rmgr.is_valid() {
         return Err(format!("invalid resource manager ID {} at {start}", header.rmgr.0));
     }
@@ -399,5 +424,9 @@ fn check_header(bytes: &[u8], start: Lsn, last: Option<Lsn>) -> Result<(), Strin
         // At the first record there is nothing to compare with, but a link always leads back.
         None => header.prev < start,
     };
-    if linked { Ok(()) } else { Err(format!("record with incorrect prev-link {} at {start}", header.prev)) }
+    if linked {
+        Ok(())
+    } else {
+        Err(format!("record with incorrect prev-link {} at {start}", header.prev))
+    }
 }

@@ -1,4 +1,5 @@
-//! Pages out of segment files: read ahead in large chunks, several in flight, each page's header checked.
+//! Pages out of segment files: read ahead in large chunks, several in flight, each page's header
+//! checked.
 //!
 //! ```text
 //!            at                                             next
@@ -8,16 +9,16 @@
 //!            window.front()                      window.back()
 //! ```
 //!
-//! The first chunk is read alone, since who looks at one record wants no more. With each chunk that is used up twice as many are
-//! kept in flight, up to the limit. Looking ahead never fails: what can't be opened or read is met again, and told, when it is
-//! its turn.
+//! The first chunk is read alone, since who looks at one record wants no more. With each chunk that
+//! is used up twice as many are kept in flight, up to the limit. Looking ahead never fails: what
+//! can't be opened or read is met again, and told, when it is its turn.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, Errno, File, IoContext, IoObject, IoOp, OpenOptions, OwnedIo, Target,
-    sync::Arc,
+    Aio, AioError, AlignedBuf, Backend, Errno, File, IoContext, IoObject, IoOp, OpenOptions,
+    OwnedIo, Target, sync::Arc,
 };
 use forebay_format::{
     Lsn,
@@ -37,7 +38,8 @@ pub(super) type PageOrEnd<'a> = Result<Page<'a>, EndReason>;
 pub(super) struct Page<'a> {
     pub header: PageHeader,
     pub bytes: &'a [u8],
-    /// Where the log leaves the timeline that the segment is of: what the segment has from there on is no part of it.
+    /// Where the log leaves the timeline that the segment is of: what the segment has from there on
+    /// is no part of it.
     pub left_at: Option<Lsn>,
 }
 
@@ -164,7 +166,8 @@ impl Source {
             return Ok(Err(reason));
         }
         let missing = || EndReason::Invalid(format!("WAL ends before {at}"));
-        let Some(Chunk { at: begin, state: State::Here(buf, got), file, timeline, .. }) = self.window.front()
+        let Some(Chunk { at: begin, state: State::Here(buf, got), file, timeline, .. }) =
+            self.window.front()
         else {
             return Ok(Err(missing()));
         };
@@ -189,7 +192,8 @@ impl Source {
         Ok(Ok(Page { header, bytes: page, left_at }))
     }
 
-    /// Makes sure that the first chunk of the window is there and has the page at `at`, and that others are on their way.
+    /// Makes sure that the first chunk of the window is there and has the page at `at`, and that
+    /// others are on their way.
     fn load(&mut self, io: &mut Backend, at: Lsn) -> Result<Result<(), EndReason>, WalReadError> {
         while let Some(front) = self.window.front()
             && at.0 >= front.at.0 + front.len as u64
@@ -216,7 +220,9 @@ impl Source {
 
     fn drop_front(&mut self, io: &mut Backend) {
         match self.window.pop_front().map(|chunk| chunk.state) {
-            Some(State::Here(buf, _)) if self.spare.len() < self.look_ahead.depth => self.spare.push(buf),
+            Some(State::Here(buf, _)) if self.spare.len() < self.look_ahead.depth => {
+                self.spare.push(buf)
+            }
             Some(State::Reading(read)) => io.forget(read.wait_ref()),
             _ => {}
         }
@@ -233,7 +239,8 @@ impl Source {
             };
             let file = segment.file.clone();
             self.segment = Some(segment);
-            // The long header tells whose segment this is, so it is looked at even by one who starts behind it.
+            // The long header tells whose segment this is, so it is looked at even by one who
+            // starts behind it.
             let first = size.start(number);
             if at != first
                 && let Err(reason) = self.check_first_page(io, &file, first)?
@@ -256,8 +263,8 @@ impl Source {
         file: &File,
         first: Lsn,
     ) -> Result<Result<(), EndReason>, WalReadError> {
-        let mut buf =
-            AlignedBuf::zeroed(BLOCK).map_err(|e| io_error("read", file.path().to_owned(), 0, first, e))?;
+        let mut buf = AlignedBuf::zeroed(BLOCK)
+            .map_err(|e| io_error("read", file.path().to_owned(), 0, first, e))?;
         let got = io
             .read_at(file, 0, &mut buf)
             .map_err(|e| io_error("read", file.path().to_owned(), 0, first, e))?;
@@ -265,9 +272,12 @@ impl Source {
         match check_page(&self.config, buf.get(..got).unwrap_or(&[]), first) {
             Ok(_) => Ok(Ok(())),
             Err(Wrong::Page(reason)) => Ok(Err(reason)),
-            Err(Wrong::Foreign { expected, found }) => {
-                Err(WalReadError::ForeignSystem { file: file.path().to_owned(), expected, found, at: first })
-            }
+            Err(Wrong::Foreign { expected, found }) => Err(WalReadError::ForeignSystem {
+                file: file.path().to_owned(),
+                expected,
+                found,
+                at: first,
+            }),
         }
     }
 
@@ -325,7 +335,8 @@ impl Source {
         let offset = self.config.segment_size.offset(at);
         let (mut buf, mut result) = io.finish_owned(read);
         if matches!(&result, Err(e) if e.errno() == Some(Errno::CANCELED)) {
-            // How it ended was not kept for us, or it was another backend's, which may keep its memory for a while.
+            // How it ended was not kept for us, or it was another backend's, which may keep its
+            // memory for a while.
             let again = AlignedBuf::zeroed(front.len)
                 .map_err(|e| io_error("read", file.path().to_owned(), offset, at, e))?;
             buf = again;
@@ -348,18 +359,25 @@ impl Source {
         self.aio.stats().count(io.backend_type(), object, context, IoOp::Read, 1, bytes as u64);
     }
 
-    /// The timelines that may have a segment, the newest first. A timeline's first segment is where it branched off, and has what its
-    /// parent wrote there before.
+    /// The timelines that may have a segment, the newest first. A timeline's first segment is where
+    /// it branched off, and has what its parent wrote there before.
     fn timelines(&self, number: u64) -> Vec<u32> {
         let size = self.config.segment_size;
         let holds = |stretch: &&TimelineStretch| {
             let ended = stretch.end.is_some_and(|end| end <= size.start(number));
             size.number(stretch.begin) <= number && !ended
         };
-        self.history.stretches().iter().rev().filter(holds).map(|stretch| stretch.timeline).collect()
+        self.history
+            .stretches()
+            .iter()
+            .rev()
+            .filter(holds)
+            .map(|stretch| stretch.timeline)
+            .collect()
     }
 
-    /// Opens a segment, which may have to be brought first: the one of the newest timeline that has it.
+    /// Opens a segment, which may have to be brought first: the one of the newest timeline that has
+    /// it.
     fn bring(
         &mut self,
         io: &mut Backend,
@@ -379,7 +397,13 @@ impl Source {
     }
 
     /// Has a segment brought, if somebody brings any. True if it has come.
-    fn fetch(&mut self, io: &mut Backend, timeline: u32, number: u64, at: Lsn) -> Result<bool, WalReadError> {
+    fn fetch(
+        &mut self,
+        io: &mut Backend,
+        timeline: u32,
+        number: u64,
+        at: Lsn,
+    ) -> Result<bool, WalReadError> {
         let Some(fetch) = &self.fetch else { return Ok(false) };
         let name = self.config.segment_size.file_name(timeline, number);
         if self.fetched.as_ref() == Some(&name) {
@@ -448,9 +472,13 @@ impl Source {
         io_error(operation, self.path(size.number(at)), size.offset(at), at, e)
     }
 
-    /// The first segment behind `number` that was written to, if there is one. Fails on any that is not as long as a segment, or of
-    /// another cluster.
-    pub fn written_behind(&mut self, io: &mut Backend, number: u64) -> Result<Option<PathBuf>, WalReadError> {
+    /// The first segment behind `number` that was written to, if there is one. Fails on any that is
+    /// not as long as a segment, or of another cluster.
+    pub fn written_behind(
+        &mut self,
+        io: &mut Backend,
+        number: u64,
+    ) -> Result<Option<PathBuf>, WalReadError> {
         let size = self.config.segment_size;
         for timeline in self.timelines(number + 1) {
             if self.fetch(io, timeline, number + 1, size.start(number + 1))? {
@@ -458,8 +486,8 @@ impl Source {
             }
         }
         let entries = self.aio.namespace().list(&self.config.dir);
-        let entries =
-            entries.map_err(|e| io_error("list", self.config.dir.clone(), 0, size.start(number), e))?;
+        let entries = entries
+            .map_err(|e| io_error("list", self.config.dir.clone(), 0, size.start(number), e))?;
         let mut later: Vec<(u64, u32)> = entries
             .iter()
             .filter_map(|entry| size.parse_file_name(entry.name.to_str()?))
@@ -472,8 +500,13 @@ impl Source {
             .collect();
         later.sort_unstable();
         for (number, timeline) in later {
-            let (path, start) = (self.config.dir.join(size.file_name(timeline, number)), size.start(number));
-            let file = match self.aio.namespace().open(&path, &OpenOptions::READ.direct(self.config.direct)) {
+            let (path, start) =
+                (self.config.dir.join(size.file_name(timeline, number)), size.start(number));
+            let file = match self
+                .aio
+                .namespace()
+                .open(&path, &OpenOptions::READ.direct(self.config.direct))
+            {
                 Ok(file) => file,
                 // Removed or renamed meanwhile.
                 Err(e) if e.is_not_found() => continue,

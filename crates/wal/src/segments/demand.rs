@@ -1,8 +1,9 @@
 //! Which segments will be needed, and the bell for who makes them.
 //!
-//! Those who insert say up to where they need segments. Who prepares them keeps some more ready than that: one at
-//! first, twice as many each time somebody came too early all the same, one less with each checkpoint. Recycled
-//! segments only have to be opened, so in the steady state this costs nothing but open files.
+//! Those who insert say up to where they need segments. Who prepares them keeps some more ready
+//! than that: one at first, twice as many each time somebody came too early all the same, one less
+//! with each checkpoint. Recycled segments only have to be opened, so in the steady state this
+//! costs nothing but open files.
 //!
 //! After a failure whoever prepares them sits out a longer time with each attempt, whatever is
 //! wanted: an insertion that can't go on without a segment makes it itself. Once one succeeds, or
@@ -40,7 +41,8 @@ impl Demand {
         }
     }
 
-    /// Segments up to `number` are needed, those below `ready` are there. Two loads, but at the beginning of a segment.
+    /// Segments up to `number` are needed, those below `ready` are there. Two loads, but at the
+    /// beginning of a segment.
     pub fn want(&self, number: u64, ready: u64) {
         if number > self.wanted.load(Ordering::Relaxed) {
             self.wanted.fetch_max(number, Ordering::AcqRel);
@@ -113,7 +115,10 @@ mod tests {
     fn wishes_do_not_end_what_is_sat_out_and_relief_does() {
         let demand = Demand::new(5);
         demand.want(9, 6);
-        assert!(!demand.sit_out(Duration::from_millis(1)), "somebody wants more, but nothing has changed");
+        assert!(
+            !demand.sit_out(Duration::from_millis(1)),
+            "somebody wants more, but nothing has changed"
+        );
         demand.relieve();
         assert!(demand.sit_out(Duration::from_secs(86_400)));
         assert!(!demand.sit_out(Duration::from_millis(1)), "it counts once");

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use forebay_aio::sync::{Arc, atomic::Ordering};
 use forebay_aio::{
-    AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Namespace, Op, OpenOptions,
-    Region, Target, WaitRef,
+    AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Namespace, Op,
+    OpenOptions, Region, Target, WaitRef,
 };
 
 use super::{Segments, TEMPORARY, vanished};
@@ -14,7 +14,8 @@ use crate::{error::WalError, position::WAL_BLOCK};
 
 /// Bytes of zeros in one write.
 const FILL: usize = 512 << 10;
-/// Writes in flight: enough for the disk's full rate, and not so much that the write of a commit waits long behind.
+/// Writes in flight: enough for the disk's full rate, and not so much that the write of a commit
+/// waits long behind.
 const FILL_DEPTH: usize = 4;
 
 impl Segments {
@@ -81,12 +82,15 @@ fn target() -> Target {
 /// meanwhile.
 fn reserve(namespace: &dyn Namespace, file: &File, size: u64) -> Result<(), AioError> {
     match namespace.reserve(file, 0, size) {
-        Err(e) if matches!(e.errno(), Some(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => Ok(()),
+        Err(e) if matches!(e.errno(), Some(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {
+            Ok(())
+        }
         reserved => reserved,
     }
 }
 
-/// Writes zeros from `from` to `to`, several writes at a time. None is in flight when it returns, whatever came of them.
+/// Writes zeros from `from` to `to`, several writes at a time. None is in flight when it returns,
+/// whatever came of them.
 fn write_zeros(
     io: &mut Backend,
     file: &File,
@@ -106,7 +110,8 @@ fn write_zeros(
             break;
         }
         let len = usize::try_from(to - offset).unwrap_or(FILL).min(FILL);
-        let write = Io::write(file.clone(), offset, IoMemory::new(Arc::clone(zeros), 0, len), target());
+        let write =
+            Io::write(file.clone(), offset, IoMemory::new(Arc::clone(zeros), 0, len), target());
         flying.push_back(io.start(write.account(IoObject::Wal, IoContext::Init, IoOp::Write)));
     }
     for write in flying {

@@ -5,14 +5,15 @@
 //! - `retire`: what becomes of old ones
 //! - `status`: what the archive has of them (`archive_status`)
 //!
-//! A segment gets its final name only when it is full-size and synced; the name itself is made durable by a sync
-//! of the directory before anything is written under it. A recycled segment changes its name by one rename, so it
-//! has exactly one name at any time: link and unlink would leave a crash two names for one file, of which one is
-//! archived while the other is written. Nothing is ever replaced by that: all names change under one lock, and
-//! a new one is looked up first.
+//! A segment gets its final name only when it is full-size and synced; the name itself is made
+//! durable by a sync of the directory before anything is written under it. A recycled segment
+//! changes its name by one rename, so it has exactly one name at any time: link and unlink would
+//! leave a crash two names for one file, of which one is archived while the other is written.
+//! Nothing is ever replaced by that: all names change under one lock, and a new one is looked up
+//! first.
 //!
-//! Whatever fails before the final name is given leaves nothing behind and may be tried again. A sync of the
-//! directory that fails is final, like any failed sync.
+//! Whatever fails before the final name is given leaves nothing behind and may be tried again. A
+//! sync of the directory that fails is final, like any failed sync.
 
 mod demand;
 mod make;
@@ -64,10 +65,11 @@ struct Counters {
 /// What may change while the log is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentPolicy {
-    /// New segments are filled with zeros (`wal_init_zero`); else they are as long, and their blocks are allocated as
-    /// they are written.
+    /// New segments are filled with zeros (`wal_init_zero`); else they are as long, and their
+    /// blocks are allocated as they are written.
     pub init_zero: bool,
-    /// Old segments are given future names (`wal_recycle`); else they are removed, and new ones are made.
+    /// Old segments are given future names (`wal_recycle`); else they are removed, and new ones are
+    /// made.
     pub recycle: bool,
 }
 
@@ -86,7 +88,8 @@ pub(crate) struct Segments {
     direct: bool,
     init_direct: bool,
     sync_method: SyncMethod,
-    /// The segment that the log was started in: it holds part of the log, whatever else is wrong with it.
+    /// The segment that the log was started in: it holds part of the log, whatever else is wrong
+    /// with it.
     first: u64,
     /// Segments below this number exist and are open or were.
     ready: AtomicU64,
@@ -94,7 +97,8 @@ pub(crate) struct Segments {
     open: Mutex<BTreeMap<u64, File>>,
     /// Held while a segment is taken into use, so that each is made once. Taken before `names`.
     taking: Mutex<()>,
-    /// Held for each change of a segment's name. True while a name has changed that may not be durable.
+    /// Held for each change of a segment's name. True while a name has changed that may not be
+    /// durable.
     names: Mutex<bool>,
     /// Held while old segments go, so that each goes once. Taken before `names`.
     retiring: Mutex<()>,
@@ -109,13 +113,17 @@ pub(crate) struct Segments {
 
 impl std::fmt::Debug for Segments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Segments").field("dir", &self.dir).field("ready", &self.ready).finish_non_exhaustive()
+        f.debug_struct("Segments")
+            .field("dir", &self.dir)
+            .field("ready", &self.ready)
+            .finish_non_exhaustive()
     }
 }
 
 impl Segments {
-    /// The segments of `config.dir`; nothing is ready below or at `first` yet. Removes what an interrupted
-    /// creation left, and makes all names durable. With direct I/O, the kernel forgets what it has cached of the log.
+    /// The segments of `config.dir`; nothing is ready below or at `first` yet. Removes what an
+    /// interrupted creation left, and makes all names durable. With direct I/O, the kernel forgets
+    /// what it has cached of the log.
     pub fn new(
         aio: Arc<Aio>,
         config: &WalConfig,
@@ -147,7 +155,11 @@ impl Segments {
         for name in segments.list()? {
             if name.starts_with(TEMPORARY) {
                 let path = segments.dir.join(name);
-                segments.aio.namespace().unlink(&path).map_err(|e| WalError::segment("remove", &path, e))?;
+                segments
+                    .aio
+                    .namespace()
+                    .unlink(&path)
+                    .map_err(|e| WalError::segment("remove", &path, e))?;
             } else if segments.direct && segments.size.parse_file_name(&name).is_some() {
                 segments.forget_cached(&segments.dir.join(name))?;
             }
@@ -177,8 +189,9 @@ impl Segments {
         self.take_upto(io, self.first).map(drop)
     }
 
-    /// Makes sure that all segments up to `number` exist and are open, for one who has WAL to insert: he may have to
-    /// wait, which is counted, and makes himself what nobody has made in time.
+    /// Makes sure that all segments up to `number` exist and are open, for one who has WAL to
+    /// insert: he may have to wait, which is counted, and makes himself what nobody has made in
+    /// time.
     pub fn ensure(&self, io: &mut Backend, number: u64) -> Result<(), WalError> {
         self.demand.want(number, self.ready());
         if number < self.ready() {
@@ -207,8 +220,8 @@ impl Segments {
         &self.demand
     }
 
-    /// Takes all segments up to `number` into use, one at a time. True if that took the making of one, by this caller
-    /// or by another whom it waited for.
+    /// Takes all segments up to `number` into use, one at a time. True if that took the making of
+    /// one, by this caller or by another whom it waited for.
     fn take_upto(&self, io: &mut Backend, number: u64) -> Result<bool, WalError> {
         let mut waited = false;
         while self.ready() <= number {
@@ -241,20 +254,31 @@ impl Segments {
                 return Ok((file, false));
             }
             drop(file);
-            // What is written under this name would show under the other one: an archived segment, or, after a
-            // crash of a server that recycles by link and unlink, an older one that waits to be archived.
+            // What is written under this name would show under the other one: an archived segment,
+            // or, after a crash of a server that recycles by link and unlink, an older one that
+            // waits to be archived.
             let path = self.path(number);
-            tracing::warn!("WAL segment \"{}\" has other names: a new one takes its place", path.display());
-            self.aio.namespace().unlink(&path).map_err(|e| WalError::segment("remove", &path, e))?;
+            tracing::warn!(
+                "WAL segment \"{}\" has other names: a new one takes its place",
+                path.display()
+            );
+            self.aio
+                .namespace()
+                .unlink(&path)
+                .map_err(|e| WalError::segment("remove", &path, e))?;
         }
         Ok((self.create(io, number)?, true))
     }
 
-    /// Whether a segment may be written under its name: it has no other, or it holds the end of the log.
+    /// Whether a segment may be written under its name: it has no other, or it holds the end of the
+    /// log.
     fn is_alone(&self, number: u64) -> Result<bool, WalError> {
         let path = self.path(number);
-        let links =
-            self.aio.namespace().link_count(&path).map_err(|e| WalError::segment("examine", &path, e))?;
+        let links = self
+            .aio
+            .namespace()
+            .link_count(&path)
+            .map_err(|e| WalError::segment("examine", &path, e))?;
         if links > 1 && number == self.first {
             tracing::warn!(
                 "WAL segment \"{}\" has {links} names: what is written to it shows under all of them",
@@ -269,8 +293,8 @@ impl Segments {
         self.open.lock().get(&number).cloned()
     }
 
-    /// The first bytes of a segment are about to be written: those before are complete and durable, and can be closed; the
-    /// next one will be needed.
+    /// The first bytes of a segment are about to be written: those before are complete and durable,
+    /// and can be closed; the next one will be needed.
     pub fn enter(&self, number: u64) {
         let mut open = self.open.lock();
         *open = open.split_off(&number);
@@ -278,7 +302,8 @@ impl Segments {
         self.demand.want(number + 1, self.ready());
     }
 
-    /// The log is durable up to `flushed`: segments that end there or before are for the archive, if there is one.
+    /// The log is durable up to `flushed`: segments that end there or before are for the archive,
+    /// if there is one.
     pub fn note_flushed(&self, flushed: Lsn) {
         for number in self.status.completed(self.size.number(flushed)) {
             self.announce(&self.size.file_name(self.timeline, number));
@@ -292,8 +317,8 @@ impl Segments {
         }
     }
 
-    /// From now on each completed segment is marked for the archive, and none goes that the archive does not have. Those
-    /// that were completed without a mark get one.
+    /// From now on each completed segment is marked for the archive, and none goes that the archive
+    /// does not have. Those that were completed without a mark get one.
     pub fn start_archiving(&self, flushed: Lsn) -> Result<(), WalError> {
         let before = self.size.number(flushed);
         self.status.start(before)?;
@@ -327,7 +352,11 @@ impl Segments {
         };
         let len = namespace.file_len(&file).map_err(|e| WalError::segment("examine", &path, e))?;
         if len != self.size.bytes() {
-            return Err(WalError::SegmentLength { file: path, expected: self.size.bytes(), found: len });
+            return Err(WalError::SegmentLength {
+                file: path,
+                expected: self.size.bytes(),
+                found: len,
+            });
         }
         Ok(Some(file))
     }
@@ -383,8 +412,9 @@ impl Segments {
 
     fn forget_cached(&self, path: &Path) -> Result<(), WalError> {
         let namespace = self.aio.namespace();
-        let forgotten =
-            namespace.open(path, &OpenOptions::READ).and_then(|file| namespace.forget_cached(&file));
+        let forgotten = namespace
+            .open(path, &OpenOptions::READ)
+            .and_then(|file| namespace.forget_cached(&file));
         forgotten.map_err(|e| WalError::segment("examine", path, e))
     }
 

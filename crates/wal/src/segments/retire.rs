@@ -21,8 +21,8 @@ enum Renamed {
 }
 
 impl Segments {
-    /// Recycles or removes the segments below `before`, those that the archive has if there is one. Recycled ones get
-    /// the free names up to `upto`.
+    /// Recycles or removes the segments below `before`, those that the archive has if there is one.
+    /// Recycled ones get the free names up to `upto`.
     pub fn remove_before(&self, before: u64, upto: u64) -> Result<OldSegments, WalError> {
         let _alone = self.retiring.lock();
         self.demand.calm();
@@ -46,7 +46,8 @@ impl Segments {
         }
         self.counters.recycled.fetch_add(done.recycled, Ordering::Relaxed);
         self.counters.removed.fetch_add(done.removed, Ordering::Relaxed);
-        // Also after an error: a segment that got a new name may be written under it any time from now on.
+        // Also after an error: a segment that got a new name may be written under it any time from
+        // now on.
         if done.recycled > 0 {
             self.settle_names()?;
         } else if done.removed > 0 {
@@ -59,8 +60,8 @@ impl Segments {
         result.map(|()| done)
     }
 
-    /// Takes those from `old` that the archive does not have yet; marks those that it was not told of. False if there is
-    /// no archive.
+    /// Takes those from `old` that the archive does not have yet; marks those that it was not told
+    /// of. False if there is no archive.
     fn keep_unarchived(&self, old: &mut Vec<(u64, String)>) -> Result<bool, WalError> {
         if !self.status.is_on() || old.is_empty() {
             return Ok(false);
@@ -80,7 +81,8 @@ impl Segments {
         Ok(true)
     }
 
-    /// Recycles or removes each of `old`; counts in `done` what was done, also when it fails halfway.
+    /// Recycles or removes each of `old`; counts in `done` what was done, also when it fails
+    /// halfway.
     fn remove_each(
         &self,
         old: &[(u64, String)],
@@ -97,14 +99,18 @@ impl Segments {
             if recycle && self.recycle(&path, &mut future, upto, &mut taken)? {
                 done.recycled += 1;
             } else {
-                self.aio.namespace().unlink(&path).map_err(|e| WalError::segment("remove", &path, e))?;
+                self.aio
+                    .namespace()
+                    .unlink(&path)
+                    .map_err(|e| WalError::segment("remove", &path, e))?;
                 done.removed += 1;
             }
         }
         Ok(())
     }
 
-    /// Gives an old segment the first free name from `future` up to `upto`. False if there is none, or it is not fit.
+    /// Gives an old segment the first free name from `future` up to `upto`. False if there is none,
+    /// or it is not fit.
     fn recycle(
         &self,
         old: &Path,

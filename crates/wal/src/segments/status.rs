@@ -4,8 +4,8 @@
 //!   segment completed ──▶ NAME.ready ──(archiver: stored and durable)──▶ NAME.done ──▶ segment recycled or removed, no file
 //! ```
 //!
-//! A mark that could not be made is made by the next checkpoint that finds the segment without one; so is one that a
-//! crash took, for the marks are not synced one by one.
+//! A mark that could not be made is made by the next checkpoint that finds the segment without one;
+//! so is one that a crash took, for the marks are not synced one by one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ const READY: &str = ".ready";
 /// Archived, durably.
 const DONE: &str = ".done";
 
-/// Who archives: it is told the name of each file that was marked for it. Called in the midst of flushes, so it must not wait.
+/// Who archives: it is told the name of each file that was marked for it. Called in the midst of
+/// flushes, so it must not wait.
 pub type ArchiveFeed = dyn Fn(&str) + Send + Sync;
 
 /// The marks of one log.
@@ -53,7 +54,8 @@ impl Known {
 }
 
 impl ArchiveStatus {
-    /// The marks of the segments in `wal`, without an archive so far; those below `first` are no concern.
+    /// The marks of the segments in `wal`, without an archive so far; those below `first` are no
+    /// concern.
     pub fn new(aio: Arc<Aio>, wal: &Path, first: u64) -> ArchiveStatus {
         ArchiveStatus {
             aio,
@@ -87,7 +89,8 @@ impl ArchiveStatus {
         self.on.load(Ordering::Acquire)
     }
 
-    /// The segments below `before` are complete: those of them that are to be announced, each to one caller.
+    /// The segments below `before` are complete: those of them that are to be announced, each to
+    /// one caller.
     pub fn completed(&self, before: u64) -> std::ops::Range<u64> {
         if !self.is_on() || self.announced.load(Ordering::Acquire) >= before {
             return before..before;
@@ -95,7 +98,8 @@ impl ArchiveStatus {
         self.announced.fetch_max(before, Ordering::AcqRel).min(before)..before
     }
 
-    /// Marks a segment as one to be archived. A failure is no more than a warning: a checkpoint will try again.
+    /// Marks a segment as one to be archived. A failure is no more than a warning: a checkpoint
+    /// will try again.
     pub fn announce(&self, name: &str) {
         let path = self.dir.join(format!("{name}{READY}"));
         let made = self.aio.namespace().open(&path, &OpenOptions::READ_WRITE.create().truncate());
@@ -115,7 +119,10 @@ impl ArchiveStatus {
             let path = self.dir.join(format!("{name}{mark}"));
             match self.aio.namespace().unlink(&path) {
                 Err(error) if !AioError::is_not_found(&error) => {
-                    tracing::warn!("could not remove archive status file \"{}\": {error}", path.display());
+                    tracing::warn!(
+                        "could not remove archive status file \"{}\": {error}",
+                        path.display()
+                    );
                 }
                 _ => {}
             }

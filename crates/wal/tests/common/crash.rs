@@ -1,7 +1,8 @@
 //! A disk that remembers what was synced: the state after a crash, at any moment.
 //!
-//! Beside the real files, each written segment has a `durable` image (what has surely survived) and a `live` one
-//! (all that was written). A crash leaves, for each sector that differs, one or the other.
+//! Beside the real files, each written segment has a `durable` image (what has surely survived) and
+//! a `live` one (all that was written). A crash leaves, for each sector that differs, one or the
+//! other.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,7 +30,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// What a crash now leaves, written to `dir`. Each unsynced sector survives with `chance` of 100.
+    /// What a crash now leaves, written to `dir`. Each unsynced sector survives with `chance` of
+    /// 100.
     pub fn crash_into(&self, dir: &Path, numbers: &mut Numbers, chance: u64) {
         let images = self.images.lock().expect("images").clone();
         for (name, image) in images {
@@ -53,7 +55,8 @@ impl Disk {
         let file = File::open(path).expect("segment");
         file.read_exact_at(&mut bytes, request.offset()).expect("read back");
         let mut images = self.images.lock().expect("images");
-        let zeros = || Images { durable: vec![0; SEGMENT as usize], live: vec![0; SEGMENT as usize] };
+        let zeros =
+            || Images { durable: vec![0; SEGMENT as usize], live: vec![0; SEGMENT as usize] };
         let image = images.entry(name).or_insert_with(zeros);
         let range = request.offset() as usize..request.offset() as usize + len;
         image.live[range.clone()].copy_from_slice(&bytes);

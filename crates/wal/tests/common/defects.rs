@@ -1,4 +1,5 @@
-//! What may stand behind the end of a log and be taken for its continuation: the defects that PostgreSQL's own tests make by hand.
+//! What may stand behind the end of a log and be taken for its continuation: the defects that
+//! PostgreSQL's own tests make by hand.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs::File;
@@ -7,7 +8,9 @@ use std::path::Path;
 
 use forebay_format::{
     Lsn, SegmentSize,
-    wal::{PageHeader, RecordHeader, Rmgr, page_header::FIRST_IS_CONTINUATION, record::HEADER_SIZE},
+    wal::{
+        PageHeader, RecordHeader, Rmgr, page_header::FIRST_IS_CONTINUATION, record::HEADER_SIZE,
+    },
 };
 
 const BLOCK: u64 = 8192;
@@ -53,7 +56,13 @@ const SPLIT: u64 = 16;
 /// Longer than a page.
 const LONG: u32 = 12_000;
 
-const fn single(name: &'static str, room: u64, total_len: u32, prev: Prev, reason: &'static str) -> Defect {
+const fn single(
+    name: &'static str,
+    room: u64,
+    total_len: u32,
+    prev: Prev,
+    reason: &'static str,
+) -> Defect {
     Defect { name, room, total_len, prev, next: Next::None, reason }
 }
 
@@ -99,8 +108,8 @@ impl Defect {
         self.next != Next::None
     }
 
-    /// Writes the defect to `at`, behind the record at `last`, in the segment files of `dir`. Everything on pages whose
-    /// headers are in order.
+    /// Writes the defect to `at`, behind the record at `last`, in the segment files of `dir`.
+    /// Everything on pages whose headers are in order.
     pub fn write(&self, dir: &Path, size: SegmentSize, timeline: u32, at: Lsn, last: Lsn) {
         let next_page = at.page_start().add(BLOCK);
         assert_eq!(next_page.since(at), self.room, "the log was not brought to the right place");
@@ -126,8 +135,13 @@ impl Defect {
             return;
         }
         let rem_len = rest.len() as u32;
-        let mut right =
-            PageHeader { info: FIRST_IS_CONTINUATION, timeline, page_addr: next_page, rem_len, long: None };
+        let mut right = PageHeader {
+            info: FIRST_IS_CONTINUATION,
+            timeline,
+            page_addr: next_page,
+            rem_len,
+            long: None,
+        };
         match self.next {
             Next::Address(address) => right.page_addr = Lsn(address),
             Next::NoFlag => right.info = 0,

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use forebay_aio::fault::FaultPlan;
 use forebay_aio::{
-    Aio, AioConfig, Backend, BackendType, MethodKind, Namespace, PosixNamespace, WorkerLimits, probe_direct,
-    probe_io_uring,
+    Aio, AioConfig, Backend, BackendType, MethodKind, Namespace, PosixNamespace, WorkerLimits,
+    probe_direct, probe_io_uring,
 };
 use forebay_format::{Lsn, SegmentSize, wal::Rmgr};
 use forebay_wal::position::Positions;
 use forebay_wal::{
-    EndOfWal, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig, WalReadError, WalReader,
-    WalRecord,
+    EndOfWal, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig, WalReadError,
+    WalReader, WalRecord,
 };
 
 /// Segments are as small as they get.
@@ -110,7 +110,10 @@ impl Rig {
     }
 
     /// Reads to the end.
-    pub fn drain(&mut self, mut reader: WalReader) -> Result<(Vec<WalRecord>, EndOfWal), WalReadError> {
+    pub fn drain(
+        &mut self,
+        mut reader: WalReader,
+    ) -> Result<(Vec<WalRecord>, EndOfWal), WalReadError> {
         let mut records = Vec::new();
         while let Some(record) = reader.next(&mut self.io)? {
             records.push(record);

@@ -24,7 +24,8 @@ fn mark_path(rig: &Rig, number: u64, word: &str) -> PathBuf {
 
 /// What an archiver does once it has stored a segment.
 fn archived(rig: &Rig, number: u64) {
-    std::fs::rename(mark_path(rig, number, ".ready"), mark_path(rig, number, ".done")).expect("was ready");
+    std::fs::rename(mark_path(rig, number, ".ready"), mark_path(rig, number, ".done"))
+        .expect("was ready");
 }
 
 /// A log that is in segment `number`, flushed.
@@ -136,7 +137,8 @@ fn a_mark_that_fails_is_made_up_for() {
     assert_eq!(marks(&rig), [1, 2].map(|n| mark(n, ".ready")));
 }
 
-/// After a power failure nothing may be waiting for the archive under the name of a segment that has become another.
+/// After a power failure nothing may be waiting for the archive under the name of a segment that
+/// has become another.
 #[test]
 fn that_a_segment_is_archived_is_durable_before_it_goes() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
@@ -148,9 +150,11 @@ fn that_a_segment_is_archived_is_durable_before_it_goes() {
     wal.remove_old_segments(wal.end_lsn(), 4 << 20).expect("removal");
     let calls = plan.take_calls();
     let at = |op: Ops, path: &str| {
-        calls.iter().position(|call| call.op == op && call.path.ends_with(path)).unwrap_or_else(|| {
-            panic!("no {op:?} of {path}: {calls:?}");
-        })
+        calls.iter().position(|call| call.op == op && call.path.ends_with(path)).unwrap_or_else(
+            || {
+                panic!("no {op:?} of {path}: {calls:?}");
+            },
+        )
     };
     let segment = segment_size().file_name(1, 1);
     let (settled, renamed) = (at(Ops::SYNC_DIR, "archive_status"), at(Ops::RENAME, &segment));

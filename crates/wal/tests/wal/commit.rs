@@ -11,7 +11,8 @@ use forebay_wal::{SyncMethod, Wal};
 
 const THREADS: u64 = 6;
 
-/// Inserts and flushes until `stop`; each record's main data says who wrote it, and which of his it is.
+/// Inserts and flushes until `stop`; each record's main data says who wrote it, and which of his it
+/// is.
 fn commit_loop(wal: &Wal, rig: &Rig, thread: u64, stop: &AtomicBool, acknowledged: &[AtomicU64]) {
     let mut io = rig.backend();
     let mut numbers = Numbers(thread + 1);
@@ -33,7 +34,8 @@ fn commit_loop(wal: &Wal, rig: &Rig, thread: u64, stop: &AtomicBool, acknowledge
 fn last_of_each(mains: &[Vec<u8>]) -> HashMap<u64, u64> {
     let mut last = HashMap::new();
     for main in mains {
-        let number = |range| u64::from_le_bytes(<[u8; 8]>::try_from(&main[range]).expect("8 bytes"));
+        let number =
+            |range| u64::from_le_bytes(<[u8; 8]>::try_from(&main[range]).expect("8 bytes"));
         let (thread, n) = (number(0..8), number(8..16));
         if thread < THREADS {
             let before = last.insert(thread, n).unwrap_or(0);
@@ -64,7 +66,8 @@ fn crash_at_any_moment(sync_method: SyncMethod, buffers: usize) {
             while wal.flushed_lsn().0 < BEGIN.0 + round * 60_000 {
                 std::thread::yield_now();
             }
-            let promised: Vec<u64> = acknowledged.iter().map(|n| n.load(Ordering::SeqCst)).collect();
+            let promised: Vec<u64> =
+                acknowledged.iter().map(|n| n.load(Ordering::SeqCst)).collect();
             let dir = tempfile::tempdir().expect("directory");
             disk.crash_into(dir.path(), &mut numbers, [0, 50, 100, 90, 10][round as usize % 5]);
             crashes.lock().expect("crashes").push((promised, dir));
@@ -74,7 +77,8 @@ fn crash_at_any_moment(sync_method: SyncMethod, buffers: usize) {
     drop(wal);
     for (promised, dir) in crashes.into_inner().expect("crashes") {
         let mut rig = Rig::in_dir(Arc::clone(&rig.aio), dir);
-        let (records, wal) = if names(&rig.config.dir).is_empty() { continue } else { rig.recover() };
+        let (records, wal) =
+            if names(&rig.config.dir).is_empty() { continue } else { rig.recover() };
         let last = last_of_each(&mains(&records));
         for (thread, promised) in (0..THREADS).zip(promised) {
             let found = last.get(&thread).copied().unwrap_or(0);
@@ -112,7 +116,8 @@ fn committers_share_flushes() {
         for direct in direct_choices(Rig::new(MethodKind::Sync).dir.path()) {
             let mut rig = Rig::new(method);
             rig.config.direct = direct;
-            rig.config.sync_method = if direct { SyncMethod::OpenDatasync } else { SyncMethod::Fdatasync };
+            rig.config.sync_method =
+                if direct { SyncMethod::OpenDatasync } else { SyncMethod::Fdatasync };
             rig.config.buffers = 64;
             let wal = rig.fresh();
             let ends = Mutex::new(Vec::<(Lsn, Lsn)>::new());

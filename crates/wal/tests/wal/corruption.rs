@@ -1,4 +1,5 @@
-//! Damage of every kind around the end of the log: the reader stops before it, and the log goes on there.
+//! Damage of every kind around the end of the log: the reader stops before it, and the log goes on
+//! there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -51,7 +52,8 @@ impl Victim {
         self.prefix_of_ours().expect("a log of this cluster")
     }
 
-    /// The same; None if the segment says that it is another cluster's, which is an error and no end.
+    /// The same; None if the segment says that it is another cluster's, which is an error and no
+    /// end.
     fn prefix_of_ours(&mut self) -> Option<usize> {
         let (found, end) = match self.rig.try_read_all(BEGIN) {
             Ok(read) => read,
@@ -107,7 +109,10 @@ fn any_damaged_byte_of_the_last_pages() {
             let touched = victim.first_touched(at, in_header);
             if in_header && at < used {
                 // Detected, or a bit that no reader relies on.
-                assert!(found == touched || found == last + 1, "{found} records with byte {at} damaged");
+                assert!(
+                    found == touched || found == last + 1,
+                    "{found} records with byte {at} damaged"
+                );
             } else if at >= used || victim.is_padding(at, touched) {
                 assert_eq!(found, last + 1, "byte {at} belongs to no record");
             } else {
@@ -143,7 +148,8 @@ fn a_tail_that_was_never_written() {
     }
 }
 
-/// No crash leaves a segment of another length, as it has its full one before it gets its name. So that is no end.
+/// No crash leaves a segment of another length, as it has its full one before it gets its name. So
+/// that is no end.
 #[test]
 fn a_segment_of_another_length_is_an_error() {
     let mut victim = Victim::new();
@@ -183,7 +189,10 @@ fn page_headers_of_other_places() {
         let (_, end) = victim.rig.read_all(BEGIN);
         assert!(end.reason.to_string().contains(reason), "{}", end.reason);
         let aborted = end.aborted.expect("incomplete");
-        assert_eq!((aborted.start, aborted.missing_page), (victim.records[5].start, BEGIN.add(page as u64)));
+        assert_eq!(
+            (aborted.start, aborted.missing_page),
+            (victim.records[5].start, BEGIN.add(page as u64))
+        );
         victim.goes_on();
     }
     // The long header: another size; told even to one who starts behind it.
@@ -197,7 +206,8 @@ fn page_headers_of_other_places() {
     }
 }
 
-/// The long header says whose segment it is, even to one who starts behind it. Another cluster's is no end, but an error.
+/// The long header says whose segment it is, even to one who starts behind it. Another cluster's is
+/// no end, but an error.
 #[test]
 fn a_segment_of_another_cluster_is_an_error() {
     let mut victim = Victim::new();
@@ -225,9 +235,16 @@ fn a_segment_of_another_cluster_is_an_error() {
 #[test]
 fn starts_in_odd_places_end_at_once() {
     let mut victim = Victim::new();
-    for start in
-        [0, 1, SEGMENT + 3, SEGMENT + 8192 + 8, SEGMENT + 8192, 99 * SEGMENT, u64::MAX, u64::MAX - 8191]
-    {
+    for start in [
+        0,
+        1,
+        SEGMENT + 3,
+        SEGMENT + 8192 + 8,
+        SEGMENT + 8192,
+        99 * SEGMENT,
+        u64::MAX,
+        u64::MAX - 8191,
+    ] {
         let (records, end) = victim.rig.read_all(Lsn(start));
         assert!(records.is_empty(), "{start:X}");
         assert_eq!(end.end, Lsn(start));
@@ -264,7 +281,8 @@ fn random_damage() {
     }
 }
 
-/// A whole record of an earlier life of the page, with another record before it: only its link tells.
+/// A whole record of an earlier life of the page, with another record before it: only its link
+/// tells.
 #[test]
 fn a_record_that_links_elsewhere() {
     let log = |lens: &[usize]| {

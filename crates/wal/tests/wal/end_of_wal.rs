@@ -1,5 +1,5 @@
-//! The defects that PostgreSQL's own tests make by hand at the end of a log: each ends it at the right place, with the right
-//! reason, and the log goes on there.
+//! The defects that PostgreSQL's own tests make by hand at the end of a log: each ends it at the
+//! right place, with the right reason, and the log goes on there.
 
 use crate::common::defects::{DEFECTS, defect};
 use crate::common::*;
@@ -30,8 +30,16 @@ fn ends_the_log(name: &str) {
         assert!(end.reason.to_string().contains(defect.reason), "{name}: {}", end.reason);
         let missing = at.page_start().add(8192);
         let skipped = defect.is_incomplete().then_some((at, missing));
-        assert_eq!(end.aborted.map(|aborted| (aborted.start, aborted.missing_page)), skipped, "{name}");
-        assert_eq!(end.page, if defect.is_incomplete() { missing } else { at.page_start() }, "{name}");
+        assert_eq!(
+            end.aborted.map(|aborted| (aborted.start, aborted.missing_page)),
+            skipped,
+            "{name}"
+        );
+        assert_eq!(
+            end.page,
+            if defect.is_incomplete() { missing } else { at.page_start() },
+            "{name}"
+        );
 
         let (_, wal) = rig.recover();
         insert(&wal, &mut rig.io, &[3; 20_000]);

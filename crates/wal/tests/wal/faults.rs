@@ -44,7 +44,10 @@ fn a_failed_sync_is_the_end() {
         let b = insert(&wal, &mut rig.io, &[2; 100]);
         plan.add(Rule::on(Ops::SYNCS), EIO);
         let error = wal.flush(&mut rig.io, b.end).expect_err("failed sync");
-        assert!(error.is_fatal() && error.to_string().contains("could not sync WAL file"), "{error}");
+        assert!(
+            error.is_fatal() && error.to_string().contains("could not sync WAL file"),
+            "{error}"
+        );
         // The sync would succeed now, and prove nothing.
         plan.mend();
         let syncs = plan.calls(Ops::SYNCS);
@@ -67,7 +70,10 @@ fn a_failed_write_is_the_end() {
         let errno = if sync_method == SyncMethod::Fdatasync { Errno::IO } else { Errno::NOSPC };
         plan.add(Rule::on(Ops::WRITE), Effect::Fail(errno));
         let error = wal.flush(&mut rig.io, b.end).expect_err("failed write");
-        assert!(error.is_fatal() && error.to_string().contains("could not write WAL file"), "{error}");
+        assert!(
+            error.is_fatal() && error.to_string().contains("could not write WAL file"),
+            "{error}"
+        );
         plan.mend();
         assert_ended(&mut rig, &wal, &error);
         assert_eq!((wal.flushed_lsn(), wal.written_lsn()), (a.end, a.end));
@@ -78,7 +84,9 @@ fn a_failed_write_is_the_end() {
 #[test]
 fn a_failed_write_of_one_block_is_the_end() {
     // Through the kernel's cache one after the other: none after the one that fails.
-    for (direct, in_batch, expected_writes) in [(false, false, 2), (true, false, 4), (true, true, 4)] {
+    for (direct, in_batch, expected_writes) in
+        [(false, false, 2), (true, false, 4), (true, true, 4)]
+    {
         let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
         if let Some(refusal) = probe_direct(rig.dir.path()).err().filter(|_| direct) {
             println!("skipped: direct WAL needs a file system that can ({refusal})");
@@ -99,8 +107,15 @@ fn a_failed_write_of_one_block_is_the_end() {
         if in_batch {
             rig.io.end_batch();
         }
-        assert!(error.is_fatal() && error.to_string().contains("at offset 8192, length 8192"), "{error}");
-        assert_eq!((plan.calls(Ops::WRITE) - writes, rig.io.in_flight()), (expected_writes, 0), "each once");
+        assert!(
+            error.is_fatal() && error.to_string().contains("at offset 8192, length 8192"),
+            "{error}"
+        );
+        assert_eq!(
+            (plan.calls(Ops::WRITE) - writes, rig.io.in_flight()),
+            (expected_writes, 0),
+            "each once"
+        );
         plan.mend();
         assert_ended(&mut rig, &wal, &error);
         assert_eq!((wal.flushed_lsn(), wal.written_lsn()), (a.end, a.end));
@@ -135,8 +150,9 @@ fn all_who_wait_hear_of_a_failure() {
                     let mut acknowledged = 0;
                     loop {
                         let main = vec![n as u8; 300 + 900 * n];
-                        let done =
-                            wal.insert(&mut io, &plain(&main)).and_then(|at| wal.flush(&mut io, at.end));
+                        let done = wal
+                            .insert(&mut io, &plain(&main))
+                            .and_then(|at| wal.flush(&mut io, at.end));
                         match done {
                             Ok(()) => acknowledged += 1,
                             Err(error) => return (acknowledged, error),

@@ -53,7 +53,8 @@ impl Bed {
         let store = tempfile::tempdir().expect("a store");
         for entry in std::fs::read_dir(rig.dir.path()).expect("directory") {
             let path = entry.expect("entry").path();
-            std::fs::rename(&path, store.path().join(path.file_name().expect("name"))).expect("rename");
+            std::fs::rename(&path, store.path().join(path.file_name().expect("name")))
+                .expect("rename");
         }
         Bed { rig, store, records }
     }
@@ -68,8 +69,13 @@ impl Bed {
     }
 
     fn reader(&self, history: TimelineHistory, store: &Arc<Store>) -> WalReader {
-        let config = ReaderConfig { timeline: history.timeline(), ..self.rig.reader(BEGIN).config().clone() };
-        WalReader::new(self.rig.aio.clone(), config, BEGIN).with_history(history).with_fetch(store.clone())
+        let config = ReaderConfig {
+            timeline: history.timeline(),
+            ..self.rig.reader(BEGIN).config().clone()
+        };
+        WalReader::new(self.rig.aio.clone(), config, BEGIN)
+            .with_history(history)
+            .with_fetch(store.clone())
     }
 }
 
@@ -107,7 +113,10 @@ fn a_failure_is_no_end_and_the_reader_goes_on_when_it_is_over() {
         }
     };
     let WalReadError::Fetch { file, .. } = &error else { panic!("{error}") };
-    assert!(file.ends_with(bed.name(1, 3)) && error.to_string().contains("the store is down"), "{error}");
+    assert!(
+        file.ends_with(bed.name(1, 3)) && error.to_string().contains("the store is down"),
+        "{error}"
+    );
     assert!(!error.is_damage() && before > 20);
     let store = bed.store(None);
     let reader = bed.reader(TimelineHistory::alone(1), &store);
@@ -118,9 +127,11 @@ fn a_failure_is_no_end_and_the_reader_goes_on_when_it_is_over() {
 fn the_directorys_own_segment_counts_where_the_store_has_none() {
     let mut bed = Bed::new();
     let third = bed.name(1, 3);
-    std::fs::rename(bed.store.path().join(&third), bed.rig.dir.path().join(&third)).expect("rename");
+    std::fs::rename(bed.store.path().join(&third), bed.rig.dir.path().join(&third))
+        .expect("rename");
     // Of the second there is another one: the store's counts.
-    std::fs::write(bed.rig.dir.path().join(bed.name(1, 2)), vec![0; SEGMENT as usize]).expect("write");
+    std::fs::write(bed.rig.dir.path().join(bed.name(1, 2)), vec![0; SEGMENT as usize])
+        .expect("write");
     let store = bed.store(None);
     let reader = bed.reader(TimelineHistory::alone(1), &store);
     assert_eq!(bed.rig.drain(reader).expect("readable").0.len(), bed.records);
@@ -139,8 +150,8 @@ fn a_segment_that_the_store_lacks_is_given_away_by_a_later_one() {
     assert!(later.ends_with(bed.name(1, 3)));
 }
 
-/// A timeline that begins in the middle of a segment has what its parent wrote before, and nothing behind; the parent's own segment is
-/// read no further than that.
+/// A timeline that begins in the middle of a segment has what its parent wrote before, and nothing
+/// behind; the parent's own segment is read no further than that.
 #[test]
 fn a_timeline_begins_where_it_left_its_parent() {
     for boundary in [false, true] {
@@ -148,7 +159,8 @@ fn a_timeline_begins_where_it_left_its_parent() {
         let store = bed.store(None);
         let reader = bed.reader(TimelineHistory::alone(1), &store);
         let (records, _) = bed.rig.drain(reader).expect("readable");
-        let inside = |lsn: Lsn| segment_size().offset(lsn) > 100_000 && segment_size().number(lsn) == 2;
+        let inside =
+            |lsn: Lsn| segment_size().offset(lsn) > 100_000 && segment_size().number(lsn) == 2;
         let last = records.iter().position(|r| inside(r.end)).expect("one that ends there");
         let at = if boundary { segment_size().start(3) } else { records[last].end };
         let history = TimelineHistory::alone(1).branch(2, at);
@@ -163,9 +175,10 @@ fn a_timeline_begins_where_it_left_its_parent() {
         begin_timeline(&bed.rig.aio, &mut bed.rig.io, &dir, size, &history).expect("begun");
         let mut config = bed.rig.config.clone();
         config.timeline = 2;
-        let resume = Resume { insert_at: at, prev: records[last].start, redo: BEGIN, aborted: None };
-        let wal =
-            forebay_wal::Wal::start(bed.rig.aio.clone(), &mut bed.rig.io, config, resume).expect("start");
+        let resume =
+            Resume { insert_at: at, prev: records[last].start, redo: BEGIN, aborted: None };
+        let wal = forebay_wal::Wal::start(bed.rig.aio.clone(), &mut bed.rig.io, config, resume)
+            .expect("start");
         insert(&wal, &mut bed.rig.io, &vec![9; 2_000_000]);
         wal.flush_all(&mut bed.rig.io).expect("flush");
         drop(wal);
@@ -173,7 +186,8 @@ fn a_timeline_begins_where_it_left_its_parent() {
         let (found, _) = bed.rig.drain(reader).expect("readable");
         assert_eq!(found[..=last], records[..=last]);
         assert_eq!(found.len(), last + 2);
-        // Without the new timeline's segment the log ends where the old one was left, though that goes on.
+        // Without the new timeline's segment the log ends where the old one was left, though that
+        // goes on.
         std::fs::remove_file(dir.join(bed.name(2, 2))).expect("remove");
         let reader = bed.reader(history, &store);
         let (found, end) = bed.rig.drain(reader).expect("readable");
@@ -188,8 +202,8 @@ fn there_is_nothing_to_begin_with_where_the_parent_has_no_segment() {
     let mut bed = Bed::new();
     let history = TimelineHistory::alone(1).branch(2, Lsn(BEGIN.0 + 4096 + 8192));
     let (dir, size) = (bed.rig.dir.path().to_owned(), segment_size());
-    let error =
-        begin_timeline(&bed.rig.aio, &mut bed.rig.io, &dir, size, &history).expect_err("nothing there");
+    let error = begin_timeline(&bed.rig.aio, &mut bed.rig.io, &dir, size, &history)
+        .expect_err("nothing there");
     assert!(error.to_string().contains("its segment does not exist"), "{error}");
     assert!(!dir.join(bed.name(2, 1)).exists());
 }

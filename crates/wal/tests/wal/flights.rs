@@ -34,11 +34,13 @@ impl Gate {
         result
     }
 
-    /// Waits for what comes within milliseconds; should it never come, that is an error and no endless wait.
+    /// Waits for what comes within milliseconds; should it never come, that is an error and no
+    /// endless wait.
     fn wait(&self, what: &str, ready: impl Fn(&Seen) -> bool) {
         let seen = self.seen.lock().expect("gate");
         let limit = Duration::from_secs(60);
-        let (seen, late) = self.changed.wait_timeout_while(seen, limit, |seen| !ready(seen)).expect("gate");
+        let (seen, late) =
+            self.changed.wait_timeout_while(seen, limit, |seen| !ready(seen)).expect("gate");
         assert!(!late.timed_out(), "{what} did not happen: {seen:?}");
     }
 }
@@ -70,8 +72,8 @@ fn gated() -> (Rig, Arc<Gate>) {
     (Rig::with(aio.expect("aio")), gate)
 }
 
-/// A later write that has ended before an earlier one makes nothing durable by itself, neither with writes that are durable nor
-/// with syncs.
+/// A later write that has ended before an earlier one makes nothing durable by itself, neither with
+/// writes that are durable nor with syncs.
 #[test]
 fn durable_is_what_has_no_gap_before_it() {
     for sync_method in [SyncMethod::OpenDatasync, SyncMethod::Fdatasync] {
@@ -110,7 +112,8 @@ fn durable_is_what_has_no_gap_before_it() {
     }
 }
 
-/// Of two writes allowed, one that takes long is one: the other place is free again for those behind.
+/// Of two writes allowed, one that takes long is one: the other place is free again for those
+/// behind.
 #[test]
 fn a_write_that_takes_long_holds_up_no_others() {
     let (mut rig, gate) = gated();
@@ -133,7 +136,8 @@ fn a_write_that_takes_long_holds_up_no_others() {
     assert_eq!(wal.flushed_lsn(), wal.end_lsn().page_start());
 }
 
-/// Buffered writes that are durable by themselves go one by one: either of two could be told of a failure.
+/// Buffered writes that are durable by themselves go one by one: either of two could be told of a
+/// failure.
 #[test]
 fn buffered_durable_writes_go_one_by_one() {
     let (mut rig, gate) = gated();
@@ -180,7 +184,8 @@ fn what_nobody_waits_for_is_the_writers() {
     assert!(!wal.step(io).expect("step"));
     wal.leave_to_writer(at.end);
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (BEGIN, 0));
-    let mut pace = WriterPace { delay: Duration::from_secs(3600), flush_after: 3 * BLOCK, last_flush: None };
+    let mut pace =
+        WriterPace { delay: Duration::from_secs(3600), flush_after: 3 * BLOCK, last_flush: None };
     assert!(wal.write_behind(io, &mut pace).expect("step"), "the first round flushes");
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (at.end, 1));
     // Within the hour: whole blocks are written and not synced, before there are three of them.

@@ -36,7 +36,10 @@ fn images(rig: &mut Rig) -> Vec<(Option<usize>, usize)> {
     let (records, _) = rig.read_all(BEGIN);
     let of = |record: &forebay_wal::WalRecord| {
         let decoded = record.decode().expect("decodable");
-        decoded.blocks.first().map(|block| (block.image.map(|image| image.bytes.len()), block.data.len()))
+        decoded
+            .blocks
+            .first()
+            .map(|block| (block.image.map(|image| image.bytes.len()), block.data.len()))
     };
     records.iter().filter_map(of).collect()
 }
@@ -90,7 +93,8 @@ fn the_redo_pointer_is_the_start_of_its_record() {
     let decoded = record.decode().expect("decodable");
     assert_eq!((decoded.kind(), decoded.main), (CHECKPOINT_REDO, &[1, 0, 0, 0][..]));
     assert_eq!(wal.bytes_since_redo(), record.end.since(redo));
-    // At shutdown the checkpoint's record is where it begins itself, behind a page's header if need be.
+    // At shutdown the checkpoint's record is where it begins itself, behind a page's header if need
+    // be.
     fill_up_to(&wal, &mut rig.io, BEGIN.add(3 * 8192), 1);
     let redo = wal.begin_checkpoint(&mut rig.io, CheckpointKind::Shutdown).expect("redo");
     assert_eq!(redo, BEGIN.add(3 * 8192 + 24));
@@ -103,7 +107,8 @@ fn the_redo_pointer_is_the_start_of_its_record() {
     assert_eq!(rig.start(end.resume(redo)).redo_lsn(), redo);
 }
 
-/// Checkpoints begin while others log changes: no change behind a redo pointer is without an image of an older page.
+/// Checkpoints begin while others log changes: no change behind a redo pointer is without an image
+/// of an older page.
 #[test]
 fn no_image_is_missed_when_the_redo_pointer_moves() {
     let mut rig = Rig::new(MethodKind::Sync);
@@ -115,10 +120,12 @@ fn no_image_is_missed_when_the_redo_pointer_moves() {
             scope.spawn(move || {
                 let mut image = page(Lsn(0));
                 for _ in 0..3000 {
-                    let tag = PageTag::new(RelFileLocator::in_default(5, 16384), Fork::Main, thread);
+                    let tag =
+                        PageTag::new(RelFileLocator::in_default(5, 16384), Fork::Main, thread);
                     let flags = BlockFlags::STANDARD;
                     let block = BlockRef { id: 0, tag, page: Some(&image), flags, data: b"change" };
-                    let record = Record { rmgr: Rmgr::HEAP, info: 0, xid: 9, main: b"", blocks: &[block] };
+                    let record =
+                        Record { rmgr: Rmgr::HEAP, info: 0, xid: 9, main: b"", blocks: &[block] };
                     let at = wal.insert(&mut io, &record).expect("insert");
                     PageMut(&mut image).set_lsn(at.end);
                 }
@@ -144,9 +151,15 @@ fn no_image_is_missed_when_the_redo_pointer_moves() {
     for record in rig.read_all(BEGIN).0 {
         let decoded = record.decode().expect("decodable");
         let Some(block) = decoded.blocks.first() else { continue };
-        let redo = redo_points.iter().rev().find(|&&redo| redo < record.start).expect("a redo pointer");
+        let redo =
+            redo_points.iter().rev().find(|&&redo| redo < record.start).expect("a redo pointer");
         let thread = block.tag.block as usize;
-        assert_eq!(block.image.is_some(), last[thread] <= *redo, "record at {}, redo {redo}", record.start);
+        assert_eq!(
+            block.image.is_some(),
+            last[thread] <= *redo,
+            "record at {}, redo {redo}",
+            record.start
+        );
         images += u64::from(block.image.is_some());
         last[thread] = record.end;
     }

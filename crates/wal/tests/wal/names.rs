@@ -18,7 +18,8 @@ fn a_removal_that_fails_halfway_makes_new_names_durable() {
     let error = wal.remove_old_segments(end, SEGMENT).expect_err("not removed");
     assert!(!error.is_fatal(), "{error}");
     let calls = plan.take_calls();
-    let seen: Vec<_> = calls.iter().filter(|call| (Ops::RENAME | Ops::SYNC_DIR).contains(call.op)).collect();
+    let seen: Vec<_> =
+        calls.iter().filter(|call| (Ops::RENAME | Ops::SYNC_DIR).contains(call.op)).collect();
     assert_eq!(seen.iter().filter(|call| call.op == Ops::RENAME).count(), 1, "{seen:?}");
     let last = seen.last().expect("a call");
     assert_eq!((last.op, &last.path), (Ops::SYNC_DIR, &rig.config.dir), "{seen:?}");

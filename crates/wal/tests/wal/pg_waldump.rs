@@ -85,8 +85,9 @@ fn pg_waldump_reads_segments_of_records() {
     for n in 0..400u32 {
         let at = match n % 20 {
             3 => {
-                last_redo =
-                    wal.begin_checkpoint(&mut rig.io, CheckpointKind::Online { wal_level: 1 }).expect("redo");
+                last_redo = wal
+                    .begin_checkpoint(&mut rig.io, CheckpointKind::Online { wal_level: 1 })
+                    .expect("redo");
                 forebay_wal::Inserted { start: last_redo, end: wal.end_lsn() }
             }
             5 => {
@@ -94,7 +95,8 @@ fn pg_waldump_reads_segments_of_records() {
                 let tag = PageTag::new(RelFileLocator::in_default(5, 16384), Fork::Main, n);
                 let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
                 let block = BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] };
-                let record = Record { rmgr: Rmgr::XLOG, info: FPI, xid: 0, main: &[], blocks: &[block] };
+                let record =
+                    Record { rmgr: Rmgr::XLOG, info: FPI, xid: 0, main: &[], blocks: &[block] };
                 wal.insert(&mut rig.io, &record).expect("insert")
             }
             _ => {
@@ -112,13 +114,20 @@ fn pg_waldump_reads_segments_of_records() {
     for (line, at) in dumped.iter().zip(&places) {
         let (high, low) = (at.start.0 >> 32, at.start.0 as u32);
         assert!(
-            line.contains(&format!("lsn: {high:X}/{low:08X}, prev {:X}/{:08X}", prev.0 >> 32, prev.0 as u32)),
+            line.contains(&format!(
+                "lsn: {high:X}/{low:08X}, prev {:X}/{:08X}",
+                prev.0 >> 32,
+                prev.0 as u32
+            )),
             "{line}"
         );
         prev = at.start;
     }
     assert_eq!(dumped.iter().filter(|line| line.contains("CHECKPOINT_REDO")).count(), 20);
-    assert_eq!(dumped.iter().filter(|line| line.contains("FPW") || line.contains("FPI")).count(), 20);
+    assert_eq!(
+        dumped.iter().filter(|line| line.contains("FPW") || line.contains("FPI")).count(),
+        20
+    );
     assert!(last_redo > BEGIN);
 }
 
@@ -180,8 +189,9 @@ fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
     pages
 }
 
-/// Eight threads at once, over several segments, some of them left early by a switch, with images compressed each way: every record is
-/// there, in order, and PostgreSQL takes every image apart to the same page.
+/// Eight threads at once, over several segments, some of them left early by a switch, with images
+/// compressed each way: every record is there, in order, and PostgreSQL takes every image apart to
+/// the same page.
 #[test]
 fn pg_waldump_reads_what_was_written_under_load() {
     let Some(folder) = Folder::new("pg_waldump_reads_what_was_written_under_load") else { return };
@@ -204,7 +214,8 @@ fn pg_waldump_reads_what_was_written_under_load() {
                                 let rel = RelFileLocator::in_default(5, 16384 + thread as u32);
                                 let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
                                 let tag = PageTag::new(rel, Fork::Main, n);
-                                let block = BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] };
+                                let block =
+                                    BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] };
                                 let record = Record {
                                     rmgr: Rmgr::XLOG,
                                     info: FPI,
@@ -246,7 +257,10 @@ fn pg_waldump_reads_what_was_written_under_load() {
         assert_eq!(records.len(), 2000 + switches, "{name}");
         let compressed = records.iter().filter(|record| {
             let decoded = record.decode().expect("decodable");
-            decoded.blocks.iter().any(|block| block.image.is_some_and(|image| image.is_compressed()))
+            decoded
+                .blocks
+                .iter()
+                .any(|block| block.image.is_some_and(|image| image.is_compressed()))
         });
         assert_eq!(compressed.count() > 300, compression.is_some(), "{name}");
         let out = folder.inside.join(&name);
@@ -260,7 +274,10 @@ fn pg_waldump_reads_what_was_written_under_load() {
         let (saved, pages) = (saved_pages(&folder, &name), pages.into_inner().expect("pages"));
         assert_eq!((saved.len(), pages.len()), (400, 400), "{name}");
         for (at, page) in pages {
-            assert!(saved.get(&at).is_some_and(|theirs| theirs[..] == page[..]), "{name}: the image at {at}");
+            assert!(
+                saved.get(&at).is_some_and(|theirs| theirs[..] == page[..]),
+                "{name}: the image at {at}"
+            );
         }
         for name in rig.names() {
             std::fs::remove_file(folder.outside().join(name)).expect("removed");

@@ -106,8 +106,8 @@ fn segments_without_zeros_are_as_long() {
     assert_eq!((done.recycled, done.removed), (0, 2));
 }
 
-/// A server that recycled by link and unlink may have left a future name to an old segment; and whoever archives by a link
-/// makes a second name of his own.
+/// A server that recycled by link and unlink may have left a future name to an old segment; and
+/// whoever archives by a link makes a second name of his own.
 #[test]
 fn what_has_another_name_is_not_written() {
     let mut rig = Rig::new(MethodKind::Sync);
@@ -132,8 +132,8 @@ fn what_has_another_name_is_not_written() {
     assert_eq!(rig.recover().0.len(), 2);
 }
 
-/// Threads insert and flush, one prepares segments, one retires old ones: the log has no gap, no segment two names, and
-/// nothing but segments is left.
+/// Threads insert and flush, one prepares segments, one retires old ones: the log has no gap, no
+/// segment two names, and nothing but segments is left.
 #[test]
 fn recycling_and_preparing_beside_insertion() {
     const THREADS: u64 = 3;
@@ -165,8 +165,11 @@ fn recycling_and_preparing_beside_insertion() {
                 let (wal, mut io) = (Arc::clone(&wal), rig.backend());
                 scope.spawn(move || {
                     for n in 0..120u64 {
-                        let at =
-                            insert(&wal, &mut io, &vec![thread as u8; 50_000 + (n as usize * 977) % 60_000]);
+                        let at = insert(
+                            &wal,
+                            &mut io,
+                            &vec![thread as u8; 50_000 + (n as usize * 977) % 60_000],
+                        );
                         if n % 4 == thread {
                             wal.flush(&mut io, at.end).expect("flush");
                         }
@@ -183,7 +186,8 @@ fn recycling_and_preparing_beside_insertion() {
     let stats = wal.segment_stats();
     assert!(stats.recycled > 5, "{stats:?}");
     for name in rig.names() {
-        let (_, number) = segment_size().parse_file_name(&name).unwrap_or_else(|| panic!("{name} was left"));
+        let (_, number) =
+            segment_size().parse_file_name(&name).unwrap_or_else(|| panic!("{name} was left"));
         let stat = std::fs::metadata(rig.segment_path(number)).expect("segment");
         assert_eq!((stat.nlink(), stat.len()), (1, SEGMENT), "{name}");
     }
@@ -192,7 +196,8 @@ fn recycling_and_preparing_beside_insertion() {
     assert!(!records.is_empty());
 }
 
-/// On a disk that is nearly full, each attempt to make a segment would else take all that is left, for others too.
+/// On a disk that is nearly full, each attempt to make a segment would else take all that is left,
+/// for others too.
 #[test]
 fn want_of_room_is_found_out_before_anything_is_written() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
@@ -205,7 +210,8 @@ fn want_of_room_is_found_out_before_anything_is_written() {
         let error = wal.prepare_segments(&mut rig.io).expect_err("no room");
         assert!(matches!(error, WalError::NoSpace { .. }), "{error}");
     }
-    let attempted: u64 = plan.take_calls().iter().filter(|c| c.op == Ops::WRITE).map(|c| c.len).sum();
+    let attempted: u64 =
+        plan.take_calls().iter().filter(|c| c.op == Ops::WRITE).map(|c| c.len).sum();
     assert_eq!(attempted, 0, "bytes written to a full disk");
     assert!(rig.names().iter().all(|name| !name.starts_with("xlogtemp")));
     plan.mend();
@@ -215,8 +221,8 @@ fn want_of_room_is_found_out_before_anything_is_written() {
     assert!(rig.segment_path(2).exists());
 }
 
-/// Runs `work`, which closes insertion for a moment, while the writes of the segment that it needs are
-/// held; others must get in and out meanwhile.
+/// Runs `work`, which closes insertion for a moment, while the writes of the segment that it needs
+/// are held; others must get in and out meanwhile.
 fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::Backend) + Sync) {
     let (mut rig, plan) = Rig::faulty(MethodKind::Worker(WorkerLimits::fixed(2)));
     let wal = rig.fresh();
@@ -247,7 +253,8 @@ fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::Backend) + Syn
 fn others_insert_while_a_checkpoint_waits_for_its_segment() {
     // The redo record takes 32 bytes, a record without data 24.
     others_go_on(24, |wal, io| {
-        let redo = wal.begin_checkpoint(io, CheckpointKind::Online { wal_level: 1 }).expect("begin");
+        let redo =
+            wal.begin_checkpoint(io, CheckpointKind::Online { wal_level: 1 }).expect("begin");
         assert_eq!(wal.redo_lsn(), redo);
         assert!(redo >= Lsn(2 * SEGMENT), "the other record came first");
     });

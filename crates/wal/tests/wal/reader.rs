@@ -11,7 +11,8 @@ use forebay_format::{
     timeline::{TimelineHistory, history_file_name},
 };
 use forebay_wal::{
-    EndReason, LookAhead, ReaderConfig, Resume, Wal, WalConfig, WalReadError, WalReader, read_history,
+    EndReason, LookAhead, ReaderConfig, Resume, Wal, WalConfig, WalReadError, WalReader,
+    read_history,
 };
 
 /// Records of all sizes over several segments, flushed. Their main data.
@@ -48,7 +49,10 @@ fn every_look_ahead_reads_the_same_records() {
                 let aio = forebay_aio::Aio::new(
                     Arc::new(forebay_aio::PosixNamespace),
                     method,
-                    forebay_aio::AioConfig { handles_per_backend: 4, ..forebay_aio::AioConfig::default() },
+                    forebay_aio::AioConfig {
+                        handles_per_backend: 4,
+                        ..forebay_aio::AioConfig::default()
+                    },
                 );
                 let aio = aio.expect("aio");
                 let mut io = aio.backend(forebay_aio::BackendType::Startup).expect("backend");
@@ -68,7 +72,8 @@ fn every_look_ahead_reads_the_same_records() {
     }
 }
 
-/// Reads are in flight together, and only as many as are allowed; one who looks at one record starts one read.
+/// Reads are in flight together, and only as many as are allowed; one who looks at one record
+/// starts one read.
 #[test]
 fn reads_ahead_are_in_flight_together() {
     let mut rig = Rig::new(MethodKind::Deferred { seed: 3 });
@@ -106,7 +111,8 @@ fn a_log_that_grows_is_read_on() {
     assert!(wal.end_lsn().0 > BEGIN.0 + SEGMENT);
 }
 
-/// A reader that is handed to another backend goes on, though reads are under way for the first one.
+/// A reader that is handed to another backend goes on, though reads are under way for the first
+/// one.
 #[test]
 fn another_backend_goes_on() {
     let mut rig = Rig::new(MethodKind::Deferred { seed: 8 });
@@ -140,7 +146,9 @@ fn a_failed_read_names_file_and_position() {
     };
     assert!(read > 0, "what comes before was read");
     assert!(!error.is_damage());
-    let WalReadError::Io { operation: "read", file, offset: 0, at, .. } = &error else { panic!("{error}") };
+    let WalReadError::Io { operation: "read", file, offset: 0, at, .. } = &error else {
+        panic!("{error}")
+    };
     assert_eq!((file, *at), (&rig.segment_path(2), BEGIN.add(SEGMENT)));
     assert!(error.to_string().contains("LSN 0/200000"), "{error}");
     // Where the disk recovers, so does the reader.
@@ -202,8 +210,10 @@ fn damage_in_the_middle_is_told_from_the_end() {
             let error = end_of(&mut rig).expect_err("damaged");
             let WalReadError::Gap { at, file, later, .. } = &error else { panic!("{error}") };
             assert!(*at <= hit.start && error.is_damage(), "{error}");
-            let behind =
-                (number..=last).find(|&n| *file == rig.segment_path(n)).expect("the damaged segment") + 1;
+            let behind = (number..=last)
+                .find(|&n| *file == rig.segment_path(n))
+                .expect("the damaged segment")
+                + 1;
             assert_eq!(later, &rig.segment_path(behind), "{error}");
             restore(&rig);
         }
@@ -227,7 +237,8 @@ fn damage_in_the_middle_is_told_from_the_end() {
     end_of(&mut rig).expect("nothing tells of more");
 }
 
-/// Segments made ahead, and old ones with future names, say nothing of the log's end; their length does.
+/// Segments made ahead, and old ones with future names, say nothing of the log's end; their length
+/// does.
 #[test]
 fn segments_made_ahead_are_no_sign_of_damage() {
     let mut rig = Rig::new(MethodKind::Sync);
@@ -237,23 +248,26 @@ fn segments_made_ahead_are_no_sign_of_damage() {
     end_of(&mut rig).expect("an end");
     std::fs::write(rig.segment_path(5), vec![0; 12_345]).expect("a short one");
     match end_of(&mut rig) {
-        Err(WalReadError::Length { file, found: 12_345, .. }) => assert_eq!(file, rig.segment_path(5)),
+        Err(WalReadError::Length { file, found: 12_345, .. }) => {
+            assert_eq!(file, rig.segment_path(5))
+        }
         other => panic!("{other:?}"),
     }
     // Of another timeline.
-    std::fs::rename(rig.segment_path(5), rig.dir.path().join("000000070000000000000005")).expect("renamed");
+    std::fs::rename(rig.segment_path(5), rig.dir.path().join("000000070000000000000005"))
+        .expect("renamed");
     end_of(&mut rig).expect("an end");
 }
 
 // ---- timelines
 
-/// Goes on with the log of `rig` on another timeline, which branched off at `at`: as PostgreSQL does it, the first segment of the new
-/// timeline begins with a copy of the old one's.
+/// Goes on with the log of `rig` on another timeline, which branched off at `at`: as PostgreSQL
+/// does it, the first segment of the new timeline begins with a copy of the old one's.
 fn branch(rig: &mut Rig, timeline: u32, resume: Resume) -> Wal {
     let size = segment_size();
     let number = size.number(resume.insert_at);
-    let old =
-        std::fs::read(rig.config.dir.join(size.file_name(rig.config.timeline, number))).expect("segment");
+    let old = std::fs::read(rig.config.dir.join(size.file_name(rig.config.timeline, number)))
+        .expect("segment");
     let mut bytes = vec![0; SEGMENT as usize];
     let upto = size.offset(resume.insert_at) as usize;
     bytes[..upto].copy_from_slice(&old[..upto]);
@@ -264,7 +278,8 @@ fn branch(rig: &mut Rig, timeline: u32, resume: Resume) -> Wal {
 }
 
 fn reader_on(rig: &Rig, history: TimelineHistory) -> WalReader {
-    let config = ReaderConfig { timeline: history.timeline(), ..rig.reader(BEGIN).config().clone() };
+    let config =
+        ReaderConfig { timeline: history.timeline(), ..rig.reader(BEGIN).config().clone() };
     WalReader::new(rig.aio.clone(), config, BEGIN).with_history(history)
 }
 
@@ -273,14 +288,16 @@ fn a_reader_follows_timelines() {
     let mut rig = Rig::new(MethodKind::Sync);
     fill(&mut rig, 2);
     let records = rig.read_all(BEGIN).0;
-    // Timeline 2 leaves the first somewhere in its second segment, and timeline 5 that one in its third.
+    // Timeline 2 leaves the first somewhere in its second segment, and timeline 5 that one in its
+    // third.
     let mut history = TimelineHistory::alone(1);
     let mut expected = Vec::new();
     let mut resume_at = records[records.len() - 20].clone();
     expected.extend(records[..records.len() - 19].iter().cloned());
     for (timeline, fill) in [(2, 20), (5, 50)] {
         history = history.branch(timeline, resume_at.end);
-        let resume = Resume { insert_at: resume_at.end, prev: resume_at.start, redo: BEGIN, aborted: None };
+        let resume =
+            Resume { insert_at: resume_at.end, prev: resume_at.start, redo: BEGIN, aborted: None };
         let wal = branch(&mut rig, timeline, resume);
         for n in 0..60 {
             insert(&wal, &mut rig.io, &vec![fill + n; 30_000]);
@@ -311,7 +328,9 @@ fn pages_of_an_older_timeline_end_the_log() {
     let records = rig.read_all(BEGIN).0;
     let history = TimelineHistory::alone(1).branch(2, Lsn(0x10));
     let set_timeline = |rig: &Rig, page: u64, timeline: u32| {
-        rig.patch(BEGIN.add(page * 8192), |bytes| bytes[4..8].copy_from_slice(&timeline.to_le_bytes()));
+        rig.patch(BEGIN.add(page * 8192), |bytes| {
+            bytes[4..8].copy_from_slice(&timeline.to_le_bytes())
+        });
     };
     for page in 0..40 {
         set_timeline(&rig, page, if page < 20 { 2 } else { 1 });
@@ -337,7 +356,8 @@ fn history_files_are_read() {
     let read = |rig: &mut Rig, timeline| read_history(&mut rig.io, &dir, timeline);
     assert_eq!(read(&mut rig, 1).expect("no file"), TimelineHistory::alone(1));
     assert_eq!(read(&mut rig, 4).expect("no file"), TimelineHistory::alone(4));
-    let history = TimelineHistory::alone(1).branch(3, Lsn(0x500_0060)).branch(4, Lsn(0x1_0000_0028));
+    let history =
+        TimelineHistory::alone(1).branch(3, Lsn(0x500_0060)).branch(4, Lsn(0x1_0000_0028));
     let path = dir.join(history_file_name(4));
     std::fs::write(&path, history.to_text("why")).expect("file");
     assert_eq!(read(&mut rig, 4).expect("good"), history);

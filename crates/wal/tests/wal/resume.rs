@@ -64,13 +64,19 @@ fn impossible_places_are_refused() {
     let wal = rig.fresh();
     insert(&wal, &mut rig.io, &[1; 100]);
     wal.flush_all(&mut rig.io).expect("flush");
-    let good = Resume { insert_at: wal.end_lsn(), prev: wal.last_record_lsn(), redo: BEGIN, aborted: None };
+    let good = Resume {
+        insert_at: wal.end_lsn(),
+        prev: wal.last_record_lsn(),
+        redo: BEGIN,
+        aborted: None,
+    };
     drop(wal);
     for insert_at in
         [Lsn(0), BEGIN.add(8), BEGIN.add(8192 + 16), good.insert_at.add(3), Lsn(9 * SEGMENT + 4096)]
     {
         let resume = Resume { insert_at, ..good };
-        let started = forebay_wal::Wal::start(rig.aio.clone(), &mut rig.io, rig.config.clone(), resume);
+        let started =
+            forebay_wal::Wal::start(rig.aio.clone(), &mut rig.io, rig.config.clone(), resume);
         assert!(matches!(started, Err(WalError::Resume { .. })), "{insert_at}");
     }
     // A block of zeros is no page to go on in.
@@ -80,8 +86,8 @@ fn impossible_places_are_refused() {
     rig.start(good);
 }
 
-/// A lost record B, and a record C behind it that made it to the disk: once B's place is taken by a record of the
-/// same length, C fits behind that one in every respect, but must not come back.
+/// A lost record B, and a record C behind it that made it to the disk: once B's place is taken by a
+/// record of the same length, C fits behind that one in every respect, but must not come back.
 #[test]
 fn records_behind_a_lost_one_stay_lost() {
     for boundary in [BEGIN.add(2 * 8192), BEGIN.add(SEGMENT)] {
@@ -129,11 +135,15 @@ fn the_rest_of_the_last_block_is_cleared_on_disk() {
     assert!(bytes[(a.end.0 - BEGIN.0) as usize..].iter().all(|&byte| byte == 0));
 }
 
-/// A record that lost its continuation is skipped by an XLOG_OVERWRITE_CONTRECORD, its own bytes stay.
+/// A record that lost its continuation is skipped by an XLOG_OVERWRITE_CONTRECORD, its own bytes
+/// stay.
 #[test]
 fn an_incomplete_record_is_overwritten_from_the_missing_page_on() {
-    // The boundary that the lost record crosses; and the page of it that is lost, counted from its first.
-    for (boundary, lost) in [(BEGIN.add(8192), 1), (BEGIN.add(2 * 8192), 2), (BEGIN.add(SEGMENT), 1)] {
+    // The boundary that the lost record crosses; and the page of it that is lost, counted from its
+    // first.
+    for (boundary, lost) in
+        [(BEGIN.add(8192), 1), (BEGIN.add(2 * 8192), 2), (BEGIN.add(SEGMENT), 1)]
+    {
         let mut rig = Rig::new(MethodKind::Sync);
         let wal = rig.fresh();
         insert(&wal, &mut rig.io, &[1; 200]);

@@ -1,4 +1,5 @@
-//! What is written is read back, whatever the method, the sync method, and the way around the page cache.
+//! What is written is read back, whatever the method, the sync method, and the way around the page
+//! cache.
 
 use crate::common::*;
 use forebay_aio::{BackendType, IoContext, IoObject, IoOp, MethodKind};
@@ -77,7 +78,10 @@ fn the_smallest_ring_carries_the_largest_records() {
     };
     insert(&wal, &mut rig.io, &vec![1; 100_000]);
     assert!(wal.stats().buffers_full > 0);
-    assert!(wal.written_lsn() > wal.flushed_lsn(), "blocks were written for want of room, not flushed");
+    assert!(
+        wal.written_lsn() > wal.flushed_lsn(),
+        "blocks were written for want of room, not flushed"
+    );
 }
 
 /// Records whose beginning leaves 0 to 64 bytes on a page: headers torn in every possible place.
@@ -96,7 +100,12 @@ fn headers_cross_pages_and_segments_everywhere() {
     wal.flush_all(&mut rig.io).expect("flush");
     let (records, end) = rig.read_all(BEGIN);
     let places: Vec<_> = records.iter().map(|r| (r.start, r.end)).collect();
-    assert_eq!(places, written.iter().map(|at| (at.start, at.end)).collect::<Vec<_>>(), "{:?}", end.reason);
+    assert_eq!(
+        places,
+        written.iter().map(|at| (at.start, at.end)).collect::<Vec<_>>(),
+        "{:?}",
+        end.reason
+    );
     for record in &written {
         let header = if record.start.0 % SEGMENT < 8192 { 40 } else { 24 };
         assert!(record.start.0 % 8192 >= header, "{} is in a page header", record.start);
@@ -149,7 +158,11 @@ fn a_reader_follows_a_log_that_grows() {
         let end = reader.end().expect("end");
         assert!(matches!(end.reason, EndReason::Zeros(_)), "{:?}", end.reason);
         let at = insert(&wal, &mut rig.io, &vec![n; 50_000]);
-        assert_eq!(reader.next(&mut rig.io).expect("readable").map(|r| r.end), None, "not written yet");
+        assert_eq!(
+            reader.next(&mut rig.io).expect("readable").map(|r| r.end),
+            None,
+            "not written yet"
+        );
         wal.flush(&mut rig.io, at.end).expect("flush");
         let record = reader.next(&mut rig.io).expect("readable").expect("a record");
         assert_eq!((record.start, record.end), (at.start, at.end));

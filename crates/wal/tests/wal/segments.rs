@@ -46,7 +46,8 @@ fn old_segments_are_recycled_or_removed() {
     wal.flush_all(&mut rig.io).expect("flush");
     // Segments 1 to 7 are there.
     assert_eq!(rig.names().len(), 7 + 1);
-    let first_kept = rig.read_all(BEGIN).0.into_iter().find(|r| r.start.0 >= 5 * SEGMENT).expect("record");
+    let first_kept =
+        rig.read_all(BEGIN).0.into_iter().find(|r| r.start.0 >= 5 * SEGMENT).expect("record");
     // The log is in segment 7; 4 MB beyond segment 5 are names up to 9.
     let done = wal.remove_old_segments(first_kept.start, 4 << 20).expect("removal");
     assert_eq!(done, OldSegments { recycled: 2, removed: 2 });

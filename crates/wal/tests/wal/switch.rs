@@ -32,7 +32,9 @@ fn the_rest_of_a_segment_is_left_unused() {
         assert_eq!(wal.insert_lsn(), next.add(40));
         let behind = end.page_start().add(8192);
         assert!(
-            segment_bytes(&rig, 1)[segment_size().offset(behind) as usize..].iter().all(|&byte| byte == 0)
+            segment_bytes(&rig, 1)[segment_size().offset(behind) as usize..]
+                .iter()
+                .all(|&byte| byte == 0)
         );
         assert_eq!(wal.switch_segment(&mut rig.io).expect("switch"), next, "nothing since");
         let b = insert(&wal, &mut rig.io, &[2; 100]);

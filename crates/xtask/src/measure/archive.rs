@@ -1,9 +1,11 @@
 //! The archivers: `forebay bench archive` beside PostgreSQL 18 set up with as many files that wait.
 //!
-//! PostgreSQL gets a module that says yes (`yes.c`, compiled here) or, where there is no compiler, `archive_command = 'true'`.
-//! Its time is that from the start of the postmaster to the last file archived, by its own clock. It renames the marks and syncs none
-//! of them; Forebay's are durable. archive-push stands beside pgBackRest's ([`push`]). Segments are stored in a directory by Forebay
-//! beside the rate at which fio reads them and writes new files of their size at once, each synced, and in an object store ([`objects`]).
+//! PostgreSQL gets a module that says yes (`yes.c`, compiled here) or, where there is no compiler,
+//! `archive_command = 'true'`. Its time is that from the start of the postmaster to the last file
+//! archived, by its own clock. It renames the marks and syncs none of them; Forebay's are durable.
+//! archive-push stands beside pgBackRest's ([`push`]). Segments are stored in a directory by
+//! Forebay beside the rate at which fio reads them and writes new files of their size at once, each
+//! synced, and in an object store ([`objects`]).
 
 mod objects;
 mod push;
@@ -52,8 +54,10 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Outcome, String> {
     let folder = root.join("target/measure/archive");
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let program = root.join("target/release/forebay");
-    let mut marks =
-        Table::marked("Files that wait, archived by a module that says yes", &["seconds", "to the first"]);
+    let mut marks = Table::marked(
+        "Files that wait, archived by a module that says yes",
+        &["seconds", "to the first"],
+    );
     let mut stores =
         Table::marked("Segments of 16 MB to a directory", &["MB/s", "part of fio's", "CPU s/GB"]);
     let mut pushes = push::table();
@@ -63,7 +67,8 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Outcome, String> {
         for (count, limit) in MARKS {
             let own = format!("{count}: Forebay, durable");
             marks.mark(&own, &[Mark::at_most(SECONDS, limit), Mark::at_most(FIRST_SECONDS, FIRST)]);
-            let report = bench(&program, &folder, &["--marks", &count.to_string(), "--segments", "0"])?;
+            let report =
+                bench(&program, &folder, &["--marks", &count.to_string(), "--segments", "0"])?;
             let row = &report["marks"][0];
             marks.add(&own, SECONDS, median(row, "seconds")?);
             marks.add(&own, FIRST_SECONDS, median(row, "first_seconds")?);
@@ -113,8 +118,9 @@ fn bench(program: &Path, folder: &Path, words: &[&str]) -> Result<Value, String>
 /// The JSON that a program prints.
 fn report(bench: &mut Command) -> Result<Value, String> {
     let output = output(bench)?;
-    serde_json::from_slice(&output.stdout)
-        .map_err(|_| format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 fn median(row: &Value, name: &str) -> Result<f64, String> {
@@ -148,10 +154,12 @@ impl Module {
 /// Compiles the module into the folder that is shared with the peer.
 fn module(peer: &Peer, folder: &Path) -> Result<Module, String> {
     let text = |e: std::io::Error| e.to_string();
-    let (source, shared) = (folder.join("yes.c"), peer.runner.with_file_name("x").join("forebay-yes.so"));
+    let (source, shared) =
+        (folder.join("yes.c"), peer.runner.with_file_name("x").join("forebay-yes.so"));
     fs::write(&source, YES).map_err(text)?;
-    let compiled =
-        output(Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shared).arg(&source));
+    let compiled = output(
+        Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shared).arg(&source),
+    );
     match compiled {
         Ok(output) if output.status.success() => {
             fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).map_err(text)?;
@@ -164,7 +172,8 @@ fn module(peer: &Peer, folder: &Path) -> Result<Module, String> {
     }
 }
 
-/// A start of PostgreSQL with so many files that wait: seconds until all are archived, and until the first is.
+/// A start of PostgreSQL with so many files that wait: seconds until all are archived, and until
+/// the first is.
 fn postgres(peer: &Peer, count: u64, module: &Module) -> Result<(f64, f64), String> {
     let subject = Subject::postgres(peer)?;
     let Subject::Postgres { inside, .. } = &subject else { return Err("no PostgreSQL".to_owned()) };
@@ -185,10 +194,10 @@ fn postgres(peer: &Peer, count: u64, module: &Module) -> Result<(f64, f64), Stri
              PERFORM pg_sleep(0.005); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$"
         )
     };
-    let since =
-        "SELECT extract(epoch FROM last_archived_time - pg_postmaster_start_time()) FROM pg_stat_archiver";
+    let since = "SELECT extract(epoch FROM last_archived_time - pg_postmaster_start_time()) FROM pg_stat_archiver";
     let number = |text: String| text.parse::<f64>().map_err(|_| format!("no number: {text}"));
-    // By the time that it answers it may have archived many: then the time of the last of those is what is known.
+    // By the time that it answers it may have archived many: then the time of the last of those is
+    // what is known.
     running.query(&wait(1))?;
     let first = number(running.query(since)?)?;
     running.query(&wait(count))?;

@@ -1,4 +1,5 @@
-//! Reading a cluster: fio, `forebay checksums` and pg_checksums on the same files, cold each time; and `forebay bench io` beside fio.
+//! Reading a cluster: fio, `forebay checksums` and pg_checksums on the same files, cold each time;
+//! and `forebay bench io` beside fio.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,11 +46,14 @@ struct Cluster<'a> {
 pub fn run(root: &Path, peer: &Peer, rounds: usize, scale: u32) -> Result<(), String> {
     let postgres = Subject::postgres(peer)?;
     make(&postgres, scale)?;
-    let Subject::Postgres { outside, inside, .. } = &postgres else { unreachable!("it was just made") };
+    let Subject::Postgres { outside, inside, .. } = &postgres else {
+        unreachable!("it was just made")
+    };
     let outside = outside.join("data");
     let (files, largest) = large_files(&outside)?;
     let program = root.join("target/release/forebay");
-    let cluster = Cluster { peer, program, outside, inside: format!("{inside}/data"), files, largest };
+    let cluster =
+        Cluster { peer, program, outside, inside: format!("{inside}/data"), files, largest };
 
     let columns = ["MB/s", "CPU seconds per GB", "part of fio's rate"];
     let mut reading = Table::new("Checking a cluster, cold", &columns);
@@ -71,7 +75,8 @@ fn make(postgres: &Subject, scale: u32) -> Result<(), String> {
     let quick = ["fsync=off", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off"];
     let server = postgres.start(&quick)?;
     let (port, scale) = (server.port.to_string(), scale.to_string());
-    let options = ["-i", "-q", "-I", "dtGp", "-s", &scale, "-h", "127.0.0.1", "-p", &port, "-U", "postgres"];
+    let options =
+        ["-i", "-q", "-I", "dtGp", "-s", &scale, "-h", "127.0.0.1", "-p", &port, "-U", "postgres"];
     command(&mut postgres.program(&[&["pgbench"], &options[..], &["postgres"]].concat()))
 }
 
@@ -101,7 +106,10 @@ struct Timed {
 
 /// Runs words by way of bash, whose clocks tell of children what getrusage does.
 fn timed(mut shell: Command, words: &[&str]) -> Result<Timed, String> {
-    shell.env("LC_ALL", "C").args(["-c", "TIMEFORMAT='%3R %3U %3S'; time \"$@\" 2>&1", "bash"]).args(words);
+    shell
+        .env("LC_ALL", "C")
+        .args(["-c", "TIMEFORMAT='%3R %3U %3S'; time \"$@\" 2>&1", "bash"])
+        .args(words);
     let output = output(&mut shell)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let clocks = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -123,12 +131,16 @@ impl Cluster<'_> {
         for (name, options) in WAYS {
             let program = self.program.display().to_string();
             let data = self.outside.display().to_string();
-            let words = [&[program.as_str(), "checksums", "--check", "-D", &data], options].concat();
+            let words =
+                [&[program.as_str(), "checksums", "--check", "-D", &data], options].concat();
             rows.push((name, self.checked(Command::new("bash"), &words)?));
         }
         let mut inside = Command::new(&self.peer.runner);
         inside.args(["postgres", "bash"]);
-        rows.push(("pg_checksums", self.checked(inside, &[PG_CHECKSUMS, "--check", "-D", &self.inside])?));
+        rows.push((
+            "pg_checksums",
+            self.checked(inside, &[PG_CHECKSUMS, "--check", "-D", &self.inside])?,
+        ));
         let fio = early.map_or_else(|| self.fio_sequential(), Ok)?;
         add(table, "fio, 128 KiB, depth 32, direct", &fio, &fio);
         for (name, done) in &rows {
@@ -139,15 +151,22 @@ impl Cluster<'_> {
 
     fn fio_sequential(&self) -> Result<fio::Done, String> {
         drop_caches()?;
-        let job = ["--rw=read", "--bs=128k", "--iodepth=32", "--readonly", "--file_service_type=sequential"];
+        let job = [
+            "--rw=read",
+            "--bs=128k",
+            "--iodepth=32",
+            "--readonly",
+            "--file_service_type=sequential",
+        ];
         fio::run(&self.files, &job)
     }
 
     fn checked(&self, shell: Command, words: &[&str]) -> Result<fio::Done, String> {
         drop_caches()?;
         let Timed { seconds, cpu_seconds, said } = timed(shell, words)?;
-        let blocks =
-            said.lines().find_map(|line| line.strip_prefix("Blocks scanned:")?.trim().parse::<f64>().ok());
+        let blocks = said
+            .lines()
+            .find_map(|line| line.strip_prefix("Blocks scanned:")?.trim().parse::<f64>().ok());
         let blocks = blocks.ok_or_else(|| format!("{words:?} said\n{said}"))?;
         Ok(fio::Done { bytes: blocks * BLOCK, seconds, operations: blocks / seconds, cpu_seconds })
     }
@@ -156,8 +175,14 @@ impl Cluster<'_> {
     fn random(&self, round: usize, table: &mut Table) -> Result<(), String> {
         let largest = self.largest.display().to_string();
         let by_fio = || {
-            let job =
-                ["--rw=randread", "--bs=8k", "--iodepth=32", "--readonly", "--runtime=3", "--time_based"];
+            let job = [
+                "--rw=randread",
+                "--bs=8k",
+                "--iodepth=32",
+                "--readonly",
+                "--runtime=3",
+                "--time_based",
+            ];
             fio::run(&largest, &job)
         };
         let late = round % 2 == 1;
@@ -182,8 +207,12 @@ impl Cluster<'_> {
                 .ok_or_else(|| format!("no {key} from {bench:?}: {said}{}", text(&output.stderr)))
         };
         let (rate, cpu) = (figure("bytes_per_second")?, figure("cpu_seconds_per_gb")?);
-        let own =
-            fio::Done { bytes: rate, seconds: 1.0, operations: rate / BLOCK, cpu_seconds: cpu * rate / 1e9 };
+        let own = fio::Done {
+            bytes: rate,
+            seconds: 1.0,
+            operations: rate / BLOCK,
+            cpu_seconds: cpu * rate / 1e9,
+        };
         let fio = early.map_or_else(by_fio, Ok)?;
         add(table, "fio", &fio, &fio);
         add(table, "forebay bench io, io_uring", &own, &fio);
@@ -218,14 +247,19 @@ mod tests {
 
     #[test]
     fn medians_are_found() {
-        let json = r#"{"results":[{"bytes_per_second":{"median":1.5e3,"least":1},"x":{"median": 7 }}]}"#;
-        assert_eq!((median(json, "bytes_per_second"), median(json, "x")), (Some(1500.0), Some(7.0)));
+        let json =
+            r#"{"results":[{"bytes_per_second":{"median":1.5e3,"least":1},"x":{"median": 7 }}]}"#;
+        assert_eq!(
+            (median(json, "bytes_per_second"), median(json, "x")),
+            (Some(1500.0), Some(7.0))
+        );
         assert_eq!(median(json, "y"), None);
     }
 
     #[test]
     fn bash_tells_the_time() {
-        let done = timed(Command::new("bash"), &["sh", "-c", "echo said; echo so >&2"]).expect("runs");
+        let done =
+            timed(Command::new("bash"), &["sh", "-c", "echo said; echo so >&2"]).expect("runs");
         assert_eq!(done.said, "said\nso\n");
         assert!(done.seconds >= 0.0 && done.cpu_seconds >= 0.0);
         assert!(timed(Command::new("bash"), &["false"]).is_err());

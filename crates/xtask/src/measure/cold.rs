@@ -112,9 +112,14 @@ impl Cold {
         }
         self.count.add(&row, subject.column(), seconds);
         self.prewarm_read.add(&row, subject.column(), cold("SELECT pg_prewarm('t', 'read')")?.1);
-        self.prewarm_buffer.add(&row, subject.column(), cold("SELECT pg_prewarm('t', 'buffer')")?.1);
+        self.prewarm_buffer.add(
+            &row,
+            subject.column(),
+            cold("SELECT pg_prewarm('t', 'buffer')")?.1,
+        );
         if forebay && direct {
-            let pages = server.query("SELECT sum(os_pages_cached) FROM pg_relation_kernel_cache('t')")?;
+            let pages =
+                server.query("SELECT sum(os_pages_cached) FROM pg_relation_kernel_cache('t')")?;
             let pages: f64 =
                 pages.parse().map_err(|e| format!("pages in the kernel's cache: {pages}: {e}"))?;
             self.kernel.add(&row, 0, pages * 4096.0 / 1e6);

@@ -1,7 +1,7 @@
 //! COPY by several clients into tables of their own, with the rate at which checkpoints write.
 //!
-//! Checkpoints are not spread (checkpoint_completion_target = 0), so that their time is that of writing. A table is made
-//! anew after a few loads: else the disk would fill up.
+//! Checkpoints are not spread (checkpoint_completion_target = 0), so that their time is that of
+//! writing. A table is made anew after a few loads: else the disk would fill up.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -65,8 +65,11 @@ impl Copies {
         definition: &str,
         seconds: u64,
     ) -> Result<(), String> {
-        let settings =
-            ["io_method=io_uring", &subject.direct_setting(direct), "checkpoint_completion_target=0"];
+        let settings = [
+            "io_method=io_uring",
+            &subject.direct_setting(direct),
+            "checkpoint_completion_target=0",
+        ];
         let server = subject.start(&settings)?;
         // Read once, so that the input comes from memory for both.
         let bytes = fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?.len() as f64;
@@ -150,20 +153,23 @@ fn deviation(times: &[f64]) -> f64 {
 }
 
 fn checkpoints(server: &Running<'_>) -> Result<Checkpoints, String> {
-    let said = server.query("SELECT num_done, buffers_written, write_time FROM pg_stat_checkpointer")?;
+    let said =
+        server.query("SELECT num_done, buffers_written, write_time FROM pg_stat_checkpointer")?;
     Checkpoints::parse(&said).ok_or_else(|| format!("pg_stat_checkpointer: {said}"))
 }
 
 impl Checkpoints {
     fn parse(said: &str) -> Option<Checkpoints> {
-        let numbers: Option<Vec<f64>> = said.split('|').map(|field| field.trim().parse().ok()).collect();
+        let numbers: Option<Vec<f64>> =
+            said.split('|').map(|field| field.trim().parse().ok()).collect();
         let [done, buffers, milliseconds] = numbers?[..] else { return None };
         Some(Checkpoints { done, buffers, milliseconds })
     }
 
     /// MB a second while writing; none if nothing was written.
     fn rate_since(self, before: Checkpoints) -> Option<f64> {
-        let (buffers, time) = (self.buffers - before.buffers, self.milliseconds - before.milliseconds);
+        let (buffers, time) =
+            (self.buffers - before.buffers, self.milliseconds - before.milliseconds);
         (buffers > 0.0 && time > 0.0).then(|| buffers * 8192.0 / 1e6 / (time / 1e3))
     }
 }

@@ -31,7 +31,8 @@ impl Done {
     }
 }
 
-/// Runs one direct job on files (separated by colons), by io_uring unless the arguments say otherwise.
+/// Runs one direct job on files (separated by colons), by io_uring unless the arguments say
+/// otherwise.
 ///
 /// # Errors
 /// When fio fails, or says something unknown.
@@ -43,8 +44,9 @@ pub fn run(files: &str, arguments: &[&str]) -> Result<Done, String> {
         .ok_or_else(|| format!("fio: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Terse format 3: of reads, KiB, KiB a second, operations a second and milliseconds from field 5 on, of writes the same from 46
-/// on; percents of user and system time at 87 and 88. A mixed job's reads and writes count together.
+/// Terse format 3: of reads, KiB, KiB a second, operations a second and milliseconds from field 5
+/// on, of writes the same from 46 on; percents of user and system time at 87 and 88. A mixed job's
+/// reads and writes count together.
 fn parse(text: &str) -> Option<Done> {
     let fields: Vec<&str> = text.lines().find(|line| line.starts_with("3;"))?.split(';').collect();
     let number = |index: usize| fields.get(index)?.trim_end_matches('%').parse::<f64>().ok();
@@ -55,7 +57,8 @@ fn parse(text: &str) -> Option<Done> {
     Some(Done { bytes, seconds, operations: number(reads + 2)? + number(writes + 2)?, cpu_seconds })
 }
 
-/// Writes every block of a file: one that is merely allocated would have its blocks converted by the first write.
+/// Writes every block of a file: one that is merely allocated would have its blocks converted by
+/// the first write.
 ///
 /// # Errors
 /// When that fails.
@@ -67,7 +70,9 @@ pub fn fill(path: &Path, bytes: u64) -> Result<(), String> {
     let mut left = bytes;
     while left > 0 {
         for word in chunk.as_chunks_mut::<8>().0 {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *word = noise.to_le_bytes();
         }
         let part = left.min(chunk.len() as u64);

@@ -1,12 +1,14 @@
-//! The buffer pool: `forebay bench` beside fio and PostgreSQL 18, on the same relation, or on files as large.
+//! The buffer pool: `forebay bench` beside fio and PostgreSQL 18, on the same relation, or on files
+//! as large.
 //!
 //! - [`relation`]: a frozen table of a PostgreSQL cluster, and PostgreSQL's own ways to read it
 //! - [`device`]: what the device gives, by fio
 //! - [`own`]: `forebay bench`, and what it says
 //! - [`hit`]: a page that is in memory, by criterion
 //!
-//! Each run of the bench stands between two of fio, and its part of the device's rate is that of their mean: a
-//! drift of the device falls on both. Which way comes first changes from round to round.
+//! Each run of the bench stands between two of fio, and its part of the device's rate is that of
+//! their mean: a drift of the device falls on both. Which way comes first changes from round to
+//! round.
 
 use std::fs;
 use std::path::Path;
@@ -100,7 +102,12 @@ impl Tables {
 ///
 /// # Errors
 /// When something can't be made or run.
-pub fn run(root: &Path, peer: &Peer, caches: &Caches, extent: Extent) -> Result<Vec<String>, String> {
+pub fn run(
+    root: &Path,
+    peer: &Peer,
+    caches: &Caches,
+    extent: Extent,
+) -> Result<Vec<String>, String> {
     let folder = root.join("target/measure/pool");
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let relation = Relation::make(Subject::postgres(peer)?, extent.bytes)?;
@@ -159,7 +166,9 @@ impl Bench<'_> {
                 runs.push(Run { row, way, words });
             }
         }
-        for (run, outcome) in self.beside(Job::Read, round, runs, OF_READING, &mut tables.reading)? {
+        for (run, outcome) in
+            self.beside(Job::Read, round, runs, OF_READING, &mut tables.reading)?
+        {
             self.check(&run, &outcome)?;
             let peers = match run.row.split(',').next() {
                 Some("scan") => &mut tables.scan,
@@ -173,7 +182,8 @@ impl Bench<'_> {
         // It asks the kernel to read, and does not wait.
         self.caches.drop()?;
         let way = Way { method: "io_uring", direct: false };
-        let words = [&["prewarm".into(), "--mode".into(), "prefetch".into()], &self.relation.words()[..]];
+        let words =
+            [&["prewarm".into(), "--mode".into(), "prefetch".into()], &self.relation.words()[..]];
         let asked = self.own.run(&words.concat(), way)?;
         let row = format!("prewarm prefetch (only asks), {way}");
         tables.reading.add(&row, RATE, self.relation.bytes as f64 / 1e6 / asked.seconds);
@@ -187,16 +197,22 @@ impl Bench<'_> {
         let mut words = vec!["scan".to_string(), "--random".into(), "--blocks".into(), blocks];
         words.extend(self.relation.words());
         let all = ways(&METHODS).into_iter().filter(|way| way.direct || FAST.contains(&way.method));
-        let runs = all.map(|way| Run { row: format!("random list, {way}"), way, words: words.clone() });
+        let runs =
+            all.map(|way| Run { row: format!("random list, {way}"), way, words: words.clone() });
         let mut runs: Vec<Run> = runs.collect();
-        // The best settings, beside the same rate of fio's: a deeper look ahead, and as many workers as there may be.
+        // The best settings, beside the same rate of fio's: a deeper look ahead, and as many
+        // workers as there may be.
         for way in ways(&FAST).into_iter().filter(|way| way.direct) {
             let (row, more) = match way.method {
                 "worker" => ("random list, depth 64, 32 workers", "--depth 64 --io-workers 32"),
                 _ => ("random list, depth 64", "--depth 64"),
             };
             let more: Vec<String> = more.split(' ').map(str::to_string).collect();
-            runs.push(Run { row: format!("{row}, {way}"), way, words: [&words[..], &more].concat() });
+            runs.push(Run {
+                row: format!("{row}, {way}"),
+                way,
+                words: [&words[..], &more].concat(),
+            });
         }
         self.beside(Job::Random, round, runs, OF_READING, &mut tables.random).map(drop)
     }
@@ -204,11 +220,13 @@ impl Bench<'_> {
     fn evict(&self, round: usize, tables: &mut Tables) -> Result<(), String> {
         let seconds = self.extent.seconds.to_string();
         let pool = EVICT_POOL.to_string();
-        let words = ["evict", "-D", &self.device.folder, "--seconds", &seconds, "--shared-buffers", &pool];
+        let words =
+            ["evict", "-D", &self.device.folder, "--seconds", &seconds, "--shared-buffers", &pool];
         let words: Vec<String> = words.map(str::to_string).to_vec();
         let all = ways(&FAST).into_iter().filter(|way| way.direct || way.method == "io_uring");
-        let runs: Vec<Run> =
-            all.map(|way| Run { row: format!("updates, {way}"), way, words: words.clone() }).collect();
+        let runs: Vec<Run> = all
+            .map(|way| Run { row: format!("updates, {way}"), way, words: words.clone() })
+            .collect();
         let done = self.beside(Job::Mixed, round, runs, OF_WRITING, &mut tables.evict)?;
         for (run, outcome) in done {
             tables.evict.add(&run.row, WAITED, outcome.waited.unwrap_or(f64::NAN) * 100.0);
@@ -226,11 +244,15 @@ impl Bench<'_> {
 
     fn checkpoint(&self, round: usize, tables: &mut Tables) -> Result<(), String> {
         let bytes = self.extent.bytes.to_string();
-        let words = ["checkpoint", "-D", &self.device.folder, "--size", &bytes, "--shared-buffers", &bytes];
+        let words =
+            ["checkpoint", "-D", &self.device.folder, "--size", &bytes, "--shared-buffers", &bytes];
         let words: Vec<String> = words.map(str::to_string).to_vec();
         let all = ways(&["io_uring", "worker", "sync"]);
-        let runs =
-            all.into_iter().map(|way| Run { row: format!("checkpoint, {way}"), way, words: words.clone() });
+        let runs = all.into_iter().map(|way| Run {
+            row: format!("checkpoint, {way}"),
+            way,
+            words: words.clone(),
+        });
         self.beside(Job::Write, round, runs.collect(), OF_WRITING, &mut tables.checkpoint).map(drop)
     }
 

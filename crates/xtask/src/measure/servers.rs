@@ -62,8 +62,10 @@ impl Subject {
     pub fn postgres(peer: &Peer) -> Result<Subject, String> {
         let outside = peer.runner.with_file_name("x").join("measure");
         let inside = "/x/measure".to_string();
-        let subject = Subject::Postgres { runner: peer.runner.clone(), outside, inside: inside.clone() };
-        let script = format!("rm -rf {inside}; mkdir -p {inside} && chown postgres:postgres {inside}");
+        let subject =
+            Subject::Postgres { runner: peer.runner.clone(), outside, inside: inside.clone() };
+        let script =
+            format!("rm -rf {inside}; mkdir -p {inside} && chown postgres:postgres {inside}");
         run(Command::new(&peer.runner).args(["root", "sh", "-c", &script]))?;
         let data = format!("{inside}/data");
         let initdb = ["initdb", "-D", &data, "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8"];
@@ -99,17 +101,22 @@ impl Subject {
                 for setting in &settings {
                     command.args(["-c", setting]);
                 }
-                let log = fs::File::create(data.with_extension("log")).map_err(|e| e.to_string())?;
+                let log =
+                    fs::File::create(data.with_extension("log")).map_err(|e| e.to_string())?;
                 let child = command.stdin(Stdio::null()).stderr(log).spawn();
                 Some(child.map_err(|e| format!("{}: {e}", program.display()))?)
             }
             Subject::Postgres { inside, .. } => {
-                let quoted: String =
-                    settings.iter().map(|s| format!(" -c {}", s.replace('=', "=\"") + "\"")).collect();
-                let options = format!("-p {port} -k {inside} -c listen_addresses=127.0.0.1{quoted}");
+                let quoted: String = settings
+                    .iter()
+                    .map(|s| format!(" -c {}", s.replace('=', "=\"") + "\""))
+                    .collect();
+                let options =
+                    format!("-p {port} -k {inside} -c listen_addresses=127.0.0.1{quoted}");
                 let data = format!("{inside}/data");
                 let log = format!("{inside}/log");
-                let start = ["pg_ctl", "-D", &data, "-w", "-s", "-l", &log, "-o", &options, "start"];
+                let start =
+                    ["pg_ctl", "-D", &data, "-w", "-s", "-l", &log, "-o", &options, "start"];
                 run(&mut self.program(&start))?;
                 None
             }
@@ -121,9 +128,14 @@ impl Subject {
 
     /// One of PostgreSQL's own programs.
     pub fn program(&self, words: &[&str]) -> Command {
-        let Subject::Postgres { runner, .. } = self else { unreachable!("only PostgreSQL runs in the tree") };
+        let Subject::Postgres { runner, .. } = self else {
+            unreachable!("only PostgreSQL runs in the tree")
+        };
         let mut command = Command::new(runner);
-        command.arg("postgres").arg(format!("/usr/lib/postgresql/18/bin/{}", words[0])).args(&words[1..]);
+        command
+            .arg("postgres")
+            .arg(format!("/usr/lib/postgresql/18/bin/{}", words[0]))
+            .args(&words[1..]);
         command
     }
 
@@ -143,7 +155,18 @@ impl Running<'_> {
     /// psql pointed at this server.
     pub fn psql(&self, sql: &str) -> Command {
         let mut psql = Command::new("psql");
-        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres"]);
+        psql.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "postgres",
+        ]);
         psql.args(["-p", &self.port.to_string(), "-d", "postgres", "-c", sql]);
         psql
     }
@@ -160,7 +183,8 @@ impl Running<'_> {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
     }
 
-    /// Runs SQL in a session of its own; its output, and the seconds until it was there, without those of psql's start.
+    /// Runs SQL in a session of its own; its output, and the seconds until it was there, without
+    /// those of psql's start.
     ///
     /// # Errors
     /// The server's error.
@@ -177,7 +201,9 @@ impl Running<'_> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
             // psql's own start is the pause between attempts.
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.query("SELECT 1").is_ok() {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+                && self.query("SELECT 1").is_ok()
+            {
                 return Ok(());
             }
         }
@@ -189,7 +215,8 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         match &mut self.child {
             Some(child) => {
-                // It fails only when the server has ended by itself, which the next start will tell.
+                // It fails only when the server has ended by itself, which the next start will
+                // tell.
                 let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
                 watch::wait(child, "forebay serve").map_or_else(|error| println!("{error}"), drop);
             }
@@ -197,7 +224,8 @@ impl Drop for Running<'_> {
                 if let Subject::Postgres { inside, .. } = self.subject {
                     let data = format!("{inside}/data");
                     let stop = ["pg_ctl", "-D", &data, "-s", "-m", "fast", "stop"];
-                    run(&mut self.subject.program(&stop)).unwrap_or_else(|error| println!("{error}"));
+                    run(&mut self.subject.program(&stop))
+                        .unwrap_or_else(|error| println!("{error}"));
                 }
             }
         }

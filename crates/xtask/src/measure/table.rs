@@ -112,7 +112,8 @@ impl Table {
             let what = match self.closing {
                 Closing::Best(better) => {
                     let ratio = self.to_best(row, better)?;
-                    (!ahead(ratio, better)).then(|| format!("{ratio:.2} of the second column's best"))
+                    (!ahead(ratio, better))
+                        .then(|| format!("{ratio:.2} of the second column's best"))
                 }
                 _ => {
                     let missed = row.marks.iter().find(|mark| !mark.held(row))?;
@@ -133,7 +134,8 @@ impl Table {
 
     /// The best median of a column.
     fn best(&self, column: usize, better: Better) -> Option<f64> {
-        let medians = self.rows.iter().map(|row| median(&row.cells[column])).filter(|m| !m.is_nan());
+        let medians =
+            self.rows.iter().map(|row| median(&row.cells[column])).filter(|m| !m.is_nan());
         match better {
             Better::Less => medians.min_by(f64::total_cmp),
             Better::More => medians.max_by(f64::total_cmp),
@@ -171,7 +173,9 @@ impl Table {
         match self.closing {
             Closing::Ratio => vec![ratio()],
             Closing::Best(better) => match self.to_best(row, better) {
-                Some(to_best) => vec![ratio(), format!("{to_best:.2}"), yes(ahead(to_best, better))],
+                Some(to_best) => {
+                    vec![ratio(), format!("{to_best:.2}"), yes(ahead(to_best, better))]
+                }
                 None => vec![ratio(), String::new(), String::new()],
             },
             Closing::Marks if self.closing_titles().is_empty() => Vec::new(),
@@ -194,7 +198,12 @@ impl Display for Table {
         writeln!(f, "|---|{}", "---|".repeat(titles.len()))?;
         for row in &self.rows {
             let cells: Vec<String> = row.cells.iter().map(|figures| cell(figures)).collect();
-            writeln!(f, "| {} | {} |", row.name, [cells, self.closing_cells(row)].concat().join(" | "))?;
+            writeln!(
+                f,
+                "| {} | {} |",
+                row.name,
+                [cells, self.closing_cells(row)].concat().join(" | ")
+            )?;
         }
         if let Some(best) = self.best_of_each() {
             writeln!(f, "{best}")?;
@@ -216,7 +225,9 @@ fn cell(figures: &[f64]) -> String {
     sorted.sort_by(f64::total_cmp);
     match (sorted.first(), sorted.last()) {
         (Some(low), Some(high)) if low == high => shown(*low),
-        (Some(low), Some(high)) => format!("{} ({}-{})", shown(median(figures)), shown(*low), shown(*high)),
+        (Some(low), Some(high)) => {
+            format!("{} ({}-{})", shown(median(figures)), shown(*low), shown(*high))
+        }
         _ => "-".into(),
     }
 }
@@ -234,7 +245,11 @@ fn median(figures: &[f64]) -> f64 {
 }
 
 fn shown(figure: f64) -> String {
-    if figure == 0.0 || figure.abs() >= 100.0 { format!("{figure:.0}") } else { format!("{figure:.2}") }
+    if figure == 0.0 || figure.abs() >= 100.0 {
+        format!("{figure:.0}")
+    } else {
+        format!("{figure:.2}")
+    }
 }
 
 #[cfg(test)]
@@ -263,7 +278,8 @@ mod tests {
     #[test]
     fn marks_are_held_or_not_by_the_median() {
         let mut table = Table::new("T", &["MB/s", "part", "waited, %"]);
-        for (row, part, waited) in [("good", 0.95, 0.5), ("slow", 0.90, 0.5), ("waits", 0.96, 1.5)] {
+        for (row, part, waited) in [("good", 0.95, 0.5), ("slow", 0.90, 0.5), ("waits", 0.96, 1.5)]
+        {
             table.add(row, 1, part);
             table.add(row, 2, waited);
             table.mark(row, &[Mark::at_least(1, 0.95), Mark::at_most(2, 1.0)]);
@@ -271,7 +287,10 @@ mod tests {
         table.add("unmarked", 0, 500.0);
         let text = table.to_string();
         assert!(text.contains("| part | waited, % | mark | held |"), "{text}");
-        assert!(text.contains("| good | - | 0.95 | 0.50 | part ≥ 0.95; waited, % ≤ 1 | yes |"), "{text}");
+        assert!(
+            text.contains("| good | - | 0.95 | 0.50 | part ≥ 0.95; waited, % ≤ 1 | yes |"),
+            "{text}"
+        );
         assert!(text.contains("| unmarked | 500 | - | - |  |  |"), "{text}");
         let behind = table.behind();
         assert_eq!(behind, ["T: slow: 0.90, not part ≥ 0.95", "T: waits: 1.50, not waited, % ≤ 1"]);
@@ -290,8 +309,14 @@ mod tests {
                 table.add(row, 1, peer);
             }
         }
-        assert!(seconds.to_string().contains("| a | 1.00 | 4.00 | 0.25 | 0.50 | yes |"), "{seconds}");
-        assert!(seconds.to_string().contains("| b | 3.00 | 2.00 | 1.50 | 1.50 | **no** |"), "{seconds}");
+        assert!(
+            seconds.to_string().contains("| a | 1.00 | 4.00 | 0.25 | 0.50 | yes |"),
+            "{seconds}"
+        );
+        assert!(
+            seconds.to_string().contains("| b | 3.00 | 2.00 | 1.50 | 1.50 | **no** |"),
+            "{seconds}"
+        );
         assert!(
             seconds.to_string().ends_with("| best of each | 1.00 | 2.00 | 0.50 | 0.50 | yes |\n"),
             "{seconds}"

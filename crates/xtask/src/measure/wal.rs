@@ -1,10 +1,12 @@
-//! The write-ahead log: `forebay bench wal` beside fio and pg_test_fsync, and one-row commits of both servers by pgbench.
+//! The write-ahead log: `forebay bench wal` beside fio and pg_test_fsync, and one-row commits of
+//! both servers by pgbench.
 //!
 //! - [`own`]: `forebay bench wal`, and what it says
 //! - [`clients`]: one-row inserts by 1 to 64 clients
 //!
-//! Two runs of the bench stand between two of fio, and their part of the device's rate is that of the mean of both: a drift of the
-//! device falls on all. Which comes first changes from round to round.
+//! Two runs of the bench stand between two of fio, and their part of the device's rate is that of
+//! the mean of both: a drift of the device falls on all. Which comes first changes from round to
+//! round.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -138,7 +140,10 @@ impl Tables {
         Tables {
             commits: Table::marked("Commits by several committers", &COMMITS),
             bulk: Table::marked("Bulk insertion, durable", &BULK),
-            insertion: Table::marked("Insertion alone", &["records a second", "GB/s", "CPU ns a record"]),
+            insertion: Table::marked(
+                "Insertion alone",
+                &["records a second", "GB/s", "CPU ns a record"],
+            ),
             fsync: Table::marked("pg_test_fsync, one 8 kB write", &["a second"]),
             clients: Table::new("One-row inserts, commits a second", &["Forebay", "PostgreSQL 18"]),
         }
@@ -202,7 +207,8 @@ impl Bench {
         for pair in order.chunks(2) {
             let mut done = Vec::new();
             for way in pair {
-                let words = [&way.words[..], &["--tables", "commit", "--committers", &number]].concat();
+                let words =
+                    [&way.words[..], &["--tables", "commit", "--committers", &number]].concat();
                 done.push((way, Commit::of(&self.own.run(&words)?)?));
             }
             let after = self.writes(committers)?;
@@ -251,14 +257,18 @@ impl Bench {
             table.add(&row, 0, bulk.bytes_per_second / 1e6);
             table.add(&row, 1, bulk.bytes_per_second / device);
             table.add(&row, ASKED, bulk.bytes_per_second / BULK_BYTES.min(OF_BULK * device));
-            bulk.others.iter().enumerate().for_each(|(n, figure)| table.add(&row, ASKED + 1 + n, *figure));
+            bulk.others
+                .iter()
+                .enumerate()
+                .for_each(|(n, figure)| table.add(&row, ASKED + 1 + n, *figure));
             before = after;
         }
         Ok(())
     }
 
     fn insertion(&self, table: &mut Table) -> Result<(), String> {
-        let report = self.own.run(&["--tables", "insert", "--inserters", "1,2", "--gather", "on"])?;
+        let report =
+            self.own.run(&["--tables", "insert", "--inserters", "1,2", "--gather", "on"])?;
         for (row, figures) in own::insertion(&report)? {
             figures.iter().enumerate().for_each(|(n, figure)| table.add(&row, n, *figure));
         }
@@ -278,7 +288,8 @@ impl Bench {
     fn writes(&self, depth: u32) -> Result<Done, String> {
         let depth = format!("--iodepth={depth}");
         // With one write at a time, the plain system call is the fastest way.
-        let engine = if depth == "--iodepth=1" { "--ioengine=psync" } else { "--ioengine=io_uring" };
+        let engine =
+            if depth == "--iodepth=1" { "--ioengine=psync" } else { "--ioengine=io_uring" };
         self.fio(&["--bs=8k", &depth, engine])
     }
 
@@ -298,7 +309,8 @@ impl Way {
     }
 
     fn marks(&self, committers: u32) -> Vec<Mark> {
-        let limit = self.marks.map(|(alone, together)| if committers == 1 { alone } else { together });
+        let limit =
+            self.marks.map(|(alone, together)| if committers == 1 { alone } else { together });
         limit.map(|limit| Mark::at_least(PART, limit)).into_iter().collect()
     }
 }

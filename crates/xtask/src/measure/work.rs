@@ -53,7 +53,12 @@ pub fn make_input(postgres: &Subject, root: &Path, rows: u64) -> Result<Input, S
 ///
 /// # Errors
 /// When the load fails.
-pub fn copy_in(subject: &Subject, input: &Input, format: &str, table: &mut Table) -> Result<(), String> {
+pub fn copy_in(
+    subject: &Subject,
+    input: &Input,
+    format: &str,
+    table: &mut Table,
+) -> Result<(), String> {
     for direct in [false, true] {
         let server = subject.start(&["io_method=io_uring", &subject.direct_setting(direct)])?;
         server.query("DROP TABLE IF EXISTS t")?;
@@ -110,9 +115,15 @@ pub fn make_one(server: &Running<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// When pgbench fails.
-pub fn one_row_inserts(server: &Running<'_>, peer: &Peer, clients: u32, seconds: u64) -> Result<f64, String> {
+pub fn one_row_inserts(
+    server: &Running<'_>,
+    peer: &Peer,
+    clients: u32,
+    seconds: u64,
+) -> Result<f64, String> {
     let script = peer.runner.with_file_name("x").join("insert.sql");
-    let statements = "\\set id random(1, 1000000000)\nINSERT INTO one VALUES (:id, 1, 'a row of its own');\n";
+    let statements =
+        "\\set id random(1, 1000000000)\nINSERT INTO one VALUES (:id, 1, 'a row of its own');\n";
     fs::write(&script, statements).map_err(|e| format!("{}: {e}", script.display()))?;
     let mut pgbench = Command::new(&peer.runner);
     pgbench.args(["postgres", "/usr/lib/postgresql/18/bin/pgbench", "-n", "-M", "prepared"]);
@@ -122,7 +133,8 @@ pub fn one_row_inserts(server: &Running<'_>, peer: &Peer, clients: u32, seconds:
     pgbench.args(["-c", &clients, "-j", &threads, "-T", &seconds.to_string()]);
     let output = output(pgbench.arg("postgres"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let rate = text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    let rate =
+        text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
     rate.ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
@@ -140,12 +152,16 @@ pub fn device(root: &Path, table: &mut Table) -> Result<(), String> {
             "8 KiB O_DSYNC write, depth 1, a second",
             &["--rw=write", "--bs=8k", "--iodepth=1", "--ioengine=psync", "--sync=dsync"],
         ),
-        ("8 KiB O_DSYNC write, depth 8, a second", &["--rw=write", "--bs=8k", "--iodepth=8", "--sync=dsync"]),
+        (
+            "8 KiB O_DSYNC write, depth 8, a second",
+            &["--rw=write", "--bs=8k", "--iodepth=8", "--sync=dsync"],
+        ),
     ];
     for (name, arguments) in jobs {
         let timed = ["--size=1g", "--runtime=3", "--time_based"];
         let done = fio::run(&file, &[arguments, &timed].concat())?;
-        let rate = if name.ends_with("MB/s") { done.megabytes_per_second() } else { done.operations };
+        let rate =
+            if name.ends_with("MB/s") { done.megabytes_per_second() } else { done.operations };
         table.add(name, 0, rate);
     }
     Ok(())

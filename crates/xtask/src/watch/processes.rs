@@ -1,7 +1,9 @@
-//! Processes below this one, as /proc shows them: which they are, their processor time and stacks, and their end.
+//! Processes below this one, as /proc shows them: which they are, their processor time and stacks,
+//! and their end.
 //!
-//! This process adopts what its children leave behind ([`adopt`]), so that a server that has detached itself from the test
-//! that started it is found below it all the same. Only processes below this one are ever signalled.
+//! This process adopts what its children leave behind ([`adopt`]), so that a server that has
+//! detached itself from the test that started it is found below it all the same. Only processes
+//! below this one are ever signalled.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +15,8 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper,
+    waitpid,
 };
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,7 +25,8 @@ use signal_hook::iterator::Signals;
 const MOST: usize = 60;
 const MOST_TEXT: usize = 20_000;
 
-/// How often what was killed is looked after, once a second at most: what the kernel then still holds won't go.
+/// How often what was killed is looked after, once a second at most: what the kernel then still
+/// holds won't go.
 const ROUNDS: usize = 60;
 const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
@@ -112,7 +116,8 @@ pub fn kill_tree(root: i32) {
             let _ = kill_process(pid, Signal::KILL);
         }
         // It goes when the kernel lets go of it.
-        let pidfd = Pid::from_raw(alive[0].pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pidfd =
+            Pid::from_raw(alive[0].pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         if let Some(pidfd) = pidfd {
             let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&SECOND));
         }
@@ -122,22 +127,25 @@ pub fn kill_tree(root: i32) {
 /// Whether [`adopt`] was called.
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
-/// Kills everything below this process, if it adopts what its children leave behind; lines that name it.
+/// Kills everything below this process, if it adopts what its children leave behind; lines that
+/// name it.
 pub fn kill_adopted() -> Vec<String> {
     if !ADOPTS.load(Ordering::SeqCst) {
         return Vec::new();
     }
     let left = below();
-    let left = left.iter().map(|process| format!("{} {}", process.pid, process.command_line())).collect();
+    let left =
+        left.iter().map(|process| format!("{} {}", process.pid, process.command_line())).collect();
     kill_tree(getpid().as_raw_nonzero().get());
     left
 }
 
-/// Makes this process the parent of what its children leave behind, and lets everything below it end with it when it gets
-/// SIGINT, SIGQUIT or SIGTERM.
+/// Makes this process the parent of what its children leave behind, and lets everything below it
+/// end with it when it gets SIGINT, SIGQUIT or SIGTERM.
 ///
-/// The handlers have another effect: whatever signals this process was started with as ignored, its children get the
-/// defaults. A shell starts background jobs with SIGINT ignored, and a test that sends it would wait for ever.
+/// The handlers have another effect: whatever signals this process was started with as ignored, its
+/// children get the defaults. A shell starts background jobs with SIGINT ignored, and a test that
+/// sends it would wait for ever.
 ///
 /// # Errors
 /// That the system can't do it.
@@ -159,9 +167,9 @@ pub fn adopt() -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for servers that were adopted and have ended, or they would still have a number, and a lock file with that number
-/// would look as if its server lived. They have a session of their own; children that this process has started itself are
-/// in its own, and are waited for elsewhere.
+/// Waits for servers that were adopted and have ended, or they would still have a number, and a
+/// lock file with that number would look as if its server lived. They have a session of their own;
+/// children that this process has started itself are in its own, and are waited for elsewhere.
 fn bury() {
     let own = getpid().as_raw_nonzero().get();
     let all = tree(own);
@@ -174,8 +182,8 @@ fn bury() {
     }
 }
 
-/// What the processes from `root` down are doing: for each its command line, and of its threads where in the kernel they wait,
-/// and their stacks, by `debugger` if there is one.
+/// What the processes from `root` down are doing: for each its command line, and of its threads
+/// where in the kernel they wait, and their stacks, by `debugger` if there is one.
 pub fn stacks(root: i32, debugger: Option<&Path>) -> String {
     let mut text = String::new();
     let all = tree(root);

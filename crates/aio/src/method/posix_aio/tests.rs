@@ -5,10 +5,12 @@ use crate::execute::PosixExecutor;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::{
-    Aio, AioConfig, BackendType, IO_ALIGN, Io, IoMemory, OpenOptions, PosixNamespace, Region, Target,
+    Aio, AioConfig, BackendType, IO_ALIGN, Io, IoMemory, OpenOptions, PosixNamespace, Region,
+    Target,
 };
 
-/// So many blocks are taken, then one is refused, and so on. 0: none is taken. One test alone uses these.
+/// So many blocks are taken, then one is refused, and so on. 0: none is taken. One test alone uses
+/// these.
 static RUN: AtomicUsize = AtomicUsize::new(0);
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -30,11 +32,13 @@ fn what_the_system_does_not_take_is_executed() {
         RUN.store(run, Relaxed);
         TAKEN.store(0, Relaxed);
         let config = AioConfig { max_backends: 2, handles_per_backend: 8, ..AioConfig::default() };
-        let made = Aio::with_method(Arc::new(PosixNamespace), Arc::new(PosixExecutor), config, |_| {
-            Ok(Box::new(PosixAio { queue: reluctant, ..PosixAio::new(16) }))
-        });
+        let made =
+            Aio::with_method(Arc::new(PosixNamespace), Arc::new(PosixExecutor), config, |_| {
+                Ok(Box::new(PosixAio { queue: reluctant, ..PosixAio::new(16) }))
+            });
         let aio = made.unwrap();
-        let file = aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
+        let file =
+            aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
         let mut be = aio.backend(BackendType::Client).unwrap();
         let region = Region::new(12 * IO_ALIGN).unwrap();
         for n in 0..12 {
@@ -47,7 +51,12 @@ fn what_the_system_does_not_take_is_executed() {
             .map(|half| {
                 let mut memory = IoMemory::empty(region.clone());
                 (0..6).for_each(|n| memory.push((2 * n + half) * IO_ALIGN, IO_ALIGN));
-                be.start(Io::write(file.clone(), (half * 6 * IO_ALIGN) as u64, memory, Target::File))
+                be.start(Io::write(
+                    file.clone(),
+                    (half * 6 * IO_ALIGN) as u64,
+                    memory,
+                    Target::File,
+                ))
             })
             .collect();
         be.end_batch();
@@ -84,8 +93,14 @@ fn what_is_dropped_is_settled_first() {
     let file = crate::File::from_fd("pipe".into(), crate::FileFlags::default(), reader.into());
     let mut byte = [0u8; 1];
     let vectors = [crate::execute::Vector::new(byte.as_mut_ptr(), 1)];
-    let view =
-        KernelView { file: &file, op: OpKind::Readv, offset: 0, length: 1, region: None, vectors: &vectors };
+    let view = KernelView {
+        file: &file,
+        op: OpKind::Readv,
+        offset: 0,
+        length: 1,
+        region: None,
+        vectors: &vectors,
+    };
     // SAFETY: byte outlives the request.
     let request = unsafe { Request::start(&view, enqueue) }.expect("taken");
     std::io::Write::write_all(&mut writer, &[7]).unwrap();

@@ -1,18 +1,19 @@
 //! Registered memory: regions whose pages are pinned once, and not by each I/O.
 //!
-//! Direct reads at depth 32, registered or not (interleaved runs on two busy processors, medians): 128 KiB into one piece of memory
-//! cost 0.04 instead of 0.08 s of processor time a GB, 128 KiB into sixteen pieces 0.05 instead of 0.09, 8 KiB 3.0 instead of 3.6 us
-//! each.
+//! Direct reads at depth 32, registered or not (interleaved runs on two busy processors, medians):
+//! 128 KiB into one piece of memory cost 0.04 instead of 0.08 s of processor time a GB, 128 KiB
+//! into sixteen pieces 0.05 instead of 0.09, 8 KiB 3.0 instead of 3.6 us each.
 //!
-//! A ring of its own, the home, holds a table of pieces of at most 1 GiB; it is set up with the first region. Every backend's ring
-//! gets a clone of the table (Linux 6.12), which costs neither pinning nor accounting. Where the kernel can't clone, nothing is
-//! registered: pinning a large pool in every ring would make a new connection slow and count its pages again each time.
+//! A ring of its own, the home, holds a table of pieces of at most 1 GiB; it is set up with the
+//! first region. Every backend's ring gets a clone of the table (Linux 6.12), which costs neither
+//! pinning nor accounting. Where the kernel can't clone, nothing is registered: pinning a large
+//! pool in every ring would make a new connection slow and count its pages again each time.
 //!
-//! Registering touches all pages of a region, so its memory is occupied from then on. Locked memory is counted by the kernel for all
-//! processes of the user, unless this one has CAP_IPC_LOCK.
+//! Registering touches all pages of a region, so its memory is occupied from then on. Locked memory
+//! is counted by the kernel for all processes of the user, unless this one has CAP_IPC_LOCK.
 //!
-//! A region is taken out of every ring when it is dropped, before it is unmapped (see [`crate::registration`]); what is registered
-//! when the method goes is let go with its rings.
+//! A region is taken out of every ring when it is dropped, before it is unmapped (see
+//! [`crate::registration`]); what is registered when the method goes is let go with its rings.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, OnceLock};
@@ -106,9 +107,14 @@ impl Buffers {
         for piece in 0..count {
             let (from, to) = (piece * PIECE, region.len().min((piece + 1) * PIECE));
             let vector = libc::iovec { iov_base: region.ptr(from).cast(), iov_len: to - from };
-            // SAFETY: the region stays mapped until its mark was dropped, which takes the piece out again.
+            // SAFETY: the region stays mapped until its mark was dropped, which takes the piece out
+            // again.
             let done = unsafe {
-                home.ring.submitter().register_buffers_update((first + piece) as u32, &[vector], None)
+                home.ring.submitter().register_buffers_update(
+                    (first + piece) as u32,
+                    &[vector],
+                    None,
+                )
             };
             if let Err(e) = done {
                 home.clear(first, piece);
@@ -155,7 +161,8 @@ impl Buffers {
         publish(ring);
     }
 
-    /// Clones the home's table into a ring. Where that fails, the ring names no registered memory from now on.
+    /// Clones the home's table into a ring. Where that fails, the ring names no registered memory
+    /// from now on.
     fn give(&self, home: &Home, ring: &Ring, bytes: usize) {
         let flags = match ring.has_buffers() {
             true => CloneBuffersFlags::DST_REPLACE,
@@ -175,13 +182,15 @@ impl Buffers {
         let mut clean = true;
         for ring in self.rings.iter().filter_map(OnceLock::get).filter(|r| r.has_buffers()) {
             // SAFETY: no memory is named.
-            let done = unsafe { ring.submitter().register_buffers_update(first as u32, &nothing, None) };
+            let done =
+                unsafe { ring.submitter().register_buffers_update(first as u32, &nothing, None) };
             clean &= done.is_ok();
         }
         if clean {
             home.clear(first, count);
         } else {
-            // Whatever a ring still has under these numbers, nobody will name it: they are not given out again.
+            // Whatever a ring still has under these numbers, nobody will name it: they are not
+            // given out again.
             tracing::warn!("io_uring does not let go of registered memory");
         }
     }
@@ -190,11 +199,14 @@ impl Buffers {
     pub(super) fn number(&self, region: &Region, vectors: &[Vector]) -> Option<u16> {
         let first = region.mark().number(self)?;
         let base = region.ptr(0) as usize;
-        let piece_of = |at: usize| at.checked_sub(base).filter(|&o| o < region.len()).map(|o| o / PIECE);
+        let piece_of =
+            |at: usize| at.checked_sub(base).filter(|&o| o < region.len()).map(|o| o / PIECE);
         let piece = piece_of(vectors.first()?.ptr() as usize)?;
         let within = |v: &Vector| {
             let from = v.ptr() as usize;
-            !v.is_empty() && piece_of(from) == Some(piece) && piece_of(from + v.len() - 1) == Some(piece)
+            !v.is_empty()
+                && piece_of(from) == Some(piece)
+                && piece_of(from + v.len() - 1) == Some(piece)
         };
         vectors.iter().all(within).then_some((first as usize + piece) as u16)
     }
@@ -255,7 +267,8 @@ impl Home {
         }
         let nothing = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; count];
         // SAFETY: no memory is named.
-        let done = unsafe { self.ring.submitter().register_buffers_update(first as u32, &nothing, None) };
+        let done =
+            unsafe { self.ring.submitter().register_buffers_update(first as u32, &nothing, None) };
         if done.is_ok() {
             self.sizes[first..first + count].fill(0);
         }
@@ -265,7 +278,9 @@ impl Home {
 fn refused(e: &std::io::Error, bytes: usize) -> RegistrationRefusal {
     let errno = e.raw_os_error().unwrap_or(libc::EIO);
     match (errno, Limits::now().locked_memory) {
-        (libc::ENOMEM, Some(limit)) => RegistrationRefusal::LockedMemory { needed: bytes as u64, limit },
+        (libc::ENOMEM, Some(limit)) => {
+            RegistrationRefusal::LockedMemory { needed: bytes as u64, limit }
+        }
         _ => RegistrationRefusal::System(registration_refusal(errno)),
     }
 }

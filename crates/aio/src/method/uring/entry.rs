@@ -49,21 +49,30 @@ pub(super) fn describe(view: &KernelView<'_>, numbers: Numbers) -> squeue::Entry
                 (true, Some((at, len)), Some(n)) => {
                     opcode::WriteFixed::new(target, at, len, n).offset(offset).build()
                 }
-                (false, Some((at, len)), None) => opcode::Read::new(target, at, len).offset(offset).build(),
-                (true, Some((at, len)), None) => opcode::Write::new(target, at, len).offset(offset).build(),
+                (false, Some((at, len)), None) => {
+                    opcode::Read::new(target, at, len).offset(offset).build()
+                }
+                (true, Some((at, len)), None) => {
+                    opcode::Write::new(target, at, len).offset(offset).build()
+                }
                 (false, None, Some(n)) => {
                     opcode::ReadvFixed::new(target, iov, count, n).offset(offset).build()
                 }
                 (true, None, Some(n)) => {
                     opcode::WritevFixed::new(target, iov, count, n).offset(offset).build()
                 }
-                (false, None, None) => opcode::Readv::new(target, iov, count).offset(offset).build(),
-                (true, None, None) => opcode::Writev::new(target, iov, count).offset(offset).build(),
+                (false, None, None) => {
+                    opcode::Readv::new(target, iov, count).offset(offset).build()
+                }
+                (true, None, None) => {
+                    opcode::Writev::new(target, iov, count).offset(offset).build()
+                }
             }
         }
         OpKind::Fdatasync => opcode::Fsync::new(target).flags(types::FsyncFlags::DATASYNC).build(),
         OpKind::SyncFileRange => {
-            // The entry holds 32 bits: a longer range is written out up to the end of the file, which is no less.
+            // The entry holds 32 bits: a longer range is written out up to the end of the file,
+            // which is no less.
             let len = u32::try_from(view.length).unwrap_or(0);
             let flags = libc::SYNC_FILE_RANGE_WRITE;
             opcode::SyncFileRange::new(target, len).offset(view.offset).flags(flags).build()

@@ -1,14 +1,18 @@
-//! Registered files: those used often are named by a number, and the kernel need not look them up and count references for each I/O.
+//! Registered files: those used often are named by a number, and the kernel need not look them up
+//! and count references for each I/O.
 //!
-//! A file gets its number at its 32nd use (of [`FILES`] there are in all), and a ring registers it at the 32nd use in this ring: a
-//! registration costs a system call, which pays only after some dozen I/Os. The number is the same in every ring.
+//! A file gets its number at its 32nd use (of [`FILES`] there are in all), and a ring registers it
+//! at the 32nd use in this ring: a registration costs a system call, which pays only after some
+//! dozen I/Os. The number is the same in every ring.
 //!
-//! Off unless asked for: with one ring, 8 KiB random reads at depth 32 cost 3.4 us of processor time instead of 3.6 (medians of ten
-//! interleaved runs that spread over 2.9 to 5.1), and beside registered memory no less at all. It may pay where many processors
-//! count references to one file; that has not been measured.
+//! Off unless asked for: with one ring, 8 KiB random reads at depth 32 cost 3.4 us of processor
+//! time instead of 3.6 (medians of ten interleaved runs that spread over 2.9 to 5.1), and beside
+//! registered memory no less at all. It may pay where many processors count references to one file;
+//! that has not been measured.
 //!
-//! A ring keeps a registered file open. So the last close takes it out of every ring that has it (see [`crate::registration`]):
-//! otherwise a dropped file would hold its space, and a lock on it would last.
+//! A ring keeps a registered file open. So the last close takes it out of every ring that has it
+//! (see [`crate::registration`]): otherwise a dropped file would hold its space, and a lock on it
+//! would last.
 
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, OnceLock};
@@ -47,7 +51,11 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(rings: Arc<Rings>) -> Arc<Files> {
-        Arc::new(Files { rings, taken: Mutex::new([false; FILES]), complained: AtomicBool::new(false) })
+        Arc::new(Files {
+            rings,
+            taken: Mutex::new([false; FILES]),
+            complained: AtomicBool::new(false),
+        })
     }
 
     /// Files that have a number.
@@ -55,7 +63,8 @@ impl Files {
         self.taken.lock().iter().filter(|&&t| t).count() as u64
     }
 
-    /// The number under which `ring` knows `file`, about to be used once more. Only the ring's backend calls this.
+    /// The number under which `ring` knows `file`, about to be used once more. Only the ring's
+    /// backend calls this.
     pub(super) fn number(self: &Arc<Files>, ring: &Ring, file: &File) -> Option<u32> {
         let Some(number) = file.mark().number(&**self) else {
             // Not at every use, where all numbers are taken.
@@ -114,7 +123,9 @@ impl Files {
         if !self.complained.swap(true, Relaxed) {
             let cause = registration_refusal(e.raw_os_error().unwrap_or(libc::EIO));
             let refusal = crate::registration::RegistrationRefusal::System(cause);
-            tracing::info!("could not register files with io_uring: {refusal}; I/O goes on without");
+            tracing::info!(
+                "could not register files with io_uring: {refusal}; I/O goes on without"
+            );
         }
     }
 }

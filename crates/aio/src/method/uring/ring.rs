@@ -14,8 +14,8 @@ use crate::table::HandleTable;
 /// The rings of all slots, set up when first needed. They go when the method does.
 pub(super) type Rings = Box<[OnceLock<Ring>]>;
 
-/// Completions that a reaper takes at once. The others stay where they are until it has finished these: who waits for one of them goes
-/// on sooner.
+/// Completions that a reaper takes at once. The others stay where they are until it has finished
+/// these: who waits for one of them goes on sooner.
 const AT_ONCE: usize = 8;
 
 /// Handles that one reaper has taken upon itself to finish.
@@ -28,7 +28,8 @@ pub(super) struct Ring {
     led: AtomicBool,
     /// It has the home's registered memory. Changed under the lock of `Buffers`.
     buffers: AtomicBool,
-    /// What it knows of each file's number; changed by the slot's backend, and by who closes the file.
+    /// What it knows of each file's number; changed by the slot's backend, and by who closes the
+    /// file.
     pub(super) files: [AtomicU8; FILES],
     pub(super) file_table: FileState,
     pub(super) counts: Counts,
@@ -60,7 +61,8 @@ struct Waiting {
 impl Ring {
     /// A ring of `entries` requests.
     pub(super) fn new(entries: u32) -> std::io::Result<Ring> {
-        // A request that is refused ends by itself, and the rest of its batch is submitted (Linux 5.18).
+        // A request that is refused ends by itself, and the rest of its batch is submitted (Linux
+        // 5.18).
         let uring = IoUring::builder().setup_submit_all().build(entries);
         let uring = match uring {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries)?,
@@ -93,7 +95,8 @@ impl Ring {
     /// Queues an entry.
     ///
     /// # Safety
-    /// The caller is the slot's backend; the memory of the entry stays in place until its completion.
+    /// The caller is the slot's backend; the memory of the entry stays in place until its
+    /// completion.
     pub(super) unsafe fn push(&self, entry: &squeue::Entry) {
         // SAFETY: only the slot's backend uses the submission queue, and it vouches for the entry.
         let pushed = unsafe { self.uring.submission_shared().push(entry) };
@@ -132,7 +135,8 @@ impl Ring {
         false
     }
 
-    /// Leads until the handle has been executed, or until anything has arrived; returns what is to be finished.
+    /// Leads until the handle has been executed, or until anything has arrived; returns what is to
+    /// be finished.
     pub(super) fn lead(&self, table: &HandleTable, index: u32, seen: Word, until: Until) -> Reaped {
         let mut reaped = Reaped::new();
         loop {
@@ -175,14 +179,16 @@ impl Ring {
         unsafe { self.uring.completion_shared() }.len()
     }
 
-    /// Completions that have arrived and that nobody has taken; none while someone leads, who takes them.
+    /// Completions that have arrived and that nobody has taken; none while someone leads, who takes
+    /// them.
     pub(super) fn arrived(&self) -> usize {
         let _waiting = self.waiting.lock();
         // SAFETY: nobody leads, and nobody can begin to while the lock is held.
         if self.led.load(SeqCst) { 0 } else { unsafe { self.queued() } }
     }
 
-    /// Finishes of what has arrived up to [`AT_ONCE`], unless someone leads, who will. False: there was nothing.
+    /// Finishes of what has arrived up to [`AT_ONCE`], unless someone leads, who will. False: there
+    /// was nothing.
     pub(super) fn collect_arrived(&self, table: &HandleTable) -> bool {
         let mut reaped = Reaped::new();
         {
@@ -215,14 +221,17 @@ impl Ring {
     /// One entry into the kernel. What was consumed; 0 when it is to be tried again.
     fn enter(&self, to_submit: u32, wait_for: u32) -> u32 {
         let flags = if wait_for > 0 { EnterFlags::GETEVENTS } else { EnterFlags::empty() };
-        // SAFETY: no argument is passed; the entries queued describe memory that their handles keep alive.
-        let entered =
-            unsafe { self.submitter().enter::<libc::sigset_t>(to_submit, wait_for, flags.bits(), None) };
+        // SAFETY: no argument is passed; the entries queued describe memory that their handles keep
+        // alive.
+        let entered = unsafe {
+            self.submitter().enter::<libc::sigset_t>(to_submit, wait_for, flags.bits(), None)
+        };
         match entered.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)) {
             Ok(n) => n as u32,
             Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => 0,
             Err(e) => {
-                // The ring itself is broken: what was submitted can neither be finished nor taken back.
+                // The ring itself is broken: what was submitted can neither be finished nor taken
+                // back.
                 tracing::error!("io_uring_enter failed: {}", Errno(e));
                 std::process::abort();
             }
@@ -240,8 +249,8 @@ impl Ring {
         );
         let mut result = usize::try_from(entry.result()).map_err(|_| Errno(-entry.result()));
         if result == Err(Errno(libc::EFAULT)) {
-            // A region is always mapped, so it was the registered memory that did not do for this file. Nothing was transferred,
-            // and who finishes it attempts it the ordinary way.
+            // A region is always mapped, so it was the registered memory that did not do for this
+            // file. Nothing was transferred, and who finishes it attempts it the ordinary way.
             self.counts.refused.fetch_add(1, Relaxed);
             result = Err(Errno::CANCELED);
         }
@@ -275,11 +284,14 @@ mod tests {
     #[test]
     fn a_completion_of_an_earlier_use_is_no_success_of_this_one() {
         if let Err(e) = crate::probe_io_uring() {
-            let told =
-                writeln!(std::io::stdout(), "skipped: a completion of an earlier use needs io_uring: {e}");
+            let told = writeln!(
+                std::io::stdout(),
+                "skipped: a completion of an earlier use needs io_uring: {e}"
+            );
             return told.unwrap();
         }
-        let (table, ring) = (HandleTable::new(1, 1, Arc::new(PosixExecutor)), Ring::new(1).unwrap());
+        let (table, ring) =
+            (HandleTable::new(1, 1, Arc::new(PosixExecutor)), Ring::new(1).unwrap());
         let file = File::from_object("none".into(), FileFlags::default(), Arc::new(()));
         table.hand_out(0);
         table.define(0, Body::new(Io::new(file, Op::Fsync, Target::File)));

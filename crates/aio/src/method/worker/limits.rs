@@ -6,13 +6,16 @@ use crate::sync::Duration;
 /// The settings of the worker pool; names and defaults are PostgreSQL 19's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerLimits {
-    /// io_min_workers: so many stay, however little there is to do (1 to 32). Where it is above `max`, `max` counts.
+    /// io_min_workers: so many stay, however little there is to do (1 to 32). Where it is above
+    /// `max`, `max` counts.
     pub min: usize,
     /// io_max_workers: never more than so many (1 to 32).
     pub max: usize,
-    /// io_worker_idle_timeout: a worker above `min` without work for so long leaves. `Duration::MAX`: never.
+    /// io_worker_idle_timeout: a worker above `min` without work for so long leaves.
+    /// `Duration::MAX`: never.
     pub idle_timeout: Duration,
-    /// io_worker_launch_interval: at least so much time between one worker added for load and the next.
+    /// io_worker_launch_interval: at least so much time between one worker added for load and the
+    /// next.
     pub launch_interval: Duration,
 }
 
@@ -22,7 +25,12 @@ impl WorkerLimits {
 
     /// Always so many (PostgreSQL 18's io_workers).
     pub const fn fixed(n: usize) -> WorkerLimits {
-        WorkerLimits { min: n, max: n, idle_timeout: Duration::MAX, launch_interval: Duration::ZERO }
+        WorkerLimits {
+            min: n,
+            max: n,
+            idle_timeout: Duration::MAX,
+            launch_interval: Duration::ZERO,
+        }
     }
 
     /// Says which setting is out of its range.

@@ -1,9 +1,11 @@
-//! Who works, who rests, and when a worker comes or goes. Decides only; threads are started and woken by the caller.
+//! Who works, who rests, and when a worker comes or goes. Decides only; threads are started and
+//! woken by the caller.
 //!
 //! - Fewer than `min`: one is missing, and is started at once. So a worker that died is replaced.
-//! - More I/Os wait than workers are on their way to them: one more is started, up to `max`, one in a `launch_interval`.
-//! - A worker above `min` that found nothing to do for `idle_timeout` goes. The one that began to rest last is called first, so that
-//!   those that are not needed get to rest long enough.
+//! - More I/Os wait than workers are on their way to them: one more is started, up to `max`, one in
+//!   a `launch_interval`.
+//! - A worker above `min` that found nothing to do for `idle_timeout` goes. The one that began to
+//!   rest last is called first, so that those that are not needed get to rest long enough.
 
 use smallvec::SmallVec;
 
@@ -74,7 +76,8 @@ impl Pool {
         self.limits.min.min(self.limits.max)
     }
 
-    /// The number of a worker to be started now, with so many I/Os in the queue; it counts as running from here on.
+    /// The number of a worker to be started now, with so many I/Os in the queue; it counts as
+    /// running from here on.
     pub(super) fn launch(&mut self, queued: usize, now: impl FnOnce() -> Instant) -> Option<usize> {
         if self.stopped {
             return None;
@@ -85,7 +88,10 @@ impl Pool {
                 return None;
             }
             let now = now();
-            if self.grown.is_some_and(|at| now.saturating_duration_since(at) < self.limits.launch_interval) {
+            if self
+                .grown
+                .is_some_and(|at| now.saturating_duration_since(at) < self.limits.launch_interval)
+            {
                 return None;
             }
             self.grown = Some(now);
@@ -117,10 +123,17 @@ impl Pool {
         self.coming -= 1;
     }
 
-    /// A worker that found nothing to do since `since` rests. None: it is to go. Otherwise until when, if there is a limit.
-    pub(super) fn rest(&mut self, number: usize, since: Instant, now: Instant) -> Option<Option<Instant>> {
-        let until =
-            since.checked_add(self.limits.idle_timeout).filter(|_| self.counts.running > self.least());
+    /// A worker that found nothing to do since `since` rests. None: it is to go. Otherwise until
+    /// when, if there is a limit.
+    pub(super) fn rest(
+        &mut self,
+        number: usize,
+        since: Instant,
+        now: Instant,
+    ) -> Option<Option<Instant>> {
+        let until = since
+            .checked_add(self.limits.idle_timeout)
+            .filter(|_| self.counts.running > self.least());
         if until.is_some_and(|until| now >= until) {
             return None;
         }
@@ -179,7 +192,10 @@ mod tests {
     fn settled(start: Instant) -> Pool {
         let mut pool = Pool::new(LIMITS);
         for number in 0..LIMITS.min {
-            assert_eq!(pool.launch(0, || panic!("what is missing is started at any time")), Some(number));
+            assert_eq!(
+                pool.launch(0, || panic!("what is missing is started at any time")),
+                Some(number)
+            );
             pool.arrived();
             assert_eq!(pool.rest(number, start, start), Some(None), "these stay");
         }
@@ -198,7 +214,10 @@ mod tests {
         assert_eq!(pool.launch(3, at(start, 100)), None, "three are on their way");
         assert_eq!(pool.launch(4, at(start, 100)), Some(3));
         assert_eq!(pool.launch(64, at(start, 100_000)), None, "no more than the most");
-        assert_eq!((pool.counts(9).running, pool.counts(9).queued, pool.counts(9).started), (4, 9, 4));
+        assert_eq!(
+            (pool.counts(9).running, pool.counts(9).queued, pool.counts(9).started),
+            (4, 9, 4)
+        );
     }
 
     #[test]

@@ -86,12 +86,16 @@ impl Location {
 
 /// How long a request may make no progress.
 pub(super) fn patience(variables: &[(String, String)]) -> Result<Duration, String> {
-    let Some((_, value)) = variables.iter().find(|(name, value)| name == TIMEOUT && !value.is_empty()) else {
+    let Some((_, value)) =
+        variables.iter().find(|(name, value)| name == TIMEOUT && !value.is_empty())
+    else {
         return Ok(DEFAULT_TIMEOUT);
     };
-    let seconds = value.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds <= MOST_TIMEOUT);
-    let seconds = seconds
-        .ok_or_else(|| format!("{TIMEOUT} is \"{value}\", not a number of seconds up to {MOST_TIMEOUT}"))?;
+    let seconds =
+        value.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds <= MOST_TIMEOUT);
+    let seconds = seconds.ok_or_else(|| {
+        format!("{TIMEOUT} is \"{value}\", not a number of seconds up to {MOST_TIMEOUT}")
+    })?;
     Ok(Duration::from_secs_f64(seconds))
 }
 
@@ -101,7 +105,8 @@ fn settings<K: std::str::FromStr>(
     prefix: &str,
 ) -> impl Iterator<Item = (K, String)> {
     let known = move |(name, value): &(String, String)| {
-        let key = name.starts_with(prefix).then(|| name.to_ascii_lowercase().parse::<K>().ok())??;
+        let key =
+            name.starts_with(prefix).then(|| name.to_ascii_lowercase().parse::<K>().ok())??;
         Some((key, value.clone()))
     };
     variables.iter().filter_map(known)
@@ -113,7 +118,8 @@ pub(super) fn connect(
     variables: &[(String, String)],
     patience: Duration,
 ) -> Result<Arc<dyn Objects>, String> {
-    let backoff = BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
+    let backoff =
+        BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
     let retry = RetryConfig { backoff, max_retries: MOST_RETRIES, retry_timeout: patience * TURNS };
     let (bucket, patient) = (location.bucket.as_str(), Patient::new(patience));
     let text = |error: object_store::Error| reason(&error);
@@ -123,7 +129,8 @@ pub(super) fn connect(
             let builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
             let builder = settings::<AmazonS3ConfigKey>(variables, "AWS_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
-            let builder = builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
+            let builder =
+                builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
             Arc::new(builder.build().map_err(text)?)
         }
         Scheme::Google => {
@@ -131,17 +138,21 @@ pub(super) fn connect(
                 .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| {
                     builder.with_config(key, value)
                 });
-            let builder = builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
+            let builder =
+                builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
             Arc::new(builder.build().map_err(text)?)
         }
         Scheme::Azure => {
             let builder = settings::<AzureConfigKey>(variables, "AZURE_")
-                .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
+                .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| {
+                    builder.with_config(key, value)
+                });
             let builder = match variables.iter().find(|(name, _)| name == IDENTITY_ENDPOINT) {
                 Some((_, endpoint)) => builder.with_msi_endpoint(endpoint),
                 None => builder,
             };
-            let builder = builder.with_container_name(bucket).with_retry(retry).with_http_connector(patient);
+            let builder =
+                builder.with_container_name(bucket).with_retry(retry).with_http_connector(patient);
             Arc::new(builder.build().map_err(text)?)
         }
     };
@@ -164,10 +175,15 @@ mod tests {
             ("az://container/a/b/", "a/b/", "az://container/a/b/x"),
         ] {
             let location = Location::parse(url).unwrap();
-            assert_eq!((location.root.as_str(), location.describe("x").as_str()), (root, described));
+            assert_eq!(
+                (location.root.as_str(), location.describe("x").as_str()),
+                (root, described)
+            );
             assert!(!location.describe("").ends_with('/'));
         }
-        for url in ["s3://", "s3:///a", "ftp://host/a", "s3://bucket/a//b", "s3://bucket/../b", "/a"] {
+        for url in
+            ["s3://", "s3:///a", "ftp://host/a", "s3://bucket/a//b", "s3://bucket/../b", "/a"]
+        {
             assert!(Location::parse(url).is_err(), "{url}");
         }
     }
@@ -196,8 +212,11 @@ mod tests {
         };
         let asked = |allow: &str| {
             let store = connect(&location, &variables(allow), Duration::from_millis(200)).unwrap();
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_io()
+                .enable_time()
+                .build()
+                .unwrap();
             let error = runtime.block_on(store.head(&Path::from("a")));
             reason(&error.unwrap_err())
         };

@@ -26,7 +26,9 @@ impl<'a> Leaving<'a> {
     /// Begins to read. None: there is no such object.
     pub fn open(bucket: &'a Bucket, key: &str) -> Result<Option<Leaving<'a>>> {
         let path = bucket.path(key)?;
-        let Some(found) = bucket.look("read", key, bucket.store.get(&path))? else { return Ok(None) };
+        let Some(found) = bucket.look("read", key, bucket.store.get(&path))? else {
+            return Ok(None);
+        };
         let (key, left) = (key.to_owned(), found.meta.size);
         let stream = Some(found.into_stream());
         Ok(Some(Leaving { bucket, key, stream, piece: Bytes::new(), left }))
@@ -43,8 +45,10 @@ impl<'a> Leaving<'a> {
             Some(Err(error)) => Err(self.bucket.failed("read", &self.key, &error)),
             None if self.left == 0 => Ok(None),
             None => {
-                let (file, reason) =
-                    (self.bucket.describe(&self.key), format!("{} bytes of it are missing", self.left));
+                let (file, reason) = (
+                    self.bucket.describe(&self.key),
+                    format!("{} bytes of it are missing", self.left),
+                );
                 Err(StoreError::Place { operation: "read", file, reason }.into())
             }
         }

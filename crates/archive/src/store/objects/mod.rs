@@ -1,4 +1,5 @@
-//! An archive in an object store: S3 and what speaks its language, Google Cloud Storage, Azure Blob Storage.
+//! An archive in an object store: S3 and what speaks its language, Google Cloud Storage, Azure Blob
+//! Storage.
 //!
 //! | Module | What |
 //! |---|---|
@@ -9,15 +10,18 @@
 //!
 //! How stores differ from directories:
 //!
-//! - An object appears whole, or not at all: there are no temporary names, and nothing is left of what was interrupted. Each is
-//!   stored by one request that says "only if there is none" (`If-None-Match: *` and its like), with a checksum where the store
-//!   takes one; never in several parts, whose completion would replace what is there. So a stored file is held in memory until it is
-//!   stored.
+//! - An object appears whole, or not at all: there are no temporary names, and nothing is left of
+//!   what was interrupted. Each is stored by one request that says "only if there is none"
+//!   (`If-None-Match: *` and its like), with a checksum where the store takes one; never in several
+//!   parts, whose completion would replace what is there. So a stored file is held in memory until
+//!   it is stored.
 //! - What can be seen is durable: there is nothing to sync.
-//! - An answer may be lost, and may lie. Whatever is answered, the store is asked afterwards what it has under the name; what is not
-//!   surely ours counts as somebody else's, and is compared by who asked for it. So an attempt of which nobody knows whether it arrived
-//!   ends as "identical" where it did.
-//! - Absence is what the store says with "not found" for the very object, or by a list without it; everything else is an error.
+//! - An answer may be lost, and may lie. Whatever is answered, the store is asked afterwards what
+//!   it has under the name; what is not surely ours counts as somebody else's, and is compared by
+//!   who asked for it. So an attempt of which nobody knows whether it arrived ends as "identical"
+//!   where it did.
+//! - Absence is what the store says with "not found" for the very object, or by a list without it;
+//!   everything else is an error.
 //!
 //! Requests run on a runtime of the depot's own, with two threads; who calls waits for them.
 
@@ -73,10 +77,15 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The archive at `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`; no request is made yet. Endpoints and
-    /// credentials come from `variables`, which are called as those of the environment: `AWS_...`, `GOOGLE_...`, `AZURE_...`.
-    pub fn open(location: &str, variables: impl IntoIterator<Item = (String, String)>) -> Result<Bucket> {
-        let refused = |reason: String| StoreError::Option(format!("\"{location}\" can't be used: {reason}"));
+    /// The archive at `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`; no
+    /// request is made yet. Endpoints and credentials come from `variables`, which are called as
+    /// those of the environment: `AWS_...`, `GOOGLE_...`, `AZURE_...`.
+    pub fn open(
+        location: &str,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Bucket> {
+        let refused =
+            |reason: String| StoreError::Option(format!("\"{location}\" can't be used: {reason}"));
         let parsed = Location::parse(location).map_err(refused)?;
         let variables: Vec<(String, String)> = variables.into_iter().collect();
         let patience = connect::patience(&variables).map_err(refused)?;
@@ -143,7 +152,8 @@ impl Bucket {
     async fn beginning(&self, prefix: &str) -> object_store::Result<Vec<ObjectMeta>> {
         let (mut found, mut page_token) = (Vec::new(), None);
         loop {
-            let options = PaginatedListOptions { page_token: page_token.take(), ..Default::default() };
+            let options =
+                PaginatedListOptions { page_token: page_token.take(), ..Default::default() };
             let page = self.store.list_paginated(Some(prefix), options).await?;
             found.extend(page.result.objects);
             page_token = page.page_token.filter(|token| !token.is_empty());
@@ -164,7 +174,8 @@ impl Depot for Bucket {
     }
 
     fn open<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
-        Ok(get::Leaving::open(self, key)?.map(|leaving| Box::new(leaving) as Box<dyn Download + 'a>))
+        Ok(get::Leaving::open(self, key)?
+            .map(|leaving| Box::new(leaving) as Box<dyn Download + 'a>))
     }
 
     fn size(&self, _: &mut Backend, key: &str) -> Result<Option<u64>> {
@@ -175,7 +186,8 @@ impl Depot for Bucket {
 
     fn list(&self, _: &mut Backend, prefix: &str) -> Result<Vec<Object>> {
         let path = self.path(prefix)?;
-        let listed = self.wait(prefix, self.store.list(Some(&path)).try_collect::<Vec<ObjectMeta>>())?;
+        let listed =
+            self.wait(prefix, self.store.list(Some(&path)).try_collect::<Vec<ObjectMeta>>())?;
         let listed = listed.map_err(|error| self.failed("list", prefix, &error))?;
         Ok(listed.iter().filter_map(|meta| self.object(meta)).collect())
     }
@@ -244,7 +256,8 @@ impl Depot for Bucket {
 
 impl Drop for Bucket {
     fn drop(&mut self) {
-        // Nothing that somebody waits for is under way; a look-up of a name may be, and takes its time.
+        // Nothing that somebody waits for is under way; a look-up of a name may be, and takes its
+        // time.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,10 +1,11 @@
 //! Requests that make no progress end; answers that are none are noticed.
 //!
-//! The client's own time-out is one for a whole request with all its bytes, which suits neither 100 bytes nor a gigabyte. Here an
-//! answer must begin within a time that grows with what was sent, and then go on.
+//! The client's own time-out is one for a whole request with all its bytes, which suits neither 100
+//! bytes nor a gigabyte. Here an answer must begin within a time that grows with what was sent, and
+//! then go on.
 //!
-//! A list that is no list would read as an empty one, and what it does not name would be absent: so each is looked at. An error in a
-//! success's clothes is one that may pass.
+//! A list that is no list would read as an empty one, and what it does not name would be absent: so
+//! each is looked at. An error in a success's clothes is one that may pass.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,8 +15,8 @@ use forebay_aio::sync::Duration;
 use http_body::{Body, Frame, SizeHint};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
-    HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService, ReqwestConnector,
 };
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
@@ -40,7 +41,8 @@ impl Patient {
 
 impl HttpConnector for Patient {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(&options.clone().with_timeout_disabled())?;
+        let client =
+            ReqwestConnector::default().connect(&options.clone().with_timeout_disabled())?;
         Ok(HttpClient::new(Service { client, patience: self.patience }))
     }
 }

@@ -11,7 +11,9 @@
 
 use forebay_aio::sync::{Duration, Instant};
 use forebay_aio::{AlignedBuf, Backend};
-use object_store::{Error as RemoteError, ObjectStore, ObjectStoreExt, PutMode, PutPayload, PutResult};
+use object_store::{
+    Error as RemoteError, ObjectStore, ObjectStoreExt, PutMode, PutPayload, PutResult,
+};
 use tokio::time::sleep;
 
 use super::{Bucket, reason};
@@ -73,7 +75,8 @@ impl<'a> Arriving<'a> {
 impl Upload for Arriving<'_> {
     fn write(&mut self, _: &mut Backend, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(CHUNK.saturating_sub(self.fill.len())));
+            let (now, later) =
+                bytes.split_at(bytes.len().min(CHUNK.saturating_sub(self.fill.len())));
             self.fill.extend_from_slice(now);
             bytes = later;
             if self.fill.len() >= CHUNK {
@@ -116,7 +119,9 @@ impl Bucket {
                 match self.attempt(&path, payload).await {
                     Came::Done(placed) => return Ok(placed),
                     Came::Failed(reason) => return Err(reason),
-                    Came::Again(reason) if began.elapsed() > self.patience * TURNS => return Err(reason),
+                    Came::Again(reason) if began.elapsed() > self.patience * TURNS => {
+                        return Err(reason);
+                    }
                     Came::Again(_) => {
                         sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -124,7 +129,8 @@ impl Bucket {
                 }
             }
         })?;
-        let failed = |reason| StoreError::Place { operation: "store", file: self.describe(key), reason };
+        let failed =
+            |reason| StoreError::Place { operation: "store", file: self.describe(key), reason };
         Ok(placed.map_err(failed)?)
     }
 
@@ -156,7 +162,8 @@ impl Bucket {
         }
     }
 
-    /// Makes sure, with an object that goes again, that the store replaces nothing: one that does not know the condition would ignore it.
+    /// Makes sure, with an object that goes again, that the store replaces nothing: one that does
+    /// not know the condition would ignore it.
     pub(super) fn check_exclusive(&self) -> Result<()> {
         let mut number = [0; 8];
         random::fill(&mut number).map_err(|reason| StoreError::Random { reason })?;
@@ -164,7 +171,8 @@ impl Bucket {
         let (path, payload) = (self.path(&key)?, PutPayload::from_static(b"forebay probe\n"));
         self.store_object(&key, &payload)?;
         let again = self.wait(&key, self.store.put_opts(&path, payload, PutMode::Create.into()))?;
-        // It goes whatever came of it; where nothing may be removed it stays, and is told of by a verification.
+        // It goes whatever came of it; where nothing may be removed it stays, and is told of by a
+        // verification.
         if let Some(Err(error)) = self.wait(&key, self.store.delete(&path)).ok()
             && !matches!(error, RemoteError::NotFound { .. })
         {
@@ -175,9 +183,14 @@ impl Bucket {
             Err(error) => Err(self.failed("store", &key, &error)),
             Ok(_) => {
                 let reason =
-                    "it replaces objects, although it is told not to (\"If-None-Match: *\")".to_owned();
-                Err(StoreError::Place { operation: "make an archive at", file: self.describe(""), reason }
-                    .into())
+                    "it replaces objects, although it is told not to (\"If-None-Match: *\")"
+                        .to_owned();
+                Err(StoreError::Place {
+                    operation: "make an archive at",
+                    file: self.describe(""),
+                    reason,
+                }
+                .into())
             }
         }
     }

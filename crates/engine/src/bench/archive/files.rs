@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AioError, AlignedBuf, BackendType, Errno, Namespace, OpenOptions, PosixNamespace};
+use forebay_aio::{
+    Aio, AioError, AlignedBuf, BackendType, Errno, Namespace, OpenOptions, PosixNamespace,
+};
 use forebay_archive::{Expected, Mark, Place, WalName};
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, MAGIC, PageHeader};
@@ -82,13 +84,17 @@ impl Files {
         let mut bytes = AlignedBuf::zeroed(SEGMENT.bytes() as usize)?;
         let mut noise = 1_u64;
         for word in bytes.as_chunks_mut::<8>().0 {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *word = noise.to_le_bytes();
         }
         for number in 1..=count {
-            let long = LongHeader { system_id: SYSTEM_ID, segment_size: SEGMENT.get(), block_size: 8192 };
+            let long =
+                LongHeader { system_id: SYSTEM_ID, segment_size: SEGMENT.get(), block_size: 8192 };
             let page_addr = SEGMENT.start(number);
-            PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }.encode(&mut bytes);
+            PageHeader { info: 0, timeline: 1, page_addr, rem_len: 0, long: Some(long) }
+                .encode(&mut bytes);
             let path = self.wal().join(name(number)?.as_str());
             let file = aio.namespace().open(&path, &OpenOptions::READ_WRITE.create())?;
             io.write_all_at(&file, 0, &bytes)?;

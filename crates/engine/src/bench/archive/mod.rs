@@ -1,10 +1,12 @@
-//! The archiver: many marks and a module that only says yes; segments stored in a directory, or in an object store.
+//! The archiver: many marks and a module that only says yes; segments stored in a directory, or in
+//! an object store.
 //!
 //! - `files`: a private log with its marks, and an archive
 //! - `objects`: an archive in an object store
 //! - `report`: what the runs gave
 //!
-//! Each run is a restart: nothing is known but what is on the disk. What is counted as archived is durably noted.
+//! Each run is a restart: nothing is known but what is on the disk. What is counted as archived is
+//! durably noted.
 
 mod files;
 mod objects;
@@ -13,7 +15,9 @@ mod report;
 use std::path::PathBuf;
 
 use forebay_aio::sync::{Arc, Duration, Instant};
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, Namespace, PosixNamespace, probe_io_uring};
+use forebay_aio::{
+    Aio, AioConfig, BackendType, MethodKind, Namespace, PosixNamespace, probe_io_uring,
+};
 use forebay_archive::archiver::Threads;
 use forebay_archive::modules::{Basic, Null};
 use forebay_archive::{ArchiveModule, Archiver, ArchiverConfig, Next, StopMode};
@@ -37,7 +41,8 @@ pub struct ArchiveBench {
     pub segments: u64,
     /// So many of them at a time.
     pub transfers: Vec<usize>,
-    /// The URL of an object store in which they are stored instead, each run under a name of its own, and removed.
+    /// The URL of an object store in which they are stored instead, each run under a name of its
+    /// own, and removed.
     pub archive: Option<String>,
     /// Buffered, direct or both.
     pub direct: Vec<bool>,
@@ -89,7 +94,8 @@ struct MarksSample {
 struct StoreSample {
     seconds: f64,
     cpu: f64,
-    /// Bytes a second that the device stores: the mean of the answers before and after the run, so that a drift falls on both.
+    /// Bytes a second that the device stores: the mean of the answers before and after the run, so
+    /// that a drift falls on both.
     device: Option<f64>,
 }
 
@@ -122,7 +128,8 @@ pub fn bench_archive(
     }
     let ways = direct.iter().flat_map(|&d| bench.transfers.iter().map(move |&n| (d, n)));
     let ways = if bench.segments == 0 { Vec::new() } else { ways.collect() };
-    let mut stores = Stores { aio: &aio, bench, samples: vec![Vec::new(); ways.len()], ways, device: vec![] };
+    let mut stores =
+        Stores { aio: &aio, bench, samples: vec![Vec::new(); ways.len()], ways, device: vec![] };
     let total = ((bench.marks.len() + stores.ways.len()) * bench.rounds) as u64;
     let mut marks = vec![Vec::new(); bench.marks.len()];
     let mut done = 0;
@@ -139,9 +146,11 @@ pub fn bench_archive(
             stores.round(round, ask, &mut tick)?;
         }
     }
-    let marks = bench.marks.iter().zip(&marks).map(|(&count, samples)| MarksRow::of(count, samples));
+    let marks =
+        bench.marks.iter().zip(&marks).map(|(&count, samples)| MarksRow::of(count, samples));
     let Stores { ways, samples, device, .. } = stores;
-    let rows = ways.iter().zip(&samples).map(|(&way, samples)| StoreRow::of(way, bench.segments, samples));
+    let rows =
+        ways.iter().zip(&samples).map(|(&way, samples)| StoreRow::of(way, bench.segments, samples));
     Ok(ArchiveReport {
         method: bench.method.name(),
         marks: marks.collect(),
@@ -191,12 +200,18 @@ impl Stores<'_> {
         if self.bench.archive.is_some() {
             return Ok(None);
         }
-        let rate = ask(files.dir(), DeviceJob::Store, Duration::ZERO).map_err(BenchError::Options)?;
+        let rate =
+            ask(files.dir(), DeviceJob::Store, Duration::ZERO).map_err(BenchError::Options)?;
         self.device.extend(rate);
         Ok(rate)
     }
 
-    fn run(&self, files: &Files, way: (bool, usize), number: u64) -> Result<(f64, f64), BenchError> {
+    fn run(
+        &self,
+        files: &Files,
+        way: (bool, usize),
+        number: u64,
+    ) -> Result<(f64, f64), BenchError> {
         let (direct, transfers) = way;
         if let Some(url) = &self.bench.archive {
             return objects::run(self.aio, files, url, number, self.bench.segments, transfers);

@@ -10,7 +10,8 @@ use super::super::BenchError;
 use super::files::{EXPECTED, Files};
 use super::run_store;
 
-/// Stores the marked segments, so many at a time, in the run of this number: seconds, and those of the processor.
+/// Stores the marked segments, so many at a time, in the run of this number: seconds, and those of
+/// the processor.
 pub(super) fn run(
     aio: &Arc<Aio>,
     files: &Files,
@@ -28,7 +29,9 @@ pub(super) fn run(
     let counted = open().and_then(|repository| count_and_empty(&mut be, &repository));
     let (ran, stored) = (ran?, counted?);
     if stored != segments {
-        return Err(BenchError::Options(format!("{stored} of {segments} segments were archived at {place}")));
+        return Err(BenchError::Options(format!(
+            "{stored} of {segments} segments were archived at {place}"
+        )));
     }
     Ok(ran)
 }
@@ -36,7 +39,10 @@ pub(super) fn run(
 /// How many files the archive has; then it goes.
 fn count_and_empty(be: &mut Backend, repository: &Repository) -> Result<u64, ArchiveError> {
     let inventory = repository.inventory(be)?;
-    let whole = inventory.files.iter().filter(|stored| stored.manifest.is_some() && stored.files.len() == 1);
+    let whole = inventory
+        .files
+        .iter()
+        .filter(|stored| stored.manifest.is_some() && stored.files.len() == 1);
     let count = whole.count() as u64;
     let objects = repository.depot().list(be, "")?;
     let keys: Vec<&str> = objects.iter().map(|object| object.key.as_str()).collect();

@@ -40,17 +40,24 @@ pub struct StoreRow {
     pub transfers: usize,
     /// Bytes a second.
     pub bytes_per_second: Spread,
-    /// Of the bytes that the device stores in a second, by the mean of the answers before and after.
+    /// Of the bytes that the device stores in a second, by the mean of the answers before and
+    /// after.
     pub part_of_device: Option<Spread>,
     /// Processor time for 10^9 bytes, user and system.
     pub cpu_seconds_per_gb: Spread,
 }
 
 impl StoreRow {
-    pub(super) fn of((direct, transfers): (bool, usize), segments: u64, samples: &[StoreSample]) -> StoreRow {
+    pub(super) fn of(
+        (direct, transfers): (bool, usize),
+        segments: u64,
+        samples: &[StoreSample],
+    ) -> StoreRow {
         let bytes = (segments * SEGMENT.bytes()) as f64;
-        let each = |value: &dyn Fn(&StoreSample) -> f64| Spread::of(samples.iter().map(value).collect());
-        let parts: Vec<f64> = samples.iter().filter_map(|s| Some(bytes / s.seconds / s.device?)).collect();
+        let each =
+            |value: &dyn Fn(&StoreSample) -> f64| Spread::of(samples.iter().map(value).collect());
+        let parts: Vec<f64> =
+            samples.iter().filter_map(|s| Some(bytes / s.seconds / s.device?)).collect();
         StoreRow {
             direct,
             transfers,
@@ -68,7 +75,8 @@ pub struct ArchiveReport {
     pub method: &'static str,
     /// Marks alone.
     pub marks: Vec<MarksRow>,
-    /// Bytes a second that the device stores ([`DeviceJob::Store`](super::super::wal::DeviceJob::Store)).
+    /// Bytes a second that the device stores
+    /// ([`DeviceJob::Store`](super::super::wal::DeviceJob::Store)).
     pub device: Option<Spread>,
     /// Segments stored.
     pub stores: Vec<StoreRow>,
@@ -84,7 +92,8 @@ impl ArchiveReport {
         let mut text = String::new();
         if !self.marks.is_empty() {
             text += "Files marked at a start, and a module that only says yes (medians of seconds, smallest and largest):\n";
-            let mut table = TextTable::new(["files", "all noted durably", "the first", "processor"]);
+            let mut table =
+                TextTable::new(["files", "all noted durably", "the first", "processor"]);
             for row in &self.marks {
                 let cells = [row.seconds, row.first_seconds, row.cpu_seconds].map(Spread::text);
                 table.row([row.files.to_string()].into_iter().chain(cells));
@@ -92,7 +101,10 @@ impl ArchiveReport {
             text += &table.text();
         }
         if !self.stores.is_empty() {
-            let place = self.archive.as_ref().map_or("in a directory".to_owned(), |url| format!("at {url}"));
+            let place = self
+                .archive
+                .as_ref()
+                .map_or("in a directory".to_owned(), |url| format!("at {url}"));
             text += &format!("Segments of 16 MB stored {place}, method {}:\n", self.method);
             let mut table = TextTable::new(["way", "MB/s", "part of the device's", "CPU s/GB"]);
             if let Some(device) = self.device {

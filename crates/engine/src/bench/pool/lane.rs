@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use forebay_aio::{Aio, AioConfig, AioError, BackendType, HugePages, OpenOptions, PosixNamespace};
 use forebay_format::{BLOCK_SIZE, Fork};
-use forebay_storage::{Backend, BufferPool, PoolConfig, PrewarmMode, Smgr, SmgrConfig, kernel_cached_pages};
+use forebay_storage::{
+    Backend, BufferPool, PoolConfig, PrewarmMode, Smgr, SmgrConfig, kernel_cached_pages,
+};
 
 use super::super::measure::process_seconds;
 use super::place::{DEFAULT_POOL, Place};
@@ -44,7 +46,11 @@ pub(super) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    pub(super) fn open(bench: &PoolBench, place: &'a Place, way: Way) -> Result<Lane<'a>, EngineError> {
+    pub(super) fn open(
+        bench: &PoolBench,
+        place: &'a Place,
+        way: Way,
+    ) -> Result<Lane<'a>, EngineError> {
         let config = AioConfig {
             max_backends: bench.threads + OTHERS,
             handles_per_backend: (bench.depth as usize * 2).clamp(64, 1024),
@@ -66,7 +72,8 @@ impl<'a> Lane<'a> {
         Ok(Lane { place, way, be, pool })
     }
 
-    /// The run: with all memory touched before, and nothing in the pool or (unless it is to be warm) in the kernel's cache.
+    /// The run: with all memory touched before, and nothing in the pool or (unless it is to be
+    /// warm) in the kernel's cache.
     pub(super) fn run(&mut self, bench: &PoolBench) -> Result<Sample, EngineError> {
         self.touch()?;
         if bench.warm {
@@ -86,7 +93,8 @@ impl<'a> Lane<'a> {
         while used < self.pool.buffers() {
             let end = blocks.min((self.pool.buffers() - used) as u32);
             let (mode, be) = (PrewarmMode::Buffer, &mut self.be);
-            used += forebay_storage::prewarm(&self.pool, be, rel, Fork::Main, 0..end, mode)? as usize;
+            used +=
+                forebay_storage::prewarm(&self.pool, be, rel, Fork::Main, 0..end, mode)? as usize;
             self.pool.evict_all(&mut self.be)?;
         }
         Ok(())
@@ -150,8 +158,11 @@ impl<'a> Lane<'a> {
     pub(super) fn counts(&self) -> Sample {
         let aio = self.pool.aio();
         let stats = self.pool.stats();
-        let mut sum =
-            Sample { allocated: stats.allocated, victims_waited: stats.victims_waited, ..Sample::default() };
+        let mut sum = Sample {
+            allocated: stats.allocated,
+            victims_waited: stats.victims_waited,
+            ..Sample::default()
+        };
         for row in aio.backend_stats() {
             sum.bytes += row.read_bytes + row.write_bytes;
             sum.ios += row.reads + row.writes;
@@ -170,7 +181,9 @@ impl<'a> Lane<'a> {
 fn buffers(bench: &PoolBench, place: &Place) -> usize {
     let suits = match bench.task {
         // All of the relation, with room for the buffers that are being read.
-        PoolTask::Prewarm(PrewarmMode::Buffer) => u64::from(place.blocks()) * 9 / 8 * BLOCK_SIZE as u64,
+        PoolTask::Prewarm(PrewarmMode::Buffer) => {
+            u64::from(place.blocks()) * 9 / 8 * BLOCK_SIZE as u64
+        }
         PoolTask::Checkpoint => u64::from(place.blocks()) * BLOCK_SIZE as u64,
         _ => DEFAULT_POOL,
     };

@@ -1,11 +1,13 @@
-//! Live tuples by line pointers and header bits alone: no snapshot, no pg_xact. Exact for what was frozen and not touched since.
+//! Live tuples by line pointers and header bits alone: no snapshot, no pg_xact. Exact for what was
+//! frozen and not touched since.
 
 use forebay_format::Page;
 use forebay_format::tuple::{
     HEADER_SIZE, HEAP_XMAX_INVALID, HEAP_XMIN_FROZEN, HEAP_XMIN_INVALID, xmax_is_locked_only,
 };
 
-/// Tuples of a heap page whose inserter is not known to have failed and that nobody is marked to have deleted.
+/// Tuples of a heap page whose inserter is not known to have failed and that nobody is marked to
+/// have deleted.
 pub(super) fn live_tuples(page: Page<'_>) -> u64 {
     let live = page.items().filter(|(_, item)| {
         let Some(header) = item.first_chunk::<HEADER_SIZE>() else { return false };

@@ -5,8 +5,8 @@
 //! - `tasks`: what is run; `live`: counting tuples
 //! - `report`: what the runs gave
 //!
-//! Each run begins with a pool whose memory was touched but holds nothing, and, unless it is to be warm, with nothing of
-//! the relation in the kernel's cache. Runs take turns, round after round.
+//! Each run begins with a pool whose memory was touched but holds nothing, and, unless it is to be
+//! warm, with nothing of the relation in the kernel's cache. Runs take turns, round after round.
 
 mod lane;
 mod live;
@@ -29,7 +29,8 @@ pub use report::{PoolReport, PoolRow};
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolTask {
-    /// Reading pages through the pool and counting live tuples, in order or by a list of random blocks.
+    /// Reading pages through the pool and counting live tuples, in order or by a list of random
+    /// blocks.
     Scan,
     /// Bringing the relation in.
     Prewarm(PrewarmMode),
@@ -117,7 +118,10 @@ impl PoolBench {
     fn check(&self) -> Result<(), BenchError> {
         let refuse = |what: String| Err(BenchError::Options(what));
         if !self.combine.iter().all(|n| (1..=IoBench::MAX_COMBINE).contains(n)) {
-            return refuse(format!("combine limits must be in range 1..{} blocks", IoBench::MAX_COMBINE));
+            return refuse(format!(
+                "combine limits must be in range 1..{} blocks",
+                IoBench::MAX_COMBINE
+            ));
         }
         if !(1..=IoBench::MAX_DEPTH).contains(&self.depth) {
             return refuse(format!("the depth must be in range 1..{}", IoBench::MAX_DEPTH));
@@ -144,7 +148,10 @@ pub struct Way {
 }
 
 /// Measures. `progress` is told how many runs of how many are done.
-pub fn bench_pool(bench: &PoolBench, progress: &mut dyn FnMut(u64, u64)) -> Result<PoolReport, EngineError> {
+pub fn bench_pool(
+    bench: &PoolBench,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<PoolReport, EngineError> {
     bench.check().map_err(refused)?;
     let place = Place::find(bench)?;
     let direct = PosixNamespace::new().probe_direct(place.dir());
@@ -160,9 +167,11 @@ pub fn bench_pool(bench: &PoolBench, progress: &mut dyn FnMut(u64, u64)) -> Resu
         for &wanted in &bench.direct {
             match &direct {
                 Err(why) if wanted => notes.push(format!("No direct I/O: {why}.")),
-                _ => {
-                    ways.extend(bench.combine.iter().map(|&combine| Way { method, direct: wanted, combine }))
-                }
+                _ => ways.extend(bench.combine.iter().map(|&combine| Way {
+                    method,
+                    direct: wanted,
+                    combine,
+                })),
             }
         }
     }
@@ -176,8 +185,15 @@ pub fn bench_pool(bench: &PoolBench, progress: &mut dyn FnMut(u64, u64)) -> Resu
             progress((round * ways.len() + n + 1) as u64, total);
         }
     }
-    let rows = ways.into_iter().zip(samples).map(|(way, samples)| PoolRow::of(way, &samples)).collect();
-    Ok(PoolReport { bench: bench.clone(), relation: place.name(), blocks: place.blocks(), notes, rows })
+    let rows =
+        ways.into_iter().zip(samples).map(|(way, samples)| PoolRow::of(way, &samples)).collect();
+    Ok(PoolReport {
+        bench: bench.clone(),
+        relation: place.name(),
+        blocks: place.blocks(),
+        notes,
+        rows,
+    })
 }
 
 /// A wish that can't be fulfilled.

@@ -1,13 +1,15 @@
 //! The relation that is measured.
 //!
-//! Of a cluster at rest nothing is changed: its files are read, and it is locked meanwhile against a server of ours. A private
-//! relation stands in a directory of its own, under a name that nobody has, and goes with it.
+//! Of a cluster at rest nothing is changed: its files are read, and it is locked meanwhile against
+//! a server of ours. A private relation stands in a directory of its own, under a name that nobody
+//! has, and goes with it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{
-    Aio, AioConfig, AioError, BackendType, File, FileKind, HugePages, MethodKind, Namespace, PosixNamespace,
+    Aio, AioConfig, AioError, BackendType, File, FileKind, HugePages, MethodKind, Namespace,
+    PosixNamespace,
 };
 use forebay_format::control::{self, DbState};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageMut, RELSEG_BLOCKS, RelFileLocator};
@@ -80,7 +82,8 @@ impl Place {
         };
         let Some((rel, len)) = found else {
             let path = bench.relation.clone().unwrap_or_default();
-            let reason = "does not name a relation: its first file is wanted, as base/5/16384".to_owned();
+            let reason =
+                "does not name a relation: its first file is wanted, as base/5/16384".to_owned();
             return Err(refused(BenchError::Path { path: path.into(), reason }));
         };
         let blocks = (len? / BLOCK) as BlockNumber;
@@ -90,7 +93,14 @@ impl Place {
             return Err(refused(BenchError::Path { path, reason }));
         }
         let checksums = outline.checksum_version == 1;
-        Ok(Place { dir: bench.dir.clone(), rel, blocks, checksums, private: false, _lock: Some(lock) })
+        Ok(Place {
+            dir: bench.dir.clone(),
+            rel,
+            blocks,
+            checksums,
+            private: false,
+            _lock: Some(lock),
+        })
     }
 
     fn private(bench: &PoolBench) -> Result<Place, EngineError> {
@@ -102,7 +112,9 @@ impl Place {
         });
         let blocks = BlockNumber::try_from(size / BLOCK).unwrap_or(0);
         if !(64..=1 << 30).contains(&blocks) {
-            return Err(refused(BenchError::Options("the relation must have 512 kB to 8 TB".to_owned())));
+            return Err(refused(BenchError::Options(
+                "the relation must have 512 kB to 8 TB".to_owned(),
+            )));
         }
         super::super::file::Place::find(&bench.dir)
             .and_then(|place| place.check_space(size))
@@ -113,11 +125,14 @@ impl Place {
             let dir = bench.dir.join(format!("forebay-bench-{}-{n}", std::process::id()));
             match names.mkdir(&dir) {
                 Ok(()) => break dir,
-                Err(error) if error.errno() == Some(forebay_aio::Errno::EXIST) && n < 1000 => n += 1,
+                Err(error) if error.errno() == Some(forebay_aio::Errno::EXIST) && n < 1000 => {
+                    n += 1
+                }
                 Err(error) => return Err(error.into()),
             }
         };
-        let place = Place { dir, rel: PRIVATE, blocks, checksums: true, private: true, _lock: None };
+        let place =
+            Place { dir, rel: PRIVATE, blocks, checksums: true, private: true, _lock: None };
         place.fill()?;
         Ok(place)
     }

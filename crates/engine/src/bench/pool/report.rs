@@ -52,7 +52,8 @@ impl PoolRow {
             ios: last.ios,
             waits: last.waits,
             live_tuples: last.live_tuples,
-            victims_waited: (last.allocated > 0).then(|| last.victims_waited as f64 / last.allocated as f64),
+            victims_waited: (last.allocated > 0)
+                .then(|| last.victims_waited as f64 / last.allocated as f64),
             kernel_cached_bytes: last.kernel_cached,
         }
     }
@@ -89,8 +90,16 @@ impl PoolReport {
             bench.rounds,
         );
         self.notes.iter().for_each(|note| text += &format!("{note}\n"));
-        let mut heading =
-            vec!["method", "mode", "blocks", "MB/s", "I/Os a second", "kB an I/O", "waits", "CPU s/GB"];
+        let mut heading = vec![
+            "method",
+            "mode",
+            "blocks",
+            "MB/s",
+            "I/Os a second",
+            "kB an I/O",
+            "waits",
+            "CPU s/GB",
+        ];
         heading.extend(match bench.task {
             PoolTask::Scan => Some("live tuples"),
             PoolTask::Evict => Some("victims waited for"),
@@ -101,8 +110,11 @@ impl PoolReport {
         let mut table = TextTable::new(heading);
         for row in &self.rows {
             let mode = if row.way.direct { "direct" } else { "buffered" };
-            let mut cells =
-                vec![row.way.method.name().to_owned(), mode.to_owned(), row.way.combine.to_string()];
+            let mut cells = vec![
+                row.way.method.name().to_owned(),
+                mode.to_owned(),
+                row.way.combine.to_string(),
+            ];
             cells.push(row.bytes_per_second.per(1e6).text());
             cells.push(format!("{:.0}", row.ios_per_second.median));
             cells.push(format!("{:.0}", row.mean_io_bytes / 1024.0));

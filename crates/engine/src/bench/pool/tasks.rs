@@ -4,8 +4,8 @@ use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex, thread};
 use forebay_format::{BlockNumber, Fork};
 use forebay_storage::{
-    Backend, Cleaner, CleanerOptions, PrewarmMode, ReadStream, Strategy, StreamFlags, StreamSettings,
-    WriteScope,
+    Backend, Cleaner, CleanerOptions, PrewarmMode, ReadStream, Strategy, StreamFlags,
+    StreamSettings, WriteScope,
 };
 
 use super::super::measure::{Noise, process_seconds};
@@ -49,12 +49,20 @@ impl Lane<'_> {
     pub(super) fn prewarm(&mut self, mode: PrewarmMode) -> Result<Sample, EngineError> {
         let (_, sample) = self.measured(|lane| {
             let (rel, blocks) = (lane.place.rel(), lane.place.blocks());
-            Ok(forebay_storage::prewarm(&lane.pool, &mut lane.be, rel, Fork::Main, 0..blocks, mode)?)
+            Ok(forebay_storage::prewarm(
+                &lane.pool,
+                &mut lane.be,
+                rel,
+                Fork::Main,
+                0..blocks,
+                mode,
+            )?)
         })?;
         Ok(sample)
     }
 
-    /// Threads change random pages, each looking ahead, while a cleaner works; all for a time, after the same for a fifth of it.
+    /// Threads change random pages, each looking ahead, while a cleaner works; all for a time,
+    /// after the same for a fifth of it.
     pub(super) fn evict(&mut self, bench: &PoolBench) -> Result<Sample, EngineError> {
         let lane = &*self;
         let stop = AtomicBool::new(false);
@@ -71,7 +79,8 @@ impl Lane<'_> {
                     Ok(())
                 })
             };
-            let backends: Result<Vec<Backend>, _> = (0..bench.threads).map(|_| lane.backend()).collect();
+            let backends: Result<Vec<Backend>, _> =
+                (0..bench.threads).map(|_| lane.backend()).collect();
             let users: Vec<_> = backends?
                 .into_iter()
                 .enumerate()
@@ -114,7 +123,8 @@ impl Lane<'_> {
         let mut left = BETWEEN_LOOKS;
         let next = || {
             left = if left == 0 { BETWEEN_LOOKS } else { left - 1 };
-            (left > 0 || !stop.load(Ordering::SeqCst)).then(|| (noise.next() % u64::from(blocks)) as u32)
+            (left > 0 || !stop.load(Ordering::SeqCst))
+                .then(|| (noise.next() % u64::from(blocks)) as u32)
         };
         let depth = (bench.depth / bench.threads as u32).max(1);
         let (flags, strategy) = (StreamFlags::FULL, Strategy::Normal);
@@ -136,7 +146,8 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Fills the pool with dirty pages, and takes the time that writing them needs, without the sync.
+    /// Fills the pool with dirty pages, and takes the time that writing them needs, without the
+    /// sync.
     pub(super) fn checkpoint(&mut self) -> Result<Sample, EngineError> {
         let most = (self.pool.buffers() as u32).min(self.place.blocks());
         let mut blocks = 0..most;
@@ -195,7 +206,8 @@ impl Failure {
 }
 
 fn joined(result: thread::Result<Result<(), EngineError>>) -> Result<(), EngineError> {
-    result.unwrap_or_else(|_| Err(EngineError::internal("a thread of the bench panicked".to_owned())))
+    result
+        .unwrap_or_else(|_| Err(EngineError::internal("a thread of the bench panicked".to_owned())))
 }
 
 /// In which order a scan takes its blocks.

@@ -33,13 +33,15 @@ pub(super) fn run(run: &Run<'_>, case: &CommitCase, time: Duration) -> Result<Sa
     })
 }
 
-/// Keeps records that are as large as a block from straddling two: a segment's first page has a longer header, and checkpoints insert
-/// records of their own. Holds the end of the last record that filled a block up.
+/// Keeps records that are as large as a block from straddling two: a segment's first page has a
+/// longer header, and checkpoints insert records of their own. Holds the end of the last record
+/// that filled a block up.
 #[derive(Default)]
 struct WholeBlocks(Mutex<Lsn>);
 
 impl WholeBlocks {
-    /// Fills up the block in which a record has ended, unless that was done since. True if it took any time.
+    /// Fills up the block in which a record has ended, unless that was done since. True if it took
+    /// any time.
     fn restore(&self, run: &Run<'_>, io: &mut Backend, end: Lsn) -> Result<bool, WalError> {
         if end.0.is_multiple_of(WAL_BLOCK) {
             return Ok(false);
@@ -48,7 +50,8 @@ impl WholeBlocks {
         if end <= *filled {
             return Ok(false);
         }
-        // What others inserted in the meantime fills whole blocks, so the gap is as large at every end.
+        // What others inserted in the meantime fills whole blocks, so the gap is as large at every
+        // end.
         let gap = (WAL_BLOCK - end.0 % WAL_BLOCK) as u32;
         let least = WalBench::LEAST_BYTES;
         let size = if gap < least { gap + (WAL_BLOCK - SHORT_HEADER) as u32 } else { gap };
@@ -67,7 +70,8 @@ mod tests {
 
     fn case(record_size: u32, committers: u32) -> CommitCase {
         let sync = SyncMethod::OpenDatasync;
-        let way = WalWay { method: MethodKind::Sync, sync, direct: false, gather: true, in_flight: 4 };
+        let way =
+            WalWay { method: MethodKind::Sync, sync, direct: false, gather: true, in_flight: 4 };
         CommitCase { way, record_size, committers }
     }
 
@@ -95,7 +99,8 @@ mod tests {
             assert!(!end.0.is_multiple_of(WAL_BLOCK), "the log begins with a checkpoint's record");
             for gap in [0, 8, 16, 24, 32, 4096] {
                 if gap > 0 {
-                    // The next block is full but for the gap, which the smallest ones leave no room for a record in.
+                    // The next block is full but for the gap, which the smallest ones leave no room
+                    // for a record in.
                     let size = WalBench::WHOLE_BLOCK - gap;
                     log.wal.insert(&mut io, &record(&payload(size)))?;
                 }

@@ -66,7 +66,8 @@ mod tests {
 
     fn case(record_size: u32, inserters: u32) -> InsertCase {
         let sync = SyncMethod::Fdatasync;
-        let way = WalWay { method: MethodKind::Sync, sync, direct: false, gather: true, in_flight: 4 };
+        let way =
+            WalWay { method: MethodKind::Sync, sync, direct: false, gather: true, in_flight: 4 };
         InsertCase { way, record_size, inserters }
     }
 
@@ -74,8 +75,9 @@ mod tests {
     fn insertion_alone_writes_nothing() {
         let ring = 8 << 20;
         for (size, inserters) in [(64, 1), (WalBench::WHOLE_BLOCK, 3), (1 << 18, 2)] {
-            let sample =
-                in_a_log(SyncMethod::Fdatasync, ring, |log| alone(log, &case(size, inserters), ring));
+            let sample = in_a_log(SyncMethod::Fdatasync, ring, |log| {
+                alone(log, &case(size, inserters), ring)
+            });
             assert_eq!((sample.writes, sample.syncs, sample.buffers_full), (0, 0, 0), "{size}");
             assert!(sample.record_bytes > ring / 2 && sample.record_bytes < ring, "{sample:?}");
             assert!(sample.seconds > 0.0, "{sample:?}");

@@ -72,7 +72,9 @@ mod tests {
     #[test]
     fn each_number_lies_in_its_class() {
         let mut numbers: Vec<u64> = (0..10_000).collect();
-        numbers.extend((13..64).flat_map(|n| [(1_u64 << n) - 1, 1 << n, (1 << n) + (1 << (n - 2)) + 7]));
+        numbers.extend(
+            (13..64).flat_map(|n| [(1_u64 << n) - 1, 1 << n, (1 << n) + (1 << (n - 2)) + 7]),
+        );
         numbers.push(u64::MAX);
         for number in numbers {
             let class = class(number);

@@ -1,13 +1,16 @@
-//! A private log: a directory of segments that goes with its bench, opened for each run where the run before ended.
+//! A private log: a directory of segments that goes with its bench, opened for each run where the
+//! run before ended.
 //!
-//! So every run finds segments that were written before, as a server does whose checkpoints recycle them.
+//! So every run finds segments that were written before, as a server does whose checkpoints recycle
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex, thread};
 use forebay_aio::{
-    Aio, AioError, Backend, BackendType, Errno, IoContext, IoObject, IoOp, Namespace, PosixNamespace,
+    Aio, AioError, Backend, BackendType, Errno, IoContext, IoObject, IoOp, Namespace,
+    PosixNamespace,
 };
 use forebay_format::wal::{Rmgr, xlog};
 use forebay_format::{Lsn, SegmentSize};
@@ -19,7 +22,8 @@ use super::{BenchError, Latencies, Sample, WalWay};
 
 const SEGMENT: SegmentSize = SegmentSize::DEFAULT;
 const SYSTEM_ID: u64 = 0x0f0e_0b0a_0123_4567;
-/// How often it is looked whether full segments are to be recycled: each look interrupts somebody who commits.
+/// How often it is looked whether full segments are to be recycled: each look interrupts somebody
+/// who commits.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 
 /// The log between two runs.
@@ -46,8 +50,12 @@ impl Log {
             let dir = parent.join(format!("forebay-bench-{}-{n}", std::process::id()));
             match names.mkdir(&dir) {
                 Ok(()) => {
-                    let at =
-                        Resume { insert_at: Lsn(SEGMENT.bytes()), prev: Lsn(0), redo: Lsn(0), aborted: None };
+                    let at = Resume {
+                        insert_at: Lsn(SEGMENT.bytes()),
+                        prev: Lsn(0),
+                        redo: Lsn(0),
+                        aborted: None,
+                    };
                     return Ok(Log { dir, size, at });
                 }
                 Err(error) if error.errno() == Some(Errno::EXIST) && n < 1000 => n += 1,
@@ -84,7 +92,12 @@ impl Log {
         run.make_room(&mut io)?;
         let sample = body(&run)?;
         let end = wal.flush_all(&mut io)?;
-        self.at = Resume { insert_at: end, prev: wal.last_record_lsn(), redo: wal.redo_lsn(), aborted: None };
+        self.at = Resume {
+            insert_at: end,
+            prev: wal.last_record_lsn(),
+            redo: wal.redo_lsn(),
+            aborted: None,
+        };
         Ok(sample)
     }
 
@@ -112,7 +125,8 @@ pub(super) fn record(main: &[u8]) -> Record<'_> {
 
 /// Its data.
 pub(super) fn payload(record_size: u32) -> Vec<u8> {
-    // A record's header has 24 bytes, and before the data stands its length: 2 bytes up to 255, else 5.
+    // A record's header has 24 bytes, and before the data stands its length: 2 bytes up to 255,
+    // else 5.
     let short = record_size.saturating_sub(24 + 2);
     let len = if short < 256 { short } else { record_size - (24 + 5) };
     (0..len).map(|n| (n * 31 % 251) as u8).collect()
@@ -162,15 +176,23 @@ impl Run<'_> {
             let mut latencies = Latencies::default();
             for thread in threads {
                 let done = thread.join();
-                let done = done.map_err(|_| BenchError::Options("a thread of the bench panicked".into()))?;
+                let done =
+                    done.map_err(|_| BenchError::Options("a thread of the bench panicked".into()))?;
                 latencies.merge(&done?);
             }
             recycled?;
             let seconds = gate.ended().saturating_duration_since(begun).as_secs_f64();
-            Ok(Sample { seconds, cpu_seconds: process_seconds() - cpu, latencies, ..Sample::default() })
+            Ok(Sample {
+                seconds,
+                cpu_seconds: process_seconds() - cpu,
+                latencies,
+                ..Sample::default()
+            })
         })?;
         let after = self.counts();
-        for row in self.aio.backend_stats().iter().filter(|row| row.backend_type == BackendType::Client) {
+        for row in
+            self.aio.backend_stats().iter().filter(|row| row.backend_type == BackendType::Client)
+        {
             sample.io_seconds += row.latency_sum as f64 / 1e9;
         }
         Ok(Sample {
@@ -307,7 +329,8 @@ mod tests {
         let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default());
         let aio = aio.expect("a door");
         let mut log = Log::make(dir.path(), 64 << 20).expect("a log");
-        let way = WalWay { method: MethodKind::Sync, sync, direct: false, gather: true, in_flight: 4 };
+        let way =
+            WalWay { method: MethodKind::Sync, sync, direct: false, gather: true, in_flight: 4 };
         let sample = log.run(&aio, way, buffers, body).expect("a run");
         let again = log.run(&aio, way, buffers, |run| Ok(run.counts())).expect("the next run");
         assert!(again.records > 0);

@@ -6,8 +6,9 @@
 //! - `latency`: percentiles
 //! - `report`: what the runs gave
 //!
-//! Runs take turns, round after round, and in each round the device is asked first what it gives (by whom, the caller says). The
-//! log's segments are made before the clock starts, and those that are full are recycled behind a run.
+//! Runs take turns, round after round, and in each round the device is asked first what it gives
+//! (by whom, the caller says). The log's segments are made before the clock starts, and those that
+//! are full are recycled behind a run.
 
 mod commit;
 mod insert;
@@ -70,14 +71,15 @@ pub struct WalBench {
     pub methods: Vec<MethodChoice>,
     /// How many commit at a time.
     pub committers: Vec<u32>,
-    /// Bytes of a committer's record in the log, multiples of 8. [`WalBench::WHOLE_BLOCK`] fills a block.
+    /// Bytes of a committer's record in the log, multiples of 8. [`WalBench::WHOLE_BLOCK`] fills a
+    /// block.
     pub record_sizes: Vec<u32>,
     /// Threads that insert, of the other tables.
     pub inserters: Vec<u32>,
     /// Bytes of their records.
     pub insert_sizes: Vec<u32>,
-    /// Most pieces on their way at once, each written by one committer. None: as many as the server has, but as many
-    /// as there are committers where each block is durable by a write of its own.
+    /// Most pieces on their way at once, each written by one committer. None: as many as the server
+    /// has, but as many as there are committers where each block is durable by a write of its own.
     pub in_flight: Option<u32>,
     /// wal_buffers in bytes.
     pub wal_buffers: u64,
@@ -96,8 +98,9 @@ pub enum DeviceJob {
     Commits(u32),
     /// Bytes a second of durable writes of 128 KiB, 16 in flight.
     Bulk,
-    /// Bytes a second of storing: the files of the directory's `pg_wal` are read and as many new ones of their size written at the same
-    /// time, by 512 KiB: 4 reads in flight, and by each of 4 who write, 2 writes. New files are reserved, and each is synced.
+    /// Bytes a second of storing: the files of the directory's `pg_wal` are read and as many new
+    /// ones of their size written at the same time, by 512 KiB: 4 reads in flight, and by each of 4
+    /// who write, 2 writes. New files are reserved, and each is synced.
     Store,
 }
 
@@ -108,7 +111,8 @@ impl DeviceJob {
     pub const STORE_DEPTH: u32 = 8;
 }
 
-/// Answers: what the device gives, asked in this directory, within such a time (storing takes its own); None: nobody knows.
+/// Answers: what the device gives, asked in this directory, within such a time (storing takes its
+/// own); None: nobody knows.
 pub type AskDevice<'a> = dyn FnMut(&Path, DeviceJob, Duration) -> Result<Option<f64>, String> + 'a;
 
 impl WalBench {
@@ -149,7 +153,8 @@ impl WalBench {
     /// Refuses what makes no sense.
     fn check(&self) -> Result<(), BenchError> {
         let refuse = |what: String| Err(BenchError::Options(what));
-        let threads = |counts: &[u32]| counts.iter().all(|n| (1..=WalBench::MOST_THREADS).contains(n));
+        let threads =
+            |counts: &[u32]| counts.iter().all(|n| (1..=WalBench::MOST_THREADS).contains(n));
         if !threads(&self.committers) || !threads(&self.inserters) {
             return refuse(format!(
                 "committers and inserters must be in range 1..{}",
@@ -205,8 +210,8 @@ pub struct WalWay {
 }
 
 impl WalWay {
-    /// Most pieces on their way at once, unless it was said. Where each block is durable by a write of its own, nobody's waits for
-    /// another's.
+    /// Most pieces on their way at once, unless it was said. Where each block is durable by a write
+    /// of its own, nobody's waits for another's.
     fn pieces_in_flight(&self, committers: u32) -> u32 {
         let is_alone = !self.gather && self.sync.opens_synchronous();
         if is_alone { self.in_flight.max(committers) } else { self.in_flight }
@@ -276,7 +281,8 @@ type Doors = (Vec<Door>, Vec<bool>, Vec<String>);
 fn open(bench: &WalBench) -> Result<Doors, BenchError> {
     let mut notes = Vec::new();
     let mut doors = Vec::new();
-    let config = AioConfig { max_backends: bench.most_threads() as usize + 4, ..AioConfig::default() };
+    let config =
+        AioConfig { max_backends: bench.most_threads() as usize + 4, ..AioConfig::default() };
     for &method in &bench.methods {
         match Aio::new(Arc::new(PosixNamespace::new()), method, config) {
             Ok(aio) => doors.push(Door { method, aio }),
@@ -328,13 +334,15 @@ impl<'a> Plan<'a> {
             for &sync in &bench.sync_methods {
                 for &direct in direct {
                     for &gather in &bench.gather {
-                        let in_flight = bench.in_flight.unwrap_or(WalConfig::WRITES_IN_FLIGHT as u32);
+                        let in_flight =
+                            bench.in_flight.unwrap_or(WalConfig::WRITES_IN_FLIGHT as u32);
                         ways.push(WalWay { method: door.method, sync, direct, gather, in_flight });
                     }
                 }
             }
         }
-        let mut plan = Plan { bench, doors, device: vec![], commits: vec![], inserts: vec![], bulks: vec![] };
+        let mut plan =
+            Plan { bench, doors, device: vec![], commits: vec![], inserts: vec![], bulks: vec![] };
         if bench.wants(WalTable::Commit) {
             for &committers in &bench.committers {
                 plan.device.push((DeviceJob::Commits(committers), Vec::new()));
@@ -378,10 +386,13 @@ impl<'a> Plan<'a> {
             let rate = ask(log.dir(), *job, bench.run_time).map_err(BenchError::Options)?;
             rates.extend(rate);
             if let DeviceJob::Commits(depth) = *job {
-                for (case, samples) in self.commits.iter_mut().filter(|(it, _)| it.committers == depth) {
-                    let sample = log.run(aio(self.doors, case.way), case.way, bench.wal_buffers, |run| {
-                        commit::run(run, case, bench.run_time)
-                    })?;
+                for (case, samples) in
+                    self.commits.iter_mut().filter(|(it, _)| it.committers == depth)
+                {
+                    let sample =
+                        log.run(aio(self.doors, case.way), case.way, bench.wal_buffers, |run| {
+                            commit::run(run, case, bench.run_time)
+                        })?;
                     samples.push(Sample { device: rate, ..sample });
                     tick();
                 }
@@ -389,17 +400,18 @@ impl<'a> Plan<'a> {
         }
         for (case, samples) in &mut self.inserts {
             let ring = insert::RING.min(bench.size / 2);
-            samples.push(
-                log.run(aio(self.doors, case.way), case.way, ring, |run| insert::alone(run, case, ring))?,
-            );
+            samples.push(log.run(aio(self.doors, case.way), case.way, ring, |run| {
+                insert::alone(run, case, ring)
+            })?);
             tick();
         }
         let rate = self.device.iter().find(|(job, _)| *job == DeviceJob::Bulk);
         let rate = rate.and_then(|(_, rates)| rates.last().copied());
         for (case, samples) in &mut self.bulks {
-            let sample = log.run(aio(self.doors, case.way), case.way, bench.wal_buffers, |run| {
-                insert::bulk(run, case, bench.run_time)
-            })?;
+            let sample =
+                log.run(aio(self.doors, case.way), case.way, bench.wal_buffers, |run| {
+                    insert::bulk(run, case, bench.run_time)
+                })?;
             samples.push(Sample { device: rate, ..sample });
             tick();
         }
@@ -411,9 +423,21 @@ impl<'a> Plan<'a> {
             bench: self.bench.clone(),
             filesystem: forebay_aio::direct::filesystem_name(&self.bench.dir),
             notes,
-            device: self.device.iter().filter_map(|(job, rates)| DeviceRow::of(*job, rates)).collect(),
-            commits: self.commits.iter().map(|(case, samples)| CommitRow::of(case, samples)).collect(),
-            inserts: self.inserts.iter().map(|(case, samples)| InsertRow::of(case, samples)).collect(),
+            device: self
+                .device
+                .iter()
+                .filter_map(|(job, rates)| DeviceRow::of(*job, rates))
+                .collect(),
+            commits: self
+                .commits
+                .iter()
+                .map(|(case, samples)| CommitRow::of(case, samples))
+                .collect(),
+            inserts: self
+                .inserts
+                .iter()
+                .map(|(case, samples)| InsertRow::of(case, samples))
+                .collect(),
             bulks: self.bulks.iter().map(|(case, samples)| BulkRow::of(case, samples)).collect(),
             pg_test_fsync: Vec::new(),
         }

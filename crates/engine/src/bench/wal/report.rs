@@ -175,8 +175,8 @@ pub struct WalReport {
     pub inserts: Vec<InsertRow>,
     /// A row for each way.
     pub bulks: Vec<BulkRow>,
-    /// What PostgreSQL's pg_test_fsync said: sync methods, and how many single writes of 8 kB a second each gave. Whoever asked it puts
-    /// it here.
+    /// What PostgreSQL's pg_test_fsync said: sync methods, and how many single writes of 8 kB a
+    /// second each gave. Whoever asked it puts it here.
     pub pg_test_fsync: Vec<(String, f64)>,
 }
 
@@ -208,12 +208,18 @@ impl WalReport {
         }
         self.notes.iter().for_each(|note| text += &format!("{note}\n"));
         for &size in &bench.record_sizes {
-            let rows: Vec<&CommitRow> = self.commits.iter().filter(|row| row.record_bytes == size).collect();
+            let rows: Vec<&CommitRow> =
+                self.commits.iter().filter(|row| row.record_bytes == size).collect();
             if !rows.is_empty() {
                 let block = on(size == WalBench::WHOLE_BLOCK, ", each a block of its own", "");
-                text += &format!("\nCommits a second by committers, records of {size} bytes{block}\n\n");
+                text += &format!(
+                    "\nCommits a second by committers, records of {size} bytes{block}\n\n"
+                );
                 text += &self.overview(&rows);
-                text += &format!("\nThe same in detail, records of {size} bytes\n\n{}", commit_table(&rows));
+                text += &format!(
+                    "\nThe same in detail, records of {size} bytes\n\n{}",
+                    commit_table(&rows)
+                );
             }
         }
         if !self.inserts.is_empty() {
@@ -366,7 +372,8 @@ fn commit_table(rows: &[&CommitRow]) -> String {
 }
 
 fn insert_table(rows: &[InsertRow]) -> String {
-    let mut table = TextTable::new(["record, bytes", "threads", "records/s", "GB/s", "CPU ns a record"]);
+    let mut table =
+        TextTable::new(["record, bytes", "threads", "records/s", "GB/s", "CPU ns a record"]);
     for row in rows {
         table.row([
             row.record_bytes.to_string(),
@@ -390,7 +397,10 @@ fn way_json(way: WalWay) -> Vec<(&'static str, Json)> {
 }
 
 fn fsync_json((name, rate): &(String, f64)) -> Json {
-    Json::Object(vec![("wal_sync_method", Json::text(name)), ("writes_per_second", Json::Number(*rate))])
+    Json::Object(vec![
+        ("wal_sync_method", Json::text(name)),
+        ("writes_per_second", Json::Number(*rate)),
+    ])
 }
 
 fn device_json(row: &DeviceRow) -> Json {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use forebay_aio::{MethodKind, WorkerLimits};
 use forebay_format::{
-    Fork, HeapTuple, HeapTupleMut, ItemPointer, PageTag, RelFileLocator, tuple as ht, tuple::AttrLayout,
-    tuple::form_tuple,
+    Fork, HeapTuple, HeapTupleMut, ItemPointer, PageTag, RelFileLocator, tuple as ht,
+    tuple::AttrLayout, tuple::form_tuple,
 };
 use forebay_storage::{Backend, Strategy};
 
@@ -79,7 +79,11 @@ fn a_deleted_row_goes_when_and_for_whom_it_should() {
     assert_eq!(delete(&mut be, &mut other, place), DeleteOutcome::Gone);
     assert_eq!(delete(&mut be, &mut other, ItemPointer::new(0, 9)), DeleteOutcome::Invisible);
     let mut old = heap.scan(before, ReadAhead::default()).unwrap();
-    assert_eq!(old.count(&mut be, &Interrupt::new()).unwrap(), 3, "an older snapshot still sees it");
+    assert_eq!(
+        old.count(&mut be, &Interrupt::new()).unwrap(),
+        3,
+        "an older snapshot still sees it"
+    );
     bench.xacts.abort(&mut be.io, &mut other).unwrap();
 }
 
@@ -164,8 +168,16 @@ fn hints_that_postgresql_left_are_believed() {
             },
             Some(1),
         ),
-        ("deleted", |t| set(t, ht::HEAP_XMAX_INVALID, ht::HEAP_XMAX_COMMITTED, None, Some(3)), Some(0)),
-        ("multixact", |t| set(t, ht::HEAP_XMAX_INVALID, ht::HEAP_XMAX_IS_MULTI, None, Some(3)), None),
+        (
+            "deleted",
+            |t| set(t, ht::HEAP_XMAX_INVALID, ht::HEAP_XMAX_COMMITTED, None, Some(3)),
+            Some(0),
+        ),
+        (
+            "multixact",
+            |t| set(t, ht::HEAP_XMAX_INVALID, ht::HEAP_XMAX_IS_MULTI, None, Some(3)),
+            None,
+        ),
     ];
     fn set(t: &mut HeapTupleMut<'_>, clear: u16, set: u16, xmin: Option<u32>, xmax: Option<u32>) {
         let mask = t.tuple().infomask();
@@ -211,7 +223,10 @@ fn a_batch_fills_its_pages() {
             let tuple = HeapTuple::new(item).unwrap();
             assert_eq!(tuple.ctid(), ItemPointer::new(block as u32, number));
             assert_eq!((tuple.xmin(), tuple.xmax(), tuple.cid()), (3, 0, 0));
-            assert_eq!((tuple.infomask(), tuple.infomask2(), tuple.hoff()), (ht::HEAP_XMAX_INVALID, 1, 24));
+            assert_eq!(
+                (tuple.infomask(), tuple.infomask2(), tuple.hoff()),
+                (ht::HEAP_XMAX_INVALID, 1, 24)
+            );
         }
         assert!(page.lsn().is_valid());
     }
@@ -305,7 +320,10 @@ fn several_backends_fill_one_table_side_by_side() {
         assert_eq!(numbers, (0..THREADS * BATCHES * ROWS).collect::<Vec<_>>());
         let needed = (THREADS * BATCHES * ROWS) as usize / PER_PAGE;
         let blocks = heap.pool.nblocks(TABLE, Fork::Main).unwrap() as usize;
-        assert!(blocks <= needed + 2 * THREADS as usize + 5, "{blocks} blocks for {needed} full ones");
+        assert!(
+            blocks <= needed + 2 * THREADS as usize + 5,
+            "{blocks} blocks for {needed} full ones"
+        );
     });
 }
 
@@ -408,7 +426,8 @@ fn a_count_can_be_interrupted() {
     bench.load(&mut be, &heap, 0..10);
     let interrupt = Interrupt::new();
     interrupt.request(InterruptKind::Cancel);
-    let mut scan = heap.scan(bench.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
+    let mut scan =
+        heap.scan(bench.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
     assert_eq!(sqlstate(scan.count(&mut be, &interrupt)), "57014");
 }
 
@@ -459,7 +478,8 @@ fn a_line_pointer_that_leaves_the_page_is_reported() {
     let id = guard.page().item_id(2).unwrap();
     guard.page_mut().set_item_id(2, forebay_format::ItemId { len: 0x7fff, ..id });
     drop(guard);
-    let mut scan = heap.scan(bench.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
+    let mut scan =
+        heap.scan(bench.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
     assert_eq!(sqlstate(scan.next_page(&mut be)), "XX001");
 }
 

@@ -50,11 +50,16 @@ fn a_weak_lock_is_the_owners_alone_until_a_strong_one_is_wanted() {
         locks.lock(&mut a, TABLE, mode, &calm).unwrap();
         assert!(a.holds_at_least(TABLE, mode) && !locks.holds(A, TABLE, mode));
     }
-    assert!(a.holds_at_least(TABLE, LockMode::AccessShare) && !a.holds_at_least(TABLE, LockMode::Share));
+    assert!(
+        a.holds_at_least(TABLE, LockMode::AccessShare) && !a.holds_at_least(TABLE, LockMode::Share)
+    );
     locks.lock(&mut b, TABLE, LockMode::AccessShare, &calm).unwrap();
     locks.lock(&mut b, OTHER, LockMode::AccessShare, &calm).unwrap();
     let writer = wait_for(&locks, c, LockMode::AccessExclusive, TABLE, &calm);
-    assert!(locks.holds(A, TABLE, LockMode::RowExclusive) && locks.holds(B, TABLE, LockMode::AccessShare));
+    assert!(
+        locks.holds(A, TABLE, LockMode::RowExclusive)
+            && locks.holds(B, TABLE, LockMode::AccessShare)
+    );
     assert!(!locks.holds(B, OTHER, LockMode::AccessShare), "nobody wants it");
     locks.unlock_all(&mut a);
     assert_eq!(locks.waits(), 1);
@@ -141,12 +146,14 @@ fn weak_and_strong_locks_exclude_each_other_whoever_comes_first() {
                 let (readers, writers) = &*inside;
                 for round in 0..ROUNDS {
                     let writes = round % 8 == id as usize;
-                    let mode = if writes { LockMode::AccessExclusive } else { LockMode::AccessShare };
+                    let mode =
+                        if writes { LockMode::AccessExclusive } else { LockMode::AccessShare };
                     locks.lock(&mut owner, TABLE, mode, &Interrupt::new()).unwrap();
                     let mine = if writes { writers } else { readers };
                     mine.fetch_add(1, Ordering::SeqCst);
                     if writes {
-                        let found = (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
+                        let found =
+                            (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
                         assert_eq!(found, (0, 1));
                     } else {
                         assert_eq!(writers.load(Ordering::SeqCst), 0);

@@ -14,8 +14,9 @@ const C: OwnerId = OwnerId(3);
 const D: OwnerId = OwnerId(4);
 
 /// PostgreSQL's documented table: rows and columns from AccessShare to AccessExclusive.
-const CONFLICTS: [&str; 8] =
-    [".......x", "......xx", "....xxxx", "...xxxxx", "..xx.xxx", "..xxxxxx", ".xxxxxxx", "xxxxxxxx"];
+const CONFLICTS: [&str; 8] = [
+    ".......x", "......xx", "....xxxx", "...xxxxx", "..xx.xxx", "..xxxxxx", ".xxxxxxx", "xxxxxxxx",
+];
 
 #[test]
 fn conflict_table_is_postgresql_s_and_symmetric() {
@@ -79,7 +80,8 @@ fn requests_are_granted_in_order_of_arrival() {
     let calm = Interrupt::new();
     locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
     let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);
-    // A reader that comes later stands behind the writer, though it would not conflict with the holder.
+    // A reader that comes later stands behind the writer, though it would not conflict with the
+    // holder.
     assert!(locks.try_acquire(C, TABLE, LockMode::AccessShare).is_err());
     let reader = queue(&locks, C, TABLE, LockMode::AccessShare, &calm, &send);
     assert!(receive.try_recv().is_err());
@@ -169,8 +171,8 @@ fn a_circle_closed_by_queue_order_alone_is_no_deadlock() {
     let locks = Arc::new(LockManager::new());
     let (send, receive) = mpsc::channel();
     let calm = Interrupt::new();
-    // A reads TABLE; B holds OTHER and waits to write TABLE; A... wants nothing yet; C reads TABLE after B queued,
-    // and B's lock on OTHER is wanted by A.
+    // A reads TABLE; B holds OTHER and waits to write TABLE; A... wants nothing yet; C reads TABLE
+    // after B queued, and B's lock on OTHER is wanted by A.
     locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
     locks.try_acquire(C, OTHER, LockMode::AccessExclusive).unwrap();
     let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);

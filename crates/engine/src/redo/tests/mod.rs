@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use forebay_format::wal::{DecodedRecord, RecordHeader, Rmgr, xlog};
 use forebay_format::{
-    Fork, FullXid, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator,
-    tuple as ht,
+    Fork, FullXid, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes, PageMut, PageTag,
+    RelFileLocator, tuple as ht,
     tuple::{AttrLayout, form_tuple},
 };
 use forebay_storage::{Backend, Strategy};
@@ -156,7 +156,10 @@ fn run(bench: &Bench, be: &mut Backend, heap: &Heap, places: &mut Vec<ItemPointe
         Step::Batch { lengths, commit } => {
             let author = bench.author(be, &mut tx);
             let mut batch = TupleBatch::new();
-            lengths.iter().try_for_each(|&(len, null)| batch.push(&bytes_tuple(len, null))).unwrap();
+            lengths
+                .iter()
+                .try_for_each(|&(len, null)| batch.push(&bytes_tuple(len, null)))
+                .unwrap();
             heap.insert_batch(be, author, &batch, Strategy::Normal).unwrap();
             end(bench, be, &mut tx, commit);
         }
@@ -174,7 +177,10 @@ fn run(bench: &Bench, be: &mut Backend, heap: &Heap, places: &mut Vec<ItemPointe
         Step::Delete { .. } => {}
         // From here on the first change of each page is logged with an image of it.
         Step::Checkpoint => {
-            bench.wal.begin_checkpoint(&mut be.io, CheckpointKind::Online { wal_level: 1 }).unwrap();
+            bench
+                .wal
+                .begin_checkpoint(&mut be.io, CheckpointKind::Online { wal_level: 1 })
+                .unwrap();
         }
         Step::Write => bench.write_all(be),
     }
@@ -215,8 +221,9 @@ fn images_with_a_hole_are_restored() {
     assert_same(&before, &masked_all(&recovered.pages(TABLE)));
 }
 
-/// Begins a checkpoint and writes `pg_xact` first, then the pages. What a checkpoint promises: all that the log says
-/// before the redo pointer is in the files, as recovery will not look at it again.
+/// Begins a checkpoint and writes `pg_xact` first, then the pages. What a checkpoint promises: all
+/// that the log says before the redo pointer is in the files, as recovery will not look at it
+/// again.
 fn check_checkpoint(bench: &Bench, be: &mut Backend, from: Lsn) -> Lsn {
     let kind = CheckpointKind::Online { wal_level: 1 };
     let redo = bench.wal.begin_checkpoint(&mut be.io, kind).unwrap();
@@ -235,7 +242,12 @@ fn check_checkpoint(bench: &Bench, be: &mut Backend, from: Lsn) -> Lsn {
         let decoded = record.decode().unwrap();
         for block in &decoded.blocks {
             let lsn = Page::new(&pages[block.tag.block as usize]).lsn();
-            assert!(lsn >= record.end, "{} has LSN {lsn}, a record ends at {}", block.tag, record.end);
+            assert!(
+                lsn >= record.end,
+                "{} has LSN {lsn}, a record ends at {}",
+                block.tag,
+                record.end
+            );
         }
         let xid = decoded.header.xid;
         if decoded.header.rmgr == Rmgr::XACT {
@@ -291,7 +303,9 @@ fn a_dropped_relation_s_files_go_again_and_explain_missing_pages() {
     drop_files(&bench.pool, &mut be, &finished.drop).unwrap();
     let (recovered, copy) = bench.recover_copy(2);
     assert!(!recovered.pool.smgr().exists(TABLE, Fork::Main).unwrap());
-    assert!(!copy.path().join("base/5/16384").exists() || is_empty(&copy.path().join("base/5/16384")));
+    assert!(
+        !copy.path().join("base/5/16384").exists() || is_empty(&copy.path().join("base/5/16384"))
+    );
 }
 
 fn is_empty(path: &std::path::Path) -> bool {
@@ -318,7 +332,11 @@ impl Hand {
     }
 
     /// The first record lies at the place of number `first`.
-    fn redo_from(&mut self, first: u64, records: &[DecodedRecord<'_>]) -> (Result<(), RedoError>, Counters) {
+    fn redo_from(
+        &mut self,
+        first: u64,
+        records: &[DecodedRecord<'_>],
+    ) -> (Result<(), RedoError>, Counters) {
         let Recovered { pool, clog, be, .. } = &mut self.recovered;
         let mut ctx = RedoContext::new(be, pool, clog, &self.checkpoint);
         let registry = Registry::new();
@@ -326,7 +344,8 @@ impl Hand {
         for (n, record) in (first..).zip(records) {
             let start = Lsn(0x200_0028 + n * 0x100);
             let end = Lsn(start.0 + 0x100);
-            result = result.and_then(|()| registry.redo(&RedoRecord { start, end, record }, &mut ctx));
+            result =
+                result.and_then(|()| registry.redo(&RedoRecord { start, end, record }, &mut ctx));
         }
         let result = result.and_then(|()| ctx.check_missing());
         (result, ctx.counters)
@@ -364,8 +383,9 @@ fn records_of_unknown_kinds_are_refused_by_name() {
         let mut hand = Hand::new();
         let (result, _) = hand.redo(&[record(rmgr, info, 0, &[])]);
         let message = result.unwrap_err().to_string();
-        let expected =
-            format!("WAL record at 0/2000028 is of a kind that is not supported: {name}, info 0x{info:02X}");
+        let expected = format!(
+            "WAL record at 0/2000028 is of a kind that is not supported: {name}, info 0x{info:02X}"
+        );
         assert_eq!(message, expected);
     }
 }
@@ -400,12 +420,17 @@ fn counters_follow_the_records() {
     result.unwrap();
     assert_eq!((counters.next_xid, counters.next_oid), (FullXid::new(0, 91), 24_576));
 
-    let online = xlog::CheckPoint { next_xid: FullXid::new(0, 50), next_oid: 1, ..checkpoint() }.encode();
-    let shutdown = xlog::CheckPoint { next_xid: FullXid::new(0, 60), next_oid: 9, ..checkpoint() }.encode();
+    let online =
+        xlog::CheckPoint { next_xid: FullXid::new(0, 50), next_oid: 1, ..checkpoint() }.encode();
+    let shutdown =
+        xlog::CheckPoint { next_xid: FullXid::new(0, 60), next_oid: 9, ..checkpoint() }.encode();
     let online = record(Rmgr::XLOG, xlog::CHECKPOINT_ONLINE, 0, &online);
     let (result, counters) = Hand::new().redo(std::slice::from_ref(&online));
     result.unwrap();
-    assert_eq!((counters.next_xid, counters.next_oid), (FullXid::new(0, 50), checkpoint().next_oid));
+    assert_eq!(
+        (counters.next_xid, counters.next_oid),
+        (FullXid::new(0, 50), checkpoint().next_oid)
+    );
     let (result, counters) =
         Hand::new().redo(&[online, record(Rmgr::XLOG, xlog::CHECKPOINT_SHUTDOWN, 0, &shutdown)]);
     result.unwrap();
@@ -458,7 +483,10 @@ fn a_record_that_does_not_fit_its_page_changes_nothing() {
     let pages = hand.recovered.pages(TABLE);
     assert_eq!(pages.len(), 3, "the file was extended to the page that was made");
     assert!(Page::new(&pages[0]).is_new() && Page::new(&pages[1]).is_new());
-    assert_eq!((Page::new(&pages[2]).item_count(), Page::new(&pages[2]).lsn()), (1, Lsn(0x200_0128)));
+    assert_eq!(
+        (Page::new(&pages[2]).item_count(), Page::new(&pages[2]).lsn()),
+        (1, Lsn(0x200_0128))
+    );
 }
 
 #[test]
@@ -502,7 +530,10 @@ fn damaged_payloads_are_errors_and_no_panics() {
     for (rmgr, info) in kinds {
         for main in [&[][..], &[0xff]] {
             let (result, _) = Hand::new().redo(&[record(rmgr, info, 9, main)]);
-            assert!(matches!(result, Err(RedoError::Damaged { .. })), "{rmgr} {info:x}: {result:?}");
+            assert!(
+                matches!(result, Err(RedoError::Damaged { .. })),
+                "{rmgr} {info:x}: {result:?}"
+            );
         }
     }
     let page = 131_072i64.to_le_bytes();

@@ -120,7 +120,10 @@ fn a_snapshot_sees_who_had_committed() {
     assert!(!bench.xacts.snapshot(&c).is_running(xa));
     bench.xacts.commit(&mut be.io, &mut c).unwrap();
     let mut status = |xid| bench.clog.status(&mut be.io, xid).unwrap();
-    assert_eq!([xa, xb, xc].map(&mut status), [Outcome::Aborted, Outcome::Committed, Outcome::Committed]);
+    assert_eq!(
+        [xa, xb, xc].map(&mut status),
+        [Outcome::Aborted, Outcome::Committed, Outcome::Committed]
+    );
     assert_eq!([1, 2].map(&mut status), [Outcome::Committed; 2]);
     assert_eq!(status(xc + 1), Outcome::InProgress);
     assert_eq!(bench.xacts.next_xid(), FullXid::new(0, xc + 1));
@@ -178,7 +181,8 @@ fn a_failure_before_pg_xact_is_written_leaves_its_pages_to_be_written() {
     let bench = Bench::new();
     let mut be = bench.backend();
     bench.clog.zero_page(7);
-    let refused = bench.clog.flush_behind(&mut be.io, |_| Err(crate::EngineError::internal("no log")));
+    let refused =
+        bench.clog.flush_behind(&mut be.io, |_| Err(crate::EngineError::internal("no log")));
     assert!(refused.is_err());
     assert!(bench.clog.flush(&mut be.io).unwrap() > 0);
     assert_eq!(bench.clog.flush(&mut be.io).unwrap(), 0);

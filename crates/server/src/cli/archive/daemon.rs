@@ -13,7 +13,8 @@ const COMMAND: &str = "archiverd";
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DaemonArgs {
-    /// Data directory of the server whose archive-push and archive-get are served [default: $PGDATA]
+    /// Data directory of the server whose archive-push and archive-get are served [default:
+    /// $PGDATA]
     #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -57,13 +58,14 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
         // Whoever stores into it will be told.
         Err(error) => tracing::debug!("could not look for temporary files: {error}"),
     }
-    let socket = args.socket.clone().or_else(|| given(None, "FOREBAY_ARCHIVE_SOCKET").map(PathBuf::from));
+    let socket =
+        args.socket.clone().or_else(|| given(None, "FOREBAY_ARCHIVE_SOCKET").map(PathBuf::from));
     let socket = match socket {
         Some(socket) => absolute(&socket)?,
         None => dir.join(resident::SOCKET),
     };
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("could not watch signals: {error}"))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| format!("could not watch signals: {error}"))?;
     let options = ResidentOptions {
         socket: socket.clone(),
         archive: identity,
@@ -72,7 +74,8 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
         prefetch_bytes: u64::from(args.prefetch_memory) << 20,
         source: SourceOptions { direct: args.store.direct, ..SourceOptions::default() },
     };
-    let mut server = resident::serve(&opened.aio, opened.repository, options).map_err(super::text)?;
+    let mut server =
+        resident::serve(&opened.aio, opened.repository, options).map_err(super::text)?;
     let method = opened.aio.method_name();
     log::log(format!("archiverd serves \"{location}\" on \"{}\" with {method}", socket.display()));
     let signal = signals.forever().next();
@@ -84,7 +87,8 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
 /// What is restored belongs to who restores it.
 fn check_owner(opened: &super::Opened, dir: &Path) -> Result<(), String> {
     let stat = opened.aio.namespace().stat(dir).map_err(|error| error.to_string())?;
-    let stat = stat.ok_or_else(|| format!("data directory \"{}\" does not exist", dir.display()))?;
+    let stat =
+        stat.ok_or_else(|| format!("data directory \"{}\" does not exist", dir.display()))?;
     let ours = rustix::process::geteuid().as_raw();
     if stat.uid != ours {
         let (dir, owner) = (dir.display(), stat.uid);

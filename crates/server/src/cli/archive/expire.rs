@@ -12,8 +12,8 @@ const COMMAND: &str = "archive-expire";
 pub(in crate::cli) struct ExpireArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// What lies before this segment goes; a .backup file's name says as well that this base backup is the oldest there is
-    /// [default: what no base backup in the archive needs]
+    /// What lies before this segment goes; a .backup file's name says as well that this base backup
+    /// is the oldest there is [default: what no base backup in the archive needs]
     #[arg(long, value_name = "NAME")]
     before: Option<String>,
     /// Say what would go, remove nothing
@@ -42,7 +42,8 @@ pub(in crate::cli) fn run(args: &ExpireArgs) -> u8 {
 }
 
 fn expire(args: &ExpireArgs) -> Result<Expired, String> {
-    let before = args.before.as_deref().map(str::parse::<WalName>).transpose().map_err(super::text)?;
+    let before =
+        args.before.as_deref().map(str::parse::<WalName>).transpose().map_err(super::text)?;
     let mut opened = args.store.open(Door::One)?;
     let needed = needed(args, &mut opened)?;
     let bar = bar("removing", false);
@@ -50,8 +51,13 @@ fn expire(args: &ExpireArgs) -> Result<Expired, String> {
         bar.set_length(total);
         bar.set_position(done);
     };
-    let expired =
-        opened.repository.expire(&mut opened.be, before.as_ref(), &needed, args.dry_run, &mut progress);
+    let expired = opened.repository.expire(
+        &mut opened.be,
+        before.as_ref(),
+        &needed,
+        args.dry_run,
+        &mut progress,
+    );
     bar.finish_and_clear();
     expired.map_err(super::text)
 }
@@ -65,7 +71,8 @@ fn needed(args: &ExpireArgs, opened: &mut Opened) -> Result<Vec<NeededFrom>, Str
         // Base backups are made into directories alone.
         Some(_) => return Ok(Vec::new()),
     };
-    let needed = backup::needed(&mut opened.be, Path::new(dir)).map_err(|error| error.to_string())?;
+    let needed =
+        backup::needed(&mut opened.be, Path::new(dir)).map_err(|error| error.to_string())?;
     let from = |one: backup::Needed| NeededFrom { first: one.first_segment(), backup: one.backup };
     Ok(needed.into_iter().map(from).collect())
 }

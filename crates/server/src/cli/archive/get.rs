@@ -14,7 +14,8 @@ const COMMAND: &str = "archive-get";
 const RESTORED: u8 = 0;
 /// The archive does not have it: for a server that recovers, the end of what there is.
 const ABSENT: u8 = 1;
-/// Anything else: a server stops, where it would take any smaller number for the end of what there is.
+/// Anything else: a server stops, where it would take any smaller number for the end of what there
+/// is.
 const FAILED: u8 = 126;
 
 #[derive(Debug, Args)]
@@ -64,5 +65,6 @@ fn get_file(args: &GetArgs) -> Result<bool, String> {
         Answer::Reply(Reply::Other) | Answer::Nobody(_) => {}
     }
     let mut opened = args.store.open(Door::One)?;
-    get::get(&opened.aio, &mut opened.be, &opened.repository, &name, &args.path).map_err(super::text)
+    get::get(&opened.aio, &mut opened.be, &opened.repository, &name, &args.path)
+        .map_err(super::text)
 }

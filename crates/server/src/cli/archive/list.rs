@@ -38,7 +38,10 @@ pub(in crate::cli) fn run(args: &ListArgs) -> u8 {
 
 fn table(place: &str, inventory: &Inventory, long: bool) {
     let system = inventory.system.map_or_else(|| "unknown".to_owned(), |system| system.to_string());
-    say(format_args!("archive {place}, layout {}, database system {system}", inventory.layout.name()));
+    say(format_args!(
+        "archive {place}, layout {}, database system {system}",
+        inventory.layout.name()
+    ));
     if long {
         for stored in &inventory.files {
             let manifest = if stored.manifest.is_some() { "" } else { "  no manifest" };
@@ -67,7 +70,8 @@ fn table(place: &str, inventory: &Inventory, long: bool) {
 
 fn json(place: &str, inventory: &Inventory, long: bool) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-    let segment = |timeline, number| inventory.segment_size.map(|size| size.file_name(timeline, number));
+    let segment =
+        |timeline, number| inventory.segment_size.map(|size| size.file_name(timeline, number));
     let ranges: Vec<String> = inventory
         .ranges()
         .iter()
@@ -84,11 +88,16 @@ fn json(place: &str, inventory: &Inventory, long: bool) -> String {
         .filter(|stored| long || stored.name.kind() != Kind::Segment)
         .map(|stored| {
             let (name, manifest) = (quoted(stored.name.as_str()), stored.manifest.is_some());
-            format!("{{\"name\": {name}, \"stored_bytes\": {}, \"manifest\": {manifest}}}", stored.bytes())
+            format!(
+                "{{\"name\": {name}, \"stored_bytes\": {}, \"manifest\": {manifest}}}",
+                stored.bytes()
+            )
         })
         .collect();
-    let system = inventory.system.map_or_else(|| "null".to_owned(), |system| quoted(&system.to_string()));
-    let bytes = inventory.segment_size.map_or_else(|| "null".to_owned(), |size| size.bytes().to_string());
+    let system =
+        inventory.system.map_or_else(|| "null".to_owned(), |system| quoted(&system.to_string()));
+    let bytes =
+        inventory.segment_size.map_or_else(|| "null".to_owned(), |size| size.bytes().to_string());
     format!(
         "{{\"archive\": {}, \"layout\": {}, \"system\": {system}, \"segment_bytes\": {bytes}, \"ranges\": [{}], \"files\": [{}]}}",
         quoted(place),

@@ -47,6 +47,10 @@ fn verify(args: &VerifyArgs) -> Result<bool, String> {
     let serious = found.problems.iter().filter(|problem| problem.is_serious()).count();
     let notes = found.problems.len() - serious;
     let what = if args.quick { "looked at" } else { "read" };
-    say(format_args!("{} files, {} {what}: {serious} errors, {notes} notes", found.files, size(found.bytes)));
+    say(format_args!(
+        "{} files, {} {what}: {serious} errors, {notes} notes",
+        found.files,
+        size(found.bytes)
+    ));
     Ok(serious == 0)
 }

@@ -64,9 +64,11 @@ impl Report {
     fn show(&mut self, done: u64, total: u64) {
         if std::io::stderr().is_terminal() {
             let bar = self.bar.get_or_insert_with(|| {
-                let style =
-                    ProgressStyle::with_template("[{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-                ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                let style = ProgressStyle::with_template(
+                    "[{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+                );
+                ProgressBar::new(total)
+                    .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             });
             bar.set_length(total);
             bar.set_position(done);

@@ -1,4 +1,5 @@
-//! The server whose data directory is copied, over its own protocol: Forebay, or PostgreSQL 15 to 18.
+//! The server whose data directory is copied, over its own protocol: Forebay, or PostgreSQL 15 to
+//! 18.
 
 use crate::client::{Client, ClientError};
 use crate::wire::stream::Stream;
@@ -30,14 +31,15 @@ impl Address {
             database: "postgres".to_owned(),
         };
         for word in text.split_whitespace() {
-            let (name, value) = word
-                .split_once('=')
-                .ok_or_else(|| bad(format!("\"{word}\" in the connection is not of the form NAME=VALUE")))?;
+            let (name, value) = word.split_once('=').ok_or_else(|| {
+                bad(format!("\"{word}\" in the connection is not of the form NAME=VALUE"))
+            })?;
             match name {
                 "host" | "hostaddr" => address.host = value.to_owned(),
                 "port" => {
-                    address.port =
-                        value.parse().map_err(|_| bad(format!("invalid port number \"{value}\"")))?;
+                    address.port = value
+                        .parse()
+                        .map_err(|_| bad(format!("invalid port number \"{value}\"")))?;
                 }
                 "user" => address.user = value.to_owned(),
                 "dbname" => address.database = value.to_owned(),
@@ -77,7 +79,8 @@ pub(super) struct Server {
 }
 
 fn failed(address: &Address, error: &ClientError) -> EngineError {
-    let message = format!("could not connect to server \"{}\", port {}: {error}", address.host, address.port);
+    let message =
+        format!("could not connect to server \"{}\", port {}: {error}", address.host, address.port);
     EngineError::statement("08001", message)
         .with_hint("Tell with --connection how to reach it, by a way that needs no password.")
 }
@@ -97,7 +100,8 @@ impl Server {
             Client::start(address.stream()?, &parameters)
         };
         let mut client = connect().map_err(|error| failed(address, &error))?;
-        // The session does nothing while files are copied. A server that has no such setting does not end it either.
+        // The session does nothing while files are copied. A server that has no such setting does
+        // not end it either.
         for setting in ["statement_timeout", "idle_session_timeout", "lock_timeout"] {
             let _ = client.query(&format!("SET {setting} = 0"));
         }
@@ -122,8 +126,10 @@ impl Server {
     pub(super) fn check_primary(&mut self) -> Result<(), EngineError> {
         match self.value("SELECT pg_is_in_recovery()") {
             Ok(answer) if answer == "f" => Ok(()),
-            Ok(_) => Err(EngineError::statement("0A000", "the server is a standby, or in recovery")
-                .with_hint("Back up the primary.")),
+            Ok(_) => {
+                Err(EngineError::statement("0A000", "the server is a standby, or in recovery")
+                    .with_hint("Back up the primary."))
+            }
             Err(error) => Err(EngineError::statement("08006", error)),
         }
     }
@@ -142,7 +148,10 @@ impl BackupSource for Server {
             [row] => match row.as_slice() {
                 [Some(lsn), Some(label)] => {
                     let lsn: Result<Lsn, forebay_engine::ParseLsnError> = lsn.parse();
-                    Ok(Stopped { lsn: lsn.map_err(|error| error.to_string())?, label: label.clone() })
+                    Ok(Stopped {
+                        lsn: lsn.map_err(|error| error.to_string())?,
+                        label: label.clone(),
+                    })
                 }
                 _ => Err("it gave something else than a position and a label".to_owned()),
             },
@@ -172,7 +181,8 @@ mod tests {
 
     #[test]
     fn connections() {
-        let address = Address::parse("host=/run/pg port=5433 user=me dbname=d").expect("an address");
+        let address =
+            Address::parse("host=/run/pg port=5433 user=me dbname=d").expect("an address");
         assert_eq!((address.host.as_str(), address.port), ("/run/pg", 5433));
         assert_eq!((address.user.as_str(), address.database.as_str()), ("me", "d"));
         for bad in ["host", "port=x", "sslmode=require"] {

@@ -1,5 +1,5 @@
-//! `forebay bench archive`: the archiver at a start with many files that wait, and segments stored in a directory, beside fio, or in
-//! an object store.
+//! `forebay bench archive`: the archiver at a start with many files that wait, and segments stored
+//! in a directory, beside fio, or in an object store.
 
 use super::device::Fio;
 use super::{ROUNDS, bar, count, list, method};
@@ -12,7 +12,8 @@ pub(super) struct ArchiveArgs {
     /// A directory on the disk that is meant; a log and an archive are made in there, and removed
     #[arg(short = 'D', long = "directory", value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// How many files wait, with a module that stores nothing; "": not measured [default: 12000,120000]
+    /// How many files wait, with a module that stores nothing; "": not measured [default:
+    /// 12000,120000]
     #[arg(long, value_name = "LIST")]
     marks: Option<String>,
     /// How many segments of 16 MB are stored; 0: none [default: 64]
@@ -21,7 +22,8 @@ pub(super) struct ArchiveArgs {
     /// How many of them at a time [default: 1,2,4]
     #[arg(long, value_name = "LIST")]
     transfers: Option<String>,
-    /// Store them in an object store instead: s3://BUCKET/PREFIX, gs:// or az://; what is stored is removed again
+    /// Store them in an object store instead: s3://BUCKET/PREFIX, gs:// or az://; what is stored is
+    /// removed again
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
     /// "wal": only past the kernel's page cache; "": only through it [default: both]
@@ -48,10 +50,11 @@ pub(super) fn archive(args: &ArchiveArgs) -> Result<String, String> {
     let bench = args.plan()?;
     let mut fio = Fio::new(0, args.alone);
     let bar = bar();
-    let report = bench_archive(&bench, &mut |dir, job, time| fio.ask(dir, job, time), &mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
+    let report =
+        bench_archive(&bench, &mut |dir, job, time| fio.ask(dir, job, time), &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
     bar.finish_and_clear();
     let mut report = report.map_err(|error: BenchError| error.to_string())?;
     report.notes.extend(fio.note());

@@ -30,8 +30,14 @@ impl Fio {
         Fio { size, silent, missing: false, prepared: false }
     }
 
-    /// Answers, with direct writes: over a file that was written before, or, as storing does, to new files.
-    pub(super) fn ask(&mut self, dir: &Path, job: DeviceJob, time: Duration) -> Result<Option<f64>, String> {
+    /// Answers, with direct writes: over a file that was written before, or, as storing does, to
+    /// new files.
+    pub(super) fn ask(
+        &mut self,
+        dir: &Path,
+        job: DeviceJob,
+        time: Duration,
+    ) -> Result<Option<f64>, String> {
         if self.silent {
             return Ok(None);
         }
@@ -52,7 +58,8 @@ impl Fio {
         let (bytes, depth_of) = (format!("--bs={bytes}"), format!("--iodepth={depth}"));
         // With one write at a time, the plain system call is the fastest way.
         let engine = if depth == 1 { "--ioengine=psync" } else { "--ioengine=io_uring" };
-        let timed = ["--time_based", &runtime, "--sync=dsync", "--overwrite=1", &bytes, &depth_of, engine];
+        let timed =
+            ["--time_based", &runtime, "--sync=dsync", "--overwrite=1", &bytes, &depth_of, engine];
         Ok(self.run(dir, &timed)?.map(|moved| moved.written / unit / moved.seconds))
     }
 
@@ -71,23 +78,26 @@ impl Fio {
     fn run(&self, dir: &Path, arguments: &[&str]) -> Result<Option<Moved>, String> {
         let mut fio = Command::new("fio");
         fio.args(["--name=forebay", "--output-format=terse", "--rw=write", "--direct=1"]);
-        fio.arg(format!("--size={}", self.size)).arg(format!("--filename={}", dir.join("fio").display()));
+        fio.arg(format!("--size={}", self.size))
+            .arg(format!("--filename={}", dir.join("fio").display()));
         run(fio.args(arguments))
     }
 }
 
 /// Bytes a second of storing. None: fio is not installed.
 ///
-/// fio is given a directory of its own, so that what it writes is new, and sizes, no time: with a time it would begin again, over the
-/// files it has just written. What its options come to was seen in its system calls and ext4's trace, for fio 3.33:
+/// fio is given a directory of its own, so that what it writes is new, and sizes, no time: with a
+/// time it would begin again, over the files it has just written. What its options come to was seen
+/// in its system calls and ext4's trace, for fio 3.33:
 ///
-/// - `fallocate`: all new files are made and reserved before the clock starts, which takes some 25 microseconds a file. With
-///   `create_on_open` they would be made as their turn comes, but not be reserved.
-/// - `fsync_on_close`: a file is synced when its last write has ended, while the first writes of the next are on their way. At the end of
-///   part each writer syncs all its files again, since the last one was not, mostly within a tenth of a millisecond; `end_fsync` adds
-///   nothing to that.
-/// - Several writers, as each waits for its syncs. They share out the files. With 4 of 2 writes in flight each fio was as fast as with any
-///   other number, and faster than with one of 8.
+/// - `fallocate`: all new files are made and reserved before the clock starts, which takes some 25
+///   microseconds a file. With `create_on_open` they would be made as their turn comes, but not be
+///   reserved.
+/// - `fsync_on_close`: a file is synced when its last write has ended, while the first writes of
+///   the next are on their way. At the end of part each writer syncs all its files again, since the
+///   last one was not, mostly within a tenth of a millisecond; `end_fsync` adds nothing to that.
+/// - Several writers, as each waits for its syncs. They share out the files. With 4 of 2 writes in
+///   flight each fio was as fast as with any other number, and faster than with one of 8.
 ///
 /// The clock is that of reading or of writing, whichever takes longer.
 fn store(dir: &Path) -> Result<Option<f64>, String> {
@@ -115,7 +125,10 @@ fn link(log: &Path, own: &Path) -> std::io::Result<(u64, u64)> {
         let entry = entry?;
         let of_file = entry.metadata()?;
         if of_file.is_file() {
-            std::os::unix::fs::symlink(fs::canonicalize(entry.path())?, own.join(format!("old.{files}")))?;
+            std::os::unix::fs::symlink(
+                fs::canonicalize(entry.path())?,
+                own.join(format!("old.{files}")),
+            )?;
             (files, bytes) = (files + 1, of_file.len());
         }
     }
@@ -126,7 +139,13 @@ fn link(log: &Path, own: &Path) -> std::io::Result<(u64, u64)> {
 fn storing(files: u64, bytes: u64) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
-    add(&["--output-format=terse", "--group_reporting", "--direct=1", "--bs=512k", "--ioengine=io_uring"]);
+    add(&[
+        "--output-format=terse",
+        "--group_reporting",
+        "--direct=1",
+        "--bs=512k",
+        "--ioengine=io_uring",
+    ]);
     add(&["--file_service_type=sequential", &format!("--filesize={bytes}")]);
     let part = |files: u64| [format!("--nrfiles={files}"), format!("--size={}", files * bytes)];
     let [number, size] = part(files);
@@ -135,7 +154,12 @@ fn storing(files: u64, bytes: u64) -> Vec<String> {
     let writers = WRITERS.min(files);
     for writer in 0..writers {
         let [number, size] = part(files / writers + u64::from(writer < files % writers));
-        add(&[&format!("--name=write{writer}"), "--rw=write", "--fallocate=native", "--fsync_on_close=1"]);
+        add(&[
+            &format!("--name=write{writer}"),
+            "--rw=write",
+            "--fallocate=native",
+            "--fsync_on_close=1",
+        ]);
         add(&[&number, &size, &format!("--iodepth={WRITES}")]);
     }
     arguments
@@ -162,10 +186,12 @@ struct Moved {
 }
 
 impl Moved {
-    /// Of terse format 3, fields 5, 8, 46 and 49: KiB read and its milliseconds, KiB written and its milliseconds. A group of jobs has one
-    /// line: the sums of what they moved, and the milliseconds of the slowest.
+    /// Of terse format 3, fields 5, 8, 46 and 49: KiB read and its milliseconds, KiB written and
+    /// its milliseconds. A group of jobs has one line: the sums of what they moved, and the
+    /// milliseconds of the slowest.
     fn parse(said: &str) -> Option<Moved> {
-        let fields: Vec<&str> = said.lines().find(|line| line.starts_with("3;"))?.split(';').collect();
+        let fields: Vec<&str> =
+            said.lines().find(|line| line.starts_with("3;"))?.split(';').collect();
         let number = |field: usize| fields.get(field)?.parse::<f64>().ok();
         let some = |field: usize| number(field).filter(|n| *n > 0.0);
         let seconds = number(8)?.max(some(49)?) / 1e3;
@@ -174,10 +200,15 @@ impl Moved {
 }
 
 /// Its rates of one 8 kB write, by sync method.
-pub(super) fn pg_test_fsync(command: Option<&str>, dir: &Path) -> Result<Vec<(String, f64)>, String> {
+pub(super) fn pg_test_fsync(
+    command: Option<&str>,
+    dir: &Path,
+) -> Result<Vec<(String, f64)>, String> {
     let words: Vec<String> = match command {
         Some(command) => command.split_whitespace().map(str::to_owned).collect(),
-        None => vec![find().ok_or("No rates of pg_test_fsync: it is not installed.")?.display().to_string()],
+        None => vec![
+            find().ok_or("No rates of pg_test_fsync: it is not installed.")?.display().to_string(),
+        ],
     };
     let [program, arguments @ ..] = words.as_slice() else {
         return Err("No rates of pg_test_fsync: no command was given.".to_owned());
@@ -189,8 +220,12 @@ pub(super) fn pg_test_fsync(command: Option<&str>, dir: &Path) -> Result<Vec<(St
         command.arg("-f").arg(&own);
     }
     let failed = |error: std::io::Error| format!("No rates of pg_test_fsync: {program}: {error}.");
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
     let lines = child.stdout.take().map(|out| BufReader::new(out).lines().map_while(Result::ok));
     let rates = lines.map(rates_of).unwrap_or_default();
     // What else it measures is not asked for.
@@ -210,7 +245,8 @@ fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join(NAME)).find(|file| file.is_file());
     found.or_else(|| {
-        let versions = fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        let versions =
+            fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
         let number = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
         let programs = versions.filter_map(|dir| Some((number(&dir)?, dir.join("bin").join(NAME))));
         programs.filter(|(_, file)| file.is_file()).max().map(|(_, file)| file)
@@ -237,7 +273,8 @@ mod tests {
     #[test]
     fn fios_terse_lines_are_read() {
         let mut fields = vec!["0"; 130];
-        (fields[0], fields[5], fields[8], fields[46], fields[49]) = ("3", "500", "200", "1000", "250");
+        (fields[0], fields[5], fields[8], fields[46], fields[49]) =
+            ("3", "500", "200", "1000", "250");
         let said = format!("fio: a warning\n{}\n", fields.join(";"));
         let moved = Moved { read: 512_000.0, written: 1_024_000.0, seconds: 0.25 };
         assert_eq!(Moved::parse(&said), Some(moved));
@@ -257,14 +294,18 @@ mod tests {
         for files in [1, 3, 4, 9, 64] {
             let arguments = storing(files, 16 << 20);
             let each = |option: &str| {
-                let parts =
-                    arguments.iter().filter_map(|word| word.strip_prefix(option)?.parse::<u64>().ok());
+                let parts = arguments
+                    .iter()
+                    .filter_map(|word| word.strip_prefix(option)?.parse::<u64>().ok());
                 parts.collect::<Vec<u64>>()
             };
             let (numbers, sizes) = (each("--nrfiles="), each("--size="));
             assert_eq!((numbers[0], numbers[1..].iter().sum()), (files, files), "{arguments:?}");
             assert!(numbers[1..].iter().all(|part| *part > 0), "{arguments:?}");
-            assert!(sizes.iter().zip(&numbers).all(|(size, part)| *size == part << 24), "{arguments:?}");
+            assert!(
+                sizes.iter().zip(&numbers).all(|(size, part)| *size == part << 24),
+                "{arguments:?}"
+            );
         }
     }
 

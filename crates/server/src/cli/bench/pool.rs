@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct PoolArgs {
-    /// A data directory that nothing runs on (it is only read), or a directory for a private relation
+    /// A data directory that nothing runs on (it is only read), or a directory for a private
+    /// relation
     #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
     dir: PathBuf,
     /// Of a data directory, the relation's first file, as base/5/16384 [default: the largest]
@@ -80,10 +81,18 @@ pub(super) struct EvictArgs {
 }
 
 pub(super) fn scan(args: &ScanArgs) -> Result<String, String> {
-    let most = args.blocks.as_ref().map(|text| count(text, "--blocks", u64::from(u32::MAX))).transpose()?;
+    let most = args
+        .blocks
+        .as_ref()
+        .map(|text| count(text, "--blocks", u64::from(u32::MAX)))
+        .transpose()?;
     let most_blocks = most.map(|blocks| blocks as u32);
-    let bench =
-        PoolBench { random: args.random, most_blocks, warm: args.warm, ..args.pool.plan(PoolTask::Scan)? };
+    let bench = PoolBench {
+        random: args.random,
+        most_blocks,
+        warm: args.warm,
+        ..args.pool.plan(PoolTask::Scan)?
+    };
     args.pool.run(&bench)
 }
 
@@ -124,7 +133,9 @@ impl PoolArgs {
         }
         if let Some(text) = &self.io_workers {
             let workers =
-                WorkerLimits::fixed(count(text, "--io-workers", WorkerLimits::MOST as u64)? as usize);
+                WorkerLimits::fixed(
+                    count(text, "--io-workers", WorkerLimits::MOST as u64)? as usize
+                );
             for method in &mut bench.methods {
                 if let MethodChoice::Worker(limits) = method {
                     *limits = workers;

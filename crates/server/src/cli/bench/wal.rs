@@ -26,7 +26,8 @@ pub(super) struct WalArgs {
     /// Whether one write takes all blocks that are ready: on, off or both [default: on,off]
     #[arg(long, value_name = "LIST")]
     gather: Option<String>,
-    /// Methods: sync, worker, io_uring, posix_aio [default: io_uring, or worker where there is none]
+    /// Methods: sync, worker, io_uring, posix_aio [default: io_uring, or worker where there is
+    /// none]
     #[arg(long, value_name = "LIST")]
     io_method: Option<String>,
     /// How many commit at a time [default: 1,2,4,8,16,32,64]
@@ -75,10 +76,11 @@ pub(super) fn wal(args: &WalArgs) -> Result<String, String> {
     let bench = args.plan()?;
     let mut fio = Fio::new(bench.size, args.alone);
     let bar = bar();
-    let report = bench_wal(&bench, &mut |dir, job, time| fio.ask(dir, job, time), &mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
+    let report =
+        bench_wal(&bench, &mut |dir, job, time| fio.ask(dir, job, time), &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
     bar.finish_and_clear();
     let mut report: WalReport = report.map_err(|error: BenchError| error.to_string())?;
     report.notes.extend(fio.note());
@@ -100,19 +102,23 @@ impl WalArgs {
         }
         let threads = u64::from(WalBench::MOST_THREADS);
         let bytes = u64::from(WalBench::MOST_BYTES);
-        let numbers = |text: &str, option: &str, most| list(text, |n| Ok(count(n, option, most)? as u32));
+        let numbers =
+            |text: &str, option: &str, most| list(text, |n| Ok(count(n, option, most)? as u32));
         if let Some(text) = &self.tables {
-            bench.tables =
-                list(text, |name| known(name, "--tables", WalTable::ALL.map(|it| (it.name(), it))))?;
+            bench.tables = list(text, |name| {
+                known(name, "--tables", WalTable::ALL.map(|it| (it.name(), it)))
+            })?;
         }
         if let Some(text) = &self.wal_sync_method {
-            bench.sync_methods = list(text, |name| known(name, "--wal-sync-method", WAL_SYNC_METHODS))?;
+            bench.sync_methods =
+                list(text, |name| known(name, "--wal-sync-method", WAL_SYNC_METHODS))?;
         }
         if let Some(text) = &self.io_direct {
             bench.direct = vec![known(text, "--io-direct", [("", false), ("wal", true)])?];
         }
         if let Some(text) = &self.gather {
-            bench.gather = list(text, |name| known(name, "--gather", [("off", false), ("on", true)]))?;
+            bench.gather =
+                list(text, |name| known(name, "--gather", [("off", false), ("on", true)]))?;
         }
         if let Some(text) = &self.io_method {
             bench.methods = list(text, method)?;
@@ -156,5 +162,7 @@ fn known<T>(
     names: impl IntoIterator<Item = (&'static str, T)>,
 ) -> Result<T, String> {
     let found = names.into_iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| value).ok_or_else(|| format!("invalid value \"{name}\" for option {option}"))
+    found
+        .map(|(_, value)| value)
+        .ok_or_else(|| format!("invalid value \"{name}\" for option {option}"))
 }

@@ -29,9 +29,11 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::Lines(Lines::default());
         }
-        let style =
-            ProgressStyle::with_template("{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-        let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let style = ProgressStyle::with_template(
+            "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+        );
+        let bar =
+            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Progress::Bar(bar.with_message("computing checksums"))
     }
 

@@ -23,7 +23,8 @@ fn make(peer: &Peer) {
         -c shared_buffers=512MB -c autovacuum=off -c maintenance_work_mem=512MB";
     let server = peer.start("pg", quick);
     let port = server.port.to_string();
-    let options = ["-i", "-q", "-I", "dtGp", "-s", "150", "-h", "127.0.0.1", "-p", &port, "-U", "postgres"];
+    let options =
+        ["-i", "-q", "-I", "dtGp", "-s", "150", "-h", "127.0.0.1", "-p", &port, "-U", "postgres"];
     peer.run("pgbench", &[&options[..], &["postgres"]].concat());
 }
 
@@ -37,8 +38,9 @@ struct Flip {
 /// Flips one byte in each of 100 random pages in use.
 fn flip_bytes(folder: &Path, random: &mut StdRng) -> Vec<Flip> {
     let entries = fs::read_dir(folder).expect("listed").map(|entry| entry.expect("an entry"));
-    let mut files: Vec<(PathBuf, u64)> =
-        entries.map(|entry| (entry.path(), entry.metadata().expect("there").len() / PAGE)).collect();
+    let mut files: Vec<(PathBuf, u64)> = entries
+        .map(|entry| (entry.path(), entry.metadata().expect("there").len() / PAGE))
+        .collect();
     files.sort();
     let pages: u64 = files.iter().map(|(_, pages)| pages).sum();
     let mut flips = Vec::new();
@@ -90,7 +92,10 @@ fn read_everything(peer: &Peer, checksums: &str, sum: u64) {
         text(&output.stdout).trim().to_owned()
     };
     assert_eq!(ask("SHOW data_checksums"), checksums);
-    assert_eq!(ask("SELECT sum(abalance), count(*) FROM pgbench_accounts"), format!("{sum}|15000000"));
+    assert_eq!(
+        ask("SELECT sum(abalance), count(*) FROM pgbench_accounts"),
+        format!("{sum}|15000000")
+    );
     ask("CREATE EXTENSION IF NOT EXISTS pg_prewarm");
     let all = "SELECT sum(pg_prewarm(c.oid, 'buffer', f)) * 8192 > 2e9 FROM pg_class c, unnest(ARRAY['main', 'fsm', 'vm']) f \
         WHERE relkind IN ('r', 'i', 't', 'm', 'S') AND pg_relation_size(c.oid, f) > 0";
@@ -101,13 +106,15 @@ fn read_everything(peer: &Peer, checksums: &str, sum: u64) {
 /// Changes a row in every 17th page without checksums being kept.
 fn change(peer: &Peer, round: u64) {
     let server = peer.start("pg", "-c autovacuum=off -c fsync=off -c max_wal_size=8GB");
-    let sql =
-        format!("UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid % 1000 = {round}; CHECKPOINT");
+    let sql = format!(
+        "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid % 1000 = {round}; CHECKPOINT"
+    );
     let output = peer.psql(server.port).args(["-c", &sql]).output().expect("psql runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Starts to enable, and sends the signal when the program has named so many files. True: it was too late.
+/// Starts to enable, and sends the signal when the program has named so many files. True: it was
+/// too late.
 fn interrupt_enabling(data: &Path, signal: &str, after: usize) -> bool {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.arg("checksums").args(DIRECT).args(["--enable", "--verbose", "-D"]).arg(data);
@@ -157,12 +164,16 @@ fn a_large_cluster() {
     check_calls(&data, &peer.outside(""));
 
     let flips = flip_bytes(&data.join("base/5"), &mut random);
-    let theirs = peer.command("pg_checksums").args(["--check", "-D", &inside]).output().expect("runs");
+    let theirs =
+        peer.command("pg_checksums").args(["--check", "-D", &inside]).output().expect("runs");
     let bad = places(&text(&theirs.stderr));
     assert!(bad.len() > 90, "most of 100 pages are different ones: {}", bad.len());
     for way in [&DIRECT[..], &["--io-method", "worker"]] {
         let ours = forebay(&data, way);
-        assert_eq!((ours.status.code(), places(&text(&ours.stderr))), (theirs.status.code(), bad.clone()));
+        assert_eq!(
+            (ours.status.code(), places(&text(&ours.stderr))),
+            (theirs.status.code(), bad.clone())
+        );
         assert_eq!(text(&ours.stdout), text(&theirs.stdout));
     }
     restore(&flips);

@@ -1,4 +1,5 @@
-//! One table of command lines and directories, run by both programs as the same user on the same paths.
+//! One table of command lines and directories, run by both programs as the same user on the same
+//! paths.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +11,8 @@ use crate::peer::Peer;
 
 type Damage = fn(&Path);
 
-/// Command lines without a directory that is one. True: the words are the same, not only the exit status.
+/// Command lines without a directory that is one. True: the words are the same, not only the exit
+/// status.
 const LINES: [(&[&str], bool); 27] = [
     (&[], true),
     (&["-?"], false),
@@ -57,9 +59,17 @@ const DIRECTORIES: [(&str, Damage, &[&str]); 39] = [
     ("not whole pages", |d| put(&d.join("base/5/99999"), &[0; 8292]), &[]),
     ("not whole pages, nobody looks", |d| put(&d.join("base/5/99999"), &[0; 8292]), &["-d"]),
     ("an empty file", |d| put(&d.join("base/5/99999"), &[]), &[]),
-    ("a directory for a file", |d| (remove(&d.join("base/5/1259")), dirs(&d.join("base/5/1259"))).1, &[]),
+    (
+        "a directory for a file",
+        |d| (remove(&d.join("base/5/1259")), dirs(&d.join("base/5/1259"))).1,
+        &[],
+    ),
     ("a directory for pg_control", |d| (remove(&control(d)), dirs(&control(d))).1, &[]),
-    ("a file for a directory", |d| (remove_all(&d.join("base")), put(&d.join("base"), b"x")).1, &[]),
+    (
+        "a file for a directory",
+        |d| (remove_all(&d.join("base")), put(&d.join("base"), b"x")).1,
+        &[],
+    ),
     ("no base", |d| remove_all(&d.join("base")), &[]),
     ("no pg_tblspc", |d| remove_all(&d.join("pg_tblspc")), &[]),
     ("a text in pg_tblspc", |d| put(&d.join("pg_tblspc/777"), b"hello"), &[]),
@@ -122,20 +132,25 @@ fn tablespace(dir: &Path) {
     for version in ["PG_18_202506291", "PG_17_202406281"] {
         dirs(&dir.join("pg_tblspc/777").join(version).join("5"));
     }
-    fs::copy(dir.join("base/5/1259"), dir.join("pg_tblspc/777/PG_18_202506291/5/1259")).expect("copied");
+    fs::copy(dir.join("base/5/1259"), dir.join("pg_tblspc/777/PG_18_202506291/5/1259"))
+        .expect("copied");
     put(&dir.join("pg_tblspc/777/PG_17_202406281/5/1259"), b"not ours to read");
 }
 
 fn without_pages(dir: &Path) {
     dirs(&dir.join("base/pgsql_tmp"));
-    for name in
-        ["base/pgsql_tmp/x", "base/5/pg_internal.init.7", "base/5/pgsql_tmp1.2", "global/pg_internal.init"]
-    {
+    for name in [
+        "base/pgsql_tmp/x",
+        "base/5/pg_internal.init.7",
+        "base/5/pgsql_tmp1.2",
+        "global/pg_internal.init",
+    ] {
         put(&dir.join(name), b"no pages");
     }
 }
 
-/// What it said, in no order, without the program's own name and what only Forebay adds; and how it ended.
+/// What it said, in no order, without the program's own name and what only Forebay adds; and how it
+/// ended.
 fn outcome(output: &Output) -> (Option<i32>, String, Vec<String>) {
     let errors = text(&output.stderr).replace("forebay checksums", "pg_checksums");
     let lines = errors.lines().filter(|line| !line.starts_with("pg_checksums: detail: "));
@@ -153,7 +168,8 @@ fn command_lines_and_directories_are_refused_alike() {
         let words = [&[program.as_str(), "checksums"], arguments].concat();
         peer.command_as("postgres", &words).output().expect("forebay runs")
     };
-    let theirs = |arguments: &[&str]| peer.command("pg_checksums").args(arguments).output().expect("runs");
+    let theirs =
+        |arguments: &[&str]| peer.command("pg_checksums").args(arguments).output().expect("runs");
     for (arguments, words) in LINES {
         let (us, them) = (outcome(&ours(arguments)), outcome(&theirs(arguments)));
         if words {

@@ -77,8 +77,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Loads until `enough` commits were acknowledged and a moment has passed, then calls `cut`, which
-    /// returns when no client gets an answer any more.
+    /// Loads until `enough` commits were acknowledged and a moment has passed, then calls `cut`,
+    /// which returns when no client gets an answer any more.
     pub fn load<T>(
         &mut self,
         port: u16,
@@ -129,16 +129,19 @@ impl Ledger {
             let client = client?;
             self.acknowledged +=
                 client.iter().filter(|(.., fate)| *fate == Fate::Acknowledged).count() as u64;
-            self.batches.extend(client.into_iter().map(|(batch, rows, fate)| (batch, (rows, fate))));
+            self.batches
+                .extend(client.into_iter().map(|(batch, rows, fate)| (batch, (rows, fate))));
         }
         (self.small, self.next_small) = small?;
         Ok(outcome)
     }
 
-    /// Compares what the server shows with what is known. What was found counts as acknowledged from here on.
+    /// Compares what the server shows with what is known. What was found counts as acknowledged
+    /// from here on.
     pub fn verify(&mut self, port: u16) -> Result<(), String> {
         let mut problems = Vec::new();
-        self.compare(port, &mut problems).unwrap_or_else(|e| problems.push(format!("a query fails: {e}")));
+        self.compare(port, &mut problems)
+            .unwrap_or_else(|e| problems.push(format!("a query fails: {e}")));
         if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
     }
 
@@ -148,16 +151,17 @@ impl Ledger {
         let settled: Vec<(u32, u32)> =
             self.batches.range(..self.fresh).map(|(batch, (rows, _))| (*batch, *rows)).collect();
         let rows: u64 = settled.iter().map(|(_, rows)| u64::from(*rows)).sum();
-        let sum: u64 = settled.iter().map(|(batch, rows)| u64::from(*batch) * u64::from(*rows)).sum();
+        let sum: u64 =
+            settled.iter().map(|(batch, rows)| u64::from(*batch) * u64::from(*rows)).sum();
         let fresh = self.fresh;
-        let sums =
-            client.query(&format!("SELECT count(*), sum(batch) FROM {table} WHERE batch < {fresh}"))?;
+        let sums = client
+            .query(&format!("SELECT count(*), sum(batch) FROM {table} WHERE batch < {fresh}"))?;
         let expected = vec![Some(rows.to_string()), (rows > 0).then(|| sum.to_string())];
         if sums.rows != [expected.clone()] {
             problems.push(format!("settled rows: {expected:?} expected, {:?} found", sums.rows));
         }
-        let found =
-            client.query(&format!("SELECT batch, line, filler FROM {table} WHERE batch >= {fresh}"))?;
+        let found = client
+            .query(&format!("SELECT batch, line, filler FROM {table} WHERE batch >= {fresh}"))?;
         self.compare_batches(&found.rows, problems);
         self.compare_tables(&mut client, problems)?;
         self.fresh = self.next;
@@ -171,7 +175,8 @@ impl Ledger {
                 problems.push(format!("a row that was never sent: {row:?}"));
                 continue;
             };
-            let (batch, line) = (batch.parse().unwrap_or(u32::MAX), line.parse().unwrap_or(u32::MAX));
+            let (batch, line) =
+                (batch.parse().unwrap_or(u32::MAX), line.parse().unwrap_or(u32::MAX));
             if *text != filler(batch, line) {
                 problems.push(format!("line {line} of batch {batch} has another text: {text:?}"));
             }
@@ -198,7 +203,11 @@ impl Ledger {
         self.batches.retain(|_, (_, fate)| *fate == Fate::Acknowledged);
     }
 
-    fn compare_tables(&mut self, client: &mut Client, problems: &mut Vec<String>) -> Result<(), ClientError> {
+    fn compare_tables(
+        &mut self,
+        client: &mut Client,
+        problems: &mut Vec<String>,
+    ) -> Result<(), ClientError> {
         for (number, fate) in &mut self.small {
             let there = match client.query(&format!("SELECT n FROM s{number}")) {
                 Ok(answer) => Some(answer.rows),
@@ -207,9 +216,15 @@ impl Ledger {
             };
             let whole = [vec![Some(number.to_string())]];
             match (&there, *fate) {
-                (Some(_), Fate::Gone) => problems.push(format!("table s{number} was dropped, and is there")),
-                (None, Fate::Acknowledged) => problems.push(format!("acknowledged table s{number} is lost")),
-                (Some(rows), _) if *rows != whole => problems.push(format!("table s{number} holds {rows:?}")),
+                (Some(_), Fate::Gone) => {
+                    problems.push(format!("table s{number} was dropped, and is there"))
+                }
+                (None, Fate::Acknowledged) => {
+                    problems.push(format!("acknowledged table s{number} is lost"))
+                }
+                (Some(rows), _) if *rows != whole => {
+                    problems.push(format!("table s{number} holds {rows:?}"))
+                }
                 _ => {}
             }
             *fate = if there.is_some() { Fate::Acknowledged } else { Fate::Gone };
@@ -218,7 +233,8 @@ impl Ledger {
         let before = format!("t{}", self.table - 1);
         match client.query(&format!("SELECT count(*) FROM {before}")) {
             Err(e) if e.sqlstate() == "42P01" => {}
-            other => problems.push(format!("table {before} was dropped, and a query of it gives {other:?}")),
+            other => problems
+                .push(format!("table {before} was dropped, and a query of it gives {other:?}")),
         }
         Ok(())
     }
@@ -236,7 +252,11 @@ impl Loader<'_> {
     /// Batches with their rows and fates, until the power is cut. An error before that is one.
     fn run(mut self, port: u16, over: &AtomicBool) -> Result<Vec<(u32, u32, Fate)>, String> {
         let failed = |e: ClientError, what: &str| {
-            if over.load(Ordering::Acquire) { Ok(()) } else { Err(format!("{what} before the cut: {e}")) }
+            if over.load(Ordering::Acquire) {
+                Ok(())
+            } else {
+                Err(format!("{what} before the cut: {e}"))
+            }
         };
         let mut known = Vec::new();
         let mut client = match connect(port) {
@@ -263,7 +283,13 @@ impl Loader<'_> {
         }
     }
 
-    fn send(&mut self, client: &mut Client, batch: u32, rows: u32, kind: u64) -> Result<Fate, ClientError> {
+    fn send(
+        &mut self,
+        client: &mut Client,
+        batch: u32,
+        rows: u32,
+        kind: u64,
+    ) -> Result<Fate, ClientError> {
         let insert = |lines: std::ops::Range<u32>| {
             let mut sql = format!("INSERT INTO {} VALUES ", self.table);
             for line in lines.clone() {
@@ -286,7 +312,8 @@ impl Loader<'_> {
             _ => {
                 let mut text = String::new();
                 for line in 0..rows {
-                    writeln!(text, "{batch}\t{line}\t{}", filler(batch, line)).expect("a string takes all");
+                    writeln!(text, "{batch}\t{line}\t{}", filler(batch, line))
+                        .expect("a string takes all");
                 }
                 client.start_copy(&format!("COPY {} FROM STDIN", self.table))?;
                 client.copy_data(text.as_bytes())?;
@@ -326,8 +353,13 @@ fn make_and_drop(client: &mut Client, (known, next): &mut Tables) -> Result<(), 
         "BEGIN; CREATE TABLE s{number} (n int4); INSERT INTO s{number} VALUES ({number}); COMMIT"
     ))?;
     known.insert(number, Fate::Acknowledged);
-    let old: Vec<u32> =
-        known.iter().filter(|(_, fate)| **fate != Fate::Gone).map(|(n, _)| *n).rev().skip(2).collect();
+    let old: Vec<u32> = known
+        .iter()
+        .filter(|(_, fate)| **fate != Fate::Gone)
+        .map(|(n, _)| *n)
+        .rev()
+        .skip(2)
+        .collect();
     for number in old {
         known.insert(number, Fate::Unanswered);
         client.query(&format!("DROP TABLE s{number}"))?;

@@ -75,7 +75,11 @@ pub fn run(target: &dyn Target, trial: Trial, seed: u64, rounds: u32) -> Result<
         run.disk = run.found.fork(rules(trial, &mut dice));
         run.round(&mut dice, last).map_err(|problems| {
             let shown: Vec<&str> = problems.lines().take(40).collect();
-            format!("seed {seed}, round {round} of {rounds}; {}\n{}", run.save(seed, round), shown.join("\n"))
+            format!(
+                "seed {seed}, round {round} of {rounds}; {}\n{}",
+                run.save(seed, round),
+                shown.join("\n")
+            )
         })?;
     }
     run.totals.acknowledged = run.ledger.acknowledged;
@@ -85,7 +89,8 @@ pub fn run(target: &dyn Target, trial: Trial, seed: u64, rounds: u32) -> Result<
 fn rules(trial: Trial, dice: &mut Dice) -> Rules {
     let micros = |dice: &mut Dice, of: [u64; 3]| of[dice.below(3) as usize];
     let Trial { names, lies, .. } = trial;
-    let (sync_micros, write_micros) = (micros(dice, [100, 500, 2_000]), micros(dice, [0, 100, 1_000]));
+    let (sync_micros, write_micros) =
+        (micros(dice, [100, 500, 2_000]), micros(dice, [0, 100, 1_000]));
     Rules { names, lies, sync_micros, write_micros, seed: dice.any() }
 }
 
@@ -129,7 +134,8 @@ impl Run<'_> {
             self.ledger.new_table(server.port)?;
         }
         if !self.trial.is_honest() {
-            // So that the directory is whole after the cut, and what is lost was acknowledged since.
+            // So that the directory is whole after the cut, and what is lost was acknowledged
+            // since.
             self.disk.settle();
         }
         let (port, enough) = (server.port, 20 + dice.below(600));
@@ -182,7 +188,8 @@ impl Run<'_> {
         if !self.trial.is_honest() {
             return "as was to be expected".into();
         }
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("powercut-{seed}-{round}"));
+        let folder =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("powercut-{seed}-{round}"));
         match self.found.save(&folder) {
             Ok(()) => format!("what the cut has left is in {}", folder.display()),
             Err(e) => format!("what the cut has left can't be saved in {}: {e}", folder.display()),

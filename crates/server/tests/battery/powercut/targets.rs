@@ -120,7 +120,8 @@ pub struct Postgres {
 impl Postgres {
     pub fn find(test: &str) -> Option<Postgres> {
         let peer = Peer::find(test)?;
-        let tree = PathBuf::from(std::env::var_os("FOREBAY_PG18_ROOT").expect("set with the runner"));
+        let tree =
+            PathBuf::from(std::env::var_os("FOREBAY_PG18_ROOT").expect("set with the runner"));
         let inside = format!("mnt/{test}-{}", std::process::id());
         let point = tree.join(&inside);
         fs::create_dir(&point).expect("the tree has a folder mnt");
@@ -130,7 +131,8 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        fs::remove_dir(&self.point).unwrap_or_else(|e| println!("{} stays: {e}", self.point.display()));
+        fs::remove_dir(&self.point)
+            .unwrap_or_else(|e| println!("{} stays: {e}", self.point.display()));
     }
 }
 
@@ -140,15 +142,22 @@ impl Target for Postgres {
     }
 
     fn init(&self) {
-        self.peer.run_as("root", &["install", "-d", "-o", "postgres", "-g", "postgres", &self.data]);
-        self.peer.run("initdb", &["-D", &self.data, "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8"]);
+        self.peer
+            .run_as("root", &["install", "-d", "-o", "postgres", "-g", "postgres", &self.data]);
+        self.peer.run(
+            "initdb",
+            &["-D", &self.data, "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8"],
+        );
     }
 
     fn start(&self, dice: &mut Dice, fsync: bool) -> Process {
         let settings = [
             format!("fsync={}", if fsync { "on" } else { "off" }),
             format!("io_method={}", any(dice, &["sync", "worker", "io_uring"])),
-            format!("debug_io_direct={}", any(dice, &["", "data", "data,wal", "data,wal,wal_init"])),
+            format!(
+                "debug_io_direct={}",
+                any(dice, &["", "data", "data,wal", "data,wal,wal_init"])
+            ),
             format!("wal_sync_method={}", any(dice, &SYNC_METHODS)),
             format!("shared_buffers={}", any(dice, &BUFFERS)),
             format!("wal_init_zero={}", any(dice, &["on", "off"])),
@@ -248,7 +257,9 @@ impl Process {
             match self.log.recv_timeout(PATIENCE) {
                 Ok(line) => self.said.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("the server does not end: {}", self.said.join("\n")),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the server does not end: {}", self.said.join("\n"))
+                }
             }
         }
         self.child.wait().expect("the server can be waited for");

@@ -24,8 +24,11 @@ pub(super) fn encode_key(value: &Datum<'_>, out: &mut Vec<u8>) {
         Datum::Numeric(v) => {
             // 1.0 and 1.00 are equal.
             let text = v.to_string();
-            let text =
-                if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+            let text = if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.')
+            } else {
+                &text
+            };
             sized(text.as_bytes());
         }
         Datum::Bytes(v) => sized(v),

@@ -1,11 +1,13 @@
-//! GROUP BY: groups in memory up to work_mem; rows of the groups beyond that wait in temporary files for their turn.
+//! GROUP BY: groups in memory up to work_mem; rows of the groups beyond that wait in temporary
+//! files for their turn.
 //!
 //! - `key.rs`: grouping keys as bytes
 //! - `overflow.rs`: rows that wait
 //!
-//! Once memory is full no group is added; a row of one that is not there goes into one of several files, chosen by its key.
-//! When the groups in memory have been given out, each file is grouped by itself in the same way. All rows of a group stay in the order
-//! in which they came, so that sums of floats come out the same.
+//! Once memory is full no group is added; a row of one that is not there goes into one of several
+//! files, chosen by its key. When the groups in memory have been given out, each file is grouped by
+//! itself in the same way. All rows of a group stay in the order in which they came, so that sums
+//! of floats come out the same.
 
 mod key;
 mod overflow;
@@ -118,7 +120,8 @@ impl Groups {
         Ok(())
     }
 
-    /// The group with these keys, which is made if there is memory for it. Leaves the keys' bytes in `key`.
+    /// The group with these keys, which is made if there is memory for it. Leaves the keys' bytes
+    /// in `key`.
     fn find(&mut self, grouping: &Grouping, keys: &[Datum<'_>]) -> Option<usize> {
         if keys.is_empty() {
             return Some(0);

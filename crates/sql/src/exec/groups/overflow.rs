@@ -1,4 +1,5 @@
-//! Rows of groups that memory had no place for, in files by a hash of their keys: all rows of a group are in one file.
+//! Rows of groups that memory had no place for, in files by a hash of their keys: all rows of a
+//! group are in one file.
 
 use crate::error::Result;
 use crate::exec::host::Host;
@@ -41,8 +42,10 @@ impl Overflow {
         let files = (memory / WRITING_SHARE / (4 * BLOCK)).clamp(LEAST_FILES, MOST_FILES);
         // A buffer being filled and one being written, for each file.
         let blocks = u32::try_from(memory / WRITING_SHARE / files / 2 / BLOCK).unwrap_or(u32::MAX);
-        let writing =
-            TempOptions { combine: blocks.clamp(1, options.combine.max(1)), depth: options.depth.min(1) };
+        let writing = TempOptions {
+            combine: blocks.clamp(1, options.combine.max(1)),
+            depth: options.depth.min(1),
+        };
         let files = (0..files).map(|_| None).collect();
         Ok(Overflow { files, level, writing, rows: 0, scratch: Vec::new() })
     }
@@ -70,7 +73,10 @@ impl Overflow {
         let mut waiting = Vec::new();
         for writer in self.files.into_iter().flatten() {
             let file = writer.finish(host.session()?.io()).map_err(EngineError::from)?;
-            waiting.push(Waiting { file, options: TempOptions { depth: options.depth.min(2), ..options } });
+            waiting.push(Waiting {
+                file,
+                options: TempOptions { depth: options.depth.min(2), ..options },
+            });
         }
         Ok(waiting)
     }

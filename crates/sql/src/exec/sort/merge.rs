@@ -28,7 +28,11 @@ struct Run {
 
 impl Merge {
     /// Of runs in the order in which their rows came in.
-    pub(super) fn new(keys: Vec<SortKey>, readers: Vec<TempReader>, host: &mut Host) -> Result<Merge> {
+    pub(super) fn new(
+        keys: Vec<SortKey>,
+        readers: Vec<TempReader>,
+        host: &mut Host,
+    ) -> Result<Merge> {
         let mut merge = Merge { keys, runs: Vec::new(), scratch: Vec::new(), given: 0 };
         for (number, mut reader) in readers.into_iter().enumerate() {
             if let Some(next) = spill::read(&mut reader, 0, &mut merge.scratch, host)? {

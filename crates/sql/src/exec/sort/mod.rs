@@ -1,4 +1,5 @@
-//! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are merged.
+//! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are
+//! merged.
 //!
 //! - `runs.rs`: sorted runs in files, and how few of them are made out of many
 //! - `merge.rs`: one order out of several runs

@@ -1,8 +1,9 @@
 //! Sorted runs in temporary files.
 //!
-//! At most so many runs as can be merged at once ([`Runs::order`]) share a file. Before one more would come into it, they are merged
-//! into one run of the next level's file, and their own file goes. So a sort needs little more disk than its rows take, each
-//! row is written once for each level, and a sort of up to work_mem times that many bytes makes a single file.
+//! At most so many runs as can be merged at once ([`Runs::order`]) share a file. Before one more
+//! would come into it, they are merged into one run of the next level's file, and their own file
+//! goes. So a sort needs little more disk than its rows take, each row is written once for each
+//! level, and a sort of up to work_mem times that many bytes makes a single file.
 //!
 //! ```text
 //!   level 1   [################][################]      <- merged from a whole file of level 0
@@ -47,7 +48,12 @@ struct Level {
 impl Runs {
     pub(super) fn new(keys: Vec<SortKey>, host: &mut Host) -> Result<Runs> {
         let session = host.session()?;
-        Ok(Runs { keys, memory: session.work_memory(), options: session.temp_options(), levels: Vec::new() })
+        Ok(Runs {
+            keys,
+            memory: session.work_memory(),
+            options: session.temp_options(),
+            levels: Vec::new(),
+        })
     }
 
     /// How many runs are merged at once.
@@ -56,7 +62,11 @@ impl Runs {
     }
 
     /// Makes a run of sorted rows.
-    pub(super) fn add(&mut self, rows: impl Iterator<Item = OwnedRow>, host: &mut Host) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        rows: impl Iterator<Item = OwnedRow>,
+        host: &mut Host,
+    ) -> Result<()> {
         self.make_room(0, host)?;
         let mut rows = rows;
         self.write(0, host, |_| Ok(rows.next()))
@@ -136,7 +146,9 @@ impl Runs {
     /// Readers of a level's runs, among `count` that are read at once. The level is empty then.
     fn readers(&mut self, level: usize, count: usize, host: &mut Host) -> Result<Vec<TempReader>> {
         let options = self.sharing(count);
-        let Some(level) = self.levels.get_mut(level).map(std::mem::take) else { return Ok(Vec::new()) };
+        let Some(level) = self.levels.get_mut(level).map(std::mem::take) else {
+            return Ok(Vec::new());
+        };
         let Some(writer) = level.writer else { return Ok(Vec::new()) };
         let file = writer.finish(host.session()?.io()).map_err(EngineError::from)?;
         Ok(level.runs.into_iter().map(|run| file.reader_of(run, options)).collect())
@@ -157,8 +169,9 @@ impl Runs {
     /// How each of `count` readers reads, so that their buffers take no more than the sort may.
     fn sharing(&self, count: usize) -> TempOptions {
         let each = self.memory / count.max(1);
-        let combine =
-            u32::try_from(each / 2 / BLOCK).unwrap_or(u32::MAX).clamp(1, self.options.combine.max(1));
+        let combine = u32::try_from(each / 2 / BLOCK)
+            .unwrap_or(u32::MAX)
+            .clamp(1, self.options.combine.max(1));
         let buffers = u32::try_from(each / (combine as usize * BLOCK)).unwrap_or(u32::MAX);
         // One is being read, the others are on their way.
         let depth = buffers.saturating_sub(1).max(1).min(self.options.depth);

@@ -40,7 +40,8 @@ pub(super) fn read(
     let io = host.session()?.io();
     let bytes = reader.fill(io).map_err(EngineError::from)?;
     // Where it lies in memory in one piece, it need not be copied first.
-    let here = bytes.split_first_chunk::<PREFIX>().and_then(|(len, rest)| rest.get(..row::length(*len)));
+    let here =
+        bytes.split_first_chunk::<PREFIX>().and_then(|(len, rest)| rest.get(..row::length(*len)));
     if let Some(payload) = here {
         let (row, taken) = (row::decode(payload, columns), PREFIX + payload.len());
         reader.consume(taken);

@@ -1,5 +1,6 @@
-//! Rows as bytes: what a temporary file holds. A row is the length of what follows (four bytes), and its values one after the
-//! other, each with a byte that says of which kind it is. Only this process reads them, so numbers are as the processor has them.
+//! Rows as bytes: what a temporary file holds. A row is the length of what follows (four bytes),
+//! and its values one after the other, each with a byte that says of which kind it is. Only this
+//! process reads them, so numbers are as the processor has them.
 
 use crate::exec::OwnedRow;
 use crate::value::{Datum, Numeric};
@@ -137,7 +138,10 @@ fn decode_value(bytes: &mut &[u8]) -> Option<Datum<'static>> {
         NEG_INFINITY => Datum::numeric(Numeric::NegInfinity),
         NUMERIC => {
             let scale = u32::from_ne_bytes(take(bytes)?);
-            Datum::numeric(Numeric::Finite { digits: BigInt::from_signed_bytes_le(sized(bytes)?), scale })
+            Datum::numeric(Numeric::Finite {
+                digits: BigInt::from_signed_bytes_le(sized(bytes)?),
+                scale,
+            })
         }
         _ => return None,
     })
@@ -161,7 +165,8 @@ mod tests {
     use super::*;
 
     fn samples() -> OwnedRow {
-        let number = |digits: i128, scale| Datum::numeric(Numeric::Finite { digits: digits.into(), scale });
+        let number =
+            |digits: i128, scale| Datum::numeric(Numeric::Finite { digits: digits.into(), scale });
         vec![
             Datum::Null,
             Datum::Bool(true),

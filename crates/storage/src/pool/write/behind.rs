@@ -1,9 +1,12 @@
-//! Writes that make buffers reusable: of victims that the clock's hand meets dirty, and ahead of a ring's turn.
+//! Writes that make buffers reusable: of victims that the clock's hand meets dirty, and ahead of a
+//! ring's turn.
 //!
-//! Nobody waits for them if that can be avoided. A victim that is dirty has its write started and is passed over; the
-//! hand goes on to a clean one. A page that the log does not cover yet is only passed over: the cleaner flushes the log. Only
-//! who meets many dirty ones in one search waits, for the first of those it started, and is counted. A write that failed
-//! shows when the page is written again: by the checkpoint, or by who then waits and finds that all it started have failed.
+//! Nobody waits for them if that can be avoided. A victim that is dirty has its write started and
+//! is passed over; the hand goes on to a clean one. A page that the log does not cover yet is only
+//! passed over: the cleaner flushes the log. Only who meets many dirty ones in one search waits,
+//! for the first of those it started, and is counted. A write that failed shows when the page is
+//! written again: by the checkpoint, or by who then waits and finds that all it started have
+//! failed.
 
 use super::super::desc::{DIRTY, refcount, usage};
 use super::super::{BufferPool, Ring};
@@ -38,8 +41,8 @@ impl Started {
 }
 
 impl BufferPool {
-    /// Passes over a dirty victim that the caller has pinned: starts its write, and that of dirty neighbours that nobody needs
-    /// soon. Takes over the pin.
+    /// Passes over a dirty victim that the caller has pinned: starts its write, and that of dirty
+    /// neighbours that nobody needs soon. Takes over the pin.
     pub(crate) fn pass_over(
         &self,
         io: &mut aio::Backend,
@@ -65,8 +68,8 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Waits for the first of the writes that a search has started, and takes one of its buffers if it can. One that failed is
-    /// no reason to fail, as long as another one did not.
+    /// Waits for the first of the writes that a search has started, and takes one of its buffers if
+    /// it can. One that failed is no reason to fail, as long as another one did not.
     pub(crate) fn await_started(
         &self,
         io: &mut aio::Backend,
@@ -79,7 +82,11 @@ impl BufferPool {
             match self.finish_run(io, wait, &run) {
                 Ok(()) => {
                     let idle = |s| s & DIRTY == 0 && refcount(s) == 0 && usage(s) <= 1;
-                    return Ok(run.bufs.iter().copied().find(|&buf| self.desc(buf).pin_alone(idle)));
+                    return Ok(run
+                        .bufs
+                        .iter()
+                        .copied()
+                        .find(|&buf| self.desc(buf).pin_alone(idle)));
                 }
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -115,8 +122,14 @@ impl BufferPool {
         self.finish_run(io, wait, &run).map(|()| true)
     }
 
-    /// Starts writes of the ring's next dirty buffers, so that they are clean when their turn comes.
-    pub(crate) fn write_ahead_of_ring(&self, io: &mut aio::Backend, ring: &Ring, context: IoContext) {
+    /// Starts writes of the ring's next dirty buffers, so that they are clean when their turn
+    /// comes.
+    pub(crate) fn write_ahead_of_ring(
+        &self,
+        io: &mut aio::Backend,
+        ring: &Ring,
+        context: IoContext,
+    ) {
         for buf in ring.upcoming(RING_WRITES_AHEAD * self.run_limit()) {
             let desc = self.desc(buf);
             if usage(desc.load()) > 1 || refcount(desc.load()) > 0 || !desc.pin_if(DIRTY) {

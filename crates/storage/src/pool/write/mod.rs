@@ -51,13 +51,19 @@ pub struct WriteReport {
 }
 
 impl BufferPool {
-    /// Writes all dirty pages of the scope, sorted by file and block, combined, several writes in flight. What is
-    /// dirty when the call begins is in the files when it returns; [`Self::sync_pending`] makes it durable.
-    pub fn write_dirty(&self, be: &mut Backend, scope: WriteScope) -> Result<WriteReport, StorageError> {
+    /// Writes all dirty pages of the scope, sorted by file and block, combined, several writes in
+    /// flight. What is dirty when the call begins is in the files when it returns;
+    /// [`Self::sync_pending`] makes it durable.
+    pub fn write_dirty(
+        &self,
+        be: &mut Backend,
+        scope: WriteScope,
+    ) -> Result<WriteReport, StorageError> {
         self.write_paced(be, scope, WriteOptions::checkpoint(self), &mut crate::pace::FullSpeed)
     }
 
-    /// As [`Self::write_dirty`], at the pace of the caller's choice: it may rest between any two writes.
+    /// As [`Self::write_dirty`], at the pace of the caller's choice: it may rest between any two
+    /// writes.
     pub fn write_paced(
         &self,
         be: &mut Backend,
@@ -84,7 +90,8 @@ impl BufferPool {
         stream.finish(be)
     }
 
-    /// Dirty pages by file and block, with their buffers; taken down without pins, so each may have changed.
+    /// Dirty pages by file and block, with their buffers; taken down without pins, so each may have
+    /// changed.
     fn dirty_pages_of(&self, scope: WriteScope) -> Vec<(PageTag, u32)> {
         let mut pages: Vec<(PageTag, u32)> = Vec::new();
         for (buf, desc) in self.core.descs.iter().enumerate() {
@@ -100,7 +107,8 @@ impl BufferPool {
     }
 }
 
-/// The neighbours that sorted pages begin with, at most `limit` of them; none where there are no pages.
+/// The neighbours that sorted pages begin with, at most `limit` of them; none where there are no
+/// pages.
 fn next_run(pages: &[(PageTag, u32)], limit: usize) -> Option<&[(PageTag, u32)]> {
     let &(first, _) = pages.first()?;
     let continues = |&(n, &(tag, _)): &(usize, &(PageTag, u32))| {

@@ -1,11 +1,12 @@
 //! Runs: neighbouring dirty pages that leave as one write.
 //!
-//! A page is written under its share-exclusive lock: readers may go on, nobody may change it. The lock and a pin go
-//! over to the I/O, whose completion gives them back, in any thread. Before the I/O starts, the WAL is durable up to
-//! the newest of its pages, and each page carries its checksum.
+//! A page is written under its share-exclusive lock: readers may go on, nobody may change it. The
+//! lock and a pin go over to the I/O, whose completion gives them back, in any thread. Before the
+//! I/O starts, the WAL is durable up to the newest of its pages, and each page carries its
+//! checksum.
 //!
-//! A run's further pages are locked only if that needs no waiting: whoever waits for one lock while holding another
-//! could wait forever.
+//! A run's further pages are locked only if that needs no waiting: whoever waits for one lock while
+//! holding another could wait forever.
 
 use super::super::BufferPool;
 use super::super::desc::{DIRTY, VALID, WRITING, refcount, usage};
@@ -61,7 +62,8 @@ impl BufferPool {
         let tag = self.desc(buf).tag();
         let mut run = Run::of(tag, buf);
         let limit = self.run_limit();
-        while run.bufs.len() < limit && self.smgr.room_in_segment(tag.block) > run.bufs.len() as u32 {
+        while run.bufs.len() < limit && self.smgr.room_in_segment(tag.block) > run.bufs.len() as u32
+        {
             let Some(b) = self.lock_dirty_neighbour(&run.next()) else { break };
             run.bufs.push(b);
         }
@@ -103,8 +105,8 @@ impl BufferPool {
         run.bufs.iter().map(|&buf| self.locked_page_lsn(buf)).max().unwrap_or_default()
     }
 
-    /// Starts the write of a run, whose locks and one pin each go over to the I/O. After an error they are given
-    /// up too.
+    /// Starts the write of a run, whose locks and one pin each go over to the I/O. After an error
+    /// they are given up too.
     pub(crate) fn start_run(
         &self,
         io: &mut aio::Backend,
@@ -117,7 +119,8 @@ impl BufferPool {
             memory.push(buf as usize * BLOCK_SIZE, BLOCK_SIZE);
         }
         let PageTag { rel, fork, block } = run.first;
-        let ready = self.flush_wal(io, newest).and_then(|()| self.smgr.write_io(rel, fork, block, memory));
+        let ready =
+            self.flush_wal(io, newest).and_then(|()| self.smgr.write_io(rel, fork, block, memory));
         let write = match ready {
             Ok(write) => write,
             Err(error) => {
@@ -145,7 +148,8 @@ impl BufferPool {
         Ok(wait)
     }
 
-    /// Waits for a run's write, which this backend has started. What the descriptors say may be of a later write.
+    /// Waits for a run's write, which this backend has started. What the descriptors say may be of
+    /// a later write.
     pub(crate) fn finish_run(
         &self,
         io: &mut aio::Backend,
@@ -200,11 +204,16 @@ impl BufferPool {
         for (group, bufs) in bufs.chunks(SUMMED_TOGETHER).enumerate() {
             let sums = &mut sums[..bufs.len()];
             let news: SmallVec<[bool; SUMMED_TOGETHER]> = {
-                // SAFETY: as in `locked_page_lsn`; and the checksum too is only the lock's holder's to store, who does it
-                // when these are gone.
+                // SAFETY: as in `locked_page_lsn`; and the checksum too is only the lock's holder's
+                // to store, who does it when these are gone.
                 let page = |&buf: &u32| unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
-                let pages: SmallVec<[&PageBytes; SUMMED_TOGETHER]> = bufs.iter().map(page).collect();
-                checksum::checksum_scattered(&pages, first + (group * SUMMED_TOGETHER) as u32, sums);
+                let pages: SmallVec<[&PageBytes; SUMMED_TOGETHER]> =
+                    bufs.iter().map(page).collect();
+                checksum::checksum_scattered(
+                    &pages,
+                    first + (group * SUMMED_TOGETHER) as u32,
+                    sums,
+                );
                 pages.iter().map(|page| Page::new(page).is_new()).collect()
             };
             for ((&buf, sum), _) in bufs.iter().zip(sums).zip(news).filter(|(_, new)| !new) {

@@ -75,7 +75,10 @@ fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
             let bed = &Bed::faulty(spec, &plan);
             let ops = Ops::TRANSFERS | Ops::OPEN;
             plan.add(Rule::on(ops).path("pgsql_tmp").chance(0.03), Effect::Fail(Errno::IO));
-            plan.add(Rule::on(Ops::WRITE).path("pgsql_tmp").chance(0.03), Effect::Fail(Errno::NOSPC));
+            plan.add(
+                Rule::on(Ops::WRITE).path("pgsql_tmp").chance(0.03),
+                Effect::Fail(Errno::NOSPC),
+            );
             plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp").chance(0.2), Effect::Cut);
             let files = files(bed);
             let (whole, failed) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -89,7 +92,10 @@ fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
                             match round_trip(&mut rng, files, &space, &mut be.io) {
                                 Ok(()) => whole.fetch_add(1, Relaxed),
                                 Err(error) => {
-                                    assert!(error.to_string().contains("pgsql_tmp/pgsql_tmp3."), "{error}");
+                                    assert!(
+                                        error.to_string().contains("pgsql_tmp/pgsql_tmp3."),
+                                        "{error}"
+                                    );
                                     failed.fetch_add(1, Relaxed)
                                 }
                             };
@@ -119,8 +125,9 @@ fn round_trip(
     }
     let file = writer.finish(io)?;
     let middle = rng.random_range(0..=len);
-    let mut readers = [(0, middle), (middle, len)]
-        .map(|(from, to)| (file.reader_of(from as u64..to as u64, random_options(rng)), &model[from..to]));
+    let mut readers = [(0, middle), (middle, len)].map(|(from, to)| {
+        (file.reader_of(from as u64..to as u64, random_options(rng)), &model[from..to])
+    });
     drop(file);
     let mut piece = vec![0; rng.random_range(1..2 * PIECE)];
     while readers.iter().any(|(reader, _)| reader.left() > 0) {
@@ -147,7 +154,8 @@ fn a_failed_read_names_its_place_and_is_made_again() {
         let mut reader = file.reader(SMALL);
         let (mut errors, mut all, mut piece) = (0, Vec::new(), [0; 1000]);
         loop {
-            // In pieces that divide the blocks unevenly: some are cut by the error, and go on where they stopped.
+            // In pieces that divide the blocks unevenly: some are cut by the error, and go on where
+            // they stopped.
             match reader.fill(&mut be.io) {
                 Ok([]) => break,
                 Ok(bytes) => {
@@ -196,7 +204,8 @@ fn a_file_cut_short_is_told_of_by_place_and_bytes() {
         let path = bed.dir().join(file.name());
         let opened = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         opened.set_len(3 * PIECE as u64 + 4096).unwrap();
-        let mut reader = file.reader_of(3 * PIECE as u64..u64::MAX, TempOptions { combine: 8, depth: 2 });
+        let mut reader =
+            file.reader_of(3 * PIECE as u64..u64::MAX, TempOptions { combine: 8, depth: 2 });
         let mut into = [0; PIECE];
         // The first read is one block, of which half is there.
         let error = reader.read_exact(&mut be.io, &mut into).unwrap_err();
@@ -228,7 +237,10 @@ fn a_file_that_cannot_be_made_is_an_error_and_the_next_can() {
     let (files, space) = (files(&bed), TempSpace::new());
     plan.add(Rule::on(Ops::MKDIR).times(1), Effect::Fail(Errno::ACCES));
     let error = files.create(7, &space, SMALL).unwrap_err();
-    assert_eq!(error.to_string(), "could not create file \"base/pgsql_tmp/pgsql_tmp7.0\": Permission denied");
+    assert_eq!(
+        error.to_string(),
+        "could not create file \"base/pgsql_tmp/pgsql_tmp7.0\": Permission denied"
+    );
     drop(files.create(7, &space, SMALL).unwrap());
     plan.add(Rule::on(Ops::OPEN).path("pgsql_tmp").times(1), Effect::Fail(Errno::NOSPC));
     assert_eq!(files.create(7, &space, SMALL).unwrap_err().sqlstate(), "53100");

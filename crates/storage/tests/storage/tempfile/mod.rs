@@ -1,4 +1,5 @@
-//! Temporary files: what goes in comes out, whoever reads and writes beside; limits; nothing stays behind.
+//! Temporary files: what goes in comes out, whoever reads and writes beside; limits; nothing stays
+//! behind.
 //!
 //! - `faults`: disks that fail, are full, tell less than was asked for
 //! - `flow`: what is in flight, and when
@@ -11,8 +12,8 @@ use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
 use forebay_aio::{self as aio, Errno, IoOp};
 use forebay_storage::{
-    Smgr, SmgrConfig, StorageError, TempFile, TempFiles, TempOptions, TempReader, TempSpace, TempStats,
-    TempWriter,
+    Smgr, SmgrConfig, StorageError, TempFile, TempFiles, TempOptions, TempReader, TempSpace,
+    TempStats, TempWriter,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -39,7 +40,8 @@ fn dir(bed: &Bed) -> PathBuf {
 /// The names of the files there are, or nothing if there is no directory.
 fn names(bed: &Bed) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir(bed)) else { return Vec::new() };
-    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -50,7 +52,12 @@ fn pattern(from: usize, len: usize) -> Vec<u8> {
 }
 
 /// A file of `len` bytes of the pattern.
-fn filled(files: &Arc<TempFiles>, space: &Arc<TempSpace>, io: &mut aio::Backend, len: usize) -> TempFile {
+fn filled(
+    files: &Arc<TempFiles>,
+    space: &Arc<TempSpace>,
+    io: &mut aio::Backend,
+    len: usize,
+) -> TempFile {
     let mut writer = files.create(7, space, SMALL).unwrap();
     writer.write_all(io, &pattern(0, len)).unwrap();
     writer.finish(io).unwrap()
@@ -163,7 +170,8 @@ fn random_bytes_come_back_at_any_place() {
             let mut readers: Vec<_> = (0..4)
                 .map(|n| {
                     let start = if n == 0 { 0 } else { rng.random_range(0..=model.len()) };
-                    let end = if n < 2 { model.len() } else { rng.random_range(start..=model.len()) };
+                    let end =
+                        if n < 2 { model.len() } else { rng.random_range(start..=model.len()) };
                     (file.reader_of(start as u64..end as u64, random_options(&mut rng)), start, end)
                 })
                 .collect();
@@ -236,7 +244,9 @@ fn what_a_crash_left_goes_at_the_start_and_nothing_else() {
     for dir in [dir(&bed), spaces.clone()] {
         std::fs::create_dir_all(dir.join("pgsql_tmp12.0.fileset/deep")).unwrap();
         std::fs::create_dir(dir.join("other")).unwrap();
-        for name in ["pgsql_tmp12.0", "pgsql_tmp12.11", "pgsql_tmp12.0.fileset/deep/i1of2.p0.0", "note.txt"] {
+        for name in
+            ["pgsql_tmp12.0", "pgsql_tmp12.11", "pgsql_tmp12.0.fileset/deep/i1of2.p0.0", "note.txt"]
+        {
             std::fs::write(dir.join(name), "x").unwrap();
         }
     }
@@ -295,7 +305,10 @@ fn files_are_read_while_others_are_written_in_many_threads() {
                         }
                         before = writer.finish(&mut be.io).unwrap();
                     }
-                    assert_eq!(read_all(&mut before.reader(SMALL), &mut be.io, 5000), pattern(0, len));
+                    assert_eq!(
+                        read_all(&mut before.reader(SMALL), &mut be.io, 5000),
+                        pattern(0, len)
+                    );
                 });
             }
         });
@@ -307,18 +320,22 @@ fn files_are_read_while_others_are_written_in_many_threads() {
 #[test]
 fn more_files_than_may_be_open() {
     each(BED, |bed| {
-        let config = SmgrConfig { direct: bed.spec.direct, max_open_files: 4, ..SmgrConfig::default() };
+        let config =
+            SmgrConfig { direct: bed.spec.direct, max_open_files: 4, ..SmgrConfig::default() };
         let smgr = Smgr::new(Arc::clone(&bed.aio), bed.dir(), config);
         let (files, space) = (TempFiles::new(&smgr), TempSpace::new());
         let mut be = bed.backend();
-        let mut writers: Vec<_> = (0..40).map(|_| files.create(1, &space, SMALL).unwrap()).collect();
+        let mut writers: Vec<_> =
+            (0..40).map(|_| files.create(1, &space, SMALL).unwrap()).collect();
         for part in 0..5 {
             for writer in &mut writers {
                 writer.write_all(&mut be.io, &pattern(part * 9000, 9000)).unwrap();
             }
         }
-        let mut readers: Vec<_> =
-            writers.into_iter().map(|writer| writer.finish(&mut be.io).unwrap().reader(SMALL)).collect();
+        let mut readers: Vec<_> = writers
+            .into_iter()
+            .map(|writer| writer.finish(&mut be.io).unwrap().reader(SMALL))
+            .collect();
         let mut piece = [0; 9000];
         for part in 0..5 {
             for reader in &mut readers {
@@ -342,7 +359,10 @@ fn the_limit_holds_for_all_files_of_a_session_and_what_goes_is_given_back() {
         let error = writer.write_all(&mut be.io, &pattern(0, 60_000)).unwrap_err();
         assert_eq!(error.to_string(), "temporary file size exceeds \"temp_file_limit\" (100kB)");
         assert_eq!(error.sqlstate(), "53400");
-        assert!(writer.write_all(&mut be.io, &[1]).is_err(), "nothing may be missing in the middle");
+        assert!(
+            writer.write_all(&mut be.io, &[1]).is_err(),
+            "nothing may be missing in the middle"
+        );
         assert!(writer.finish(&mut be.io).is_err());
         assert_eq!(space.used(), 60_000);
         let others = filled(&files, &TempSpace::new(), &mut be.io, 200_000);
@@ -353,7 +373,10 @@ fn the_limit_holds_for_all_files_of_a_session_and_what_goes_is_given_back() {
         assert_eq!(filled(&files, &space, &mut be.io, 102_400).len(), 102_400);
         let mut writer = files.create(7, &space, SMALL).unwrap();
         writer.write_all(&mut be.io, &pattern(0, 102_401)).unwrap();
-        assert!(matches!(writer.finish(&mut be.io), Err(StorageError::TempLimit { kilobytes: 100 })));
+        assert!(matches!(
+            writer.finish(&mut be.io),
+            Err(StorageError::TempLimit { kilobytes: 100 })
+        ));
         space.set_limit(-1);
         drop(filled(&files, &space, &mut be.io, 200_000));
         drop(others);

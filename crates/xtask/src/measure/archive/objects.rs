@@ -1,7 +1,8 @@
 //! The archiver and an object store: how much goes there by how many transfers.
 //!
-//! The store is moto, an S3 server for tests, in Python and on this machine: it is slow, and it shares the processors. The figures
-//! say what more transfers bring with it, not what a real store takes.
+//! The store is moto, an S3 server for tests, in Python and on this machine: it is slow, and it
+//! shares the processors. The figures say what more transfers bring with it, not what a real store
+//! takes.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,13 +24,17 @@ const SEGMENTS: &str = "32";
 /// When the bench fails, or there is no moto.
 pub fn run(root: &Path, program: &Path, folder: &Path, rounds: usize) -> Result<Table, String> {
     let columns = ["MB/s", "CPU s/GB, without moto's"];
-    let mut table =
-        Table::marked("Segments of 16 MB to an object store: moto, on the same processors", &columns);
+    let mut table = Table::marked(
+        "Segments of 16 MB to an object store: moto, on the same processors",
+        &columns,
+    );
     let python = moto::prepare(root)?;
     for _ in 0..rounds {
         let server = moto::Server::start(root, &python, BUCKET)?;
         let mut bench = Command::new(program);
-        bench.args(["bench", "archive", "--json", "--rounds", "1", "--marks", "", "-D"]).arg(folder);
+        bench
+            .args(["bench", "archive", "--json", "--rounds", "1", "--marks", "", "-D"])
+            .arg(folder);
         bench.args([
             "--archive",
             &format!("s3://{BUCKET}"),
@@ -41,8 +46,10 @@ pub fn run(root: &Path, program: &Path, folder: &Path, rounds: usize) -> Result<
         bench.env("AWS_ENDPOINT_URL", &server.endpoint).env("AWS_ALLOW_HTTP", "true");
         bench.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
         let report = super::report(&mut bench)?;
-        let rows =
-            report["stores"].as_array().filter(|rows| !rows.is_empty()).ok_or("the bench stored nothing")?;
+        let rows = report["stores"]
+            .as_array()
+            .filter(|rows| !rows.is_empty())
+            .ok_or("the bench stored nothing")?;
         for row in rows {
             let name = format!("Forebay, {} at a time", row["transfers"]);
             table.add(&name, RATE, median(row, "bytes_per_second")? / 1e6);

@@ -1,8 +1,10 @@
-//! archive-push of a real PostgreSQL's segments: Forebay's beside pgBackRest's (Debian's package), inside the peer's tree.
+//! archive-push of a real PostgreSQL's segments: Forebay's beside pgBackRest's (Debian's package),
+//! inside the peer's tree.
 //!
-//! Both store the same segments, uncompressed, in a directory on the same disk; one call a segment, as archive_command makes them.
-//! Either works by itself, or lets others store ahead what the server has marked: pgBackRest with `archive-async` and two processes,
-//! Forebay with an archiverd and two transfers. Then all are pushed again.
+//! Both store the same segments, uncompressed, in a directory on the same disk; one call a segment,
+//! as archive_command makes them. Either works by itself, or lets others store ahead what the
+//! server has marked: pgBackRest with `archive-async` and two processes, Forebay with an archiverd
+//! and two transfers. Then all are pushed again.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -102,7 +104,9 @@ impl Segments<'_> {
         let install = "command -v pgbackrest > /dev/null || \
             DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends pgbackrest";
         let as_root = |script: &str| {
-            command(Command::new(&peer.runner).args(["root", "sh", "-c", script]).stdout(Stdio::null()))
+            command(
+                Command::new(&peer.runner).args(["root", "sh", "-c", script]).stdout(Stdio::null()),
+            )
         };
         as_root(install).or_else(|_| as_root("apt-get update").and_then(|()| as_root(install)))?;
         let (program, shared) =
@@ -116,9 +120,14 @@ impl Segments<'_> {
         let last = running.query("SELECT pg_walfile_name(pg_switch_wal())")?;
         drop(running);
         let mut segments = Segments { peer, subject, count: 0 };
-        let upto = format!("ls pg_wal | grep -x '[0-9A-F]*' | awk '$1 <= \"{last}\"' | tee ../names | wc -l");
-        segments.count =
-            segments.shell(&upto)?.trim().parse().map_err(|_| "no number of segments".to_owned())?;
+        let upto = format!(
+            "ls pg_wal | grep -x '[0-9A-F]*' | awk '$1 <= \"{last}\"' | tee ../names | wc -l"
+        );
+        segments.count = segments
+            .shell(&upto)?
+            .trim()
+            .parse()
+            .map_err(|_| "no number of segments".to_owned())?;
         Ok(segments)
     }
 
@@ -168,9 +177,14 @@ impl Segments<'_> {
     /// What a script says that runs beside the cluster, as its owner.
     fn shell(&self, script: &str) -> Result<String, String> {
         let script = format!("cd /x/measure/data && {script}");
-        let output = output(Command::new(&self.peer.runner).args(["postgres", "sh", "-c", &script]))?;
+        let output =
+            output(Command::new(&self.peer.runner).args(["postgres", "sh", "-c", &script]))?;
         if !output.status.success() {
-            return Err(format!("{script}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+            return Err(format!(
+                "{script}: {}\n{}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            ));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }

@@ -1,4 +1,5 @@
-//! What the device gives, by fio: reads of the relation's own files, writes of files as large as those of the bench.
+//! What the device gives, by fio: reads of the relation's own files, writes of files as large as
+//! those of the bench.
 
 use std::path::{Path, PathBuf};
 
@@ -89,14 +90,18 @@ impl Device {
         let (files, arguments) = match job {
             Job::Read => {
                 let order = "--file_service_type=sequential";
-                (self.relation.clone(), vec!["--rw=read", "--bs=128k", "--iodepth=32", "--readonly", order])
+                (
+                    self.relation.clone(),
+                    vec!["--rw=read", "--bs=128k", "--iodepth=32", "--readonly", order],
+                )
             }
             Job::Random => (
                 self.segments.clone(),
                 vec!["--rw=randread", "--bs=8k", "--iodepth=32", "--readonly", &bytes],
             ),
             Job::Mixed => {
-                let mix = ["--rw=randrw", "--rwmixread=50", "--bs=8k", "--iodepth=32", "--overwrite=1"];
+                let mix =
+                    ["--rw=randrw", "--rwmixread=50", "--bs=8k", "--iodepth=32", "--overwrite=1"];
                 (path(&self.mixed), [&mix[..], &["--time_based", &seconds]].concat())
             }
             Job::Write => {

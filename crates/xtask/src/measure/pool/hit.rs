@@ -1,4 +1,5 @@
-//! A page that is in memory: find, pin, unpin. By `cargo bench -p forebay-storage --bench hit`, from what criterion leaves behind.
+//! A page that is in memory: find, pin, unpin. By `cargo bench -p forebay-storage --bench hit`,
+//! from what criterion leaves behind.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +26,8 @@ const BENCHES: [(&str, Option<&str>); 4] = [
 
 /// An empty table with its marks.
 pub fn table() -> Table {
-    let mut table = Table::marked("A page in memory, processor time", &["ns", "times one thread's"]);
+    let mut table =
+        Table::marked("A page in memory, processor time", &["ns", "times one thread's"]);
     for (name, alone) in BENCHES {
         let mut marks = vec![Mark::at_most(0, LIMIT)];
         marks.extend(alone.map(|_| Mark::at_most(1, BESIDE)));
@@ -40,7 +42,15 @@ pub fn table() -> Table {
 /// When criterion fails or leaves no estimates.
 pub fn measure(root: &Path, table: &mut Table) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(root).args(["bench", "--quiet", "-p", "forebay-storage", "--bench", "hit", "--"]);
+    cargo.current_dir(root).args([
+        "bench",
+        "--quiet",
+        "-p",
+        "forebay-storage",
+        "--bench",
+        "hit",
+        "--",
+    ]);
     cargo.args(["--warm-up-time", "0.5", "--measurement-time", "1", "^hit/.*threads$"]);
     let output = output(&mut cargo)?;
     if !output.status.success() {
@@ -70,8 +80,7 @@ fn median(json: &str) -> Option<f64> {
 mod tests {
     #[test]
     fn criterions_median_is_found() {
-        let json =
-            r#"{"mean":{"point_estimate":9.0},"median":{"confidence_interval":{},"point_estimate":31.5}}"#;
+        let json = r#"{"mean":{"point_estimate":9.0},"median":{"confidence_interval":{},"point_estimate":31.5}}"#;
         assert_eq!(super::median(json), Some(31.5));
         assert_eq!(super::median("{}"), None);
     }

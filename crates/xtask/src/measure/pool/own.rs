@@ -56,13 +56,18 @@ impl Own {
         bench.arg("bench").args(words).args(["--io-method", way.method, "--rounds", "1", "--json"]);
         bench.args(["--io-direct", if way.direct { "data" } else { "" }]);
         if !words.iter().any(|word| word == "--io-workers") {
-            // As many as PostgreSQL has, without the time that it takes to find out that they are wanted.
+            // As many as PostgreSQL has, without the time that it takes to find out that they are
+            // wanted.
             bench.args(["--io-workers", super::WORKERS]);
         }
         let output = output(&mut bench)?;
         let said = String::from_utf8_lossy(&output.stdout);
         parse(&said).ok_or_else(|| {
-            format!("{bench:?}: {}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr))
+            format!(
+                "{bench:?}: {}\n{said}{}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            )
         })
     }
 }

@@ -1,4 +1,5 @@
-//! A frozen table of a PostgreSQL cluster: read by Forebay while the cluster is at rest, and by PostgreSQL itself.
+//! A frozen table of a PostgreSQL cluster: read by Forebay while the cluster is at rest, and by
+//! PostgreSQL itself.
 
 use std::path::PathBuf;
 
@@ -50,8 +51,10 @@ impl Relation {
         server.query("CREATE EXTENSION pg_prewarm")?;
         server.query("CREATE EXTENSION pg_buffercache")?;
         // One transaction: the rows need not be logged.
-        let fill =
-            format!("BEGIN; {TABLE}; INSERT INTO t {}; COMMIT", SOURCE.replace("ROWS", &rows.to_string()));
+        let fill = format!(
+            "BEGIN; {TABLE}; INSERT INTO t {}; COMMIT",
+            SOURCE.replace("ROWS", &rows.to_string())
+        );
         server.query(&fill)?;
         server.query("VACUUM (FREEZE) t")?;
         let number = |sql: &str| {
@@ -69,7 +72,9 @@ impl Relation {
 
     /// The options of `forebay bench` that name it.
     pub fn words(&self) -> Vec<String> {
-        ["-D", &self.data.display().to_string(), "--relation", &self.path].map(str::to_string).to_vec()
+        ["-D", &self.data.display().to_string(), "--relation", &self.path]
+            .map(str::to_string)
+            .to_vec()
     }
 
     /// How many segments have their full size; one that is alone counts as full.

@@ -34,8 +34,16 @@ impl Own {
     /// # Errors
     /// When there are none.
     pub fn pg_test_fsync(&self, command: &str) -> Result<Vec<(String, f64)>, String> {
-        let words =
-            ["--tables", "commit", "--wal-sync-method", "fdatasync", "--io-direct", "", "--gather", "on"];
+        let words = [
+            "--tables",
+            "commit",
+            "--wal-sync-method",
+            "fdatasync",
+            "--io-direct",
+            "",
+            "--gather",
+            "on",
+        ];
         let short = ["--committers", "1", "--seconds", "0.05", "--pg-test-fsync", command];
         let report = self.call(&[&words[..], &short].concat())?;
         let rows = report["pg_test_fsync"].as_array().filter(|rows| !rows.is_empty());
@@ -50,8 +58,9 @@ impl Own {
         let mut bench = Command::new(&self.program);
         bench.args(["bench", "wal", "-D", &self.folder, "--rounds", "1", "--json"]).args(words);
         let output = output(&mut bench)?;
-        serde_json::from_slice(&output.stdout)
-            .map_err(|_| format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+        serde_json::from_slice(&output.stdout).map_err(|_| {
+            format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr))
+        })
     }
 }
 
@@ -152,10 +161,18 @@ mod tests {
     fn the_only_row_is_read() {
         let row = r#"{"commits_per_second":{"median":900,"least":1},"writes_per_second":{"median":450},"mean_write_bytes":{"median":8192},
             "mean_in_flight":{"median":2.5},"latency_us_p50":100,"latency_us_p99":200,"latency_us_p999":300,"cpu_microseconds":{"median":9}}"#;
-        let commit = Commit { per_second: 900.0, others: [450.0, 8.0, 2.5, 100.0, 200.0, 300.0, 9.0] };
+        let commit =
+            Commit { per_second: 900.0, others: [450.0, 8.0, 2.5, 100.0, 200.0, 300.0, 9.0] };
         assert_eq!(Commit::of(&report(&format!(r#"{{"commits":[{row}]}}"#))), Ok(commit));
-        assert!(Commit::of(&report(&format!(r#"{{"commits":[{row},{row}]}}"#))).is_err(), "two ways");
-        assert!(Commit::of(&report(r#"{"commits":[{}]}"#)).expect_err("empty").contains("writes_per_second"));
+        assert!(
+            Commit::of(&report(&format!(r#"{{"commits":[{row},{row}]}}"#))).is_err(),
+            "two ways"
+        );
+        assert!(
+            Commit::of(&report(r#"{"commits":[{}]}"#))
+                .expect_err("empty")
+                .contains("writes_per_second")
+        );
         let row = r#"{"bytes_per_second":{"median":1e9},"mean_write_bytes":{"median":131072},"mean_in_flight":{"median":3},
             "cpu_seconds_per_gb":{"median":0.5},"segment_waits":2}"#;
         let bulk = Bulk { bytes_per_second: 1e9, others: [128.0, 3.0, 0.5, 2.0] };
