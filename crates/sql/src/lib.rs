@@ -3,7 +3,6 @@
 //! - `connection/`: what the server drives: scripts, prepared statements, portals, COPY,
 //!   transactions
 //! - `settings.rs`: the trait through which SHOW and SET reach the server's settings
-//! - `value/`: types, values, their text and binary forms
 //! - `error.rs`: SqlError: a PostgreSQL report
 
 #![forbid(unsafe_code)]
@@ -15,12 +14,11 @@ mod exec;
 mod parse;
 mod plan;
 pub mod settings;
-pub mod value;
 
 pub use connection::{
     ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink,
     Script, Step, TransactionStatus,
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
+pub use forebay_types::{Datum, SqlType};
 pub use settings::{SetScope, SettingRow, Settings, Shown};
-pub use value::{Datum, SqlType};

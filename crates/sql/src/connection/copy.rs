@@ -10,8 +10,8 @@ use crate::plan::{
     Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns,
     stored_type, target_columns, writable,
 };
-use crate::value::{MAX_ALLOC, SqlType};
 use forebay_engine::{LockMode, Table};
+use forebay_types::{MAX_ALLOC, SqlType};
 use std::sync::Arc;
 
 /// Bytes parsed between two looks at whether the batch is full.

@@ -4,8 +4,8 @@ use super::{ColumnDesc, Connection};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{CopySource, Kind, Source, Statement};
 use crate::plan::{InsertPlan, InsertSource, ParamTypes, Planner, RowSource, SelectPlan};
-use crate::value::SqlType;
 use forebay_engine::{LockMode, Table};
+use forebay_types::SqlType;
 use sqlparser::ast;
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use crate::error::{ColumnName, Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Host, Row, eval_all};
 use crate::parse::{Kind, Statement};
 use crate::plan::{Expr, InsertPlan, InsertSource, live_columns};
-use crate::value::{Datum, SqlType, to_text};
 use forebay_engine::{RowBatch, Table};
+use forebay_types::{Datum, SqlType, to_text};
 use std::sync::Arc;
 
 /// A batch is inserted when it has so many bytes.
@@ -29,13 +29,16 @@ impl Loader {
     }
 
     /// Adds a row of the table's live columns.
-    pub(super) fn push(&mut self, row: &[forebay_engine::Datum<'_>]) -> Result<()> {
+    pub(super) fn push(&mut self, row: &[Datum<'_>]) -> Result<()> {
         self.batch.push(row).map_err(|e| {
             let error = SqlError::from(e);
             if error.sqlstate != state::NOT_NULL_VIOLATION || error.detail.is_some() {
                 return error;
             }
-            let error = error.detail(self.describe(row));
+            let error = match self.describe(row) {
+                Ok(detail) => error.detail(detail),
+                Err(error) => return error,
+            };
             let mut columns = row.iter().zip(live_columns(&self.table));
             match columns.find(|(value, column)| value.is_null() && column.not_null) {
                 None => error,
@@ -49,28 +52,23 @@ impl Loader {
     }
 
     /// `Failing row contains (...)`, each value shortened to 64 bytes.
-    fn describe(&self, row: &[forebay_engine::Datum<'_>]) -> String {
+    fn describe(&self, row: &[Datum<'_>]) -> Result<String> {
         const SHOWN_BYTES: usize = 64;
         let mut shown = Vec::new();
         for (value, column) in row.iter().zip(live_columns(&self.table)) {
-            let value = Datum::from_stored(*value);
             if value.is_null() {
                 shown.push("null".to_owned());
                 continue;
             }
             let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::Text);
-            let mut text = to_text(&value, ty).unwrap_or_default();
+            let mut text = to_text(value, ty)?;
             if text.len() > SHOWN_BYTES {
-                let mut end = SHOWN_BYTES;
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                text.truncate(end);
+                text.truncate(text.floor_char_boundary(SHOWN_BYTES));
                 text.push_str("...");
             }
             shown.push(text);
         }
-        format!("Failing row contains ({}).", shown.join(", "))
+        Ok(format!("Failing row contains ({}).", shown.join(", ")))
     }
 
     /// Is there enough to be inserted?
@@ -138,7 +136,7 @@ impl Connection {
         match &plan.source {
             InsertSource::Values(rows) => {
                 for row in rows {
-                    push_row(&mut loader, row, Row::Values(&[]), params, &mut self.host)?;
+                    push_row(&mut loader, row, &[], params, &mut self.host)?;
                     if loader.is_full() {
                         loader.flush(&mut self.host)?;
                     }
@@ -148,7 +146,7 @@ impl Connection {
                 let mut cursor = Cursor::new(Arc::clone(select), Arc::clone(params));
                 // The scan rests while a batch is inserted; its snapshot does not see the new rows.
                 while cursor.run(&mut self.host, &mut |values, host| {
-                    push_row(&mut loader, exprs, Row::Values(values), params, host)?;
+                    push_row(&mut loader, exprs, values, params, host)?;
                     Ok(if loader.is_full() { Flow::Rest } else { Flow::Continue })
                 })? == Flow::Rest
                 {
@@ -184,10 +182,7 @@ fn push_row(
     params: &[Datum<'static>],
     host: &mut Host,
 ) -> Result<()> {
-    let values = eval_all(exprs, row, params, host)?;
-    let stored: smallvec::SmallVec<[forebay_engine::Datum<'_>; 16]> =
-        values.iter().map(Datum::to_stored).collect();
-    loader.push(&stored)
+    loader.push(&eval_all(exprs, row, params, host)?)
 }
 
 /// Sends a cursor's rows, at most `max` if it is not 0. The number sent, and whether the end was

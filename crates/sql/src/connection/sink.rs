@@ -1,8 +1,7 @@
 //! Where results go: rows, COPY data, notices.
 
 use crate::error::{Result, SqlError};
-use crate::value::Datum;
-use crate::value::{MAX_ALLOC, SqlType, check_enlarge, enlarge};
+use forebay_types::{Datum, MAX_ALLOC, SqlType, binary_out, check_enlarge, enlarge, text_out};
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,15 +89,15 @@ impl<'r> RowRef<'r> {
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
             match self.formats.get(i).copied().unwrap_or_default() {
-                Format::Text => crate::value::text_out(value, column.ty, out)?,
-                Format::Binary => crate::value::binary_out(value, column.ty, out)?,
+                Format::Text => text_out(value, column.ty, out)?,
+                Format::Binary => binary_out(value, column.ty, out)?,
             }
             let len = (out.len() - at - 4) as i32;
             if let Some(field) = out.get_mut(at..at + 4) {
                 field.copy_from_slice(&len.to_be_bytes());
             }
         }
-        check_enlarge(out.len() - start, 0, MAX_ALLOC)
+        Ok(check_enlarge(out.len() - start, 0, MAX_ALLOC)?)
     }
 }
 

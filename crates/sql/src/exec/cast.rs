@@ -1,8 +1,7 @@
 //! Casts between types.
 
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, Numeric, SqlType, text_in, to_text};
-use num_bigint::BigInt;
+use forebay_types::{Datum, Numeric, SqlType, text_in, to_text, truncate_name};
 
 pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))
@@ -75,7 +74,7 @@ fn to_string_type<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Da
     let text = match value {
         Datum::Text(text) if to != SqlType::Name => return Ok(Datum::Text(text)),
         Datum::Text(text) => {
-            return Ok(Datum::string(crate::value::truncate_name(&text).to_owned()));
+            return Ok(Datum::string(truncate_name(&text).to_owned()));
         }
         // The cast spells the words out; the output function does not.
         Datum::Bool(v) => return Ok(Datum::text(if v { "true" } else { "false" })),
@@ -132,10 +131,7 @@ fn numeric_to_integer(v: &Numeric, to: SqlType) -> Result<i64> {
     match v {
         Numeric::NaN => Err(special("NaN")),
         Numeric::Infinity | Numeric::NegInfinity => Err(special("infinity")),
-        Numeric::Finite { .. } => {
-            let whole = v.to_integer().unwrap_or(BigInt::ZERO);
-            i64::try_from(whole).map_err(|_| out_of_range(to))
-        }
+        Numeric::Finite { .. } => v.to_i64().ok_or_else(|| out_of_range(to)),
     }
 }
 

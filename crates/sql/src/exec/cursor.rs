@@ -1,14 +1,14 @@
 //! A running query: pulls rows from its input, filters, groups, sorts, limits, and can rest at any
 //! row.
 
-use super::eval::{Row, eval, is_true};
+use super::eval::{eval, is_true};
 use super::groups::Groups;
 use super::host::Host;
 use super::input::{Flow, Input, eval_all};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError};
 use crate::plan::{Expr, SelectPlan};
-use crate::value::Datum;
+use forebay_types::Datum;
 use std::sync::Arc;
 
 /// What takes the rows of a result.
@@ -107,7 +107,7 @@ impl Cursor {
         let count = |e: &Option<Expr>, what: &str, sqlstate: &'static str, host: &mut Host| match e
         {
             None => Ok(None),
-            Some(e) => match eval(e, Row::Values(&[]), params, host)? {
+            Some(e) => match eval(e, &[], params, host)? {
                 Datum::Int8(n) => u64::try_from(n)
                     .map(Some)
                     .map_err(|_| SqlError::new(sqlstate, format!("{what} must not be negative"))),
@@ -187,13 +187,12 @@ fn grouped(
         }
     };
     groups.finish(grouping, host, &mut |group, host| {
-        let row = Row::Values(&group);
         if let Some(having) = &grouping.having
-            && !is_true(having, row, params, host)?
+            && !is_true(having, &group, params, host)?
         {
             return Ok(());
         }
-        let values = eval_all(&plan.output, row, params, host)?;
+        let values = eval_all(&plan.output, &group, params, host)?;
         sorter.push(values.into_iter().map(Datum::into_owned).collect(), host)
     })
 }

@@ -5,8 +5,8 @@ use super::eval::{Row, eval};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Expr, RowSource};
-use crate::value::Datum;
 use forebay_engine::HeapScan;
+use forebay_types::Datum;
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum Input {
 impl Input {
     /// Opens a source.
     pub fn open(source: &RowSource, params: &[Datum<'static>], host: &mut Host) -> Result<Input> {
-        let none = Row::Values(&[]);
+        let none: Row<'_> = &[];
         Ok(match source {
             RowSource::One => Input::Rows(vec![Vec::new()], 0),
             RowSource::View(view) => Input::Rows(super::views::rows(*view, host)?, 0),
@@ -94,7 +94,7 @@ impl Input {
             Input::Rows(rows, at) => {
                 while let Some(row) = rows.get(*at) {
                     *at += 1;
-                    if visit(Row::Values(row), host)? == Flow::Rest {
+                    if visit(row, host)? == Flow::Rest {
                         return Ok(Flow::Rest);
                     }
                 }
@@ -104,8 +104,8 @@ impl Input {
                 let RowSource::Values(rows) = source else { return Ok(Flow::Continue) };
                 while let Some(row) = rows.get(*at) {
                     *at += 1;
-                    let values = eval_all(row, Row::Values(&[]), params, host)?;
-                    if visit(Row::Values(&values), host)? == Flow::Rest {
+                    let values = eval_all(row, &[], params, host)?;
+                    if visit(&values, host)? == Flow::Rest {
                         return Ok(Flow::Rest);
                     }
                 }
@@ -117,9 +117,7 @@ impl Input {
             Input::Scan { scan, on_page, next, decode } => {
                 scan_rows(scan, on_page, next, *decode, host, visit)
             }
-            Input::Subquery(cursor) => {
-                cursor.run(host, &mut |values, host| visit(Row::Values(values), host))
-            }
+            Input::Subquery(cursor) => cursor.run(host, &mut |values, host| visit(values, host)),
         }
     }
 }
@@ -157,7 +155,7 @@ fn series(
         // Past the type's end the series is over.
         *next = v.checked_add(step).filter(|n| wide || i32::try_from(*n).is_ok());
         let value = if wide { Datum::Int8(v) } else { Datum::Int4(v as i32) };
-        if visit(Row::Values(&[value]), host)? == Flow::Rest {
+        if visit(&[value], host)? == Flow::Rest {
             return Ok(Flow::Rest);
         }
         count += 1;
@@ -188,13 +186,13 @@ fn scan_rows(
             }
             host.check_cancel()?;
         }
-        let mut stored: Vec<forebay_engine::Datum<'_>> = Vec::with_capacity(decode);
+        let mut row: Vec<Datum<'_>> = Vec::with_capacity(decode);
         while *next < *on_page {
             if decode > 0 {
-                scan.row(*next).decode_into(decode, &mut stored)?;
+                scan.row(*next).decode_into(decode, &mut row)?;
             }
             *next += 1;
-            if visit(Row::Stored(&stored), host)? == Flow::Rest {
+            if visit(&row, host)? == Flow::Rest {
                 return Ok(Flow::Rest);
             }
         }

@@ -1,7 +1,7 @@
 //! Running plans.
 //!
 //! - `cursor.rs`: a query being run: filter, group, sort, limit, rest and resume
-//! - `sort/`: ORDER BY, in memory and beyond; `spill/`: rows in temporary files
+//! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
 //! - `input.rs`: sources of rows: scans, series, VALUES, views
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`: parts of that
@@ -33,5 +33,7 @@ pub use eval::{Row, eval};
 pub use host::Host;
 pub use input::{Flow, eval_all};
 
+use forebay_types::Datum;
+
 /// A row that borrows nothing.
-type OwnedRow = Vec<crate::value::Datum<'static>>;
+type OwnedRow = Vec<Datum<'static>>;

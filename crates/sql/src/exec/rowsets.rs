@@ -3,8 +3,8 @@
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::RowFunction;
-use crate::value::{Datum, to_text};
 use forebay_engine::Table;
+use forebay_types::{Datum, to_text};
 use std::sync::Arc;
 
 type RowOf = Vec<Datum<'static>>;

@@ -5,10 +5,10 @@ use super::host::Host;
 use super::views::timestamp;
 use crate::error::{Result, SqlError, state};
 use crate::plan::View;
-use crate::value::{Datum, Numeric};
 use forebay_aio::sync::SystemTime;
+use forebay_engine::LockMode;
 use forebay_engine::views::{DatabaseRow, SharedStats};
-use forebay_engine::{Datum as Stored, LockMode};
+use forebay_types::{Datum, Numeric};
 
 type RowOf = Vec<Datum<'static>>;
 
@@ -126,9 +126,11 @@ fn names(host: &mut Host) -> Result<Vec<(u32, String)>> {
     while let Some(row) = scan.next(session)? {
         let mut values = Vec::new();
         row.decode_into(COLUMNS, &mut values)?;
-        if let [Stored::Oid(oid), Stored::Name(name)] = values.as_slice() {
-            found.push((*oid, (*name).to_owned()));
-        }
+        let [Datum::Oid(oid), Datum::Text(name)] = values.as_slice() else {
+            let message = "a row of pg_database has no OID or name";
+            return Err(SqlError::new(state::DATA_CORRUPTED, message));
+        };
+        found.push((*oid, name.to_string()));
     }
     Ok(found)
 }

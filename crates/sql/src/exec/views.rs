@@ -4,8 +4,8 @@ use super::host::Host;
 use super::statistics;
 use crate::error::Result;
 use crate::plan::View;
-use crate::value::{Datum, Numeric};
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
+use forebay_types::{Datum, Numeric};
 
 type RowOf = Vec<Datum<'static>>;
 

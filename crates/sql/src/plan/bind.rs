@@ -12,7 +12,7 @@ use crate::error::{Result, SqlError, state};
 use crate::exec::Host;
 use crate::parse::cursor::fold;
 use crate::parse::{Source, too_complex};
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType, truncate_name};
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 /// What binding an expression needs.
@@ -40,7 +40,7 @@ const MAX_DEPTH: usize = 1000;
 pub fn ident_name(ident: &ast::Ident) -> String {
     match ident.quote_style {
         None => fold(&ident.value),
-        Some(_) => crate::value::truncate_name(&ident.value).to_owned(),
+        Some(_) => truncate_name(&ident.value).to_owned(),
     }
 }
 

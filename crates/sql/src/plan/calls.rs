@@ -7,7 +7,7 @@ use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
 use super::resolve::{self, Choice, FunctionDef};
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast;
 
 /// Hint when functions fit equally well.

@@ -4,8 +4,8 @@ use super::expr::{Expr, Function};
 use super::insert::{InsertPlan, InsertSource};
 use super::select::{RowSource, SelectPlan};
 use crate::error::Result;
-use crate::exec::{Host, Row, eval};
-use crate::value::SqlType;
+use crate::exec::{Host, eval};
+use forebay_types::{Datum, SqlType};
 
 /// Does a function always give the same result for the same arguments?
 fn immutable(function: Function) -> bool {
@@ -50,7 +50,7 @@ pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
     match e {
         e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => Ok(e),
         e if !e.any(&varies) => {
-            let value = eval(&e, Row::Values(&[]), &[], host)?.into_owned();
+            let value = eval(&e, &[], &[], host)?.into_owned();
             Ok(Expr::Const(value))
         }
         // What these do not reach must not be computed.
@@ -60,7 +60,7 @@ pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
             let folded = e.map_children(&mut |child| match &failed {
                 None => fold(child, host).unwrap_or_else(|e| {
                     failed = Some(e);
-                    Expr::Const(crate::value::Datum::Null)
+                    Expr::Const(Datum::Null)
                 }),
                 Some(_) => child,
             });
@@ -70,7 +70,7 @@ pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
 }
 
 fn fold_in_place(e: &mut Expr, host: &mut Host) -> Result<()> {
-    let taken = std::mem::replace(e, Expr::Const(crate::value::Datum::Null));
+    let taken = std::mem::replace(e, Expr::Const(Datum::Null));
     *e = fold(taken, host)?;
     Ok(())
 }

@@ -13,8 +13,8 @@ use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use crate::parse::Source;
 use crate::parse::cursor::is_reserved;
-use crate::value::{Datum, SqlType};
 use forebay_engine::{LockMode, Table};
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@ use super::select::{Planner, SelectPlan};
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use crate::plan::bind::ident_name;
-use crate::value::{Datum, SqlType, out_of_memory};
 use forebay_engine::{Column, LockMode, Table};
+use forebay_types::{Datum, SqlType, out_of_memory};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -194,7 +194,7 @@ impl Planner<'_> {
             // A row has an expression for each column of the table, however few were given.
             let bytes = rows.len() * target.columns.len() * size_of::<Expr>();
             if bytes > MAX_ROWS_BYTES {
-                return Err(out_of_memory(bytes));
+                return Err(out_of_memory(bytes).into());
             }
         }
         Ok(InsertSource::Values(rows))

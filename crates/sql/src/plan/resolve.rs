@@ -3,9 +3,9 @@
 
 use super::expr::{Arithmetic, Comparison, Function};
 use super::rowsets::RowFunction;
-use crate::value::SqlType;
 use SqlType::*;
 use forebay_aio::sync::LazyLock;
+use forebay_types::SqlType;
 
 /// A type's category and whether it is the preferred one there (pg_type.typcategory,
 /// typispreferred).

@@ -12,7 +12,7 @@ use crate::connection::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Host;
 use crate::parse::Source;
-use crate::value::SqlType;
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -199,7 +199,7 @@ impl Planner<'_> {
             {
                 plan.limit = match quantity {
                     Some(e) => Some(self.row_count(e, "LIMIT")?),
-                    None => Some(Expr::Const(crate::value::Datum::Int8(1))),
+                    None => Some(Expr::Const(Datum::Int8(1))),
                 };
             }
             Some(_) => return Err(SqlError::unsupported("this form of FETCH")),

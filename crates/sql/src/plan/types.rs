@@ -2,7 +2,7 @@
 
 use super::bind::ident_name;
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
+use forebay_types::SqlType;
 use sqlparser::ast::{DataType, ExactNumberInfo, ObjectNamePart};
 
 /// The type a cast names.

@@ -1,7 +1,6 @@
 //! GROUP BY: groups in memory up to work_mem; rows of the groups beyond that wait in temporary
 //! files for their turn.
 //!
-//! - `key.rs`: grouping keys as bytes
 //! - `overflow.rs`: rows that wait
 //!
 //! Once memory is full no group is added; a row of one that is not there goes into one of several
@@ -9,7 +8,6 @@
 //! itself in the same way. All rows of a group stay in the order in which they came, so that sums
 //! of floats come out the same.
 
-mod key;
 mod overflow;
 
 use super::aggregate::Accumulator;
@@ -18,8 +16,7 @@ use super::host::Host;
 use super::{OwnedRow, spill};
 use crate::error::Result;
 use crate::plan::{AggregateCall, Grouping};
-use crate::value::Datum;
-use key::encode_key;
+use forebay_types::{Datum, pack_key};
 use overflow::Overflow;
 use std::collections::HashMap;
 
@@ -90,14 +87,14 @@ impl Groups {
         for key in &grouping.keys {
             keys.push(eval(key, row, params, host)?);
         }
-        let Some(at) = self.find(grouping, &keys) else {
+        let Some(at) = self.find(grouping, &keys)? else {
             let mut values: OwnedRow = keys.into_iter().map(Datum::into_owned).collect();
             for call in &grouping.calls {
                 values.push(input(call, row, params, host)?.into_owned());
             }
             return self.put_off(&values, host);
         };
-        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        let group = &mut self.groups[at];
         for (call, state) in grouping.calls.iter().zip(&mut group.states) {
             let value = input(call, row, params, host)?;
             if !value.is_null() {
@@ -110,8 +107,8 @@ impl Groups {
     /// Takes in a row that was put off: its keys, then the inputs of its aggregates.
     fn add_values(&mut self, grouping: &Grouping, values: OwnedRow, host: &mut Host) -> Result<()> {
         let (keys, inputs) = values.split_at(grouping.keys.len().min(values.len()));
-        let Some(at) = self.find(grouping, keys) else { return self.put_off(&values, host) };
-        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        let Some(at) = self.find(grouping, keys)? else { return self.put_off(&values, host) };
+        let group = &mut self.groups[at];
         for (value, state) in inputs.iter().zip(&mut group.states) {
             if !value.is_null() {
                 state.add(value.reborrow())?;
@@ -122,20 +119,20 @@ impl Groups {
 
     /// The group with these keys, which is made if there is memory for it. Leaves the keys' bytes
     /// in `key`.
-    fn find(&mut self, grouping: &Grouping, keys: &[Datum<'_>]) -> Option<usize> {
+    fn find(&mut self, grouping: &Grouping, keys: &[Datum<'_>]) -> Result<Option<usize>> {
         if keys.is_empty() {
-            return Some(0);
+            return Ok(Some(0));
         }
         self.key.clear();
         for value in keys {
-            encode_key(value, &mut self.key);
+            pack_key(value, &mut self.key)?;
         }
         if let Some(at) = self.index.get(&self.key) {
-            return Some(*at);
+            return Ok(Some(*at));
         }
         // One must fit, or nothing would ever be done.
         if self.overflow.is_some() || self.bytes > self.most && !self.groups.is_empty() {
-            return None;
+            return Ok(None);
         }
         let keys: OwnedRow = keys.iter().map(|key| key.reborrow().into_owned()).collect();
         let states = states(&grouping.calls);
@@ -144,7 +141,7 @@ impl Groups {
         );
         self.groups.push(Group { keys, states });
         self.index.insert(self.key.clone(), self.groups.len() - 1);
-        Some(self.groups.len() - 1)
+        Ok(Some(self.groups.len() - 1))
     }
 
     /// Keeps a row for later; `key` has its keys' bytes.

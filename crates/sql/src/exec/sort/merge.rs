@@ -40,7 +40,7 @@ impl Merge {
             }
         }
         for at in (0..merge.runs.len() / 2).rev() {
-            merge.sift(at);
+            merge.sift(at)?;
         }
         Ok(merge)
     }
@@ -57,26 +57,28 @@ impl Merge {
             Some(next) => std::mem::replace(&mut first.next, next),
             None => self.runs.swap_remove(0).next,
         };
-        self.sift(0);
+        self.sift(0)?;
         Ok(Some(row))
     }
 
-    fn before(&self, a: usize, b: usize) -> bool {
-        let (Some(a), Some(b)) = (self.runs.get(a), self.runs.get(b)) else { return false };
-        order(&self.keys, &a.next, &b.next).then(a.number.cmp(&b.number)) == Ordering::Less
+    /// Whether a run's next row comes before another's; a run that is not there comes last.
+    fn before(&self, a: usize, b: usize) -> Result<bool> {
+        let (Some(a), Some(b)) = (self.runs.get(a), self.runs.get(b)) else { return Ok(false) };
+        let order = order(&self.keys, &a.next, &b.next)?.then(a.number.cmp(&b.number));
+        Ok(order == Ordering::Less)
     }
 
     /// Moves a run down to its place.
-    fn sift(&mut self, mut at: usize) {
+    fn sift(&mut self, mut at: usize) -> Result<()> {
         loop {
             let mut first = at;
             for child in [2 * at + 1, 2 * at + 2] {
-                if self.before(child, first) {
+                if self.before(child, first)? {
                     first = child;
                 }
             }
             if first == at {
-                return;
+                return Ok(());
             }
             self.runs.swap(at, first);
             at = first;
