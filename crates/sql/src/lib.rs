@@ -2,11 +2,17 @@
 //!
 //! - `connection/`: what the server drives: scripts, prepared statements, portals, COPY,
 //!   transactions
+//! - `plan/`: names looked up, types settled: a plan
+//! - `exec/`: plans run
+//! - `copy/`: COPY's formats
+//! - `parse/`: query strings to statements
+//! - `column.rs`: columns of results
 //! - `settings.rs`: the trait through which SHOW and SET reach the server's settings
 //! - `error.rs`: SqlError: a PostgreSQL report
 
 #![forbid(unsafe_code)]
 
+mod column;
 pub mod connection;
 mod copy;
 pub mod error;

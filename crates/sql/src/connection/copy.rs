@@ -133,7 +133,7 @@ impl Connection {
         // COPY's errors point at no place in the query.
         let name = QualifiedName { position: 0, ..name.clone() };
         let mut params = ParamTypes::default();
-        Planner { source, host: &mut self.host, params: &mut params }.relation(&name, mode)
+        Planner { source, catalog: &mut self.host, params: &mut params }.relation(&name, mode)
     }
 
     /// A table's columns of a COPY, as places among its live columns.

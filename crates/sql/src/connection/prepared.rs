@@ -54,7 +54,7 @@ impl Connection {
     }
 
     fn plan(&mut self, statement: &Statement, params: &mut ParamTypes) -> Result<Plan> {
-        let mut planner = Planner { source: &statement.source, host: &mut self.host, params };
+        let mut planner = Planner { source: &statement.source, catalog: &mut self.host, params };
         Ok(match &*statement.kind {
             Kind::Query(query) => Plan::Select(Arc::new(planner.query(query)?)),
             Kind::Insert(insert) => Plan::Insert(Arc::new(planner.insert(insert)?)),
@@ -69,7 +69,7 @@ impl Connection {
         source: &Source,
     ) -> Result<Arc<SelectPlan>> {
         let mut params = ParamTypes::default();
-        let mut planner = Planner { source, host: &mut self.host, params: &mut params };
+        let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
         Ok(Arc::new(planner.query(query)?))
     }
 

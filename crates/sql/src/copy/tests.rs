@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::{CopyColumn, CopyOptions, CopyParser, CopyShape, CopyWriter};
-use crate::connection::ColumnDesc;
+use crate::column::ColumnDesc;
 use crate::error::SqlError;
 use crate::parse::{CopyOption, OptionValue};
 use forebay_types::{Datum, MAX_ALLOC, SqlType};

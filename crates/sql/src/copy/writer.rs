@@ -2,7 +2,7 @@
 
 use super::binary::SIGNATURE;
 use super::options::{CopyFormat, CopyOptions, Header};
-use crate::connection::ColumnDesc;
+use crate::column::ColumnDesc;
 use crate::error::Result;
 use forebay_types::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
 

@@ -1,6 +1,6 @@
 //! Aggregates at work: accumulators.
 
-use super::eval::float_overflow;
+use super::cast::float_overflow;
 use crate::error::{Result, SqlError, state};
 use crate::plan::AggregateKind;
 use forebay_types::{Datum, Numeric, compare};

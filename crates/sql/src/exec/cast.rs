@@ -7,6 +7,14 @@ pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))
 }
 
+pub(super) fn float_overflow() -> SqlError {
+    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+pub(super) fn float_underflow() -> SqlError {
+    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
+}
+
 /// Casts a value. The planner has checked that there is such a cast.
 pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a>> {
     use SqlType as T;
@@ -170,10 +178,10 @@ fn to_float4<'a>(value: &Datum<'_>) -> Option<Result<Datum<'a>>> {
             let wide = to_float8(other)?;
             let narrow = wide as f32;
             if narrow.is_infinite() && wide.is_finite() {
-                return Some(Err(super::eval::float_overflow()));
+                return Some(Err(float_overflow()));
             }
             if narrow == 0.0 && wide != 0.0 {
-                return Some(Err(super::eval::float_underflow()));
+                return Some(Err(float_underflow()));
             }
             narrow
         }

@@ -1,6 +1,6 @@
 //! Evaluation of expressions over a row.
 
-use super::cast::{cast, out_of_range};
+use super::cast::{cast, float_overflow, float_underflow, out_of_range};
 use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
@@ -16,14 +16,6 @@ fn get<'a>(values: Row<'a>, index: usize, what: &str) -> Result<Datum<'a>> {
     let missing =
         || SqlError::new(state::INTERNAL_ERROR, format!("there is no {what} number {}", index + 1));
     values.get(index).map(Datum::reborrow).ok_or_else(missing)
-}
-
-pub(super) fn float_overflow() -> SqlError {
-    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
-}
-
-pub(super) fn float_underflow() -> SqlError {
-    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
 }
 
 fn division_by_zero() -> SqlError {

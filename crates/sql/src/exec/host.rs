@@ -1,12 +1,24 @@
 //! What running statements reach out to: the engine's session, the settings, who is connected.
 
-use crate::connection::Identity;
 use crate::error::{Result, SqlError, state};
 use crate::settings::{SetScope, Settings};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::{Interrupt, LockMode, Session, Table};
 use std::cell::Cell;
 use std::sync::Arc;
+
+/// Who is connected.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Role name.
+    pub user: String,
+    /// Database name.
+    pub database: String,
+    /// The number BackendKeyData told the client; `pg_backend_pid()`.
+    pub pid: i32,
+    /// What `version()` returns.
+    pub version: String,
+}
 
 /// The surroundings of a statement. Without a session there are no tables and no transactions:
 /// enough for expressions, and for their tests.

@@ -9,10 +9,12 @@
 //! - `log.rs`: functions of the write-ahead log
 //! - `views.rs`, `statistics.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
+//! - `catalog.rs`: the catalogs, for the planner
 //! - `host.rs`: the engine's session and the settings, as statements reach them
 
 mod aggregate;
 mod cast;
+mod catalog;
 mod cursor;
 mod eval;
 mod functions;
@@ -30,7 +32,7 @@ mod views;
 
 pub use cursor::Cursor;
 pub use eval::{Row, eval};
-pub use host::Host;
+pub use host::{Host, Identity};
 pub use input::{Flow, eval_all};
 
 use forebay_types::Datum;

@@ -85,7 +85,7 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
                 int(control.version),
                 int(control.catalog_version),
                 Datum::Int8(control.system_id as i64),
-                super::views::timestamp(control.modified),
+                super::statistics::timestamp(control.modified),
             ]]
         }
         RowFunction::KernelCache => {

@@ -2,15 +2,27 @@
 //! pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and setting sums to zero.
 
 use super::host::Host;
-use super::views::timestamp;
 use crate::error::{Result, SqlError, state};
 use crate::plan::View;
-use forebay_aio::sync::SystemTime;
+use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_engine::LockMode;
 use forebay_engine::views::{DatabaseRow, SharedStats};
+use forebay_types::time::POSTGRES_EPOCH;
 use forebay_types::{Datum, Numeric};
 
 type RowOf = Vec<Datum<'static>>;
+
+/// A moment of the system's clock.
+pub(super) fn timestamp(at: SystemTime) -> Datum<'static> {
+    let since_2000 = |at: SystemTime| {
+        at.duration_since(UNIX_EPOCH + Duration::from_secs(POSTGRES_EPOCH.unsigned_abs()))
+    };
+    let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
+    Datum::Timestamptz(match since_2000(at) {
+        Ok(after) => micros(after),
+        Err(before) => -micros(before.duration()),
+    })
+}
 
 fn count(n: u64) -> Datum<'static> {
     Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))

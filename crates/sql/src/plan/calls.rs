@@ -47,7 +47,7 @@ impl Binder<'_> {
             let types: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
             format!("{name}({})", types.join(", "))
         };
-        match resolve::function(name, &types) {
+        match resolve::function(&self.catalog.functions(name), &types) {
             Choice::One(FunctionDef { function: Function::Rows(function), .. })
                 if function.is_set() && self.clause != IN_FROM =>
             {

@@ -1,10 +1,9 @@
 //! Constant expressions are computed once, when the plan is made; what they raise is raised then.
 
+use super::catalog::Catalog;
 use super::expr::{Expr, Function};
-use super::insert::{InsertPlan, InsertSource};
-use super::select::{RowSource, SelectPlan};
+use super::tree::{InsertPlan, InsertSource, RowSource, SelectPlan};
 use crate::error::Result;
-use crate::exec::{Host, eval};
 use forebay_types::{Datum, SqlType};
 
 /// Does a function always give the same result for the same arguments?
@@ -45,20 +44,17 @@ fn varies(e: &Expr) -> bool {
 }
 
 /// Computes what is constant in an expression.
-pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
-    host.plan_step()?;
+pub fn fold(e: Expr, catalog: &mut dyn Catalog) -> Result<Expr> {
+    catalog.plan_step()?;
     match e {
         e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => Ok(e),
-        e if !e.any(&varies) => {
-            let value = eval(&e, &[], &[], host)?.into_owned();
-            Ok(Expr::Const(value))
-        }
+        e if !e.any(&varies) => catalog.constant(&e).map(Expr::Const),
         // What these do not reach must not be computed.
         e @ (Expr::Case { .. } | Expr::Coalesce(_)) => Ok(e),
         e => {
             let mut failed = None;
             let folded = e.map_children(&mut |child| match &failed {
-                None => fold(child, host).unwrap_or_else(|e| {
+                None => fold(child, catalog).unwrap_or_else(|e| {
                     failed = Some(e);
                     Expr::Const(Datum::Null)
                 }),
@@ -69,25 +65,25 @@ pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
     }
 }
 
-fn fold_in_place(e: &mut Expr, host: &mut Host) -> Result<()> {
+fn fold_in_place(e: &mut Expr, catalog: &mut dyn Catalog) -> Result<()> {
     let taken = std::mem::replace(e, Expr::Const(Datum::Null));
-    *e = fold(taken, host)?;
+    *e = fold(taken, catalog)?;
     Ok(())
 }
 
 impl SelectPlan {
     /// Computes what is constant in a query.
-    pub(super) fn fold(mut self, host: &mut Host) -> Result<SelectPlan> {
+    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<SelectPlan> {
         match &mut self.source {
             RowSource::Series { args, .. } => {
-                args.iter_mut().try_for_each(|e| fold_in_place(e, host))?
+                args.iter_mut().try_for_each(|e| fold_in_place(e, catalog))?
             }
             RowSource::Values(rows) => {
-                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?
+                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, catalog))?
             }
-            RowSource::Function(e) => fold_in_place(e, host)?,
+            RowSource::Function(e) => fold_in_place(e, catalog)?,
             RowSource::Rows { args, .. } => {
-                args.iter_mut().try_for_each(|e| fold_in_place(e, host))?
+                args.iter_mut().try_for_each(|e| fold_in_place(e, catalog))?
             }
             RowSource::One
             | RowSource::Table { .. }
@@ -99,13 +95,13 @@ impl SelectPlan {
                 call.arg
                     .iter_mut()
                     .chain(&mut call.filter)
-                    .try_for_each(|e| fold_in_place(e, host))?;
+                    .try_for_each(|e| fold_in_place(e, catalog))?;
             }
             grouping
                 .keys
                 .iter_mut()
                 .chain(&mut grouping.having)
-                .try_for_each(|e| fold_in_place(e, host))?;
+                .try_for_each(|e| fold_in_place(e, catalog))?;
         }
         let rest = self
             .output
@@ -114,7 +110,7 @@ impl SelectPlan {
             .chain(&mut self.limit)
             .chain(&mut self.offset);
         for e in rest {
-            fold_in_place(e, host)?;
+            fold_in_place(e, catalog)?;
         }
         Ok(self)
     }
@@ -122,13 +118,13 @@ impl SelectPlan {
 
 impl InsertPlan {
     /// Computes what is constant in an INSERT.
-    pub(super) fn fold(mut self, host: &mut Host) -> Result<InsertPlan> {
+    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<InsertPlan> {
         match &mut self.source {
             InsertSource::Values(rows) => {
-                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?
+                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, catalog))?
             }
             InsertSource::Query(_, exprs) => {
-                exprs.iter_mut().try_for_each(|e| fold_in_place(e, host))?
+                exprs.iter_mut().try_for_each(|e| fold_in_place(e, catalog))?
             }
         }
         Ok(self)

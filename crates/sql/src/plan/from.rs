@@ -1,18 +1,15 @@
 //! The FROM clause: one table, view, function or subquery, or nothing.
 
-use super::bind::ident_name;
 use super::calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
 use super::coerce::{self, Context};
 use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
+use super::ident::{ident_name, qualified_name};
+use super::planner::{Planner, Relation};
 use super::rowsets::RowFunction;
 use super::scope::{Scope, ScopeColumn};
-use super::select::{Planner, RowSource};
-use super::views::View;
+use super::tree::RowSource;
 use crate::error::{Result, SqlError, state};
-use crate::parse::QualifiedName;
-use crate::parse::Source;
-use crate::parse::cursor::is_reserved;
 use forebay_engine::{LockMode, Table};
 use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
@@ -24,47 +21,6 @@ pub struct FromItem {
     pub source: RowSource,
     /// The names it brings.
     pub scope: Scope,
-}
-
-/// A relation that a name means.
-pub enum Relation {
-    /// A table.
-    Table(Arc<Table>),
-    /// A view.
-    View(View),
-}
-
-/// Turns a parser's name into one with at most a schema.
-pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<QualifiedName> {
-    let position = source.position(name.span().start);
-    let mut parts = Vec::new();
-    for part in &name.0 {
-        match part {
-            ast::ObjectNamePart::Identifier(i)
-                if i.quote_style.is_none() && is_reserved(&i.value) =>
-            {
-                let message = format!("syntax error at or near \"{}\"", i.value);
-                return Err(
-                    SqlError::new(state::SYNTAX_ERROR, message).at(source.position(i.span.start))
-                );
-            }
-            ast::ObjectNamePart::Identifier(i) => parts.push(ident_name(i)),
-            ast::ObjectNamePart::Function(_) => {
-                return Err(SqlError::unsupported("this name").at(position));
-            }
-        }
-    }
-    let mut parts = parts.into_iter();
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(name), None, _) => Ok(QualifiedName { schema: None, name, position }),
-        (Some(schema), Some(name), None) => {
-            Ok(QualifiedName { schema: Some(schema), name, position })
-        }
-        _ => {
-            let message = "cross-database references are not implemented";
-            Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position))
-        }
-    }
 }
 
 pub(super) fn bind_from(
@@ -123,7 +79,7 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
         } => function(planner, name, args, alias.as_ref()),
         ast::TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
             let plan = planner.query(subquery)?;
-            let column = |(index, c): (usize, &crate::connection::ColumnDesc)| ScopeColumn {
+            let column = |(index, c): (usize, &crate::column::ColumnDesc)| ScopeColumn {
                 name: c.name.clone(),
                 ty: c.ty,
                 typmod: c.typmod,
@@ -137,30 +93,6 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
             Ok(FromItem { source: RowSource::Subquery(Arc::new(plan)), scope })
         }
         _ => Err(SqlError::unsupported("this item in FROM")),
-    }
-}
-
-impl Planner<'_> {
-    /// The relation of that name, or PostgreSQL's error. A table is locked, so that what is planned
-    /// is what will be there.
-    pub fn relation(&mut self, name: &QualifiedName, mode: LockMode) -> Result<Relation> {
-        if let Some(view) = View::by_name(&name.name)
-            && match name.schema.as_deref() {
-                Some(schema) => schema == view.schema(),
-                // A temporary table of that name comes first.
-                None => self.host.table(Some("pg_temp"), &name.name)?.is_none(),
-            }
-        {
-            return Ok(Relation::View(view));
-        }
-        let found = self.host.open_table(name.schema.as_deref(), &name.name, mode);
-        // As in PostgreSQL, a deadlock points at the name, and a cancel does not.
-        let canceled = |e: &SqlError| e.sqlstate == state::QUERY_CANCELED;
-        let found = found.map_err(|e| if canceled(&e) { e } else { e.at(name.position) })?;
-        found.map(Relation::Table).ok_or_else(|| {
-            let message = format!("relation \"{}\" does not exist", name.display());
-            SqlError::new(state::UNDEFINED_TABLE, message).at(name.position)
-        })
     }
 }
 

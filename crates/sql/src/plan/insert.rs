@@ -2,11 +2,11 @@
 
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Expr, Typed};
-use super::from::{Relation, qualified_name};
-use super::select::{Planner, SelectPlan};
+use super::ident::{ident_name, qualified_name};
+use super::planner::{Planner, Relation};
+use super::tree::{InsertPlan, InsertSource};
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
-use crate::plan::bind::ident_name;
 use forebay_engine::{Column, LockMode, Table};
 use forebay_types::{Datum, SqlType, out_of_memory};
 use sqlparser::ast::{self, Spanned};
@@ -14,26 +14,6 @@ use std::sync::Arc;
 
 /// Memory that the rows of one INSERT may take.
 const MAX_ROWS_BYTES: usize = 4 << 30;
-
-/// Rows to insert.
-#[derive(Clone, Debug)]
-pub enum InsertSource {
-    /// One expression for each live column of each row.
-    Values(Vec<Vec<Expr>>),
-    /// A query, and for each live column an expression over its rows.
-    Query(Arc<SelectPlan>, Vec<Expr>),
-}
-
-/// An INSERT.
-#[derive(Clone, Debug)]
-pub struct InsertPlan {
-    /// The table's name as written.
-    pub name: QualifiedName,
-    /// The table.
-    pub table: Arc<Table>,
-    /// The rows.
-    pub source: InsertSource,
-}
 
 /// Checks that rows may be put into a relation.
 pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<Arc<Table>> {
@@ -156,7 +136,7 @@ impl Planner<'_> {
                 }
                 _ => {
                     let plan = self.query(query)?;
-                    let of = |(i, c): (usize, &crate::connection::ColumnDesc)| {
+                    let of = |(i, c): (usize, &crate::column::ColumnDesc)| {
                         Typed::new(Expr::Column(i), c.ty, 0)
                     };
                     let row = plan.columns.iter().enumerate().map(of).collect();
@@ -164,7 +144,7 @@ impl Planner<'_> {
                 }
             },
         };
-        InsertPlan { name, table, source }.fold(self.host)
+        InsertPlan { name, table, source }.fold(self.catalog)
     }
 
     fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<InsertSource> {

@@ -1,136 +1,21 @@
 //! SELECT and VALUES: the query's tree, taken apart completely, to a plan.
 
-use super::aggregate::{AggregateCall, Aggregates, over_groups};
-use super::bind::{Binder, ident_name};
-use super::coerce::{self, Context, ParamTypes};
+use super::aggregate::{Aggregates, over_groups};
+use super::coerce::{self, Context};
 use super::expr::{Expr, Function, Typed};
 use super::from::{FromItem, bind_from};
+use super::ident::ident_name;
 use super::names::column_name;
 use super::place;
+use super::planner::Planner;
 use super::scope::Scope;
-use crate::connection::ColumnDesc;
+use super::tree::{Grouping, RowSource, SelectPlan, SortKey};
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use crate::exec::Host;
-use crate::parse::Source;
 use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
-use std::sync::Arc;
-
-/// Where rows come from.
-#[derive(Clone, Debug)]
-pub enum RowSource {
-    /// One row without columns.
-    One,
-    /// A table; the engine decodes the columns below `decode`.
-    Table {
-        /// The table.
-        table: Arc<forebay_engine::Table>,
-        /// The schema as written.
-        schema: Option<String>,
-        /// Number of leading columns decoded.
-        decode: usize,
-    },
-    /// generate_series: start, stop and step.
-    Series {
-        /// The three arguments, cast to int4 or int8.
-        args: Box<[Expr; 3]>,
-        /// int8, not int4.
-        wide: bool,
-    },
-    /// A view computed at its first row.
-    View(super::views::View),
-    /// VALUES.
-    Values(Vec<Vec<Expr>>),
-    /// A single row from a function in FROM.
-    Function(Box<Expr>),
-    /// The rows of a function in FROM.
-    Rows {
-        /// The function.
-        function: super::rowsets::RowFunction,
-        /// Its arguments.
-        args: Vec<Expr>,
-    },
-    /// A subquery.
-    Subquery(Arc<SelectPlan>),
-}
-
-/// Grouping: input rows become group rows of keys and aggregates.
-#[derive(Clone, Debug)]
-pub struct Grouping {
-    /// The keys over input rows; none: one group.
-    pub keys: Vec<Expr>,
-    /// The aggregates over input rows.
-    pub calls: Vec<AggregateCall>,
-    /// HAVING over group rows.
-    pub having: Option<Expr>,
-}
-
-/// A key of ORDER BY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SortKey {
-    /// Index into the output.
-    pub column: usize,
-    /// DESC.
-    pub descending: bool,
-    /// NULLS FIRST.
-    pub nulls_first: bool,
-}
-
-/// A query.
-#[derive(Clone, Debug)]
-pub struct SelectPlan {
-    /// Where rows come from.
-    pub source: RowSource,
-    /// WHERE.
-    pub filter: Option<Expr>,
-    /// GROUP BY and aggregates.
-    pub grouping: Option<Grouping>,
-    /// Output expressions; those past `columns` are only sorted by.
-    pub output: Vec<Expr>,
-    /// The visible columns.
-    pub columns: Vec<ColumnDesc>,
-    /// ORDER BY.
-    pub order: Vec<SortKey>,
-    /// LIMIT.
-    pub limit: Option<Expr>,
-    /// OFFSET.
-    pub offset: Option<Expr>,
-}
-
-impl SelectPlan {
-    /// Is it count(*) over a whole table, and nothing else the rows are needed for?
-    pub fn counts_only(&self) -> bool {
-        use super::aggregate::AggregateKind::CountStar;
-        matches!(self.source, RowSource::Table { .. })
-            && self.filter.is_none()
-            && self.grouping.as_ref().is_some_and(|g| {
-                g.keys.is_empty()
-                    && g.calls.iter().all(|c| c.kind == CountStar && c.filter.is_none())
-            })
-    }
-}
-
-/// What planning works with.
-pub struct Planner<'a> {
-    /// The query string.
-    pub source: &'a Source,
-    /// Catalog and settings.
-    pub host: &'a mut Host,
-    /// Parameters.
-    pub params: &'a mut ParamTypes,
-}
 
 impl Planner<'_> {
-    pub(super) fn binder<'b>(&'b mut self, scope: &'b Scope, clause: &'static str) -> Binder<'b> {
-        let Planner { source, host, params } = self;
-        Binder { source, scope, params, aggregates: None, clause, host, depth: 0 }
-    }
-
-    /// Binds an expression that sees no columns.
-    pub fn bind_constant(&mut self, e: &ast::Expr, clause: &'static str) -> Result<Typed> {
-        self.binder(&Scope::default(), clause).bind(e)
-    }
-
     /// Plans a query whose columns of unknown type become text.
     pub fn query(&mut self, query: &ast::Query) -> Result<SelectPlan> {
         let ast::Query {
@@ -172,7 +57,7 @@ impl Planner<'_> {
             _ => return Err(SqlError::unsupported("this form of query")),
         };
         self.limits(&mut plan, limit_clause.as_ref(), fetch.as_ref())?;
-        plan.fold(self.host)
+        plan.fold(self.catalog)
     }
 
     fn limits(
@@ -318,7 +203,7 @@ impl Planner<'_> {
             }
             list.push(OutputItem::expression(
                 typed,
-                alias.unwrap_or_else(|| column_name(expr)),
+                alias.unwrap_or_else(|| column_name(self.catalog, expr)),
                 scope,
             ));
             check_entries(list.len())?;
@@ -538,25 +423,6 @@ impl Planner<'_> {
             rows.push(bound);
         }
         Ok(rows)
-    }
-}
-
-impl SelectPlan {
-    /// Tells a table source how many columns the expressions need.
-    fn set_decode(&mut self) {
-        let mut needed = self.filter.as_ref().map_or(0, Expr::columns_needed);
-        match &self.grouping {
-            Some(grouping) => {
-                let args = grouping.calls.iter().flat_map(|c| c.arg.iter().chain(&c.filter));
-                for e in grouping.keys.iter().chain(args) {
-                    needed = needed.max(e.columns_needed());
-                }
-            }
-            None => needed = self.output.iter().fold(needed, |n, e| n.max(e.columns_needed())),
-        }
-        if let RowSource::Table { decode, .. } = &mut self.source {
-            *decode = needed;
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One order out of several runs: a heap of the runs by their next rows.
 
-use super::order;
+use super::order::{CANCEL_INTERVAL, order};
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::{OwnedRow, spill};
@@ -48,7 +48,7 @@ impl Merge {
     /// The next row of all.
     pub(in crate::exec) fn next(&mut self, host: &mut Host) -> Result<Option<OwnedRow>> {
         self.given += 1;
-        if self.given.is_multiple_of(super::CANCEL_INTERVAL) {
+        if self.given.is_multiple_of(CANCEL_INTERVAL) {
             host.check_cancel()?;
         }
         let Some(first) = self.runs.first_mut() else { return Ok(None) };

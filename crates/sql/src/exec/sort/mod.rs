@@ -1,6 +1,7 @@
 //! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are
 //! merged.
 //!
+//! - `order.rs`: which of two rows comes first
 //! - `runs.rs`: sorted runs in files, and how few of them are made out of many
 //! - `merge.rs`: one order out of several runs
 //!
@@ -11,19 +12,17 @@
 //! Rows that are equal come out in the order in which they came in, spilled or not.
 
 mod merge;
+mod order;
 mod runs;
 
 use super::host::Host;
 use super::{OwnedRow, spill};
 use crate::error::Result;
 use crate::plan::SortKey;
-use forebay_types::{Datum, compare};
 use merge::Merge;
+use order::order;
 use runs::Runs;
 use std::cmp::Ordering;
-
-/// Rows between two looks whether a sort is wanted any more.
-const CANCEL_INTERVAL: usize = 4096;
 
 /// Takes rows in.
 pub(super) struct Sorter {
@@ -132,27 +131,4 @@ impl Sorted {
             Sorted::Merged(merge) => merge.next(host),
         }
     }
-}
-
-/// Which of two rows comes first.
-///
-/// # Panics
-/// If a row has no column of a key.
-fn order(keys: &[SortKey], a: &[Datum<'_>], b: &[Datum<'_>]) -> Result<Ordering> {
-    for key in keys {
-        let (a, b) = (&a[key.column], &b[key.column]);
-        let order = match (a.is_null(), b.is_null()) {
-            (true, true) => Ordering::Equal,
-            (true, false) if key.nulls_first => Ordering::Less,
-            (true, false) => Ordering::Greater,
-            (false, true) if key.nulls_first => Ordering::Greater,
-            (false, true) => Ordering::Less,
-            (false, false) if key.descending => compare(b, a)?,
-            (false, false) => compare(a, b)?,
-        };
-        if order != Ordering::Equal {
-            return Ok(order);
-        }
-    }
-    Ok(Ordering::Equal)
 }

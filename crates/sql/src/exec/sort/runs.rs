@@ -10,8 +10,8 @@
 //!   level 0   [####][####][####]                        <- what work_mem held
 //! ```
 
-use super::CANCEL_INTERVAL;
 use super::merge::Merge;
+use super::order::CANCEL_INTERVAL;
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::{OwnedRow, spill};
