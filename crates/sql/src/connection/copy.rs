@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns,
+    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, check_left_out, live_columns,
     stored_type, target_columns, writable,
 };
 use forebay_engine::{LockMode, Table};
@@ -182,16 +182,9 @@ impl Connection {
             });
         }
         let decode = output.iter().map(Expr::columns_needed).max().unwrap_or(0);
-        Ok(SelectPlan {
-            source: RowSource::Table { table, schema: name.schema.clone(), decode },
-            filter: None,
-            grouping: None,
-            output,
-            columns: descs,
-            order: Vec::new(),
-            limit: None,
-            offset: None,
-        })
+        let scan = Node::Scan { table, schema: name.schema.clone(), decode };
+        let root = Arc::new(Node::Project { input: Box::new(scan), output });
+        Ok(SelectPlan { root, columns: descs })
     }
 
     fn copy_out(
@@ -211,10 +204,10 @@ impl Connection {
             sink.copy_data(&message)?;
         }
         let mut rows = 0u64;
-        let mut cursor = Cursor::new(plan, Arc::from([]));
-        cursor.run(&mut self.host, &mut |values, _| {
+        let mut cursor = Cursor::new(&plan.root, Arc::from([]));
+        cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
-            writer.row(values, &columns, &mut message)?;
+            writer.row(row.values, &columns, &mut message)?;
             rows += 1;
             sink.copy_data(&message)?;
             Ok(Flow::Continue)

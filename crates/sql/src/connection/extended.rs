@@ -6,7 +6,6 @@ use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, estimated_memory, parse_script};
-use crate::plan::RowSource;
 use forebay_engine::StatementSnapshot;
 use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
@@ -32,11 +31,7 @@ impl Portal {
     /// Does it read this table? Until it is closed, also after its last row.
     pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
         let Plan::Select(plan) = &self.plan else { return false };
-        let mut source = &plan.source;
-        while let RowSource::Subquery(inner) = source {
-            source = &inner.source;
-        }
-        matches!(source, RowSource::Table { table, .. } if table.oid == oid)
+        plan.root.scans().any(|(_, table)| table.oid == oid)
     }
 }
 
@@ -246,7 +241,7 @@ impl Connection {
                     {
                         session.use_snapshot(&snapshot)?;
                     }
-                    let cursor = Cursor::new(Arc::clone(plan), Arc::clone(&portal.params));
+                    let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
                     portal.progress = Progress::Running(Box::new(cursor));
                 }
                 Plan::Insert(plan) => {

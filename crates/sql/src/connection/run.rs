@@ -5,9 +5,9 @@ use super::{
     ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink, tell_of_damage,
 };
 use crate::error::{ColumnName, Result, SqlError, state};
-use crate::exec::{Cursor, Flow, Host, Row, eval_all};
+use crate::exec::{Cursor, Flow, Host};
 use crate::parse::{Kind, Statement};
-use crate::plan::{Expr, InsertPlan, InsertSource, live_columns};
+use crate::plan::{InsertPlan, live_columns};
 use forebay_engine::{RowBatch, Table};
 use forebay_types::{Datum, SqlType, to_text};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Connection {
             Plan::Select(plan) => {
                 let formats = vec![Format::Text; plan.columns.len()];
                 sink.columns(&plan.columns, &formats)?;
-                let mut cursor = Cursor::new(Arc::clone(plan), Arc::from([]));
+                let mut cursor = Cursor::new(&plan.root, Arc::from([]));
                 let (rows, _) =
                     run_cursor(&mut cursor, &mut self.host, &plan.columns, &formats, 0, sink)?;
                 Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
@@ -133,26 +133,14 @@ impl Connection {
     ) -> Result<u64> {
         self.check_writable("INSERT")?;
         let mut loader = Loader::new(&plan.table);
-        match &plan.source {
-            InsertSource::Values(rows) => {
-                for row in rows {
-                    push_row(&mut loader, row, &[], params, &mut self.host)?;
-                    if loader.is_full() {
-                        loader.flush(&mut self.host)?;
-                    }
-                }
-            }
-            InsertSource::Query(select, exprs) => {
-                let mut cursor = Cursor::new(Arc::clone(select), Arc::clone(params));
-                // The scan rests while a batch is inserted; its snapshot does not see the new rows.
-                while cursor.run(&mut self.host, &mut |values, host| {
-                    push_row(&mut loader, exprs, values, params, host)?;
-                    Ok(if loader.is_full() { Flow::Rest } else { Flow::Continue })
-                })? == Flow::Rest
-                {
-                    loader.flush(&mut self.host)?;
-                }
-            }
+        let mut cursor = Cursor::new(&plan.rows, Arc::clone(params));
+        // A scan rests while a batch is inserted; its snapshot does not see the new rows.
+        while cursor.run(&mut self.host, &mut |row, _| {
+            loader.push(row.values)?;
+            Ok(if loader.is_full() { Flow::Rest } else { Flow::Continue })
+        })? == Flow::Rest
+        {
+            loader.flush(&mut self.host)?;
         }
         loader.flush(&mut self.host)?;
         Ok(loader.inserted())
@@ -175,16 +163,6 @@ impl Connection {
     }
 }
 
-fn push_row(
-    loader: &mut Loader,
-    exprs: &[Expr],
-    row: Row<'_>,
-    params: &[Datum<'static>],
-    host: &mut Host,
-) -> Result<()> {
-    loader.push(&eval_all(exprs, row, params, host)?)
-}
-
 /// Sends a cursor's rows, at most `max` if it is not 0. The number sent, and whether the end was
 /// reached.
 pub(super) fn run_cursor(
@@ -196,11 +174,11 @@ pub(super) fn run_cursor(
     sink: &mut dyn RowSink,
 ) -> Result<(u64, bool)> {
     let mut rows = 0u64;
-    let flow = cursor.run(host, &mut |values, host| {
+    let flow = cursor.run(host, &mut |row, host| {
         if host.accepts_damage() {
             tell_of_damage(host, sink)?;
         }
-        sink.row(&RowRef { values, columns, formats })?;
+        sink.row(&RowRef { values: row.values, columns, formats })?;
         rows += 1;
         Ok(if rows == max { Flow::Rest } else { Flow::Continue })
     })?;

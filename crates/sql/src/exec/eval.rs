@@ -9,10 +9,23 @@ use forebay_types::{Datum, SqlType, compare, text_in};
 use std::cmp::Ordering;
 
 /// A row as expressions see it.
-pub type Row<'a> = &'a [Datum<'a>];
+pub(super) type Values<'a> = &'a [Datum<'a>];
+
+/// The values of several expressions.
+pub(super) type Results<'a> = smallvec::SmallVec<[Datum<'a>; 12]>;
+
+/// Evaluates a list of expressions.
+pub(super) fn eval_all<'a>(
+    list: &'a [Expr],
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Results<'a>> {
+    list.iter().map(|e| eval(e, row, params, host)).collect()
+}
 
 /// A value that the plan says is there.
-fn get<'a>(values: Row<'a>, index: usize, what: &str) -> Result<Datum<'a>> {
+fn get<'a>(values: Values<'a>, index: usize, what: &str) -> Result<Datum<'a>> {
     let missing =
         || SqlError::new(state::INTERNAL_ERROR, format!("there is no {what} number {}", index + 1));
     values.get(index).map(Datum::reborrow).ok_or_else(missing)
@@ -35,14 +48,19 @@ fn holds(op: Comparison, order: Ordering) -> bool {
 }
 
 /// Is a condition true (not false, not NULL)?
-pub fn is_true(e: &Expr, row: Row<'_>, params: &[Datum<'static>], host: &mut Host) -> Result<bool> {
+pub(super) fn is_true(
+    e: &Expr,
+    row: Values<'_>,
+    params: &[Datum<'static>],
+    host: &mut Host,
+) -> Result<bool> {
     Ok(matches!(eval(e, row, params, host)?, Datum::Bool(true)))
 }
 
 /// Evaluates an expression.
-pub fn eval<'a>(
+pub(super) fn eval<'a>(
     e: &'a Expr,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
@@ -98,7 +116,7 @@ pub fn eval<'a>(
 /// The expressions that are seldom in an inner loop.
 fn eval_rare<'a>(
     e: &'a Expr,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
@@ -197,7 +215,7 @@ fn eval_rare<'a>(
 fn connective<'a>(
     list: &'a [Expr],
     decisive: bool,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {

@@ -1,8 +1,8 @@
 //! Rows in temporary files. A row is the length of what follows (four bytes), then its packed
 //! values one after the other.
 
-use super::OwnedRow;
 use super::host::Host;
+use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{EngineError, TempReader, TempWriter};
 use forebay_types::{Datum, pack, unpack};

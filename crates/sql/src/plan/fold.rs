@@ -2,7 +2,8 @@
 
 use super::catalog::Catalog;
 use super::expr::{Expr, Function};
-use super::tree::{InsertPlan, InsertSource, RowSource, SelectPlan};
+use super::query::Query;
+use super::tree::{Grouping, Node};
 use crate::error::Result;
 use forebay_types::{Datum, SqlType};
 
@@ -65,68 +66,44 @@ pub fn fold(e: Expr, catalog: &mut dyn Catalog) -> Result<Expr> {
     }
 }
 
-fn fold_in_place(e: &mut Expr, catalog: &mut dyn Catalog) -> Result<()> {
-    let taken = std::mem::replace(e, Expr::Const(Datum::Null));
-    *e = fold(taken, catalog)?;
+/// Computes what is constant in each of some expressions.
+pub(super) fn fold_all<'e>(
+    list: impl IntoIterator<Item = &'e mut Expr>,
+    catalog: &mut dyn Catalog,
+) -> Result<()> {
+    for e in list {
+        let taken = std::mem::replace(e, Expr::Const(Datum::Null));
+        *e = fold(taken, catalog)?;
+    }
     Ok(())
 }
 
-impl SelectPlan {
-    /// Computes what is constant in a query.
-    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<SelectPlan> {
+impl Query {
+    /// Computes what is constant in a query. Its subquery has been through this already.
+    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<Query> {
         match &mut self.source {
-            RowSource::Series { args, .. } => {
-                args.iter_mut().try_for_each(|e| fold_in_place(e, catalog))?
-            }
-            RowSource::Values(rows) => {
-                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, catalog))?
-            }
-            RowSource::Function(e) => fold_in_place(e, catalog)?,
-            RowSource::Rows { args, .. } => {
-                args.iter_mut().try_for_each(|e| fold_in_place(e, catalog))?
-            }
-            RowSource::One
-            | RowSource::Table { .. }
-            | RowSource::View(_)
-            | RowSource::Subquery(_) => {}
+            Node::Series { args, .. } => fold_all(args.iter_mut(), catalog)?,
+            Node::Values(rows) => fold_all(rows.iter_mut().flatten(), catalog)?,
+            Node::Function(e) => fold_all([&mut **e], catalog)?,
+            Node::Rows { args, .. } => fold_all(args, catalog)?,
+            Node::Result
+            | Node::Scan { .. }
+            | Node::View(_)
+            | Node::Filter { .. }
+            | Node::Project { .. }
+            | Node::Aggregate { .. }
+            | Node::Sort { .. }
+            | Node::Limit { .. } => {}
         }
-        if let Some(grouping) = &mut self.grouping {
-            for call in &mut grouping.calls {
-                call.arg
-                    .iter_mut()
-                    .chain(&mut call.filter)
-                    .try_for_each(|e| fold_in_place(e, catalog))?;
+        if let Some(Grouping { keys, calls }) = &mut self.grouping {
+            for call in calls {
+                fold_all(call.arg.iter_mut().chain(&mut call.filter), catalog)?;
             }
-            grouping
-                .keys
-                .iter_mut()
-                .chain(&mut grouping.having)
-                .try_for_each(|e| fold_in_place(e, catalog))?;
+            fold_all(keys, catalog)?;
         }
-        let rest = self
-            .output
-            .iter_mut()
-            .chain(&mut self.filter)
-            .chain(&mut self.limit)
-            .chain(&mut self.offset);
-        for e in rest {
-            fold_in_place(e, catalog)?;
-        }
-        Ok(self)
-    }
-}
-
-impl InsertPlan {
-    /// Computes what is constant in an INSERT.
-    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<InsertPlan> {
-        match &mut self.source {
-            InsertSource::Values(rows) => {
-                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, catalog))?
-            }
-            InsertSource::Query(_, exprs) => {
-                exprs.iter_mut().try_for_each(|e| fold_in_place(e, catalog))?
-            }
-        }
+        let Query { having, output, filter, limit, offset, .. } = &mut self;
+        let rest = having.iter_mut().chain(output).chain(filter).chain(limit).chain(offset);
+        fold_all(rest, catalog)?;
         Ok(self)
     }
 }

@@ -8,7 +8,7 @@ use super::ident::{ident_name, qualified_name};
 use super::planner::{Planner, Relation};
 use super::rowsets::RowFunction;
 use super::scope::{Scope, ScopeColumn};
-use super::tree::RowSource;
+use super::tree::Node;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{LockMode, Table};
 use forebay_types::{Datum, SqlType};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// What FROM came to.
 pub struct FromItem {
     /// Where rows come from.
-    pub source: RowSource,
+    pub source: Node,
     /// The names it brings.
     pub scope: Scope,
 }
@@ -28,7 +28,7 @@ pub(super) fn bind_from(
     from: &[ast::TableWithJoins],
 ) -> Result<FromItem> {
     match from {
-        [] => Ok(FromItem { source: RowSource::One, scope: Scope::default() }),
+        [] => Ok(FromItem { source: Node::Result, scope: Scope::default() }),
         [ast::TableWithJoins { relation, joins }] if joins.is_empty() => {
             bind_item(planner, relation)
         }
@@ -90,7 +90,7 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
             let mut scope = Scope { columns, ..Scope::default() };
             let default = "unnamed_subquery".to_owned();
             apply_alias(&mut scope, default, alias.as_ref())?;
-            Ok(FromItem { source: RowSource::Subquery(Arc::new(plan)), scope })
+            Ok(FromItem { source: Arc::unwrap_or_clone(plan.root), scope })
         }
         _ => Err(SqlError::unsupported("this item in FROM")),
     }
@@ -125,9 +125,9 @@ fn relation(
     let (source, mut scope) = match planner.relation(&name, LockMode::AccessShare)? {
         Relation::Table(table) => {
             let scope = table_scope(&table)?;
-            (RowSource::Table { table, schema: name.schema.clone(), decode: 0 }, scope)
+            (Node::Scan { table, schema: name.schema.clone(), decode: 0 }, scope)
         }
-        Relation::View(view) => (RowSource::View(view), computed_scope(view.columns())),
+        Relation::View(view) => (Node::View(view), computed_scope(view.columns())),
     };
     apply_alias(&mut scope, name.name, alias)?;
     Ok(FromItem { source, scope })
@@ -181,7 +181,7 @@ fn function(
             Expr::Call(Function::Rows(function), args) => {
                 return rows(function, args, call.name, alias);
             }
-            expr => (RowSource::Function(Box::new(expr)), typed.ty),
+            expr => (Node::Function(Box::new(expr)), typed.ty),
         }
     };
     // A scalar function's column is named as the function, or as the alias.
@@ -201,7 +201,7 @@ fn rows(
 ) -> Result<FromItem> {
     let mut scope = computed_scope(function.columns());
     apply_alias(&mut scope, name, alias)?;
-    Ok(FromItem { source: RowSource::Rows { function, args }, scope })
+    Ok(FromItem { source: Node::Rows { function, args }, scope })
 }
 
 /// The columns of a computed relation as names.
@@ -220,7 +220,7 @@ fn series(
     planner: &mut Planner<'_>,
     call: &FunctionCall<'_>,
     position: u32,
-) -> Result<(RowSource, SqlType)> {
+) -> Result<(Node, SqlType)> {
     let mut bound: Vec<Typed> = Vec::new();
     for arg in &call.args {
         bound.push(planner.bind_constant(arg, IN_FROM)?);
@@ -255,5 +255,5 @@ fn series(
             *slot = cast.expr;
         }
     }
-    Ok((RowSource::Series { args: Box::new(exprs), wide }, ty))
+    Ok((Node::Series { args: Box::new(exprs), wide }, ty))
 }

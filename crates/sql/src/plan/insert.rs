@@ -2,9 +2,10 @@
 
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Expr, Typed};
+use super::fold::fold_all;
 use super::ident::{ident_name, qualified_name};
 use super::planner::{Planner, Relation};
-use super::tree::{InsertPlan, InsertSource};
+use super::tree::{InsertPlan, Node};
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use forebay_engine::{Column, LockMode, Table};
@@ -123,10 +124,10 @@ impl Planner<'_> {
             if given { target_columns(&table, &names)? } else { (0..columns.len()).collect() };
         let target =
             Target { table: &table, columns: &columns, targets: &targets, names: &names, given };
-        let source = match &insert.source {
+        let rows = match &insert.source {
             None => {
                 columns.iter().try_for_each(|column| check_left_out(&table, column))?;
-                InsertSource::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
+                Node::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
             }
             Some(query) => match &*query.body {
                 ast::SetExpr::Values(values)
@@ -140,14 +141,16 @@ impl Planner<'_> {
                         Typed::new(Expr::Column(i), c.ty, 0)
                     };
                     let row = plan.columns.iter().enumerate().map(of).collect();
-                    InsertSource::Query(Arc::new(plan), target.assign(row, self.params)?)
+                    let mut output = target.assign(row, self.params)?;
+                    fold_all(&mut output, self.catalog)?;
+                    Node::Project { input: Box::new(Arc::unwrap_or_clone(plan.root)), output }
                 }
             },
         };
-        InsertPlan { name, table, source }.fold(self.catalog)
+        Ok(InsertPlan { name, table, rows: Arc::new(rows) })
     }
 
-    fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<InsertSource> {
+    fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<Node> {
         let mut rows = Vec::with_capacity(values.rows.len());
         let mut width = None;
         for row in &values.rows {
@@ -177,7 +180,8 @@ impl Planner<'_> {
                 return Err(out_of_memory(bytes).into());
             }
         }
-        Ok(InsertSource::Values(rows))
+        fold_all(rows.iter_mut().flatten(), self.catalog)?;
+        Ok(Node::Values(rows))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Statements to plans: names looked up, types settled, casts inserted.
 //!
-//! - `tree.rs`: plans
+//! - `tree.rs`: plans: trees of operators; `query.rs`: analyzed queries, which become such trees
 //! - `catalog.rs`: Catalog: what planning asks of its surroundings
 //! - `planner.rs`: Planner: what planning works with; `ident.rs`: names as the parser gives them
 //! - `select.rs`: SELECT and VALUES
@@ -33,6 +33,7 @@ mod literal;
 mod names;
 mod place;
 mod planner;
+mod query;
 mod resolve;
 mod rowsets;
 mod scope;
@@ -48,5 +49,5 @@ pub use expr::{Arithmetic, Comparison, Expr, Function};
 pub use insert::{check_left_out, live_columns, stored_type, target_columns, writable};
 pub use planner::{Planner, Relation};
 pub use rowsets::RowFunction;
-pub use tree::{Grouping, InsertPlan, InsertSource, RowSource, SelectPlan, SortKey};
+pub use tree::{Grouping, InsertPlan, Node, SelectPlan, SortKey};
 pub use views::View;

@@ -8,8 +8,9 @@ use super::ident::ident_name;
 use super::names::column_name;
 use super::place;
 use super::planner::Planner;
+use super::query::Query;
 use super::scope::Scope;
-use super::tree::{Grouping, RowSource, SelectPlan, SortKey};
+use super::tree::{Grouping, Node, SelectPlan, SortKey};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType};
@@ -44,7 +45,7 @@ impl Planner<'_> {
             return Err(SqlError::unsupported("this clause of a query"));
         }
         let order = order_expressions(order_by.as_ref())?;
-        let mut plan = match &**body {
+        let mut analyzed = match &**body {
             ast::SetExpr::Select(select) => self.select(select, order)?,
             ast::SetExpr::Values(values) => self.values(values, order)?,
             ast::SetExpr::Query(inner)
@@ -56,13 +57,13 @@ impl Planner<'_> {
             ast::SetExpr::Table(_) => return Err(SqlError::unsupported("TABLE")),
             _ => return Err(SqlError::unsupported("this form of query")),
         };
-        self.limits(&mut plan, limit_clause.as_ref(), fetch.as_ref())?;
-        plan.fold(self.catalog)
+        self.limits(&mut analyzed, limit_clause.as_ref(), fetch.as_ref())?;
+        Ok(analyzed.fold(self.catalog)?.plan())
     }
 
     fn limits(
         &mut self,
-        plan: &mut SelectPlan,
+        query: &mut Query,
         clause: Option<&ast::LimitClause>,
         fetch: Option<&ast::Fetch>,
     ) -> Result<()> {
@@ -71,8 +72,8 @@ impl Planner<'_> {
             Some(ast::LimitClause::LimitOffset { limit, offset, limit_by })
                 if limit_by.is_empty() =>
             {
-                plan.limit = limit.as_ref().map(|e| self.row_count(e, "LIMIT")).transpose()?;
-                plan.offset =
+                query.limit = limit.as_ref().map(|e| self.row_count(e, "LIMIT")).transpose()?;
+                query.offset =
                     offset.as_ref().map(|o| self.row_count(&o.value, "OFFSET")).transpose()?;
             }
             Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
@@ -80,9 +81,9 @@ impl Planner<'_> {
         match fetch {
             None => {}
             Some(ast::Fetch { with_ties: false, percent: false, quantity })
-                if plan.limit.is_none() =>
+                if query.limit.is_none() =>
             {
-                plan.limit = match quantity {
+                query.limit = match quantity {
                     Some(e) => Some(self.row_count(e, "LIMIT")?),
                     None => Some(Expr::Const(Datum::Int8(1))),
                 };
@@ -103,7 +104,7 @@ impl Planner<'_> {
         })
     }
 
-    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<SelectPlan> {
+    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<Query> {
         check_select(select)?;
         let FromItem { source, scope } = bind_from(self, &select.from)?;
         let filter = match &select.selection {
@@ -128,27 +129,26 @@ impl Planner<'_> {
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
         let (visible, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
-        let (grouping, output) = if grouped {
+        let (grouping, having, output) = if grouped {
             let over = |e: Expr| over_groups(e, &keys, &scope, &aggregates);
             let output = output.into_iter().map(&over).collect::<Result<_>>()?;
             let having = having.map(over).transpose()?;
-            (Some(Grouping { keys, calls: aggregates.calls, having }), output)
+            (Some(Grouping { keys, calls: aggregates.calls }), having, output)
         } else {
-            (None, output)
+            (None, None, output)
         };
         let columns = visible.into_iter().flatten().collect();
-        let mut plan = SelectPlan {
+        Ok(Query {
             source,
             filter,
             grouping,
+            having,
             output,
             columns,
             order: sort,
             limit: None,
             offset: None,
-        };
-        plan.set_decode();
-        Ok(plan)
+        })
     }
 
     /// Output expressions with their columns.
@@ -363,7 +363,7 @@ impl Planner<'_> {
     }
 
     /// VALUES as a query: columns column1, column2, ...
-    fn values(&mut self, values: &ast::Values, order: &[ast::OrderByExpr]) -> Result<SelectPlan> {
+    fn values(&mut self, values: &ast::Values, order: &[ast::OrderByExpr]) -> Result<Query> {
         let rows = self.value_rows(values)?;
         let width = rows.first().map_or(0, Vec::len);
         check_entries(width)?;
@@ -395,10 +395,11 @@ impl Planner<'_> {
         let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
         let (columns, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
-        Ok(SelectPlan {
-            source: RowSource::Values(rows),
+        Ok(Query {
+            source: Node::Values(rows),
             filter: None,
             grouping: None,
+            having: None,
             output,
             columns: columns.into_iter().flatten().collect(),
             order,

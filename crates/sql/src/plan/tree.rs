@@ -1,4 +1,10 @@
-//! Plans.
+//! Plans: trees of operators. The executor pulls rows out of the root.
+//!
+//! ```text
+//!   SELECT a, count(*) FROM t WHERE b GROUP BY a HAVING c ORDER BY 2 LIMIT 5
+//!
+//!   Limit -> Sort -> Project -> Filter (c) -> Aggregate -> Filter (b) -> Scan
+//! ```
 
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::Expr;
@@ -9,32 +15,32 @@ use crate::parse::QualifiedName;
 use forebay_engine::Table;
 use std::sync::Arc;
 
-/// Where rows come from.
+/// An operator, with those it pulls its rows from.
 #[derive(Clone, Debug)]
-pub enum RowSource {
+pub enum Node {
     /// One row without columns.
-    One,
-    /// A table; the engine decodes the columns below `decode`.
-    Table {
+    Result,
+    /// The rows of a table.
+    Scan {
         /// The table.
         table: Arc<Table>,
-        /// The schema as written.
+        /// Its schema as written.
         schema: Option<String>,
-        /// Number of leading columns decoded.
+        /// Number of leading columns that are decoded; no expression reads one behind them.
         decode: usize,
     },
-    /// generate_series: start, stop and step.
+    /// generate_series.
     Series {
-        /// The three arguments, cast to int4 or int8.
+        /// Start, stop and step, cast to int4 or int8.
         args: Box<[Expr; 3]>,
         /// int8, not int4.
         wide: bool,
     },
-    /// A view computed at its first row.
+    /// A view that is computed when the operator is opened.
     View(View),
     /// VALUES.
     Values(Vec<Vec<Expr>>),
-    /// A single row from a function in FROM.
+    /// A single row with the value of a function in FROM.
     Function(Box<Expr>),
     /// The rows of a function in FROM.
     Rows {
@@ -43,25 +49,60 @@ pub enum RowSource {
         /// Its arguments.
         args: Vec<Expr>,
     },
-    /// A subquery.
-    Subquery(Arc<SelectPlan>),
+    /// The rows for which a condition is true.
+    Filter {
+        /// Where they come from.
+        input: Box<Node>,
+        /// The condition.
+        condition: Expr,
+    },
+    /// Expressions over each row.
+    Project {
+        /// Where the rows come from.
+        input: Box<Node>,
+        /// The expressions.
+        output: Vec<Expr>,
+    },
+    /// One row for each group: its keys, then its aggregates.
+    Aggregate {
+        /// Where the rows come from.
+        input: Box<Node>,
+        /// Keys and aggregates.
+        grouping: Grouping,
+    },
+    /// The rows in order.
+    Sort {
+        /// Where they come from.
+        input: Box<Node>,
+        /// What they are ordered by.
+        keys: Vec<SortKey>,
+        /// Number of leading columns that go on; the rows are only sorted by the others.
+        width: usize,
+    },
+    /// Some of the rows.
+    Limit {
+        /// Where they come from.
+        input: Box<Node>,
+        /// LIMIT.
+        limit: Option<Expr>,
+        /// OFFSET.
+        offset: Option<Expr>,
+    },
 }
 
-/// Grouping: input rows become group rows of keys and aggregates.
+/// Keys of groups, and aggregates over them.
 #[derive(Clone, Debug)]
 pub struct Grouping {
     /// The keys over input rows; none: one group.
     pub keys: Vec<Expr>,
     /// The aggregates over input rows.
     pub calls: Vec<AggregateCall>,
-    /// HAVING over group rows.
-    pub having: Option<Expr>,
 }
 
 /// A key of ORDER BY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortKey {
-    /// Index into the output.
+    /// Index into the row.
     pub column: usize,
     /// DESC.
     pub descending: bool,
@@ -69,74 +110,62 @@ pub struct SortKey {
     pub nulls_first: bool,
 }
 
-/// A query.
+impl Node {
+    /// The operator that this one pulls its rows from.
+    pub fn input(&self) -> Option<&Node> {
+        match self {
+            Node::Result
+            | Node::Scan { .. }
+            | Node::Series { .. }
+            | Node::View(_)
+            | Node::Values(_)
+            | Node::Function(_)
+            | Node::Rows { .. } => None,
+            Node::Filter { input, .. }
+            | Node::Project { input, .. }
+            | Node::Aggregate { input, .. }
+            | Node::Sort { input, .. }
+            | Node::Limit { input, .. } => Some(input),
+        }
+    }
+
+    /// The tables that are scanned, with their schemas as written.
+    pub fn scans(&self) -> impl Iterator<Item = (Option<&str>, &Arc<Table>)> {
+        std::iter::successors(Some(self), |node| node.input()).filter_map(|node| match node {
+            Node::Scan { table, schema, .. } => Some((schema.as_deref(), table)),
+            _ => None,
+        })
+    }
+
+    /// The table whose rows are counted, and nothing else is done with them.
+    pub fn counted_table(&self) -> Option<&Arc<Table>> {
+        let Node::Aggregate { input, grouping: Grouping { keys, calls } } = self else {
+            return None;
+        };
+        let counts = |c: &AggregateCall| c.kind == AggregateKind::CountStar && c.filter.is_none();
+        match &**input {
+            Node::Scan { table, .. } if keys.is_empty() && calls.iter().all(counts) => Some(table),
+            _ => None,
+        }
+    }
+}
+
+/// A query's plan.
 #[derive(Clone, Debug)]
 pub struct SelectPlan {
-    /// Where rows come from.
-    pub source: RowSource,
-    /// WHERE.
-    pub filter: Option<Expr>,
-    /// GROUP BY and aggregates.
-    pub grouping: Option<Grouping>,
-    /// Output expressions; those past `columns` are only sorted by.
-    pub output: Vec<Expr>,
-    /// The visible columns.
+    /// Its rows.
+    pub root: Arc<Node>,
+    /// Their columns.
     pub columns: Vec<ColumnDesc>,
-    /// ORDER BY.
-    pub order: Vec<SortKey>,
-    /// LIMIT.
-    pub limit: Option<Expr>,
-    /// OFFSET.
-    pub offset: Option<Expr>,
 }
 
-impl SelectPlan {
-    /// Is it count(*) over a whole table, and nothing else the rows are needed for?
-    pub fn counts_only(&self) -> bool {
-        matches!(self.source, RowSource::Table { .. })
-            && self.filter.is_none()
-            && self.grouping.as_ref().is_some_and(|g| {
-                g.keys.is_empty()
-                    && g.calls
-                        .iter()
-                        .all(|c| c.kind == AggregateKind::CountStar && c.filter.is_none())
-            })
-    }
-
-    /// Tells a table source how many columns the expressions need.
-    pub(super) fn set_decode(&mut self) {
-        let mut needed = self.filter.as_ref().map_or(0, Expr::columns_needed);
-        match &self.grouping {
-            Some(grouping) => {
-                let args = grouping.calls.iter().flat_map(|c| c.arg.iter().chain(&c.filter));
-                for e in grouping.keys.iter().chain(args) {
-                    needed = needed.max(e.columns_needed());
-                }
-            }
-            None => needed = self.output.iter().fold(needed, |n, e| n.max(e.columns_needed())),
-        }
-        if let RowSource::Table { decode, .. } = &mut self.source {
-            *decode = needed;
-        }
-    }
-}
-
-/// Rows to insert.
-#[derive(Clone, Debug)]
-pub enum InsertSource {
-    /// One expression for each live column of each row.
-    Values(Vec<Vec<Expr>>),
-    /// A query, and for each live column an expression over its rows.
-    Query(Arc<SelectPlan>, Vec<Expr>),
-}
-
-/// An INSERT.
+/// An INSERT's plan.
 #[derive(Clone, Debug)]
 pub struct InsertPlan {
     /// The table's name as written.
     pub name: QualifiedName,
     /// The table.
     pub table: Arc<Table>,
-    /// The rows.
-    pub source: InsertSource,
+    /// The rows to insert, with a value for each live column.
+    pub rows: Arc<Node>,
 }

@@ -11,13 +11,14 @@
 mod overflow;
 
 use super::aggregate::Accumulator;
-use super::eval::{Row, eval, is_true};
+use super::eval::{Values, eval, is_true};
 use super::host::Host;
-use super::{OwnedRow, spill};
+use super::row::OwnedRow;
+use super::spill;
 use crate::error::Result;
 use crate::plan::{AggregateCall, Grouping};
 use forebay_types::{Datum, pack_key};
-use overflow::Overflow;
+use overflow::{Overflow, Waiting};
 use std::collections::HashMap;
 
 /// What a group costs beside its key and its accumulators, about: its places in the tables.
@@ -41,9 +42,6 @@ pub(super) struct Groups {
     /// Some: no group is added any more.
     overflow: Option<Overflow>,
 }
-
-/// Takes the rows of groups: keys, then aggregates.
-pub(super) type Emit<'e> = &'e mut dyn FnMut(OwnedRow, &mut Host) -> Result<()>;
 
 fn states(calls: &[AggregateCall]) -> Vec<Accumulator> {
     calls.iter().map(|c| Accumulator::new(c.kind)).collect()
@@ -79,7 +77,7 @@ impl Groups {
     pub(super) fn add(
         &mut self,
         grouping: &Grouping,
-        row: Row<'_>,
+        row: Values<'_>,
         params: &[Datum<'static>],
         host: &mut Host,
     ) -> Result<()> {
@@ -153,31 +151,64 @@ impl Groups {
         overflow.add(&self.key, values, host)
     }
 
-    /// Gives out the rows of all groups.
-    pub(super) fn finish(self, grouping: &Grouping, host: &mut Host, emit: Emit<'_>) -> Result<()> {
-        let Groups { index, groups, most, level, overflow, .. } = self;
-        drop(index);
-        for group in groups {
-            let mut row = group.keys;
-            for state in group.states {
-                row.push(state.finish()?);
-            }
-            emit(row, host)?;
-        }
-        let columns = grouping.keys.len() + grouping.calls.len();
-        for file in overflow.map_or(Ok(Vec::new()), |overflow| overflow.finish(host))? {
-            let mut later = Groups::within(most, level + 1);
-            file.read(columns, host, &mut |values, host| later.add_values(grouping, values, host))?;
-            later.finish(grouping, host, &mut *emit)?;
+    /// No more rows come: the rows of all groups.
+    pub(super) fn rows(self, host: &mut Host) -> Result<GroupRows> {
+        let (ready, most) = (Vec::new().into_iter(), self.most);
+        let mut rows = GroupRows { ready, waiting: Vec::new(), most };
+        rows.take(self, host)?;
+        Ok(rows)
+    }
+}
+
+/// The rows of groups: keys, then aggregates.
+pub(super) struct GroupRows {
+    /// Groups of which all rows have come in.
+    ready: std::vec::IntoIter<Group>,
+    /// Files of rows whose groups come later, the next one last; how often the rows of each were in
+    /// files.
+    waiting: Vec<(Waiting, u32)>,
+    most: usize,
+}
+
+impl GroupRows {
+    fn take(&mut self, groups: Groups, host: &mut Host) -> Result<()> {
+        let Groups { groups, level, overflow, .. } = groups;
+        self.ready = groups.into_iter();
+        if let Some(overflow) = overflow {
+            let files = overflow.finish(host)?.into_iter();
+            self.waiting.extend(files.rev().map(|file| (file, level + 1)));
         }
         Ok(())
+    }
+
+    /// The next row.
+    pub(super) fn next(
+        &mut self,
+        grouping: &Grouping,
+        host: &mut Host,
+    ) -> Result<Option<OwnedRow>> {
+        loop {
+            if let Some(Group { keys: mut row, states }) = self.ready.next() {
+                for state in states {
+                    row.push(state.finish()?);
+                }
+                return Ok(Some(row));
+            }
+            let Some((file, level)) = self.waiting.pop() else { return Ok(None) };
+            let columns = grouping.keys.len() + grouping.calls.len();
+            let mut groups = Groups::within(self.most, level);
+            file.read(columns, host, &mut |values, host| {
+                groups.add_values(grouping, values, host)
+            })?;
+            self.take(groups, host)?;
+        }
     }
 }
 
 /// What an aggregate takes of a row: NULL for nothing, and anything for a count of rows.
 fn input<'a>(
     call: &'a AggregateCall,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {

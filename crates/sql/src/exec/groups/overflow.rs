@@ -3,7 +3,8 @@
 
 use crate::error::Result;
 use crate::exec::host::Host;
-use crate::exec::{OwnedRow, spill};
+use crate::exec::row::OwnedRow;
+use crate::exec::spill;
 use forebay_engine::{EngineError, TempFile, TempOptions, TempWriter};
 use forebay_types::Datum;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -3,7 +3,8 @@
 use super::order::{CANCEL_INTERVAL, order};
 use crate::error::Result;
 use crate::exec::host::Host;
-use crate::exec::{OwnedRow, spill};
+use crate::exec::row::OwnedRow;
+use crate::exec::spill;
 use crate::plan::SortKey;
 use forebay_engine::TempReader;
 use std::cmp::Ordering;

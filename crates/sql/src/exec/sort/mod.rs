@@ -16,7 +16,8 @@ mod order;
 mod runs;
 
 use super::host::Host;
-use super::{OwnedRow, spill};
+use super::row::OwnedRow;
+use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
 use merge::Merge;
