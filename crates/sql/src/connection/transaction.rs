@@ -4,55 +4,11 @@
 //! transaction. BEGIN makes it a block. A failed statement in a block aborts the engine's
 //! transaction at once; the block remains, as failed, until the client ends it.
 
-use super::{CommandTag, Connection, RowSink};
+use super::block::TransactionStatus;
+use super::sink::{CommandTag, RowSink};
+use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{Modes, TransactionStatement};
-
-/// Transaction status of ReadyForQuery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TransactionStatus {
-    /// `I`: no transaction block.
-    #[default]
-    Idle,
-    /// `T`: in a transaction block.
-    InBlock,
-    /// `E`: in a failed transaction block.
-    Failed,
-}
-
-impl TransactionStatus {
-    /// The byte of ReadyForQuery.
-    pub fn as_byte(self) -> u8 {
-        match self {
-            TransactionStatus::Idle => b'I',
-            TransactionStatus::InBlock => b'T',
-            TransactionStatus::Failed => b'E',
-        }
-    }
-}
-
-/// Where the connection stands.
-#[derive(Debug, Default)]
-pub struct Transaction {
-    block: TransactionStatus,
-    /// The engine's transaction is running (in a block, or implicit).
-    running: bool,
-    read_only: bool,
-    /// READ ONLY of transactions to come.
-    default_read_only: bool,
-}
-
-impl Transaction {
-    /// For ReadyForQuery.
-    pub fn status(&self) -> TransactionStatus {
-        self.block
-    }
-
-    /// Takes the connection out of its block, so that a failure ends everything.
-    pub fn forget_block(&mut self) {
-        self.block = TransactionStatus::Idle;
-    }
-}
 
 impl Connection {
     /// Refuses all but the end of a failed block.

@@ -1,6 +1,8 @@
 //! Running the statements that are no query: tables, settings, CHECKPOINT and the like.
 
-use super::{ColumnDesc, CommandTag, Connection, Format, RowRef, RowSink};
+use super::sink::{CommandTag, Format, RowRef, RowSink};
+use super::state::Connection;
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
 use crate::plan::View;

@@ -6,8 +6,7 @@
 //! side by side; parentheses, and CASE with END, hold what is below one node. So the depth is at
 //! most that of the deepest path through such tokens.
 
-use super::too_complex;
-use crate::error::Result;
+use crate::error::{Result, SqlError, state};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -21,6 +20,12 @@ const MAX_LEVELS: usize = 400;
 const SUBSCRIPT: usize = 16;
 /// A join, as links: the parser goes into each join of a chain recursively.
 const JOIN: usize = 200;
+
+/// What is nested deeper than the stack allows.
+pub(crate) fn too_complex() -> SqlError {
+    SqlError::new(state::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+        .hint("The statement's expressions are nested too deeply.")
+}
 
 /// What is between two parentheses, or CASE and END.
 #[derive(Clone, Copy, Default)]
