@@ -89,6 +89,33 @@ impl Binder<'_> {
             }
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right, position),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr, position),
+            ast::Expr::Cast { kind, expr, data_type, format: None }
+                if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
+            {
+                self.cast(expr, data_type, position, *kind == ast::CastKind::DoubleColon)
+            }
+            ast::Expr::TypedString(ast::TypedString {
+                data_type,
+                value,
+                uses_odbc_syntax: false,
+            }) => {
+                let at = self.source.position(value.span.start);
+                let text = self.literal(&value.value, at)?;
+                let to = type_of_ast(self.catalog, data_type, position)?;
+                self.explicit(text, to, position)
+            }
+            ast::Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), position)
+            }
+            ast::Expr::Collate { expr, collation } => self.collate(expr, collation, position),
+            ast::Expr::Function(f) => self.function(f, position),
+            _ => self.bind_test(e, position),
+        }
+    }
+
+    /// Binds what is true, false or unknown.
+    fn bind_test(&mut self, e: &ast::Expr, position: u32) -> Result<Typed> {
+        match e {
             ast::Expr::IsNull(x) => self.null_test(x, position, Expr::IsNull),
             ast::Expr::IsNotNull(x) => self.null_test(x, position, Expr::IsNotNull),
             ast::Expr::IsTrue(x) => self.bool_test(x, position, "IS TRUE", Some(true), false),
@@ -113,26 +140,13 @@ impl Binder<'_> {
             ast::Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
                 self.like(expr, pattern, escape_char.as_deref(), *negated, true, position)
             }
-            ast::Expr::Cast { kind, expr, data_type, format: None }
-                if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
-            {
-                self.cast(expr, data_type, position, *kind == ast::CastKind::DoubleColon)
-            }
-            ast::Expr::TypedString(ast::TypedString {
-                data_type,
-                value,
-                uses_odbc_syntax: false,
-            }) => {
-                let at = self.source.position(value.span.start);
-                let text = self.literal(&value.value, at)?;
-                let to = type_of_ast(self.catalog, data_type, position)?;
-                self.explicit(text, to, position)
-            }
-            ast::Expr::Case { operand, conditions, else_result, .. } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref(), position)
-            }
-            ast::Expr::Collate { expr, collation } => self.collate(expr, collation, position),
-            ast::Expr::Function(f) => self.function(f, position),
+            _ => self.bind_call(e, position),
+        }
+    }
+
+    /// Binds functions that have a syntax of their own.
+    fn bind_call(&mut self, e: &ast::Expr, position: u32) -> Result<Typed> {
+        match e {
             ast::Expr::Ceil {
                 expr,
                 field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
