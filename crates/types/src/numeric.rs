@@ -600,7 +600,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn division_equals_long_division(a in any::<i64>(), b in any::<i64>().prop_filter("not zero", |b| *b != 0)) {
+        fn division_equals_long_division(
+            a in any::<i64>(),
+            b in any::<i64>().prop_filter("not zero", |b| *b != 0),
+        ) {
             let quotient = Numeric::from_int(a).div(&Numeric::from_int(b)).unwrap();
             let Finite { scale, .. } = quotient else { panic!() };
             prop_assert_eq!(quotient.to_string(), slow_quotient(a, b, scale));
@@ -616,7 +619,10 @@ mod tests {
         }
 
         #[test]
-        fn garbage_never_panics(text in "[-+0-9._eExXnN]{0,12}", bytes in prop::collection::vec(any::<u8>(), 0..24)) {
+        fn garbage_never_panics(
+            text in "[-+0-9._eExXnN]{0,12}",
+            bytes in prop::collection::vec(any::<u8>(), 0..24),
+        ) {
             let _ = Numeric::parse(&text);
             let _ = Numeric::read_binary(&bytes);
         }

@@ -31,7 +31,7 @@ fn protocol(message: String) -> SqlError {
     SqlError::new(state::PROTOCOL_VIOLATION, message)
 }
 
-/// Does the statement end a transaction? Only such run in a failed block.
+/// Whether the statement ends a transaction: only such statements run in a failed block.
 fn ends_transaction(prepared: &Prepared) -> bool {
     use crate::parse::TransactionStatement::{Commit, Rollback};
     match &prepared.statement {
@@ -120,7 +120,8 @@ impl Connection {
             }
             if params.len() != prepared.params.len() {
                 return Err(protocol(format!(
-                    "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
+                    "bind message supplies {} parameters, but prepared statement \"{statement}\" \
+                     requires {}",
                     params.len(),
                     prepared.params.len()
                 )));
@@ -151,8 +152,8 @@ impl Connection {
         })
     }
 
-    /// As in PostgreSQL, a query sees what was there when it was bound; other statements, when they
-    /// are executed.
+    /// The snapshot of Bind. As in PostgreSQL, a query uses it; other statements take theirs when
+    /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
         match (plan, self.host.session_if_any()) {
             (Plan::Select(_), Some(session)) => Ok(Some(session.statement_snapshot()?)),

@@ -1,4 +1,4 @@
-//! Planning statements, and planning them again when a table has changed under them.
+//! Planning statements, and planning them again when a table has changed.
 
 use super::state::Connection;
 use super::statement::{Plan, Prepared};

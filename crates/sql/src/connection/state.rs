@@ -1,4 +1,4 @@
-//! A connection's state, and what every operation on it goes through.
+//! A connection's state, and what all operations on it share.
 
 use super::block::{Transaction, TransactionStatus};
 use super::held::{self, Held};
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 /// A session of SQL over the engine.
 pub struct Connection {
-    // Portals hold scans, which go before the session does.
+    // Portals hold scans, which must be dropped before the session.
     pub(super) portals: Held<Portal>,
     pub(super) prepared: Held<Arc<Prepared>>,
     pub(super) transaction: Transaction,
-    /// The settings' change count when the engine's session was last told of them.
+    /// The settings' change count when they were last handed to the engine's session.
     pub(super) settings_told: Option<u64>,
     /// Cancels are not forgotten between messages.
     keeps_cancels: bool,
@@ -61,7 +61,7 @@ impl Connection {
         self.host.session_if_any()
     }
 
-    /// A statement is over: sends the warnings of what it left open.
+    /// Ends a statement, and sends its warnings.
     pub(super) fn end_statement(&mut self, sink: &mut dyn RowSink) -> Result<()> {
         if let Some(session) = self.host.session_if_any() {
             session.end_command();
@@ -69,7 +69,7 @@ impl Connection {
         self.send_warnings(sink)
     }
 
-    /// Sends the engine's warnings that arose where nobody could be told: after `sync`, say.
+    /// Sends warnings of the engine that arose outside of a statement, such as after `sync`.
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
         tell_of_damage(&mut self.host, sink)?;
         let Some(session) = self.host.session_if_any() else { return Ok(()) };
@@ -109,7 +109,7 @@ impl Connection {
         result
     }
 
-    /// The same for an operation that can tell of damaged pages: what there is to tell comes before
+    /// Like `guard`, for an operation that reads pages: warnings of damaged pages are sent before
     /// the error.
     pub(super) fn guard_told<T>(
         &mut self,
@@ -132,7 +132,7 @@ impl Connection {
     }
 }
 
-/// Sends what there is to tell of damaged pages that were read nevertheless.
+/// Sends warnings of damaged pages that were read nevertheless.
 pub(super) fn tell_of_damage(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
     let Some(session) = host.session_if_any() else { return Ok(()) };
     for warning in session.take_read_warnings() {

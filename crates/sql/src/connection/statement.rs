@@ -6,7 +6,7 @@ use crate::plan::{InsertPlan, SelectPlan};
 use forebay_types::SqlType;
 use std::sync::Arc;
 
-/// What a statement was planned to.
+/// A statement's plan.
 #[derive(Clone)]
 pub enum Plan {
     /// A query.

@@ -63,7 +63,7 @@ impl Connection {
     }
 
     fn end(&mut self, commit: bool) -> Result<()> {
-        // Scans go before their transaction does.
+        // Scans must end before their transaction.
         self.portals.clear();
         self.transaction.block = TransactionStatus::Idle;
         self.transaction.read_only = false;
@@ -90,7 +90,7 @@ impl Connection {
     pub fn fail(&mut self) {
         let in_block = self.in_block();
         if self.transaction.running {
-            // An abort that fails leaves nothing to be done about it here; the engine has said so.
+            // If the abort fails too, nothing more can be done here.
             if let Err(e) = self.end(false) {
                 tracing::error!("abort failed: {e}");
             }
@@ -157,7 +157,7 @@ impl Connection {
         if self.transaction.block == TransactionStatus::InBlock
             && let Some(session) = self.host.session_if_any()
         {
-            // Before a rollback as well: not every one comes from an error.
+            // A rollback need not follow an error, so the command may still be open.
             session.end_command();
         }
         self.end(commit)?;

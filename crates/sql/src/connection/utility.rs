@@ -1,4 +1,4 @@
-//! Running the statements that are no query: tables, settings, CHECKPOINT and the like.
+//! Running utility statements: tables, settings, CHECKPOINT and others.
 
 use super::sink::{CommandTag, Format, RowRef, RowSink};
 use super::state::Connection;
@@ -176,7 +176,8 @@ impl Connection {
             };
             if self.portals.values().any(|portal| portal.reads(table.oid)) {
                 let message = format!(
-                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this session",
+                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this \
+                     session",
                     table.name
                 );
                 return Err(SqlError::new(state::OBJECT_IN_USE, message));

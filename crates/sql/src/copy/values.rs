@@ -3,7 +3,7 @@
 use crate::error::{Result, SqlError};
 use forebay_types::{Datum, SqlType, float4_in, float8_in, int_in, text_in};
 
-/// Bytes of data an error's context shows.
+/// Bytes of data that an error's context shows at most.
 const SHOWN_BYTES: usize = 100;
 
 /// Reads a field.
@@ -21,7 +21,7 @@ pub fn read_text(text: &str, ty: SqlType) -> Result<Datum<'_>> {
     })
 }
 
-/// The place of an error, for its context.
+/// The CONTEXT lines of errors in one line of the data.
 pub struct Place<'a> {
     table: &'a str,
     line: u64,

@@ -113,7 +113,7 @@ pub(super) fn eval<'a>(
     }
 }
 
-/// The expressions that are seldom in an inner loop.
+/// Evaluates the kinds of expressions that are rarer.
 fn eval_rare<'a>(
     e: &'a Expr,
     row: Values<'a>,
@@ -352,7 +352,7 @@ fn float_arithmetic(op: Arithmetic, a: f64, b: f64) -> Result<f64> {
     Ok(result)
 }
 
-/// Results that finite operands should not give.
+/// Refuses overflow and underflow: results that finite operands must not give.
 fn check_float(op: Arithmetic, a: f64, b: f64, result: f64) -> Result<()> {
     if result.is_infinite() && a.is_finite() && b.is_finite() {
         return Err(float_overflow());

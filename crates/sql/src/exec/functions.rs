@@ -1,4 +1,4 @@
-//! Functions. No argument is NULL here, but for those that take NULL.
+//! Functions. An argument is NULL only if the function takes NULL.
 
 use super::arguments::{int, oid, text, wrong_argument};
 use super::cast::out_of_range;
@@ -249,7 +249,7 @@ fn relation_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     size_of(oid(args, 0)?, &[fork], host)
 }
 
-/// All forks of a table. There is no TOAST, and no index that could be counted.
+/// pg_table_size(relation): all forks of the table. It has no TOAST table.
 fn table_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     size_of(oid(args, 0)?, &[Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init], host)
 }

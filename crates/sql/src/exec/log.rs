@@ -1,5 +1,5 @@
-//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the
-//! next one, named points in it, the begin of a base backup.
+//! Functions of the write-ahead log: its positions, the names of its files, switching to the next
+//! one, restore points, the begin of a base backup.
 
 use super::arguments::{text, wrong_argument};
 use super::host::Host;

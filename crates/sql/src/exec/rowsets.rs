@@ -86,7 +86,7 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
     })
 }
 
-/// Evicts buffers, or marks them dirty: how many it was done to.
+/// Evicts buffers or marks them dirty, and counts them.
 fn change_buffers(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<RowOf> {
     Ok(match function {
         RowFunction::Evict => {

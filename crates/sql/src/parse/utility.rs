@@ -1,5 +1,5 @@
 //! Small statements parsed by hand: transactions, settings, CHECKPOINT, DISCARD, DEALLOCATE; and
-//! the names of statements that PostgreSQL has and this server has not.
+//! the names of PostgreSQL's statements that are not supported.
 
 use super::cursor::Cursor;
 use super::statement::{Kind, Modes, ShowTarget, TransactionStatement};

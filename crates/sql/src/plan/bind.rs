@@ -1,4 +1,4 @@
-//! sqlparser's expressions to typed ones. What is not known here is refused by name.
+//! sqlparser's expressions to typed ones. Unsupported kinds are refused by name.
 
 use super::aggregate::Aggregates;
 use super::catalog::Catalog;
@@ -33,11 +33,13 @@ pub struct Binder<'a> {
     pub depth: usize,
 }
 
-/// Expressions in each other: more would need too much stack to bind, evaluate and drop.
+/// Most levels of nested expressions: binding, evaluating and dropping them is recursive.
 const MAX_DEPTH: usize = 1000;
 
-const NO_OPERATOR: &str = "No operator matches the given name and argument types. You might need to add explicit type casts.";
-const NO_UNARY: &str = "No operator matches the given name and argument type. You might need to add an explicit type cast.";
+const NO_OPERATOR: &str = "No operator matches the given name and argument types. You might need \
+                           to add explicit type casts.";
+const NO_UNARY: &str = "No operator matches the given name and argument type. You might need to \
+                        add an explicit type cast.";
 const NOT_UNIQUE: &str =
     "Could not choose a best candidate operator. You might need to add explicit type casts.";
 /// Functions that are called without parentheses.
@@ -62,7 +64,7 @@ impl Binder<'_> {
         bound
     }
 
-    /// A bound expression that is needed once more.
+    /// Copies a bound expression that is needed twice.
     pub(super) fn copy(&mut self, bound: &Typed) -> Result<Typed> {
         Ok(Typed::new(self.params.copy(&bound.expr)?, bound.ty, bound.position))
     }
@@ -598,7 +600,7 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let value = self.bind(e)?;
         let to_type = type_of_ast(self.catalog, to, position)?;
-        // Where `::` stands takes long to find, and is for errors only.
+        // Finding the position of `::` is slow, so it is done for errors only.
         self.explicit(value, to_type, if infix { 0 } else { position }).map_err(|error| {
             if infix { error.at(self.source.operator_after(place::end(e))) } else { error }
         })
