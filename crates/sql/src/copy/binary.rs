@@ -7,7 +7,7 @@
 //! ```
 
 use super::parser::{CopyShape, TakeRow};
-use super::values::Place;
+use super::values::LineContext;
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType, binary_in, check_enlarge, out_of_memory};
 
@@ -79,7 +79,7 @@ impl BinaryParser {
 
     /// The data has ended.
     pub fn finish(&mut self, _take: TakeRow<'_>) -> Result<()> {
-        let place = Place::new(&self.shape.table, self.line + 1);
+        let place = LineContext::new(&self.shape.table, self.line + 1);
         match self.stage {
             Stage::Header if self.buffer.len() < SIGNATURE.len() => {
                 Err(bad("COPY file signature not recognized"))
@@ -149,7 +149,7 @@ impl BinaryParser {
                 },
                 Stage::Ended if rest.is_empty() => return Ok(used),
                 Stage::Ended => {
-                    let context = Place::new(&self.shape.table, self.line + 1).line_only();
+                    let context = LineContext::new(&self.shape.table, self.line + 1).line_only();
                     return Err(bad("received copy data after EOF marker").context(context));
                 }
             }
@@ -186,7 +186,7 @@ impl BinaryParser {
             return Ok(Extent::Complete(2));
         }
         let line = self.line + 1;
-        let place = Place::new(&self.shape.table, line);
+        let place = LineContext::new(&self.shape.table, line);
         let expected = self.shape.columns.len();
         if usize::try_from(count) != Ok(expected) {
             let message = format!("row field count is {count}, expected {expected}");
@@ -213,7 +213,7 @@ impl BinaryParser {
     }
 
     fn row(&self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
-        let place = Place::new(&self.shape.table, self.line);
+        let place = LineContext::new(&self.shape.table, self.line);
         let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
             smallvec::smallvec![Datum::Null; self.shape.width];
         let mut at = 2;

@@ -4,7 +4,7 @@ use super::fields::{Field, Fields};
 use super::lines::{Found, LineFinder};
 use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
-use super::values::{Place, read_text};
+use super::values::{LineContext, read_text};
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType, checked_utf8, enlarge};
 
@@ -89,7 +89,7 @@ impl LineParser {
 
     /// The CONTEXT of an error in the line after the present one.
     fn next_line(&self) -> String {
-        Place::new(&self.shape.table, self.line + 1).line_only()
+        LineContext::new(&self.shape.table, self.line + 1).line_only()
     }
 
     /// Keeps more of a line whose end has not arrived.
@@ -182,7 +182,7 @@ impl LineParser {
     /// Takes a line that is not split into fields yet.
     fn unsplit_line(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
         self.line += std::mem::take(&mut self.finder.quoted_newlines);
-        let place = Place::new(&self.shape.table, self.line);
+        let place = LineContext::new(&self.shape.table, self.line);
         let text = checked_utf8(line).map_err(|e| SqlError::from(e).context(place.line_only()))?;
         if self.line == 1 && self.options.header != Header::No {
             return self.header(line);
@@ -190,7 +190,7 @@ impl LineParser {
         match self.options.format {
             CopyFormat::Csv => {
                 if let Err(e) = self.fields.split_csv(line, &self.options) {
-                    return Err(e.context(Place::new(&self.shape.table, self.line).raw(line)));
+                    return Err(e.context(LineContext::new(&self.shape.table, self.line).raw(line)));
                 }
             }
             _ => self.fields.split_text(line, &self.options),
@@ -208,7 +208,7 @@ impl LineParser {
             if e.context.is_some() {
                 e
             } else {
-                e.context(Place::new(&shape.table, number).raw(line.as_bytes()))
+                e.context(LineContext::new(&shape.table, number).raw(line.as_bytes()))
             }
         })
     }
@@ -217,7 +217,7 @@ impl LineParser {
         if self.options.header != Header::Match {
             return Ok(());
         }
-        let context = Place::new(&self.shape.table, self.line).raw(line);
+        let context = LineContext::new(&self.shape.table, self.line).raw(line);
         let split = match self.options.format {
             CopyFormat::Csv => self.fields.split_csv(line, &self.options),
             _ => {
@@ -301,8 +301,9 @@ fn row(
                 checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
             }
         }?;
-        let value = read_text(text, column.ty)
-            .map_err(|e| e.context(Place::new(&shape.table, number).column(&column.name, text)))?;
+        let value = read_text(text, column.ty).map_err(|e| {
+            e.context(LineContext::new(&shape.table, number).column(&column.name, text))
+        })?;
         if let Some(slot) = values.get_mut(column.slot) {
             *slot = value;
         }

@@ -90,7 +90,7 @@ mod tests {
             }
             prop_assert_eq!(scanner.next(), None);
             let want: Vec<usize> =
-                (0..data.len()).filter(|i| wanted.contains(&data[*i])).collect();
+                data.iter().zip(0..).filter(|(b, _)| wanted.contains(b)).map(|(_, i)| i).collect();
             prop_assert_eq!(&all, &want);
             scanner.seek(from);
             prop_assert_eq!(scanner.next(), want.into_iter().find(|at| *at >= from));

@@ -22,7 +22,7 @@ pub fn read_text(text: &str, ty: SqlType) -> Result<Datum<'_>> {
 }
 
 /// The CONTEXT lines of errors in one line of the data.
-pub struct Place<'a> {
+pub struct LineContext<'a> {
     table: &'a str,
     line: u64,
 }
@@ -36,10 +36,10 @@ fn shortened(text: &str) -> String {
     format!("{shown}...")
 }
 
-impl<'a> Place<'a> {
+impl<'a> LineContext<'a> {
     /// A line of a table's data, from 1.
-    pub fn new(table: &'a str, line: u64) -> Place<'a> {
-        Place { table, line }
+    pub fn new(table: &'a str, line: u64) -> LineContext<'a> {
+        LineContext { table, line }
     }
 
     /// With the line's content.

@@ -217,7 +217,8 @@ fn at_a_commit_rows_or_files_go_as_the_table_was_made() {
 #[test]
 fn their_pages_are_the_sessions_own() {
     let mut bed = open("");
-    let io = "select sum(reads), sum(hits), sum(writes), sum(extends), sum(evictions) from pg_stat_io \
+    let io = "select sum(reads), sum(hits), sum(writes), sum(extends), sum(evictions) \
+              from pg_stat_io \
               where object = 'temp relation' and backend_type = 'client backend' \
               and context = 'normal'";
     let numbers = |rows: Vec<String>| -> Vec<u64> {
