@@ -84,8 +84,9 @@ pub use fatal::Failure;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_format::lsn::ParseLsnError;
-pub use forebay_format::{Fork, Lsn, time};
+pub use forebay_format::{Fork, Lsn};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
+pub use forebay_types::time;
 pub use forebay_wal::SegmentStats;
 pub use locks::{Interrupt, InterruptKind, LockMode};
 pub use recovery::parse_timestamp;
@@ -94,4 +95,4 @@ pub use session::{
     Statement, StatementSnapshot, Transaction,
 };
 pub use table::{Column, ColumnDef, Table};
-pub use types::{Datum, Oid, TypeInfo, Value};
+pub use types::{Datum, Oid, TypeInfo};

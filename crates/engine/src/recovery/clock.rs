@@ -1,10 +1,10 @@
 //! Moments of the log.
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
-use forebay_format::time::{self, POSTGRES_EPOCH};
+use forebay_types::time::{self, POSTGRES_EPOCH};
 
-pub(crate) use forebay_format::time::log_time as at_time;
-pub(super) use forebay_format::time::timestamp as show;
+pub(crate) use forebay_types::time::log_time as at_time;
+pub(super) use forebay_types::time::timestamp as show;
 
 /// Now, as the log has it: in microseconds since 2000.
 pub(crate) fn now() -> i64 {

@@ -1,94 +1,18 @@
-//! Values to and from their bytes in a row.
+//! Rows of values to tuples.
 //!
-//! The bytes are those after a varlena's length word, or the fixed-length image; `format` lays them
-//! out in a tuple.
+//! The bytes of a value are those after a varlena's length word, or the fixed-length image; `format`
+//! lays them out in a tuple.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::AttrLayout;
 use forebay_format::tuple::{TupleBuilder, TupleError};
-
-use super::{Datum, Oid, oids};
-use crate::error::EngineError;
-
-/// How a type's bytes become a [`Datum`]. Types the engine only carries are `Raw`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repr {
-    Bool,
-    Int2,
-    Int4,
-    Int8,
-    Float4,
-    Float8,
-    Oid,
-    Xid,
-    Char,
-    Name,
-    Text,
-    Raw,
-}
-
-/// Bytes of a name, its terminating zero included.
-pub(crate) const NAME_LEN: usize = 64;
-
-impl Repr {
-    /// The representation of a type's values.
-    pub(crate) fn of(type_oid: Oid) -> Repr {
-        match type_oid {
-            oids::BOOL => Repr::Bool,
-            oids::INT2 => Repr::Int2,
-            oids::INT4 => Repr::Int4,
-            oids::INT8 => Repr::Int8,
-            oids::FLOAT4 => Repr::Float4,
-            oids::FLOAT8 => Repr::Float8,
-            oids::OID | oids::REGPROC => Repr::Oid,
-            oids::XID | oids::CID => Repr::Xid,
-            oids::CHAR => Repr::Char,
-            oids::NAME => Repr::Name,
-            oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::PG_NODE_TREE => Repr::Text,
-            _ => Repr::Raw,
-        }
-    }
-
-    /// The value in these bytes.
-    pub(crate) fn decode<'a>(self, bytes: &'a [u8]) -> Result<Datum<'a>, EngineError> {
-        Ok(match self {
-            Repr::Bool => Datum::Bool(fixed::<1>(bytes)? != [0]),
-            Repr::Int2 => Datum::Int2(i16::from_le_bytes(fixed(bytes)?)),
-            Repr::Int4 => Datum::Int4(i32::from_le_bytes(fixed(bytes)?)),
-            Repr::Int8 => Datum::Int8(i64::from_le_bytes(fixed(bytes)?)),
-            Repr::Float4 => Datum::Float4(f32::from_le_bytes(fixed(bytes)?)),
-            Repr::Float8 => Datum::Float8(f64::from_le_bytes(fixed(bytes)?)),
-            Repr::Oid => Datum::Oid(u32::from_le_bytes(fixed(bytes)?)),
-            Repr::Xid => Datum::Xid(u32::from_le_bytes(fixed(bytes)?)),
-            Repr::Char => Datum::Char(u8::from_le_bytes(fixed(bytes)?)),
-            Repr::Name => {
-                let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-                Datum::Name(utf8(bytes.get(..end).unwrap_or(bytes))?)
-            }
-            Repr::Text => Datum::Text(utf8(bytes)?),
-            Repr::Raw => Datum::Bytes(bytes),
-        })
-    }
-}
-
-fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], EngineError> {
-    bytes.try_into().map_err(|_| {
-        EngineError::corrupt(format!("a value has {} bytes instead of {N}", bytes.len()))
-    })
-}
-
-fn utf8(bytes: &[u8]) -> Result<&str, EngineError> {
-    std::str::from_utf8(bytes).map_err(|e| {
-        let at = bytes.get(e.valid_up_to()..).unwrap_or_default();
-        let bad = at.iter().take(e.error_len().unwrap_or(at.len())).map(|b| format!(" 0x{b:02x}"));
-        EngineError::statement(
-            "22021",
-            format!("invalid byte sequence for encoding \"UTF8\":{}", bad.collect::<String>()),
-        )
-    })
-}
+pub(crate) use forebay_types::Repr;
+use forebay_types::{Datum, NAME_LEN, truncate_name};
 
 /// Appends the tuple of a row to `out`; its length. After an error `out` is as it was.
+///
+/// # Panics
+/// If a value has no stored form: the caller has asked [`Repr::accepts`].
 pub(crate) fn form_row(
     layouts: &[AttrLayout],
     values: &[Datum<'_>],
@@ -114,55 +38,40 @@ fn append(
     layout: AttrLayout,
     value: &Datum<'_>,
 ) -> Result<(), TupleError> {
-    match *value {
+    match value {
         Datum::Null => {
             tuple.null();
             Ok(())
         }
-        Datum::Bool(v) => tuple.fixed(layout, [u8::from(v)]),
+        Datum::Bool(v) => tuple.fixed(layout, [u8::from(*v)]),
         Datum::Int2(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Int4(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Int8(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Float4(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Float8(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Oid(v) | Datum::Xid(v) => tuple.fixed(layout, v.to_le_bytes()),
-        Datum::Char(v) => tuple.fixed(layout, [v]),
-        Datum::Name(v) => {
-            let mut padded = [0; NAME_LEN];
-            let room = padded.iter_mut().take(NAME_LEN - 1);
-            room.zip(v.bytes()).for_each(|(to, from)| *to = from);
-            tuple.fixed(layout, padded)
-        }
+        Datum::Char(v) => tuple.fixed(layout, [*v]),
+        Datum::Text(v) if layout.len == NAME_LEN as i16 => tuple.fixed(layout, padded_name(v)),
         Datum::Text(v) => tuple.value(layout, v.as_bytes()),
         Datum::Bytes(v) => tuple.value(layout, v),
+        Datum::Numeric(_) | Datum::Timestamptz(_) | Datum::Toasted(_) => {
+            unreachable!("{value:?} has no stored form")
+        }
     }
 }
 
-/// Whether a value may be stored in a column of this representation.
-pub(crate) fn fits(repr: Repr, value: &Datum<'_>) -> bool {
-    matches!(
-        (repr, value),
-        (_, Datum::Null)
-            | (Repr::Bool, Datum::Bool(_))
-            | (Repr::Int2, Datum::Int2(_))
-            | (Repr::Int4, Datum::Int4(_))
-            | (Repr::Int8, Datum::Int8(_))
-            | (Repr::Float4, Datum::Float4(_))
-            | (Repr::Float8, Datum::Float8(_))
-            | (Repr::Oid, Datum::Oid(_))
-            | (Repr::Xid, Datum::Xid(_))
-            | (Repr::Char, Datum::Char(_))
-            | (Repr::Name, Datum::Name(_))
-            | (Repr::Text, Datum::Text(_))
-            | (Repr::Raw, Datum::Bytes(_))
-    )
+/// A stored name: its first 63 bytes at most, then zeros.
+fn padded_name(name: &str) -> [u8; NAME_LEN] {
+    let mut padded = [0; NAME_LEN];
+    padded.iter_mut().zip(truncate_name(name).bytes()).for_each(|(to, from)| *to = from);
+    padded
 }
 
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
     use super::*;
-    use crate::types::layout_of;
+    use crate::types::{Oid, layout_of, oids};
     use forebay_format::tuple::HeapTuple;
 
     #[test]
@@ -177,17 +86,18 @@ mod tests {
             (oids::OID, Datum::Oid(u32::MAX)),
             (oids::XID, Datum::Xid(3)),
             (oids::CHAR, Datum::Char(b'r')),
-            (oids::NAME, Datum::Name("relname")),
-            (oids::TEXT, Datum::Text("grün")),
-            (oids::TID, Datum::Bytes(b"\0\0\x01\0\x02\0")),
+            (oids::NAME, Datum::text("relname")),
+            (oids::TEXT, Datum::text("grün")),
+            (oids::TID, Datum::bytes(b"\0\0\x01\0\x02\0")),
             (oids::TEXT, Datum::Null),
         ];
-        let datums: Vec<Datum<'_>> = values.iter().map(|v| v.1).collect();
-        for ((oid, datum), stored) in values.iter().zip(stored(&values.map(|v| v.0), &datums)) {
+        let datums: Vec<Datum<'_>> = values.iter().map(|v| v.1.clone()).collect();
+        let types = values.each_ref().map(|v| v.0);
+        for ((oid, datum), stored) in values.iter().zip(stored(&types, &datums)) {
             let repr = Repr::of(*oid);
-            assert!(fits(repr, datum));
+            assert!(repr.accepts(datum));
             let back =
-                stored.as_deref().map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("decode");
+                stored.as_deref().map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("a value");
             assert_eq!(back, *datum);
         }
     }
@@ -209,7 +119,7 @@ mod tests {
         let layouts = [AttrLayout::BYTE, AttrLayout::INT8, AttrLayout::VARLENA, AttrLayout::INT2];
         for null in [None, Some(1), Some(2)] {
             let mut values =
-                [Datum::Bool(true), Datum::Int8(-5), Datum::Text("abc"), Datum::Int2(300)];
+                [Datum::Bool(true), Datum::Int8(-5), Datum::text("abc"), Datum::Int2(300)];
             let mut bytes: [Option<Vec<u8>>; 4] = [
                 Some(vec![1]),
                 Some((-5i64).to_le_bytes().to_vec()),
@@ -237,18 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn bad_bytes_are_errors() {
-        assert_eq!(Repr::Int4.decode(b"abc").expect_err("short").sqlstate(), "XX001");
-        let error = Repr::Text.decode(b"ab\xff").expect_err("not UTF-8");
-        assert_eq!(error.sqlstate(), "22021");
-        assert_eq!(error.to_string(), "invalid byte sequence for encoding \"UTF8\": 0xff");
-    }
-
-    #[test]
     fn a_long_name_is_cut_at_63_bytes() {
         let long = "x".repeat(80);
-        let bytes = stored(&[oids::NAME], &[Datum::Name(&long)]);
-        let name = Repr::Name.decode(bytes[0].as_deref().expect("bytes")).expect("name");
-        assert_eq!(name, Datum::Name(&long[..63]));
+        let bytes = stored(&[oids::NAME], &[Datum::text(&long)]);
+        let name = Repr::Name.decode(bytes[0].as_deref().expect("bytes")).expect("a name");
+        assert_eq!(name, Datum::text(&long[..63]));
     }
 }
