@@ -10,7 +10,7 @@
 //! | fast | goes on until the shutdown checkpoint is made, then archives what is left, unless that fails |
 //! | immediate, also on top of a fast one | ends at once; what it was doing is begun again with the next start |
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
@@ -27,24 +27,11 @@ use forebay_wal::Wal;
 use crate::config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, EngineConfig,
 };
-use crate::core::Core;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 
 /// Threads where nobody says how many files are to be in flight at a time.
 const TRANSFERS: usize = 4;
-/// The number may be changed up to this while the engine runs, or up to what it was at the start.
-const SPARE_TRANSFERS: usize = 16;
-
-/// Backends that the archiver may want: its threads, and one to look whether a module is set up.
-pub(crate) fn backends(config: &EngineConfig) -> usize {
-    match config.archive_mode {
-        ArchiveMode::Off => 0,
-        ArchiveMode::On | ArchiveMode::Always => {
-            config.archiving.transfers.max(SPARE_TRANSFERS) + 1
-        }
-    }
-}
 
 /// The archiver's threads.
 #[derive(Default)]
@@ -57,6 +44,15 @@ struct Crew {
 /// An engine's archiver, if it has one.
 pub(crate) struct Archiving {
     archiver: Option<Arc<Archiver>>,
+    aio: Arc<Aio>,
+    fatal: Arc<Fatal>,
+    dir: PathBuf,
+    /// Modules of the embedding program.
+    modules: ArchiveModules,
+    /// Whether segments are read past the kernel's cache.
+    direct: bool,
+    /// The cluster.
+    system_id: u64,
     /// What the module in use was made from.
     settings: Mutex<ArchiveSettings>,
     crew: Mutex<Crew>,
@@ -74,9 +70,16 @@ impl Archiving {
         dir: &Path,
         config: &EngineConfig,
         wal: &Wal,
+        fatal: &Arc<Fatal>,
     ) -> Result<Archiving, EngineError> {
         let mut archiving = Archiving {
             archiver: None,
+            aio: Arc::clone(aio),
+            fatal: Arc::clone(fatal),
+            dir: dir.to_owned(),
+            modules: config.archive_modules.clone(),
+            direct: config.io_direct.wal,
+            system_id: wal.config().system_id,
             settings: Mutex::new(config.archiving.clone()),
             crew: Mutex::default(),
             since: Mutex::new(SystemTime::now()),
@@ -93,31 +96,34 @@ impl Archiving {
         let transfers = transfers(&config.archiving);
         let options = ArchiverConfig { expected, direct: config.io_direct.wal, transfers };
         let archiver = Archiver::new(aio, &wal.config().dir, options);
-        archiver.set_module(module(aio, dir, config, &config.archiving, wal.config().system_id));
+        archiver.set_module(Some(archiving.module(&config.archiving)));
         let told = Arc::clone(&archiver);
         wal.feed_archiver(Some(Arc::new(move |name: &str| told.announced(name))));
         wal.start_archiving()?;
         archiver.scan()?;
+        // Ends with the engine, should that have to stop.
+        let halted = Arc::clone(&archiver);
+        fatal.at_stop(move |_| halted.halt());
         archiving.archiver = Some(archiver);
         Ok(archiving)
     }
 
     /// Starts the threads, unless the embedder does their work.
-    pub(crate) fn start(&self, core: &Arc<Core>) -> Result<(), EngineError> {
-        if core.config.background == Background::Stepped || self.archiver.is_none() {
+    pub(crate) fn start(&self, background: Background) -> Result<(), EngineError> {
+        if background == Background::Stepped || self.archiver.is_none() {
             return Ok(());
         }
         let mut crew = self.crew.lock();
         crew.works = true;
-        let grown = self.grow(core, &mut crew);
+        let grown = self.grow(&mut crew);
         if crew.threads.is_empty() { grown } else { Ok(()) }
     }
 
     /// Starts threads until there are as many as the settings want. With fewer it takes longer.
-    fn grow(&self, core: &Arc<Core>, crew: &mut Crew) -> Result<(), EngineError> {
+    fn grow(&self, crew: &mut Crew) -> Result<(), EngineError> {
         let wanted = transfers(&self.settings.lock()).unwrap_or(TRANSFERS);
         while crew.works && crew.threads.len() < wanted {
-            match self.start_one(core, crew.threads.len()) {
+            match self.start_one(crew.threads.len()) {
                 Ok(handle) => crew.threads.push(handle),
                 Err(error) => {
                     tracing::warn!(
@@ -131,29 +137,22 @@ impl Archiving {
         Ok(())
     }
 
-    fn start_one(&self, core: &Arc<Core>, n: usize) -> Result<thread::JoinHandle<()>, EngineError> {
+    fn start_one(&self, n: usize) -> Result<thread::JoinHandle<()>, EngineError> {
         let archiver =
             self.archiver.clone().ok_or_else(|| EngineError::internal("there is no archiver"))?;
-        let mut be = Backend::new(core.aio.backend(BackendType::BackgroundWorker)?);
-        let (core, name) = (Arc::clone(core), format!("archiver-{n}"));
+        let mut be = Backend::new(self.aio.backend(BackendType::BackgroundWorker)?);
+        let (fatal, name) = (Arc::clone(&self.fatal), format!("archiver-{n}"));
         let run = move || {
-            let ended = core.fatal.watch("archiver", || archiver.run(&mut be.io));
+            let ended = fatal.watch("archiver", || archiver.run(&mut be.io));
             if let Err(error) = ended {
                 // Whether what it has taken note of is durable is unknown.
-                core.fatal.check(error.into());
+                fatal.check(error.into());
             }
         };
         let started = thread::Builder::new().name(name.clone()).spawn(run);
         started.map_err(|error| {
             EngineError::statement("53000", format!("could not start {name}: {error}"))
         })
-    }
-
-    /// Ends with the engine, should that have to stop.
-    pub(crate) fn end_with(&self, fatal: &Fatal) {
-        if let Some(archiver) = self.archiver.clone() {
-            fatal.at_stop(move |_| archiver.halt());
-        }
     }
 
     /// For engines without threads: archives what can be archived now.
@@ -172,7 +171,7 @@ impl Archiving {
     }
 
     /// Ends it. With `drain` all that waits is archived first, unless that fails.
-    pub(crate) fn stop(&self, core: &Core, be: &mut Backend, drain: bool) {
+    pub(crate) fn stop(&self, be: &mut Backend, drain: bool) {
         let Some(archiver) = &self.archiver else { return };
         archiver.stop(if drain { StopMode::Drain } else { StopMode::Now });
         let threads = std::mem::take(&mut *self.crew.lock()).threads;
@@ -182,7 +181,7 @@ impl Archiving {
         }
         for handle in threads {
             if handle.join().is_err() {
-                core.fatal.stop("an archiver thread panicked");
+                self.fatal.stop("an archiver thread panicked");
             }
         }
     }
@@ -196,18 +195,47 @@ impl Archiving {
     }
 
     /// Takes over new settings.
-    pub(crate) fn change(&self, core: &Arc<Core>, to: &ArchiveSettings) {
+    pub(crate) fn change(&self, to: &ArchiveSettings) {
         let before = std::mem::replace(&mut *self.settings.lock(), to.clone());
         let Some(archiver) = &self.archiver else { return };
         if before.module() != to.module() {
-            let system = core.wal.config().system_id;
-            archiver.set_module(module(&core.aio, &core.dir, &core.config, to, system));
+            archiver.set_module(Some(self.module(to)));
         }
         if before.transfers != to.transfers {
             archiver.set_transfers(transfers(to));
             // What is wrong has been told.
-            let _ = self.grow(core, &mut self.crew.lock());
+            let _ = self.grow(&mut self.crew.lock());
         }
+    }
+
+    /// The module that the settings name.
+    fn module(&self, settings: &ArchiveSettings) -> Arc<dyn ArchiveModule> {
+        let ArchiveModules(others) = &self.modules;
+        let library = settings.library.as_str();
+        match library {
+            "" => Arc::new(Command::new(settings.command.as_str(), &self.dir)),
+            _ if !settings.command.is_empty() => Arc::new(Unusable(
+                "Both \"archive_command\" and \"archive_library\" are set; only one of them may be."
+                    .to_owned(),
+            )),
+            "basic_archive" => Arc::new(Basic::new(&self.aio, &settings.directory, self.direct)),
+            "forebay_archive" => {
+                let store = &settings.store;
+                let options = keyless(store, self.direct);
+                let system = Some(self.system_id);
+                let archive = Archive::new(&self.aio, &store.location, options, system);
+                Arc::new(archive.with_key_file(store.key_file.clone()))
+            }
+            _ => match others.iter().find(|module| module.name() == library) {
+                Some(module) => Arc::clone(module),
+                None => Arc::new(Unusable(format!("There is no archive module \"{library}\"."))),
+            },
+        }
+    }
+
+    /// Number of records logged so far that tell of changes.
+    fn records(&self, wal: &Wal) -> u64 {
+        wal.stats().records.wrapping_sub(self.housekeeping.load(Ordering::Relaxed))
     }
 
     /// How long a segment may stay open; zero: any time.
@@ -263,36 +291,6 @@ pub(crate) fn store_options(
     Ok(StoreOptions { key, ..keyless(store, direct) })
 }
 
-/// The module that settings ask for.
-fn module(
-    aio: &Arc<Aio>,
-    dir: &Path,
-    config: &EngineConfig,
-    settings: &ArchiveSettings,
-    system: u64,
-) -> Option<Arc<dyn ArchiveModule>> {
-    let ArchiveModules(others) = &config.archive_modules;
-    let library = settings.library.as_str();
-    Some(match library {
-        "" => Arc::new(Command::new(settings.command.as_str(), dir)),
-        _ if !settings.command.is_empty() => Arc::new(Unusable(
-            "Both \"archive_command\" and \"archive_library\" are set; only one of them may be."
-                .to_owned(),
-        )),
-        "basic_archive" => Arc::new(Basic::new(aio, &settings.directory, config.io_direct.wal)),
-        "forebay_archive" => {
-            let store = &settings.store;
-            let options = keyless(store, config.io_direct.wal);
-            let archive = Archive::new(aio, &store.location, options, Some(system));
-            Arc::new(archive.with_key_file(store.key_file.clone()))
-        }
-        _ => match others.iter().find(|module| module.name() == library) {
-            Some(module) => Arc::clone(module),
-            None => Arc::new(Unusable(format!("There is no archive module \"{library}\"."))),
-        },
-    })
-}
-
 /// Settings that give no module: the reason is told, and files wait.
 struct Unusable(String);
 
@@ -325,33 +323,33 @@ pub(crate) struct SegmentAge {
 }
 
 impl SegmentAge {
-    pub(crate) fn new(core: &Core) -> SegmentAge {
-        // What recovery or an earlier life left in the segment is taken for something.
-        let seen = records(core);
-        SegmentAge {
-            segment: segment(core),
-            since: Instant::now(),
-            before: seen.wrapping_sub(1),
-            seen,
-        }
+    pub(crate) fn new(archiving: &Archiving, wal: &Wal) -> SegmentAge {
+        // Records that recovery or an earlier start left in the segment count as changes.
+        let seen = archiving.records(wal);
+        let before = seen.wrapping_sub(1);
+        SegmentAge { segment: segment(wal), since: Instant::now(), before, seen }
     }
 
-    /// Completes the segment if it is older than archive_timeout, and something in it may be worth
-    /// archiving.
-    pub(crate) fn check(&mut self, core: &Core, be: &mut Backend) -> Result<(), EngineError> {
-        if !core.archiving.is_on() {
+    /// Completes the segment if it is older than archive_timeout and may hold changes.
+    pub(crate) fn check(
+        &mut self,
+        archiving: &Archiving,
+        wal: &Wal,
+        be: &mut Backend,
+    ) -> Result<(), EngineError> {
+        if !archiving.is_on() {
             return Ok(());
         }
-        let (timeout, now) = (core.archiving.timeout(), records(core));
-        let segment = segment(core);
+        let (timeout, now) = (archiving.timeout(), archiving.records(wal));
+        let segment = segment(wal);
         if segment != self.segment {
-            // What came since the last look may be in either of them.
+            // Records since the last check may be in either segment.
             *self = SegmentAge { segment, since: Instant::now(), before: self.seen, seen: now };
         } else if !timeout.is_zero() && self.since.elapsed() >= timeout {
             self.since = Instant::now();
             if now != self.before {
-                core.wal.switch_segment(&mut be.io)?;
-                core.archiving.note_housekeeping(1);
+                wal.switch_segment(&mut be.io)?;
+                archiving.note_housekeeping(1);
                 self.before = now;
                 tracing::debug!(
                     "write-ahead log switch forced (\"archive_timeout\"={})",
@@ -364,12 +362,7 @@ impl SegmentAge {
     }
 }
 
-/// The segment that the log is in.
-fn segment(core: &Core) -> u64 {
-    core.wal.config().segment_size.number(core.wal.insert_lsn())
-}
-
-/// Records that tell of changes, so far.
-fn records(core: &Core) -> u64 {
-    core.wal.stats().records.wrapping_sub(core.archiving.housekeeping.load(Ordering::Relaxed))
+/// The segment in which the log is.
+fn segment(wal: &Wal) -> u64 {
+    wal.config().segment_size.number(wal.insert_lsn())
 }

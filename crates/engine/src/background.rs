@@ -1,8 +1,8 @@
 //! The engine's threads: each loops over a step until it is told to end.
 
-use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use std::sync::Arc;
 
+use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use forebay_aio::BackendType;
 use forebay_storage::{Backend, Cleaner};
 use forebay_wal::WriterPace;
@@ -45,46 +45,14 @@ impl Ticker {
     }
 }
 
-/// Where the WAL writer rests, and is called from.
-#[derive(Debug, Default)]
-pub(crate) struct WalWriterCall {
-    called: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl WalWriterCall {
-    /// Calls it if commits that did not wait leave much to make durable.
-    pub(crate) fn call_if_behind(&self, core: &Core) {
-        let much = core.writing().wal_writer_flush_after;
-        let behind = core.wal.end_lsn().0.saturating_sub(core.wal.flushed_lsn().0);
-        if much > 0 && behind >= much {
-            self.call();
-        }
-    }
-
-    fn call(&self) {
-        if !std::mem::replace(&mut *self.called.lock(), true) {
-            self.wake.notify_all();
-        }
-    }
-
-    fn rest(&self, time: Duration) {
-        let mut called = self.called.lock();
-        if !*called {
-            self.wake.wait_for(&mut called, time);
-        }
-        *called = false;
-    }
-}
-
 /// Makes durable what nobody waits for.
 fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
-    let mut age = SegmentAge::new(core);
+    let mut age = SegmentAge::new(&core.archiving, &core.wal);
     let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
     while !ticker.is_over(core) {
         let writing = core.writing();
         (pace.delay, pace.flush_after) = (writing.wal_writer_delay, writing.wal_writer_flush_after);
-        if let Err(error) = age.check(core, be) {
+        if let Err(error) = age.check(&core.archiving, &core.wal, be) {
             tracing::error!("WAL writer: {}", core.fatal.check(error));
         }
         match core.wal.write_behind(&mut be.io, &mut pace) {
@@ -233,7 +201,7 @@ impl Threads {
     pub(crate) fn stop(&mut self, core: &Core) {
         core.checkpointer.requests.stop();
         self.ticker.stop();
-        core.wal_writer.call();
+        core.wal_writer.wake();
         core.wal.wake_preparer();
         core.pool.call_cleaner();
         for handle in self.handles.drain(..) {

@@ -11,13 +11,17 @@ use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions};
 use forebay_format::Lsn;
 use forebay_format::control::{ControlError, ControlFile, DbState, FILE_SIZE, PATH};
 use forebay_format::wal::xlog::CheckPoint;
+use forebay_txn::ReadBack;
 
-use crate::checkpoint::run::unix_seconds;
+use crate::clock::unix_seconds;
 use crate::config::EngineConfig;
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::fatal::{Failure, Fatal};
-use crate::readback::ReadBack;
+use crate::failure::Failure;
+use crate::fatal::Fatal;
+
+/// wal_level as stored: replica.
+pub(crate) const WAL_LEVEL: i32 = 1;
 
 /// The open control file and what it says.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use forebay_aio::{FileKind, FileStat};
 
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::init::VERSION;
 
+/// The contents of PG_VERSION.
+pub(crate) const VERSION: &str = "18";
 /// Rights that nobody but the owner may have: to write for the group, any for others.
 const TOO_OPEN: u32 = 0o027;
 

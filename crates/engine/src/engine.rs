@@ -9,29 +9,29 @@ use forebay_format::RelFileLocator;
 use forebay_format::control::DbState;
 use forebay_storage::{Backend, BufferPool, Cleaner, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_wal::{SegmentStats, SyncMethod, Wal, WalConfig};
+use forebay_txn::locks::InterruptKind;
+use forebay_txn::{Clog, XactManager};
+use forebay_catalog::{Database, RelationMaps};
+use forebay_catalog::OidCounter;
 
 use crate::archiver::Archiving;
 use crate::background::{self, Threads};
-use crate::catalog::{Catalogs, database};
 use crate::checkpoint::requests::Causes;
 use crate::checkpoint::{Checkpointer, run};
 use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
 use crate::control::Control;
-use crate::core::{Core, Parts, Phase};
+use crate::core::{Core, Phase};
 use crate::directory;
 use crate::disk::Disk;
-use crate::door::{self, IoSettings};
+use crate::io::{self, IoSettings};
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::init;
 use crate::lockfile::{LockFile, ServerStatus, Told};
-use crate::locks::InterruptKind;
-use crate::oids::OidCounter;
 use crate::recovery::{self, Startup};
-use crate::session::{Session, temp};
+
 use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
 use crate::walsync;
-use crate::xact::{Clog, XactManager};
 
 /// How an engine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Engine {
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.
     pub fn open(dir: &Path, config: EngineConfig) -> Result<Arc<Engine>, EngineError> {
-        let aio = door::open(&config)?;
+        let aio = io::open(&config)?;
         Engine::open_on(dir, config, aio)
     }
 
@@ -121,11 +121,6 @@ impl Engine {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    /// Starts a client session.
-    pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
-        Session::start(self)
     }
 
     /// Asks a session, by its number, to cancel what it does or to end. False if there is none.
@@ -279,13 +274,13 @@ impl Engine {
 
     /// Takes over what archives the log. Without archive_mode nothing does.
     pub fn change_archiving(&self, to: &ArchiveSettings) {
-        self.core.archiving.change(&self.core, to);
+        self.core.archiving.change(to);
     }
 
     /// Takes over new settings of the I/O layer.
     pub fn change_io(&self, to: &IoSettings) -> Result<(), EngineError> {
         self.core.pool.smgr().set_extend_method(to.file_extend_method);
-        door::change(&self.core.aio, to)
+        io::change(&self.core.aio, to)
     }
 }
 
@@ -304,12 +299,12 @@ fn start(
     aio: &Arc<Aio>,
     be: &mut Backend,
 ) -> Result<(Arc<Core>, Threads), EngineError> {
-    door::check_direct(aio, dir, &config)?;
+    io::check_direct(aio, dir, &config)?;
     be.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control =
         Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
-    let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
+    let maps = RelationMaps::read(&mut be.io, dir)?;
     let smgr_config = SmgrConfig {
         direct: config.io_direct.data,
         max_open_files: config.max_files_per_process,
@@ -342,8 +337,7 @@ fn start(
     wal.set_segment_policy(config.writing.segment_policy());
     let log = Arc::clone(&wal);
     fatal.at_stop(move |failure| log.stop(&failure.message));
-    let archiving = Archiving::new(aio, dir, &config, &wal)?;
-    archiving.end_with(&fatal);
+    let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
     for name in started.ended.iter().flat_map(|ended| &ended.announce) {
         wal.announce(name);
     }
@@ -354,7 +348,21 @@ fn start(
     let counters = started.counters;
     let oldest = control.checkpoint().oldest_xid;
     let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
-    let core = Arc::new(Core::new(Parts {
+    let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
+    let heaps = Arc::new(Heaps {
+        pool: Arc::clone(&pool),
+        wal: Arc::clone(&wal),
+        clog,
+        spaces: SpaceMap::new(),
+        failure: Arc::clone(&fatal) as Arc<dyn PageFailure>,
+    });
+    let database =
+        Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
+    let core = Arc::new(Core {
+        sessions: Registry::new(config.max_connections),
+        counters: Counters::default(),
+        marks: Marks::default(),
+        writing: RwLock::new(config.writing),
         dir: dir.to_path_buf(),
         config,
         aio: Arc::clone(aio),
@@ -362,18 +370,23 @@ fn start(
         pool,
         temp_files,
         wal,
-        clog,
         xacts,
+        heaps,
+        locks: LockManager::new(),
         control,
-        oids: OidCounter::new(counters.next_oid),
-        catalogs,
+        oids,
+        database,
         checkpointer: Checkpointer::new(redo, started.checkpoint_end),
         fatal,
         archiving,
         came_from: started.came_from,
-    }));
+        phase: AtomicU8::new(Phase::Running as u8),
+        activity: Activity::default(),
+        wal_writer: WalWriterCall::default(),
+        backups: Backups::default(),
+    });
     core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
-    database::check(&core, be)?;
+    forebay_catalog::check(&core.database, be)?;
     if started.recovered {
         run::checkpoint(&core, be, Causes::RECOVERY)?;
         if started.ended.is_some() {
@@ -382,11 +395,11 @@ fn start(
     } else {
         core.control.set_state(&mut be.io, DbState::Production)?;
     }
-    temp::forget_stale(&core, be)?;
-    match core.archiving.start(&core).and_then(|()| Threads::start(&core)) {
+    core.database.drop_stale_temporary(be)?;
+    match core.archiving.start(core.config.background).and_then(|()| Threads::start(&core)) {
         Ok(threads) => Ok((core, threads)),
         Err(error) => {
-            core.archiving.stop(&core, be, false);
+            core.archiving.stop(be, false);
             Err(error)
         }
     }
@@ -441,7 +454,7 @@ fn stop_at_once(core: &Core, threads: &mut Threads, be: &mut Backend) {
     core.sessions.terminate_all();
     core.activity.close();
     threads.stop(core);
-    core.archiving.stop(core, be, false);
+    core.archiving.stop(be, false);
 }
 
 fn stop_fast(
@@ -462,7 +475,7 @@ fn stop_fast(
     core.activity.close();
     threads.stop(core);
     let stopped = shut_down(core, be);
-    core.archiving.stop(core, be, stopped.is_ok());
+    core.archiving.stop(be, stopped.is_ok());
     let left = stopped?;
     core.enter(Phase::Stopped);
     remove_temp_tables(&core.aio, &core.dir);

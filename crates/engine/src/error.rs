@@ -4,13 +4,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_access::AccessError;
+use forebay_catalog::{CatalogError, Refusal};
 use forebay_aio::AioError;
-use forebay_storage::{StorageError, sqlstate_of};
+use forebay_storage::StorageError;
 use forebay_wal::{WalError, WalReadError};
+use forebay_txn::locks::{LockError, LockMode};
+use forebay_txn::redo::RedoError;
+use forebay_txn::{TxnError, disk_sqlstate, wal_sqlstate};
 
-use crate::fatal::Failure;
-use crate::locks::{LockError, LockMode};
-use crate::redo::RedoError;
+use crate::failure::Failure;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -147,7 +150,7 @@ impl EngineError {
             EngineError::Statement { sqlstate, .. } => sqlstate,
             EngineError::Lock(error) => error.sqlstate(),
             EngineError::Disk(error) => disk_sqlstate(error),
-            EngineError::Wal(error) => error.errno().map_or("58030", sqlstate_of),
+            EngineError::Wal(error) => wal_sqlstate(error),
             EngineError::WalRead(error) if error.is_damage() => "XX001",
             EngineError::WalRead(_) => "58030",
             EngineError::Archive(error) if error.is_full() => "53100",
@@ -200,14 +203,47 @@ impl EngineError {
     }
 }
 
-/// PostgreSQL's code for a failed file operation.
-fn disk_sqlstate(error: &AioError) -> &'static str {
-    match error.errno() {
-        Some(errno) => sqlstate_of(errno),
-        None => match error {
-            AioError::Short { .. } | AioError::Rejected { .. } => "XX001",
-            AioError::TooManyBackends { .. } => "53300",
-            _ => "58000",
-        },
+impl From<TxnError> for EngineError {
+    fn from(error: TxnError) -> EngineError {
+        match error {
+            TxnError::Disk(error) => error.into(),
+            TxnError::Wal(error) => error.into(),
+            TxnError::LostWrite { file, offset, len } => {
+                EngineError::LostWrite { file, offset, len }
+            }
+            error => EngineError::statement(error.sqlstate(), error.to_string()),
+        }
+    }
+}
+
+impl From<AccessError> for EngineError {
+    fn from(error: AccessError) -> EngineError {
+        match error {
+            AccessError::Tuple(error) => error.into(),
+            AccessError::Txn(error) => error.into(),
+            AccessError::Storage(error) => error.into(),
+            AccessError::Wal(error) => error.into(),
+            AccessError::Interrupted(kind) => LockError::Interrupted(kind).into(),
+            error => EngineError::statement(error.sqlstate(), error.to_string()),
+        }
+    }
+}
+
+impl From<CatalogError> for EngineError {
+    fn from(error: CatalogError) -> EngineError {
+        match error {
+            CatalogError::Refused(refusal) => {
+                let Refusal { sqlstate, message, detail, hint } = *refusal;
+                EngineError::Statement { sqlstate, message, detail, hint }
+            }
+            CatalogError::UndefinedTable { name } => EngineError::UndefinedTable { name },
+            CatalogError::Disk(error) => error.into(),
+            CatalogError::Wal(error) => error.into(),
+            CatalogError::Storage(error) => error.into(),
+            CatalogError::Txn(error) => error.into(),
+            CatalogError::Access(error) => error.into(),
+            CatalogError::Tuple(error) => error.into(),
+            error => EngineError::statement(error.sqlstate(), error.to_string()),
+        }
     }
 }

@@ -12,64 +12,23 @@
 //! [`EngineError::Poisoned`], and whoever makes something durable asks [`Fatal::check_alive`]
 //! before: checkpoints, pg_control, pg_xact.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_access::AccessError;
+use forebay_access::heap::PageFailure;
 use forebay_aio::sync::{Mutex, OnceLock};
 use forebay_archive::ArchiveError;
-use forebay_storage::StorageError;
-use forebay_wal::WalError;
 
 use crate::config::FatalAction;
 use crate::error::EngineError;
-
-/// Why an engine stopped: the first failure after which nothing may become durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// All of it, as the log has it.
-    pub message: String,
-    /// What was attempted ("fsync", "write"), if it was an operation on a file.
-    pub operation: Option<&'static str>,
-    /// The file or directory.
-    pub file: Option<PathBuf>,
-}
-
-impl Failure {
-    /// A failed operation on a file.
-    pub(crate) fn on_file(
-        message: String,
-        operation: &'static str,
-        file: impl Into<PathBuf>,
-    ) -> Failure {
-        Failure { message, operation: Some(operation), file: Some(file.into()) }
-    }
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Failure {
-        Failure { message, operation: None, file: None }
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(message: &str) -> Failure {
-        message.to_owned().into()
-    }
-}
+use crate::failure::Failure;
 
 impl From<&EngineError> for Failure {
     fn from(error: &EngineError) -> Failure {
         let message = error.to_string();
         match error {
-            EngineError::Wal(WalError::Fatal(fatal)) => {
-                Failure::on_file(message, fatal.operation, fatal.file.clone())
-            }
-            EngineError::Storage(StorageError::Sync { file, .. }) => {
-                Failure::on_file(message, "fsync", file.clone())
-            }
-            EngineError::Storage(StorageError::LostWrite { file, .. }) => {
-                Failure::on_file(message, "write", file.clone())
-            }
+            EngineError::Wal(error) => Failure::of_wal(message, error),
+            EngineError::Storage(error) => Failure::of_storage(message, error),
             EngineError::LostWrite { file, .. } => Failure::on_file(message, "write", file.clone()),
             EngineError::Archive(ArchiveError::Status { dir, .. }) => {
                 Failure::on_file(message, "fsync", dir.clone())
@@ -154,22 +113,6 @@ impl Fatal {
         self.failure.get().map_or(Ok(()), |failure| Err(EngineError::Poisoned(Arc::clone(failure))))
     }
 
-    /// Runs what must not be left halfway: pages changed without a record, a commit record without
-    /// its outcome. An error or a panic inside stops everything; recovery then finds one state or
-    /// the other.
-    pub(crate) fn critical<T>(
-        &self,
-        what: &str,
-        body: impl FnOnce() -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        let panicked = OnPanic { fatal: self, what };
-        let result = body();
-        std::mem::forget(panicked);
-        result.inspect_err(|error| {
-            self.stop(Failure { message: format!("{what}: {error}"), ..Failure::from(error) });
-        })
-    }
-
     /// Runs a thread's work: a panic in it stops everything.
     pub(crate) fn watch<T>(&self, who: &str, body: impl FnOnce() -> T) -> T {
         let panicked = OnPanic { fatal: self, what: who };
@@ -181,6 +124,21 @@ impl Fatal {
     /// Whether it has happened.
     pub(crate) fn has_stopped(&self) -> bool {
         self.failure.get().is_some()
+    }
+}
+
+impl PageFailure for Fatal {
+    fn stop(&self, what: &str, error: Option<&AccessError>) {
+        let Some(error) = error else { return Fatal::stop(self, format!("{what}: panicked")) };
+        let message = format!("{what}: {error}");
+        Fatal::stop(
+            self,
+            match error {
+                AccessError::Wal(error) => Failure::of_wal(message, error),
+                AccessError::Storage(error) => Failure::of_storage(message, error),
+                _ => message.into(),
+            },
+        );
     }
 }
 
@@ -264,21 +222,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_critical_must_come_to_its_end() {
+    fn a_panic_or_a_page_change_that_failed_stops_the_engine() {
         let (fatal, told) = recording();
-        assert_eq!(fatal.critical("commit", || Ok(7)).unwrap(), 7);
         assert_eq!(fatal.watch("checkpointer", || 8), 8);
         assert!(!fatal.has_stopped());
-        fatal
-            .critical("insertion", || Err::<(), _>(EngineError::internal("no record")))
-            .unwrap_err();
+        let error = AccessError::Internal("no record".to_owned());
+        PageFailure::stop(&fatal, "insertion", Some(&error));
         assert_eq!(*told.lock().unwrap(), ["insertion: no record"]);
 
         let (fatal, told) = recording();
-        let panics =
-            || fatal.critical("commit", || -> Result<(), EngineError> { panic!("on purpose") });
-        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-        assert_eq!(*told.lock().unwrap(), ["commit: panicked"]);
+        PageFailure::stop(&fatal, "deletion", None);
+        assert_eq!(*told.lock().unwrap(), ["deletion: panicked"]);
 
         let (fatal, told) = recording();
         let panics = || fatal.watch("checkpointer", || panic!("on purpose"));

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use forebay_aio::sync::Mutex;
+use forebay_txn::locks::{Interrupt, InterruptKind};
 
-use crate::door::OTHER_BACKENDS;
+use crate::io::OTHER_BACKENDS;
 use crate::error::EngineError;
-use crate::locks::{Interrupt, InterruptKind};
 
 /// The first session's number; the engine's own backends, made before, have those below it.
 const FIRST: u32 = OTHER_BACKENDS as u32 + 1;

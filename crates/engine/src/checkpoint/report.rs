@@ -1,7 +1,6 @@
 //! What checkpoints did: totals for pg_stat_checkpointer, and PostgreSQL's log lines.
 
 use forebay_aio::sync::{Duration, Mutex};
-
 use forebay_format::Lsn;
 use forebay_storage::{SyncReport, WriteReport};
 use forebay_wal::OldSegments;

@@ -8,8 +8,7 @@
 //! The counters are read after the redo pointer stands: what was handed out earlier may be
 //! mentioned only in WAL that will not be replayed.
 
-use forebay_aio::sync::{Instant, SystemTime, UNIX_EPOCH};
-
+use forebay_aio::sync::Instant;
 use forebay_format::control::DbState;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
@@ -19,16 +18,15 @@ use forebay_format::{Lsn, SegmentSize, Xid};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
 use forebay_wal::{CheckpointKind, Inserted, Record};
 
-use super::Progress;
+use super::state::Progress;
 use super::pace::Schedule;
 use super::report::Report;
 use super::requests::Causes;
 use crate::config::{CheckpointStep, WritingSettings};
+use crate::clock::unix_seconds;
+use crate::control::WAL_LEVEL;
 use crate::core::Core;
 use crate::error::EngineError;
-
-/// wal_level as stored: replica.
-pub(crate) const WAL_LEVEL: i32 = 1;
 
 /// Makes a checkpoint of the kind its causes ask for.
 pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Result<(), EngineError> {
@@ -158,7 +156,7 @@ fn write_everything(
 ) -> Result<(), EngineError> {
     let started = Instant::now();
     // Should it fail, but for a sync, its pages stay to be written by the next checkpoint.
-    report.slru_pages = core.clog.flush_behind(&mut be.io, |io| {
+    report.slru_pages = core.heaps.clog.flush_behind(&mut be.io, |io| {
         core.wal.flush_unawaited(io)?;
         core.fatal.check_alive()
     })?;
@@ -246,12 +244,6 @@ fn segments_ahead(redo: Lsn, cycle: f64, writing: &WritingSettings, size: Segmen
     let end = (redo.0 as f64 + cycle * 1.1) / size.bytes() as f64;
     let wanted = (end.ceil() as u64).saturating_sub(size.number(redo));
     wanted.max(setting(writing.min_wal_size)).min(setting(writing.max_wal_size))
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use forebay_format::tuple::{HEAP_XMAX_INVALID, HEAP_XMIN_FROZEN, HeapTupleMut};
 use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
+use forebay_catalog::schema::CatalogTable;
 
-use crate::catalog::schema::CatalogTable;
 use crate::error::EngineError;
 use crate::types::codec::form_row;
 use crate::types::{Datum, layout_of};

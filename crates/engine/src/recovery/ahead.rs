@@ -27,25 +27,8 @@ use forebay_storage::{Backend, BufferPool, Prefetched, Strategy};
 use forebay_wal::{EndOfWal, WalReader, WalRecord};
 
 use super::scan::decode;
-use crate::config::RecoverySettings;
+use crate::config::{PrefetchStats, RecoverySettings};
 use crate::error::EngineError;
-
-/// What became of the pages that records named (pg_stat_recovery_prefetch).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PrefetchStats {
-    /// Read ahead.
-    pub prefetch: u64,
-    /// In memory already.
-    pub hit: u64,
-    /// Made anew by their record.
-    pub skip_init: u64,
-    /// Not there (yet).
-    pub skip_new: u64,
-    /// Brought by their record, as an image.
-    pub skip_fpw: u64,
-    /// Another record in the queue had to do with it.
-    pub skip_rep: u64,
-}
 
 /// A record in the queue.
 struct Queued {

@@ -26,21 +26,22 @@ use forebay_format::control::{ControlFile, DbState};
 use forebay_format::timeline::TimelineHistory;
 use forebay_storage::Backend;
 use forebay_wal::Resume;
+use forebay_access::redo::Registry;
 
 use super::branch::{Begun, Branch, ENDING, Ended};
-use super::clock;
+use crate::clock;
 use super::floor::Floor;
 use super::label;
 use super::replay::{Course, End, Replayed};
-use super::request::{Request, SIGNAL};
+use super::branch::SIGNAL;
+use super::request::Request;
 use super::restore::{Restore, Way, remove};
 use super::scan::Scan;
-use super::target::{TargetAction, TargetTimeline};
-use super::{Checkpoint, Started, Startup};
+
+use super::startup::{Checkpoint, Started, Startup};
 use crate::archiver::store_options;
 use crate::config::{ArchiveMode, Background};
 use crate::error::EngineError;
-use crate::redo::Registry;
 
 /// Threads that fetch segments ahead, at most.
 const FETCHERS: usize = 4;

@@ -17,12 +17,13 @@ use forebay_format::timeline::{TimelineHistory, history_file_name};
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::begin_timeline;
 
-use super::request::SIGNAL;
 use super::restore::{placeholder, remove};
 use crate::core::Core;
 use crate::disk::Disk;
 use crate::error::EngineError;
 
+/// The file that asks for recovery from an archive.
+pub(super) const SIGNAL: &str = "recovery.signal";
 /// The file that says that recovery has come to its end.
 pub(super) const ENDING: &str = "recovery.ending";
 /// A history file until it is whole; the log's start removes such files.

@@ -18,6 +18,8 @@ use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::wal::{DecodedRecord, Rmgr};
 use forebay_storage::{Backend, FullSpeed, WriteOptions, WriteScope};
 use forebay_wal::{EndOfWal, WalRecord};
+use forebay_access::redo::Registry;
+use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
 
 use super::ahead::ReadAhead;
 use super::branch::run_command;
@@ -27,9 +29,9 @@ use super::restore::Restore;
 use super::scan;
 use super::target::{Stop, Stopper};
 use super::timeline::Follower;
-use super::{Checkpoint, PrefetchStats, REPORT_EVERY, RecoveryProgress, Startup};
+use super::startup::{Checkpoint, REPORT_EVERY, Startup};
+use crate::config::{PrefetchStats, RecoveryProgress};
 use crate::error::EngineError;
-use crate::redo::{Counters, RedoContext, RedoRecord, Registry};
 
 /// What replay works with.
 pub(super) struct Course<'a> {

@@ -18,14 +18,12 @@ use forebay_format::SegmentSize;
 use forebay_format::control::DbState;
 use forebay_format::timeline::history_file_name;
 
-use super::branch::{self, Begun};
+use super::branch::{self, Begun, SIGNAL};
 use super::label::{self, BackupLabel};
 use super::restore::remove;
 use crate::disk::Disk;
 use crate::error::EngineError;
 
-/// Asks for recovery from an archive.
-pub(super) const SIGNAL: &str = "recovery.signal";
 /// Asks for a standby.
 const STANDBY: &str = "standby.signal";
 /// Where tablespaces belong.

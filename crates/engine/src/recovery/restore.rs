@@ -29,9 +29,7 @@ use forebay_format::wal::PageHeader;
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::{Fetch, FetchFailure, read_history};
 
-use super::halt::RecoveryStop;
-use super::source::RestoreFrom;
-use crate::config::ArchiveMode;
+use crate::config::{ArchiveMode, Interruptible, RecoveryStop, RestoreFrom};
 use crate::error::EngineError;
 
 /// Where a segment is put until it has been looked at; PostgreSQL's name.
@@ -89,15 +87,6 @@ impl Restore {
     ) -> Restore {
         let state = Mutex::new(State { oldest: size.file_name(0, 0), ..State::default() });
         Restore { dir: dir.to_owned(), way, size, system_id, archive_mode, stop, state }
-    }
-
-    /// Ends what brings a file just now. Called again, it does so without asking.
-    pub(super) fn interrupt(&self) {
-        match &self.way {
-            Way::Nothing | Way::Other(_) => {}
-            Way::Command(_, shell) => shell.stop(),
-            Way::Archive(restorer) => restorer.stop(),
-        }
     }
 
     /// Tells from where on recovery would need segments if it began again. The name of the first.
@@ -346,6 +335,16 @@ impl Restore {
     /// The directory of the log.
     fn wal(&self) -> PathBuf {
         self.dir.join("pg_wal")
+    }
+}
+
+impl Interruptible for Restore {
+    fn interrupt(&self) {
+        match &self.way {
+            Way::Nothing | Way::Other(_) => {}
+            Way::Command(_, shell) => shell.stop(),
+            Way::Archive(restorer) => restorer.stop(),
+        }
     }
 }
 

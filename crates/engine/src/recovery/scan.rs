@@ -8,11 +8,12 @@
 
 use forebay_format::{Lsn, timeline::TimelineHistory};
 use forebay_wal::{EndOfWal, WalReader, WalRecord};
+use forebay_access::redo::Registry;
+use forebay_txn::redo::RedoRecord;
 
-use super::halt::RecoveryStop;
+use crate::config::RecoveryStop;
 use super::timeline::Follower;
 use crate::error::EngineError;
-use crate::redo::{RedoRecord, Registry};
 
 /// What a look through the log found.
 pub(super) struct Scan {

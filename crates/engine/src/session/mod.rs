@@ -52,24 +52,24 @@ pub use scan::{HeapScan, RowView};
 pub use temp::OnCommit;
 pub use transaction::{Scan, Statement, Transaction};
 
-use crate::catalog::cache::KnownTables;
+use forebay_catalog::KnownTables;
 use crate::checkpoint::{self, requests::Causes};
 use crate::config::{Background, SessionSettings};
 use crate::core::{Core, Phase};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::heap::{Heap, ReadAhead};
-use crate::locks::{Interrupt, LockError, LockOwner, OwnerId};
+use forebay_access::heap::{Heap, ReadAhead};
+use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use crate::registry::Entry;
-use crate::table::Table;
+use forebay_catalog::Table;
 use temp::TempTables;
 
-use crate::xact::{self, Finished, LastRunning, Snapshot, drop_files};
+use forebay_txn::{self as txn, Finished, LastRunning, Snapshot};
 
 /// A running transaction with what the session adds to it.
 #[derive(Debug)]
 struct Open {
-    tx: xact::Transaction,
+    tx: txn::Transaction,
     /// The running statement's, once it has asked for it.
     snapshot: Option<Snapshot>,
     /// Whether it has changed the catalogs: then it looks past the shared cache.
@@ -117,9 +117,16 @@ pub struct Session {
     backup: Option<backup::Begun>,
 }
 
+impl Engine {
+    /// Starts a client session.
+    pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
+        Session::start(self)
+    }
+}
+
 impl Session {
     /// Enters a session into an engine.
-    pub(crate) fn start(engine: &Arc<Engine>) -> Result<Session, EngineError> {
+    fn start(engine: &Arc<Engine>) -> Result<Session, EngineError> {
         let core = Arc::clone(engine.core());
         core.check_running()?;
         let interrupt = Interrupt::new();
@@ -209,7 +216,7 @@ impl Session {
                 "there is already a transaction in progress",
             ));
         }
-        let tx = xact::Transaction::new();
+        let tx = txn::Transaction::new();
         self.transactions += 1;
         let own_tables = HashMap::new();
         self.open =
@@ -330,11 +337,11 @@ impl Session {
             return Err(core.fatal.check(error));
         }
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
-        let way = self.settings.commit_way();
+        let change = open.changed_catalogs.then(|| core.database.cache.change());
+        let options = self.settings.commit_options();
         let committed = core
             .fatal
-            .watch("commit", || core.xacts.commit_by(&mut self.be.io, &mut open.tx, &way));
+            .watch("commit", || core.xacts.commit_with(&mut self.be.io, &mut open.tx, &options));
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
@@ -344,11 +351,12 @@ impl Session {
                 let left = self.be.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
                 self.end();
-                if !way.wait {
-                    core.wal_writer.call_if_behind(&core);
+                if !options.wait {
+                    let flush_after = core.writing().wal_writer_flush_after;
+                    core.wal_writer.wake_if_behind(&core.wal, flush_after);
                 }
                 let since = core.wal.bytes_since_redo();
-                core.checkpointer.note_wal(since, &core);
+                core.checkpointer.note_wal(since, core.wal_trigger());
                 Ok(())
             }
             Err(error) => {
@@ -384,7 +392,7 @@ impl Session {
             self.end();
             return Ok(());
         }
-        let change = open.changed_catalogs.then(|| core.catalogs.cache.change());
+        let change = open.changed_catalogs.then(|| core.database.cache.change());
         let result = core.fatal.watch("abort", || core.xacts.abort(&mut self.be.io, &mut open.tx));
         if let Ok(finished) = &result {
             self.remove_files(finished);
@@ -399,10 +407,14 @@ impl Session {
     /// becomes of them.
     fn remove_files(&mut self, finished: &Finished) {
         for rel in &finished.drop {
-            self.core.spaces.forget(*rel);
+            self.core.heaps.spaces.forget(*rel);
         }
-        if let Err(error) = drop_files(&self.core.pool, &mut self.be, &finished.drop) {
-            tracing::warn!("{}", self.core.fatal.check(error));
+        // Nobody uses them: the transaction's locks are still held.
+        for rel in &finished.drop {
+            if let Err(error) = self.core.pool.drop_relation(&mut self.be, *rel) {
+                tracing::warn!("{}", self.core.fatal.check(error.into()));
+                break;
+            }
         }
     }
 
@@ -430,7 +442,7 @@ impl Session {
     /// is everyone's and what is its own. Another session's temporary table is refused.
     fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
-        Ok(Heap { pool, ..core.heap(table) })
+        Ok(Heap { pool, ..core.database.heap(table) })
     }
 
     /// Refuses another session's temporary table.
@@ -449,7 +461,7 @@ impl Session {
     }
 
     /// For a change of the catalogs: the transaction looks past the shared cache from now on.
-    fn changing(&mut self) -> Result<(&mut xact::Transaction, &mut Backend), EngineError> {
+    fn changing(&mut self) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
         let Session { open: Some(open), be, .. } = self else { return Err(no_transaction()) };
         open.changed_catalogs = true;
         open.own_tables.clear();

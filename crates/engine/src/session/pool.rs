@@ -7,12 +7,12 @@ use forebay_format::Fork;
 use forebay_storage::{
     Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode, Smgr,
 };
+use forebay_txn::locks::LockMode;
+use forebay_catalog::Table;
 
 use super::Session;
 use super::temp::owner_number;
 use crate::error::EngineError;
-use crate::locks::LockMode;
-use crate::table::Table;
 
 /// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last
 /// there is.

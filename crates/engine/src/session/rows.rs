@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use forebay_storage::Strategy;
+use forebay_access::heap::{Author, TupleBatch};
+use forebay_txn::locks::LockMode;
+use forebay_catalog::Table;
 
 use super::{Session, no_transaction};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::heap::{Author, TupleBatch};
-use crate::locks::LockMode;
-use crate::table::Table;
 use crate::types::codec::{fits, form_row};
 use crate::types::{Datum, type_info};
 
@@ -134,7 +134,7 @@ impl Session {
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
             session.insert_tuples(core, table, &rows.tuples)?;
-            core.checkpointer.note_wal(core.wal.bytes_since_redo(), core);
+            core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
             let count = rows.len() as u64;
             rows.clear();
             Ok(count)

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use forebay_format::tuple::deform;
 use forebay_format::{HeapTuple, ItemPointer, TupleError};
 use smallvec::SmallVec;
+use forebay_access::heap::{self, Visibility};
+use forebay_txn::locks::LockMode;
+use forebay_catalog::Table;
 
 use super::{Session, TransactionMark};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::heap::{self, Visibility};
-use crate::locks::LockMode;
-use crate::table::Table;
 use crate::types::Datum;
 
 /// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of
@@ -40,7 +40,7 @@ impl Session {
         let snapshot = self.snapshot()?;
         self.check_locked(table, LockMode::AccessShare)?;
         let (ahead, pool) = (self.read_ahead(), self.pool_of(core, table)?);
-        let visibility = Visibility::new(snapshot, Arc::clone(&core.clog));
+        let visibility = Visibility::new(snapshot, Arc::clone(&core.heaps.clog));
         heap::HeapScan::begin(&pool, table.locator, visibility, ahead)
     }
 

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use forebay_format::RelFileLocator;
+use forebay_txn::locks::{LockError, LockMode, LockTag};
+use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
+use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::not_a_table;
+use forebay_catalog::Reader;
+use forebay_catalog::{ColumnDef, Table};
 
 use super::Session;
 use super::temp::PG_TEMP;
-use crate::catalog::bootstrap::{PG_CATALOG, POSTGRES_DB, PUBLIC};
-use crate::catalog::ddl::{self, Persistence};
-use crate::catalog::limits::not_a_table;
-use crate::catalog::reader::Reader;
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::locks::{LockError, LockMode, LockTag};
-use crate::table::{ColumnDef, Table};
 use crate::types::Oid;
 
 /// What a table's lock is filed under.
@@ -39,7 +39,7 @@ impl Session {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
-        let cache = &core.catalogs.cache;
+        let cache = &core.database.cache;
         let open = self.running()?;
         if open.changed_catalogs {
             let moved = cache.moved();
@@ -110,19 +110,19 @@ impl Session {
     ) -> Result<Option<Arc<Table>>, EngineError> {
         let open = self.running()?;
         let shared = !open.changed_catalogs;
-        let version = core.catalogs.cache.version();
+        let version = core.database.cache.version();
         if shared {
-            if let Some(known) = core.catalogs.cache.table(namespace, name) {
+            if let Some(known) = core.database.cache.table(namespace, name) {
                 return Ok(known);
             }
         } else if let Some(table) = open.own_tables.get(&(schema.to_owned(), name.to_owned())) {
             return Ok(Some(Arc::clone(table)));
         }
         let snapshot = core.xacts.snapshot(&open.tx);
-        let mut reader = Reader::new(core, &mut self.be, snapshot);
+        let mut reader = Reader::new(&core.database, &mut self.be, snapshot);
         let Some(class) = reader.class_named(namespace, name)? else {
             if shared {
-                core.catalogs.cache.put_absent(version, namespace, name);
+                core.database.cache.put_absent(version, namespace, name);
             }
             return Ok(None);
         };
@@ -131,7 +131,7 @@ impl Session {
         }
         let table = Arc::new(reader.table(&class)?);
         if shared {
-            core.catalogs.cache.put(version, &table);
+            core.database.cache.put(version, &table);
         } else {
             let key = (schema.to_owned(), name.to_owned());
             self.running()?.own_tables.insert(key, Arc::clone(&table));
@@ -149,16 +149,16 @@ impl Session {
         core: &Core,
         name: &str,
     ) -> Result<Option<Oid>, EngineError> {
-        if let Some(oid) = core.catalogs.cache.namespace(name) {
+        if let Some(oid) = core.database.cache.namespace(name) {
             return Ok(Some(oid));
         }
-        let version = core.catalogs.cache.version();
+        let version = core.database.cache.version();
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let found = Reader::new(core, &mut self.be, snapshot).namespace(name)?;
+        let found = Reader::new(&core.database, &mut self.be, snapshot).namespace(name)?;
         if let Some(oid) =
             found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs))
         {
-            core.catalogs.cache.put_namespace(version, name, oid);
+            core.database.cache.put_namespace(version, name, oid);
         }
         Ok(found)
     }
@@ -186,13 +186,13 @@ impl Session {
         self.call(|session, core| {
             let mut locked = None;
             loop {
-                let before = core.catalogs.cache.moved();
+                let before = core.database.cache.moved();
                 let Some(table) = session.find(core, schema, name)? else { return Ok(None) };
                 if locked == Some(table.oid) {
                     return Ok(Some(table));
                 }
                 session.lock_table(core, &table, mode)?;
-                if core.catalogs.cache.moved() == before {
+                if core.database.cache.moved() == before {
                     return Ok(Some(table));
                 }
                 // The catalogs have changed: the name may mean another table now, or this one have
@@ -207,7 +207,7 @@ impl Session {
     pub fn tables(&mut self) -> Result<Vec<Arc<Table>>, EngineError> {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let tables = Reader::new(core, &mut session.be, snapshot).tables()?;
+            let tables = Reader::new(&core.database, &mut session.be, snapshot).tables()?;
             Ok(tables.into_iter().map(Arc::new).collect())
         })
     }
@@ -271,13 +271,13 @@ impl Session {
         ddl::check_definition(namespace, name, columns)?;
         self.lock(core, ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let mut reader = Reader::new(core, &mut self.be, snapshot);
+        let mut reader = Reader::new(&core.database, &mut self.be, snapshot);
         reader.refuse_indexed_catalogs()?;
         if reader.class_named(namespace, name)?.is_some() {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
         }
         let (tx, be) = self.changing()?;
-        let locator = ddl::create_table(core, be, tx, namespace, name, columns, persistence)?;
+        let locator = ddl::create_table(&core.database, be, tx, namespace, name, columns, persistence)?;
         let tag = LockTag { database: POSTGRES_DB, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
@@ -289,9 +289,9 @@ impl Session {
         self.call(|session, core| {
             session.lock_table(core, table, LockMode::AccessExclusive)?;
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            Reader::new(core, &mut session.be, snapshot).refuse_indexed_catalogs()?;
+            Reader::new(&core.database, &mut session.be, snapshot).refuse_indexed_catalogs()?;
             let (tx, be) = session.changing()?;
-            ddl::drop_table(core, be, tx, table)?;
+            ddl::drop_table(&core.database, be, tx, table)?;
             session.temp.note_dropped(table.oid);
             Ok(())
         })

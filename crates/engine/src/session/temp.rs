@@ -8,21 +8,20 @@
 //! are not in it go.
 //!
 //! What a stop or a crash left behind goes when the engine starts: rows of the catalogs
-//! ([`forget_stale`]), and files.
+//! (`Database::drop_stale_temporary`), and files.
 
 use std::sync::Arc;
 
 use forebay_format::{Fork, RelFileLocator};
-use forebay_storage::{Backend, BufferPool, LocalPool};
+use forebay_storage::{BufferPool, LocalPool};
+use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::{Reader, temp_namespace};
+use forebay_catalog::{ColumnDef, Table};
 
 use super::Session;
-use crate::catalog::ddl::{self, Persistence};
-use crate::catalog::reader::{Reader, temp_namespace};
 use crate::core::{Core, Phase};
 use crate::error::EngineError;
-use crate::table::{ColumnDef, Table};
 use crate::types::Oid;
-use crate::xact::Transaction;
 
 /// The name by which every session calls the namespace of its temporary tables.
 pub(super) const PG_TEMP: &str = "pg_temp";
@@ -133,9 +132,9 @@ impl Session {
             return Ok(oid);
         }
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        Reader::new(core, &mut self.be, snapshot).refuse_indexed_catalogs()?;
+        Reader::new(&core.database, &mut self.be, snapshot).refuse_indexed_catalogs()?;
         let (tx, be) = self.changing()?;
-        ddl::create_namespace(core, be, tx, &name)
+        ddl::create_namespace(&core.database, be, tx, &name)
     }
 
     /// Does what ON COMMIT says, at the end of a transaction that is about to commit.
@@ -150,7 +149,7 @@ impl Session {
             let Some(pool) = &self.temp.pool else { break };
             if pool.nblocks(table.locator, Fork::Main)? > 0 {
                 pool.truncate(&mut self.be, table.locator, Fork::Main, 0)?;
-                core.spaces.forget(table.locator);
+                core.heaps.spaces.forget(table.locator);
             }
         }
         Ok(())
@@ -160,7 +159,7 @@ impl Session {
     fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
             let (tx, be) = self.changing()?;
-            ddl::drop_rows(core, be, tx, oid, &name)?;
+            ddl::drop_rows(&core.database, be, tx, oid, &name)?;
             self.temp.note_dropped(oid);
         }
         Ok(())
@@ -220,7 +219,7 @@ impl Session {
             if tables.iter().any(|table| table.locator == rel) {
                 continue;
             }
-            self.core.spaces.forget(rel);
+            self.core.heaps.spaces.forget(rel);
             if let Err(error) = pool.drop_relation(&mut self.be, rel) {
                 tracing::warn!("{error}");
             }
@@ -235,7 +234,7 @@ impl Session {
         let core = Arc::clone(&self.core);
         let Ok(_activity) = core.activity.enter() else { return };
         for rel in pool.relations() {
-            core.spaces.forget(rel);
+            core.heaps.spaces.forget(rel);
         }
         if core.phase() != Phase::Stopped
             && !core.fatal.has_stopped()
@@ -256,22 +255,4 @@ impl Session {
             let _ = self.abort();
         }
     }
-}
-
-/// Takes temporary tables out of the catalogs that no session has: all of them, at a start.
-pub(crate) fn forget_stale(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
-    let mut tx = Transaction::new();
-    let snapshot = core.xacts.snapshot(&tx);
-    let mut reader = Reader::new(core, be, snapshot);
-    // PostgreSQL, whose catalogs have indexes, does this for itself.
-    let stale =
-        if reader.refuse_indexed_catalogs().is_ok() { reader.temporary()? } else { Vec::new() };
-    if stale.is_empty() {
-        return Ok(());
-    }
-    for class in &stale {
-        ddl::drop_rows(core, be, &mut tx, class.oid, &class.name)?;
-    }
-    core.xacts.commit(&mut be.io, &mut tx)?;
-    Ok(())
 }

@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
+use forebay_txn::locks::LockMode;
+use forebay_catalog::{ColumnDef, Table};
+
 use super::{HeapScan, OnCommit, RowBatch, RowView, Session};
 use crate::error::EngineError;
-use crate::locks::LockMode;
-use crate::table::{ColumnDef, Table};
 use crate::types::Oid;
 
 /// A running transaction. Dropped, it is aborted.

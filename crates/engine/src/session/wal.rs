@@ -8,7 +8,7 @@ use forebay_wal::Record;
 
 use super::Session;
 use crate::error::EngineError;
-use crate::recovery;
+use crate::clock;
 
 impl Session {
     /// Leaves the rest of the log's segment unused. The end of the record that says so; where
@@ -20,7 +20,7 @@ impl Session {
     /// Puts a named point into the log, at which recovery from an archive may stop. The end of its
     /// record, which is durable with the next commit.
     pub fn create_restore_point(&mut self, name: &str) -> Result<Lsn, EngineError> {
-        let main = RestorePoint { time: recovery::now(), name: name.into() }.encode();
+        let main = RestorePoint { time: clock::now(), name: name.into() }.encode();
         let record = Record {
             rmgr: Rmgr::XLOG,
             info: RESTORE_POINT,

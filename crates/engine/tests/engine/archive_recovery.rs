@@ -362,7 +362,7 @@ fn a_target_before_a_cut_that_was_redone_is_refused() {
     session.create_restore_point("early").expect("a point");
     commit(&mut session, 100);
     let open =
-        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
+        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator);
     let rel = transaction(&mut session, open).expect("table");
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));

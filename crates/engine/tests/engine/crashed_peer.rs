@@ -26,7 +26,7 @@ fn stopped(dir: &Path) -> RelFileLocator {
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
     let open =
-        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
+        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator);
     let rel = transaction(&mut session, open).expect("table");
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");

@@ -21,10 +21,11 @@ use forebay_aio::{
 use forebay_archive::archiver::Threads;
 use forebay_archive::modules::{Basic, Null};
 use forebay_archive::{ArchiveModule, Archiver, ArchiverConfig, Next, StopMode};
+use files::{EXPECTED, Files};
 
 use super::file::Place;
 use super::{BenchError, MethodChoice};
-use files::{EXPECTED, Files};
+
 pub use report::{ArchiveReport, MarksRow, StoreRow};
 
 use super::measure::{Spread, process_seconds};

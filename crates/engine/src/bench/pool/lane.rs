@@ -7,12 +7,12 @@ use forebay_format::{BLOCK_SIZE, Fork};
 use forebay_storage::{
     Backend, BufferPool, PoolConfig, PrewarmMode, Smgr, SmgrConfig, kernel_cached_pages,
 };
+use forebay_aio::sync::Instant;
 
 use super::super::measure::process_seconds;
 use super::place::{DEFAULT_POOL, Place};
 use super::{PoolBench, PoolTask, Way};
 use crate::error::EngineError;
-use forebay_aio::sync::Instant;
 
 /// Backends of a door: the main one, those that change pages, the cleaner.
 const OTHERS: usize = 4;

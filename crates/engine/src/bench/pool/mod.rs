@@ -19,11 +19,12 @@ use std::path::PathBuf;
 use forebay_aio::sync::Duration;
 use forebay_aio::{MethodKind, Namespace, PosixNamespace, probe_io_uring};
 use forebay_storage::PrewarmMode;
+use lane::Lane;
+use place::Place;
 
 use super::{BenchError, IoBench, MethodChoice};
 use crate::error::EngineError;
-use lane::Lane;
-use place::Place;
+
 pub use report::{PoolReport, PoolRow};
 
 /// What is measured.

@@ -22,11 +22,12 @@ use std::sync::Arc;
 use forebay_aio::sync::Duration;
 use forebay_aio::{Aio, AioConfig, MethodKind, Namespace, PosixNamespace, probe_io_uring};
 use forebay_wal::{SyncMethod, WalConfig};
+use latency::Latencies;
+use log::Log;
 
 use super::file::Place;
 use super::{BenchError, IoBench, MethodChoice};
-use latency::Latencies;
-use log::Log;
+
 pub use report::{BulkRow, CommitRow, DeviceRow, InsertRow, WalReport};
 
 /// A table of results.
