@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod codec;
 mod error;
 pub mod heap;
 pub mod redo;
@@ -8,4 +9,5 @@ pub mod redo;
 mod tests;
 mod vm;
 
+pub use codec::{form_row, layout_of};
 pub use error::AccessError;

@@ -52,7 +52,7 @@ fn class_row(catalog: &CatalogTable, frozen_xid: u32) -> ClassRow<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_types::codec::{Repr, fits};
+    use forebay_types::Repr;
 
     #[test]
     fn every_row_has_its_catalog_s_columns() {
@@ -62,7 +62,7 @@ mod tests {
                 assert_eq!(row.len(), catalog.columns.len(), "{}", catalog.name);
                 for (value, column) in row.iter().zip(catalog.columns) {
                     assert!(
-                        fits(Repr::of(column.type_oid), value),
+                        Repr::of(column.type_oid).accepts(value),
                         "{}.{}",
                         catalog.name,
                         column.name

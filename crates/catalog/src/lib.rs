@@ -20,7 +20,6 @@ pub use cache::{CatalogCache, Change, KnownTables};
 pub use check::check;
 pub use database::Database;
 pub use error::{CatalogError, Refusal};
-pub use layout::layout_of;
 pub use limits::not_a_table;
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;

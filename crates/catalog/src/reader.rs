@@ -435,34 +435,33 @@ macro_rules! getter {
         pub(crate) fn $name(&self, index: usize) -> Result<$type, CatalogError> {
             match self.0.get(index) {
                 Some(Datum::$variant(value)) => Ok(*value),
-                _ => Err(CatalogError::corrupt(format!(
-                    "a row of {} has no column {}",
-                    self.1,
-                    index + 1
-                ))),
+                _ => Err(self.lacks(index)),
             }
         }
     };
 }
 
-impl<'b> Row<'_, 'b> {
+impl<'a> Row<'a, '_> {
     getter!(oid, Oid, Oid);
-    getter!(name, Name, &'b str);
     getter!(bool, Bool, bool);
     getter!(char, Char, u8);
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
 
+    pub(crate) fn name(&self, index: usize) -> Result<&'a str, CatalogError> {
+        self.text(index)?.ok_or_else(|| self.lacks(index))
+    }
+
     /// A text that may be NULL.
-    pub(crate) fn text(&self, index: usize) -> Result<Option<&'b str>, CatalogError> {
+    pub(crate) fn text(&self, index: usize) -> Result<Option<&'a str>, CatalogError> {
         match self.0.get(index) {
             Some(Datum::Text(text)) => Ok(Some(text)),
             Some(Datum::Null) => Ok(None),
-            _ => Err(CatalogError::corrupt(format!(
-                "a row of {} has no column {}",
-                self.1,
-                index + 1
-            ))),
+            _ => Err(self.lacks(index)),
         }
+    }
+
+    fn lacks(&self, index: usize) -> CatalogError {
+        CatalogError::corrupt(format!("a row of {} has no column {}", self.1, index + 1))
     }
 }

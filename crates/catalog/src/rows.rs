@@ -40,7 +40,7 @@ impl<'a> ClassRow<'a> {
     pub(crate) fn datums(&self) -> Vec<Datum<'a>> {
         vec![
             Datum::Oid(self.oid),
-            Datum::Name(self.name),
+            Datum::text(self.name),
             Datum::Oid(self.namespace),
             Datum::Oid(self.row_type),
             Datum::Oid(0), // reloftype
@@ -95,7 +95,7 @@ impl<'a> AttributeRow<'a> {
     pub(crate) fn datums(&self) -> Vec<Datum<'a>> {
         vec![
             Datum::Oid(self.relation),
-            Datum::Name(self.name),
+            Datum::text(self.name),
             Datum::Oid(self.type_info.oid),
             Datum::Int2(self.type_info.len),
             Datum::Int2(self.number),
@@ -207,7 +207,7 @@ pub(crate) fn type_datums(t: &TypeInfo, namespace: Oid) -> Vec<Datum<'_>> {
     let [input, output, receive, send] = t.io;
     vec![
         Datum::Oid(t.oid),
-        Datum::Name(t.name),
+        Datum::text(t.name),
         Datum::Oid(namespace),
         Datum::Oid(OWNER),
         Datum::Int2(t.len),
@@ -243,7 +243,7 @@ pub(crate) fn type_datums(t: &TypeInfo, namespace: Oid) -> Vec<Datum<'_>> {
 
 /// A namespace's row.
 pub(crate) fn namespace_datums(oid: Oid, name: &str, owner: Oid) -> Vec<Datum<'_>> {
-    vec![Datum::Oid(oid), Datum::Name(name), Datum::Oid(owner), Datum::Null]
+    vec![Datum::Oid(oid), Datum::text(name), Datum::Oid(owner), Datum::Null]
 }
 
 /// A database's row: UTF8, locale C (texts compare by their bytes, only ASCII has cases), in
@@ -253,7 +253,7 @@ pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datu
     const PG_DEFAULT: Oid = 1663;
     vec![
         Datum::Oid(oid),
-        Datum::Name(name),
+        Datum::text(name),
         Datum::Oid(OWNER),
         Datum::Int4(UTF8),
         Datum::Char(b'c'),
@@ -264,8 +264,8 @@ pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datu
         Datum::Xid(frozen_xid),
         Datum::Xid(1), // datminmxid
         Datum::Oid(PG_DEFAULT),
-        Datum::Text("C"),
-        Datum::Text("C"),
+        Datum::text("C"),
+        Datum::text("C"),
         Datum::Null, // datlocale
         Datum::Null, // daticurules
         Datum::Null, // datcollversion

@@ -1,10 +1,10 @@
 //! The clock, in the units of the log and of pg_control.
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
-use forebay_format::time::{self, POSTGRES_EPOCH};
+use forebay_types::time::{self, POSTGRES_EPOCH};
 
-pub(crate) use forebay_format::time::log_time as at_time;
-pub(crate) use forebay_format::time::timestamp as show;
+pub(crate) use forebay_types::time::log_time as at_time;
+pub(crate) use forebay_types::time::timestamp as show;
 
 /// Now, in microseconds since 2000, as in the log.
 pub(crate) fn now() -> i64 {

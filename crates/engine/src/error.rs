@@ -9,6 +9,7 @@ use forebay_catalog::{CatalogError, Refusal};
 use forebay_aio::AioError;
 use forebay_storage::StorageError;
 use forebay_wal::{WalError, WalReadError};
+use forebay_types::ValueError;
 use forebay_txn::locks::{LockError, LockMode};
 use forebay_txn::redo::RedoError;
 use forebay_txn::{TxnError, disk_sqlstate, wal_sqlstate};
@@ -243,7 +244,15 @@ impl From<CatalogError> for EngineError {
             CatalogError::Txn(error) => error.into(),
             CatalogError::Access(error) => error.into(),
             CatalogError::Tuple(error) => error.into(),
+            CatalogError::Value(error) => error.into(),
             error => EngineError::statement(error.sqlstate(), error.to_string()),
         }
+    }
+}
+
+impl From<ValueError> for EngineError {
+    fn from(error: ValueError) -> EngineError {
+        let (sqlstate, message) = (error.sqlstate(), error.to_string());
+        EngineError::Statement { sqlstate, message, detail: error.detail(), hint: None }
     }
 }

@@ -20,7 +20,6 @@
 //! - `lockfile`: postmaster.pid.
 //! - `error`: the one error type, with SQLSTATE, detail and hint.
 //! - `fatal`: the one way to give up at once.
-//! - `types`: values, and the facts about the types they have.
 //! - `views`: rows of the statistics views.
 //! - `walsync`: how the log is made durable, where that is to be found out.
 //! - `engine`: making, opening and stopping a data directory.
@@ -54,7 +53,6 @@ mod running_backups;
 pub mod session;
 mod stats;
 mod sums;
-pub mod types;
 pub mod views;
 mod walsync;
 mod walwriter;
@@ -75,9 +73,11 @@ pub use forebay_archive as archive;
 pub use forebay_access::redo::ResourceManagers;
 pub use forebay_catalog::{Column, ColumnDef, Table};
 pub use forebay_format::lsn::ParseLsnError;
-pub use forebay_format::{Fork, Lsn, time};
+pub use forebay_format::{Fork, Lsn};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
+pub use forebay_types as types;
+pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use forebay_wal::SegmentStats;
 pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use clock::parse_timestamp;
@@ -85,4 +85,3 @@ pub use session::{
     BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session,
     Statement, StatementSnapshot, Transaction,
 };
-pub use types::{Datum, Oid, TypeInfo, Value};

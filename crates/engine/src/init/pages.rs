@@ -6,8 +6,8 @@ use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids}
 use forebay_catalog::schema::CatalogTable;
 
 use crate::error::EngineError;
-use crate::types::codec::form_row;
-use crate::types::{Datum, layout_of};
+use forebay_access::form_row;
+use forebay_types::{Datum, layout_of};
 
 /// The bytes of a catalog's file: whole pages with checksums.
 pub(super) fn heap_file(

@@ -10,8 +10,8 @@ use forebay_catalog::Table;
 use super::{Session, no_transaction};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::types::codec::{fits, form_row};
-use crate::types::{Datum, type_info};
+use forebay_access::form_row;
+use forebay_types::{Datum, type_info};
 
 /// A batch of so many bytes goes through a ring of buffers of its own.
 const BULK_BYTES: usize = 64 << 10;
@@ -47,7 +47,7 @@ impl RowBatch {
             all.push(if column.dropped {
                 Datum::Null
             } else {
-                given.next().copied().unwrap_or(Datum::Null)
+                given.next().ok_or_else(|| wrong_count(&self.table))?.reborrow()
             });
         }
         if given.next().is_some() {
@@ -71,7 +71,7 @@ impl RowBatch {
                     ),
                 ));
             }
-            if !fits(column.repr, value) {
+            if !column.repr.accepts(value) {
                 let name = type_info(column.type_oid).map_or("unknown", |t| t.name);
                 return Err(EngineError::statement(
                     "42804",

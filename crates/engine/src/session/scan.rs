@@ -13,7 +13,7 @@ use forebay_catalog::Table;
 use super::{Session, TransactionMark};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::types::Datum;
+use forebay_types::Datum;
 
 /// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of
 /// the transaction run. After the end of its transaction it returns errors.

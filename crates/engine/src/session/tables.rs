@@ -14,7 +14,7 @@ use super::Session;
 use super::temp::PG_TEMP;
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::types::Oid;
+use forebay_types::Oid;
 
 /// What a table's lock is filed under.
 fn lock_tag(table: &Table) -> LockTag {

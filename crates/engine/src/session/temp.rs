@@ -21,7 +21,7 @@ use forebay_catalog::{ColumnDef, Table};
 use super::Session;
 use crate::core::{Core, Phase};
 use crate::error::EngineError;
-use crate::types::Oid;
+use forebay_types::Oid;
 
 /// The name by which every session calls the namespace of its temporary tables.
 pub(super) const PG_TEMP: &str = "pg_temp";

@@ -16,7 +16,7 @@ use forebay_catalog::{ColumnDef, Table};
 
 use super::{HeapScan, OnCommit, RowBatch, RowView, Session};
 use crate::error::EngineError;
-use crate::types::Oid;
+use forebay_types::Oid;
 
 /// A running transaction. Dropped, it is aborted.
 ///

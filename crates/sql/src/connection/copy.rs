@@ -7,11 +7,11 @@ use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns,
+    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, check_left_out, live_columns,
     stored_type, target_columns, writable,
 };
-use crate::value::{MAX_ALLOC, SqlType};
 use forebay_engine::{LockMode, Table};
+use forebay_types::{MAX_ALLOC, SqlType};
 use std::sync::Arc;
 
 /// Bytes parsed between two looks at whether the batch is full.
@@ -133,7 +133,7 @@ impl Connection {
         // COPY's errors point at no place in the query.
         let name = QualifiedName { position: 0, ..name.clone() };
         let mut params = ParamTypes::default();
-        Planner { source, host: &mut self.host, params: &mut params }.relation(&name, mode)
+        Planner { source, catalog: &mut self.host, params: &mut params }.relation(&name, mode)
     }
 
     /// A table's columns of a COPY, as places among its live columns.
@@ -182,16 +182,9 @@ impl Connection {
             });
         }
         let decode = output.iter().map(Expr::columns_needed).max().unwrap_or(0);
-        Ok(SelectPlan {
-            source: RowSource::Table { table, schema: name.schema.clone(), decode },
-            filter: None,
-            grouping: None,
-            output,
-            columns: descs,
-            order: Vec::new(),
-            limit: None,
-            offset: None,
-        })
+        let scan = Node::Scan { table, schema: name.schema.clone(), decode };
+        let root = Arc::new(Node::Project { input: Box::new(scan), output });
+        Ok(SelectPlan { root, columns: descs })
     }
 
     fn copy_out(
@@ -211,10 +204,10 @@ impl Connection {
             sink.copy_data(&message)?;
         }
         let mut rows = 0u64;
-        let mut cursor = Cursor::new(plan, Arc::from([]));
-        cursor.run(&mut self.host, &mut |values, _| {
+        let mut cursor = Cursor::new(&plan.root, Arc::from([]));
+        cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
-            writer.row(values, &columns, &mut message)?;
+            writer.row(row.values, &columns, &mut message)?;
             rows += 1;
             sink.copy_data(&message)?;
             Ok(Flow::Continue)

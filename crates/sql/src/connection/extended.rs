@@ -6,9 +6,8 @@ use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, estimated_memory, parse_script};
-use crate::plan::RowSource;
-use crate::value::{BinaryDefect, Datum, SqlType, binary_in, checked_utf8, text_in};
 use forebay_engine::StatementSnapshot;
+use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
 
 /// How far a portal is.
@@ -32,11 +31,7 @@ impl Portal {
     /// Does it read this table? Until it is closed, also after its last row.
     pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
         let Plan::Select(plan) = &self.plan else { return false };
-        let mut source = &plan.source;
-        while let RowSource::Subquery(inner) = source {
-            source = &inner.source;
-        }
-        matches!(source, RowSource::Table { table, .. } if table.oid == oid)
+        plan.root.scans().any(|(_, table)| table.oid == oid)
     }
 }
 
@@ -246,7 +241,7 @@ impl Connection {
                     {
                         session.use_snapshot(&snapshot)?;
                     }
-                    let cursor = Cursor::new(Arc::clone(plan), Arc::clone(&portal.params));
+                    let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
                     portal.progress = Progress::Running(Box::new(cursor));
                 }
                 Plan::Insert(plan) => {
@@ -346,22 +341,17 @@ fn parameter(
     match format {
         Format::Text => {
             let text = checked_utf8(bytes)?;
-            let value = if ty == SqlType::Regclass {
-                text_in(text, SqlType::Oid)
-            } else {
-                text_in(text, ty)
-            };
-            value.map(Datum::into_owned).map_err(|e| e.context(format!("{place} = '...'")))
+            let ty = if ty == SqlType::Regclass { SqlType::Oid } else { ty };
+            let context = |e| SqlError::from(e).context(format!("{place} = '...'"));
+            text_in(text, ty).map(Datum::into_owned).map_err(context)
         }
-        Format::Binary => match binary_in(bytes, ty).map_err(|e| e.context(place.clone()))? {
+        Format::Binary => match binary_in(bytes, ty) {
             Ok(value) => Ok(value.into_owned()),
-            Err(BinaryDefect::TooShort) => {
-                Err(protocol("insufficient data left in message".to_owned()).context(place))
-            }
-            Err(BinaryDefect::TooLong) => Err(SqlError::new(
+            Err(e) if e.is_too_long_binary() => Err(SqlError::new(
                 state::INVALID_BINARY_REPRESENTATION,
                 format!("incorrect binary data format in bind parameter {number}"),
             )),
+            Err(e) => Err(SqlError::from(e).context(place)),
         },
     }
 }

@@ -25,8 +25,10 @@ mod sink;
 mod transaction;
 mod utility;
 
+pub use crate::column::ColumnDesc;
+pub use crate::exec::Identity;
 pub use copy::CopyIn;
-pub use sink::{ColumnDesc, Format, RowRef, RowSink};
+pub use sink::{Format, RowRef, RowSink};
 pub use transaction::TransactionStatus;
 
 use crate::error::{Result, SqlError, state};
@@ -39,19 +41,6 @@ use held::Held;
 use prepared::Prepared;
 use std::sync::Arc;
 use transaction::Transaction;
-
-/// Who is connected.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Role name.
-    pub user: String,
-    /// Database name.
-    pub database: String,
-    /// The number BackendKeyData told the client; `pg_backend_pid()`.
-    pub pid: i32,
-    /// What `version()` returns.
-    pub version: String,
-}
 
 /// A completed command: its tag is its text, such as `INSERT 0 3`.
 #[derive(Clone, Debug, PartialEq, Eq)]

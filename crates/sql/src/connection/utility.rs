@@ -5,8 +5,8 @@ use crate::error::{Result, SqlError, state};
 use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
 use crate::plan::View;
 use crate::settings::SetScope;
-use crate::value::{Datum, SqlType};
 use forebay_engine::{ColumnDef, LockMode};
+use forebay_types::{Datum, SqlType};
 
 /// The name of a session's own schema.
 const PG_TEMP: &str = "pg_temp";

@@ -9,8 +9,7 @@
 use super::parser::{CopyShape, TakeRow};
 use super::values::Place;
 use crate::error::{Result, SqlError, state};
-use crate::value::{BinaryDefect, Datum, SqlType, binary_in, check_enlarge, out_of_memory};
-use forebay_engine::Datum as Stored;
+use forebay_types::{Datum, SqlType, binary_in, check_enlarge, out_of_memory};
 
 /// The first bytes.
 pub const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -205,7 +204,7 @@ impl BinaryParser {
                 length => {
                     let length = length as usize;
                     check_enlarge(at, length, self.shape.longest)
-                        .map_err(|e| e.context(place.column_only(&column.name)))?;
+                        .map_err(|e| SqlError::from(e).context(place.column_only(&column.name)))?;
                     at += length;
                 }
             }
@@ -215,15 +214,8 @@ impl BinaryParser {
 
     fn row(&self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
         let place = Place::new(&self.shape.table, self.line);
-        let mut few = [Stored::Null; 16];
-        let mut many = Vec::new();
-        let values = match few.get_mut(..self.shape.width) {
-            Some(few) => few,
-            None => {
-                many.resize(self.shape.width, Stored::Null);
-                &mut many[..]
-            }
-        };
+        let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
+            smallvec::smallvec![Datum::Null; self.shape.width];
         let mut at = 2;
         for column in &self.shape.columns {
             let length = word(data, at).unwrap_or(u32::MAX);
@@ -233,70 +225,34 @@ impl BinaryParser {
             }
             let bytes = data.get(at..at + length as usize).unwrap_or_default();
             at += length as usize;
-            if let Some(value) = plain(bytes, column.ty) {
-                if let Some(slot) = values.get_mut(column.slot) {
-                    *slot = value;
-                }
-                continue;
-            }
-            let value = match binary_in(bytes, column.ty) {
-                Ok(Ok(value)) => value,
-                Ok(Err(BinaryDefect::TooShort)) => {
-                    let error = SqlError::new(
-                        state::PROTOCOL_VIOLATION,
-                        "insufficient data left in message",
-                    );
-                    return Err(error.context(place.column_only(&column.name)));
-                }
-                Ok(Err(BinaryDefect::TooLong)) => {
-                    let error = SqlError::new(
-                        state::INVALID_BINARY_REPRESENTATION,
-                        "incorrect binary data format",
-                    );
-                    return Err(error.context(place.column_only(&column.name)));
-                }
-                Err(e) => return Err(e.context(place.column_only(&column.name))),
+            let value = match plain(bytes, column.ty) {
+                Some(value) => value,
+                None => binary_in(bytes, column.ty)
+                    .map_err(|e| SqlError::from(e).context(place.column_only(&column.name)))?,
             };
             if let Some(slot) = values.get_mut(column.slot) {
-                *slot = stored(value, bytes);
+                *slot = value;
             }
         }
-        take(values).map_err(|e| if e.context.is_some() { e } else { e.context(place.line_only()) })
+        take(&values)
+            .map_err(|e| if e.context.is_some() { e } else { e.context(place.line_only()) })
     }
 }
 
-/// The commonest values, straight from their bytes: the way through [`binary_in`] and [`stored`]
-/// was a third of a load's processor time. None for all others, and for what may be wrong.
+/// The commonest values, straight from their bytes: [`binary_in`] is not inlined here, and would
+/// double what a load costs. None for all others, and for what may be wrong.
 #[inline]
-fn plain(bytes: &[u8], ty: SqlType) -> Option<Stored<'_>> {
+fn plain(bytes: &[u8], ty: SqlType) -> Option<Datum<'_>> {
     Some(match ty {
-        SqlType::Bool => Stored::Bool(<[u8; 1]>::try_from(bytes).ok()? != [0]),
-        SqlType::Int2 => Stored::Int2(i16::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Int4 => Stored::Int4(i32::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Int8 => Stored::Int8(i64::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Float4 => Stored::Float4(f32::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Float8 => Stored::Float8(f64::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Text if !bytes.contains(&0) => Stored::Text(std::str::from_utf8(bytes).ok()?),
+        SqlType::Bool => Datum::Bool(<[u8; 1]>::try_from(bytes).ok()? != [0]),
+        SqlType::Int2 => Datum::Int2(i16::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Int4 => Datum::Int4(i32::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Int8 => Datum::Int8(i64::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Float4 => Datum::Float4(f32::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Float8 => Datum::Float8(f64::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Text if !bytes.contains(&0) => Datum::text(std::str::from_utf8(bytes).ok()?),
         _ => return None,
     })
-}
-
-/// A binary value as it is stored; text borrows from its bytes.
-fn stored<'d>(value: Datum<'d>, bytes: &'d [u8]) -> Stored<'d> {
-    match value {
-        Datum::Text(_) => Stored::Text(std::str::from_utf8(bytes).unwrap_or_default()),
-        Datum::Bytes(_) => Stored::Bytes(bytes),
-        Datum::Bool(v) => Stored::Bool(v),
-        Datum::Int2(v) => Stored::Int2(v),
-        Datum::Int4(v) => Stored::Int4(v),
-        Datum::Int8(v) | Datum::Timestamptz(v) => Stored::Int8(v),
-        Datum::Float4(v) => Stored::Float4(v),
-        Datum::Float8(v) => Stored::Float8(v),
-        Datum::Oid(v) => Stored::Oid(v),
-        Datum::Xid(v) => Stored::Xid(v),
-        Datum::Char(v) => Stored::Char(v),
-        Datum::Null | Datum::Numeric(_) => Stored::Null,
-    }
 }
 
 #[cfg(test)]
@@ -322,10 +278,7 @@ mod tests {
             bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..10), "[a-zä€\0]{0,9}".prop_map(String::into_bytes)],
         ) {
             for ty in TYPES {
-                let long = match binary_in(&bytes, ty) {
-                    Ok(Ok(value)) => Some(stored(value, &bytes)),
-                    _ => None,
-                };
+                let long = binary_in(&bytes, ty).ok();
                 // As text, since a float may be no number.
                 let short = plain(&bytes, ty).map(|value| format!("{value:?}"));
                 if short.is_some() || (long.is_some() && !matches!(ty, SqlType::Oid | SqlType::Bytea)) {

@@ -6,8 +6,7 @@ use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
 use super::values::{Place, read_text};
 use crate::error::{Result, SqlError, state};
-use crate::value::{SqlType, checked_utf8, enlarge};
-use forebay_engine::Datum as Stored;
+use forebay_types::{Datum, SqlType, checked_utf8, enlarge};
 
 /// A column that data arrives for.
 #[derive(Clone, Debug)]
@@ -34,7 +33,7 @@ pub struct CopyShape {
 }
 
 /// What takes the rows.
-pub type TakeRow<'t> = &'t mut dyn FnMut(&[Stored<'_>]) -> Result<()>;
+pub type TakeRow<'t> = &'t mut dyn FnMut(&[Datum<'_>]) -> Result<()>;
 
 /// Parser of text or CSV.
 pub struct LineParser {
@@ -88,10 +87,15 @@ impl LineParser {
         Ok(())
     }
 
+    /// The CONTEXT of an error in the line after the present one.
+    fn next_line(&self) -> String {
+        Place::new(&self.shape.table, self.line + 1).line_only()
+    }
+
     /// Keeps more of a line whose end has not arrived.
     fn keep(&self, buffer: &mut Vec<u8>, data: &[u8]) -> Result<()> {
         enlarge(buffer, 0, data.len(), self.shape.longest)
-            .map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?;
+            .map_err(|e| SqlError::from(e).context(self.next_line()))?;
         buffer.extend_from_slice(data);
         Ok(())
     }
@@ -139,7 +143,7 @@ impl LineParser {
         if !self.ended && used < buffer.len() {
             let line = buffer.get(used..).unwrap_or_default();
             self.line += 1;
-            self.one(line, take)?;
+            self.unsplit_line(line, take)?;
         }
         self.ended = true;
         Ok(())
@@ -161,12 +165,10 @@ impl LineParser {
     /// arrived.
     fn line(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let found = self.finder.find(data, last);
-        match found
-            .map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?
-        {
+        match found.map_err(|e| e.context(self.next_line()))? {
             Found::Line { len, next } => {
                 self.line += 1;
-                self.one(data.get(..len).unwrap_or_default(), take)?;
+                self.unsplit_line(data.get(..len).unwrap_or_default(), take)?;
                 Ok(next)
             }
             Found::EndMarker => {
@@ -177,11 +179,11 @@ impl LineParser {
         }
     }
 
-    /// A line that is not split yet.
-    fn one(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
+    /// Takes a line that is not split into fields yet.
+    fn unsplit_line(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
         self.line += std::mem::take(&mut self.finder.quoted_newlines);
-        let text = checked_utf8(line)
-            .map_err(|e| e.context(Place::new(&self.shape.table, self.line).line_only()))?;
+        let place = Place::new(&self.shape.table, self.line);
+        let text = checked_utf8(line).map_err(|e| SqlError::from(e).context(place.line_only()))?;
         if self.line == 1 && self.options.header != Header::No {
             return self.header(line);
         }
@@ -196,11 +198,11 @@ impl LineParser {
         self.row(text, take)
     }
 
-    /// A line that is split.
+    /// Takes a line whose fields are in `self.fields`.
     fn row(&mut self, line: &str, take: TakeRow<'_>) -> Result<()> {
         let (fields, shape, number) = (&self.fields, &self.shape, self.line);
         if shape.columns.is_empty() && line.is_empty() {
-            return take(&vec![Stored::Null; shape.width]);
+            return take(&vec![Datum::Null; shape.width]);
         }
         row(fields, shape, line, number, take).map_err(|e| {
             if e.context.is_some() {
@@ -283,8 +285,8 @@ fn row(
     if fields.list.len() > shape.columns.len() {
         return Err(bad("extra data after last expected column".to_owned()));
     }
-    let mut values: smallvec::SmallVec<[Stored<'_>; 16]> =
-        smallvec::smallvec![Stored::Null; shape.width];
+    let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
+        smallvec::smallvec![Datum::Null; shape.width];
     for (i, column) in shape.columns.iter().enumerate() {
         let Some(field) = fields.list.get(i) else {
             return Err(bad(format!("missing data for column \"{}\"", column.name)));

@@ -1,38 +1,34 @@
 //! Evaluation of expressions over a row.
 
-use super::cast::{cast, out_of_range};
+use super::cast::{cast, float_overflow, float_underflow, out_of_range};
 use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Arithmetic, Comparison, Expr};
-use crate::value::{Datum, SqlType, compare};
+use forebay_types::{Datum, SqlType, compare, text_in};
 use std::cmp::Ordering;
 
 /// A row as expressions see it.
-#[derive(Clone, Copy)]
-pub enum Row<'a> {
-    /// From a table, as the engine decodes it.
-    Stored(&'a [forebay_engine::Datum<'a>]),
-    /// Computed.
-    Values(&'a [Datum<'a>]),
+pub(super) type Values<'a> = &'a [Datum<'a>];
+
+/// The values of several expressions.
+pub(super) type Results<'a> = smallvec::SmallVec<[Datum<'a>; 12]>;
+
+/// Evaluates a list of expressions.
+pub(super) fn eval_all<'a>(
+    list: &'a [Expr],
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Results<'a>> {
+    list.iter().map(|e| eval(e, row, params, host)).collect()
 }
 
-impl<'a> Row<'a> {
-    /// A column; NULL past the end.
-    pub fn get(self, index: usize) -> Datum<'a> {
-        match self {
-            Row::Stored(row) => row.get(index).map_or(Datum::Null, |v| Datum::from_stored(*v)),
-            Row::Values(row) => row.get(index).map_or(Datum::Null, Datum::reborrow),
-        }
-    }
-}
-
-pub(super) fn float_overflow() -> SqlError {
-    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
-}
-
-pub(super) fn float_underflow() -> SqlError {
-    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
+/// A value that the plan says is there.
+fn get<'a>(values: Values<'a>, index: usize, what: &str) -> Result<Datum<'a>> {
+    let missing =
+        || SqlError::new(state::INTERNAL_ERROR, format!("there is no {what} number {}", index + 1));
+    values.get(index).map(Datum::reborrow).ok_or_else(missing)
 }
 
 fn division_by_zero() -> SqlError {
@@ -52,27 +48,32 @@ fn holds(op: Comparison, order: Ordering) -> bool {
 }
 
 /// Is a condition true (not false, not NULL)?
-pub fn is_true(e: &Expr, row: Row<'_>, params: &[Datum<'static>], host: &mut Host) -> Result<bool> {
+pub(super) fn is_true(
+    e: &Expr,
+    row: Values<'_>,
+    params: &[Datum<'static>],
+    host: &mut Host,
+) -> Result<bool> {
     Ok(matches!(eval(e, row, params, host)?, Datum::Bool(true)))
 }
 
 /// Evaluates an expression.
-pub fn eval<'a>(
+pub(super) fn eval<'a>(
     e: &'a Expr,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
     match e {
-        Expr::Column(i) => Ok(row.get(*i)),
+        Expr::Column(i) => get(row, *i, "column"),
         Expr::Const(v) => Ok(v.reborrow()),
-        Expr::Param(i) => Ok(params.get(*i).map_or(Datum::Null, Datum::reborrow)),
+        Expr::Param(i) => get(params, *i, "parameter"),
         Expr::Compare(op, pair) => {
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
             if a.is_null() || b.is_null() {
                 return Ok(Datum::Null);
             }
-            Ok(Datum::Bool(holds(*op, compare(&a, &b))))
+            Ok(Datum::Bool(holds(*op, compare(&a, &b)?)))
         }
         Expr::And(list) => connective(list, false, row, params, host),
         Expr::Or(list) => connective(list, true, row, params, host),
@@ -91,7 +92,7 @@ pub fn eval<'a>(
                 (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
             let same = match (a.is_null(), b.is_null()) {
                 (true, true) => true,
-                (false, false) => compare(&a, &b) == Ordering::Equal,
+                (false, false) => compare(&a, &b)?.is_eq(),
                 _ => false,
             };
             Ok(Datum::Bool(same == *negated))
@@ -115,7 +116,7 @@ pub fn eval<'a>(
 /// The expressions that are seldom in an inner loop.
 fn eval_rare<'a>(
     e: &'a Expr,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
@@ -152,7 +153,7 @@ fn eval_rare<'a>(
                 let item = eval(item, row, params, host)?;
                 if item.is_null() {
                     unknown = true;
-                } else if compare(&value, &item) == Ordering::Equal {
+                } else if compare(&value, &item)?.is_eq() {
                     return Ok(Datum::Bool(!*negated));
                 }
             }
@@ -177,7 +178,7 @@ fn eval_rare<'a>(
         }
         Expr::NullIf(pair) => {
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
-            let same = !a.is_null() && !b.is_null() && compare(&a, &b) == Ordering::Equal;
+            let same = !a.is_null() && !b.is_null() && compare(&a, &b)?.is_eq();
             Ok(if same { Datum::Null } else { a })
         }
         Expr::Extreme { list, greatest } => {
@@ -185,7 +186,7 @@ fn eval_rare<'a>(
             let mut best = Datum::Null;
             for item in list {
                 let value = eval(item, row, params, host)?;
-                if !value.is_null() && (best.is_null() || compare(&value, &best) == wanted) {
+                if !value.is_null() && (best.is_null() || compare(&value, &best)? == wanted) {
                     best = value;
                 }
             }
@@ -214,7 +215,7 @@ fn eval_rare<'a>(
 fn connective<'a>(
     list: &'a [Expr],
     decisive: bool,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
@@ -233,7 +234,7 @@ fn to_regclass<'a>(value: Datum<'a>, host: &mut Host) -> Result<Datum<'a>> {
     match value {
         Datum::Text(text) => {
             if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-                return crate::value::text_in(&text, SqlType::Oid).map(Datum::into_owned);
+                return Ok(text_in(&text, SqlType::Oid)?.into_owned());
             }
             if text == "-" {
                 return Ok(Datum::Oid(0));
@@ -291,7 +292,7 @@ fn arithmetic<'a>(op: Arithmetic, a: Datum<'a>, b: Datum<'a>) -> Result<Datum<'a
                 Arithmetic::Div => a.div(&b),
                 Arithmetic::Rem => a.rem(&b),
             };
-            result.map(Datum::numeric)
+            Ok(Datum::numeric(result?))
         }
         (Datum::Null, _) | (_, Datum::Null) => Ok(Datum::Null),
         _ => Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types")),

@@ -5,9 +5,9 @@ use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
-use crate::value::{Datum, Numeric, SqlType};
 use forebay_aio::sync::Duration;
 use forebay_engine::{BlockRange, Fork, PrewarmMode};
+use forebay_types::{Datum, Numeric, SqlType};
 
 /// The text of an argument.
 fn text<'v>(args: &'v [Datum<'_>], i: usize) -> &'v str {

@@ -1,12 +1,24 @@
 //! What running statements reach out to: the engine's session, the settings, who is connected.
 
-use crate::connection::Identity;
-use crate::error::{Result, Severity, SqlError, state};
+use crate::error::{Result, SqlError, state};
 use crate::settings::{SetScope, Settings};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{EngineError, Interrupt, InterruptKind, LockMode, Session, Table};
+use forebay_engine::{Interrupt, LockMode, Session, Table};
 use std::cell::Cell;
 use std::sync::Arc;
+
+/// Who is connected.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Role name.
+    pub user: String,
+    /// Database name.
+    pub database: String,
+    /// The number BackendKeyData told the client; `pg_backend_pid()`.
+    pub pid: i32,
+    /// What `version()` returns.
+    pub version: String,
+}
 
 /// The surroundings of a statement. Without a session there are no tables and no transactions:
 /// enough for expressions, and for their tests.
@@ -23,32 +35,6 @@ pub struct Host {
 
 /// Steps of planning between two looks at the interrupt.
 const STEPS: u32 = 256;
-
-impl From<EngineError> for SqlError {
-    fn from(e: EngineError) -> SqlError {
-        let sqlstate = e.sqlstate();
-        let severity =
-            if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
-        let mut error = SqlError::report(severity, sqlstate, e.to_string());
-        if let Some(detail) = e.detail() {
-            error = error.detail(detail);
-        }
-        if let Some(hint) = e.hint() {
-            error = error.hint(hint);
-        }
-        error
-    }
-}
-
-impl From<InterruptKind> for SqlError {
-    fn from(kind: InterruptKind) -> SqlError {
-        let severity = match kind {
-            InterruptKind::Cancel => Severity::Error,
-            InterruptKind::Terminate => Severity::Fatal,
-        };
-        SqlError::report(severity, kind.sqlstate(), kind.message())
-    }
-}
 
 impl Host {
     /// A host over an engine session.

@@ -4,8 +4,8 @@
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
-use crate::value::{Datum, Numeric};
 use forebay_engine::Lsn;
+use forebay_types::{Datum, Numeric};
 
 /// A position as a value of type pg_lsn.
 fn position(lsn: Lsn) -> Datum<'static> {

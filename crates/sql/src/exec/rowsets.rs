@@ -3,8 +3,8 @@
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::RowFunction;
-use crate::value::{Datum, to_text};
 use forebay_engine::Table;
+use forebay_types::{Datum, to_text};
 use std::sync::Arc;
 
 type RowOf = Vec<Datum<'static>>;
@@ -85,7 +85,7 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
                 int(control.version),
                 int(control.catalog_version),
                 Datum::Int8(control.system_id as i64),
-                super::views::timestamp(control.modified),
+                super::statistics::timestamp(control.modified),
             ]]
         }
         RowFunction::KernelCache => {

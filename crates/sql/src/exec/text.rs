@@ -2,7 +2,7 @@
 //! for.
 
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, HEADER, MAX_ALLOC, check_enlarge, out_of_memory, text_of};
+use forebay_types::{Datum, HEADER, MAX_ALLOC, check_enlarge, out_of_memory, text_of};
 use std::borrow::Cow;
 
 /// `a || b`
@@ -33,7 +33,10 @@ pub fn concat<'a>(args: &[Datum<'_>]) -> Result<Datum<'a>> {
 /// The length of pieces put together one by one.
 fn length_of(pieces: impl Iterator<Item = usize>, most: usize) -> Result<usize> {
     let mut pieces = pieces;
-    pieces.try_fold(0, |len, piece| check_enlarge(len, piece, most).map(|()| len + piece))
+    pieces.try_fold(0, |len, piece| {
+        check_enlarge(len, piece, most)?;
+        Ok(len + piece)
+    })
 }
 
 /// repeat()

@@ -4,8 +4,8 @@
 use super::Kind;
 use super::cursor::{Cursor, QualifiedName};
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
 use forebay_engine::OnCommit;
+use forebay_types::SqlType;
 use sqlparser::tokenizer::Token;
 
 /// A column of CREATE TABLE.

@@ -4,7 +4,7 @@ use super::expr::Expr;
 use super::resolve::category;
 use super::scope::Scope;
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
+use forebay_types::SqlType;
 
 /// What an aggregate computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

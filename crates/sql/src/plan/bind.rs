@@ -1,18 +1,18 @@
 //! sqlparser's expressions to typed ones. What is not known here is refused by name.
 
 use super::aggregate::Aggregates;
+use super::catalog::Catalog;
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Arithmetic, Comparison, Expr, Typed};
+use super::ident::ident_name;
 use super::literal::{number, signed_number};
 use super::place;
 use super::resolve::{self, Choice, OperatorKind, category};
 use super::scope::Scope;
 use super::types::type_of_ast;
 use crate::error::{Result, SqlError, state};
-use crate::exec::Host;
-use crate::parse::cursor::fold;
 use crate::parse::{Source, too_complex};
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 /// What binding an expression needs.
@@ -27,22 +27,14 @@ pub struct Binder<'a> {
     pub aggregates: Option<&'a mut Aggregates>,
     /// The clause, for the message when an aggregate is not allowed.
     pub clause: &'static str,
-    /// Whether a cancel was asked for.
-    pub host: &'a Host,
+    /// What names mean.
+    pub catalog: &'a dyn Catalog,
     /// Expressions around the one that is bound.
     pub depth: usize,
 }
 
 /// Expressions in each other: more would need too much stack to bind, evaluate and drop.
 const MAX_DEPTH: usize = 1000;
-
-/// An identifier as a name.
-pub fn ident_name(ident: &ast::Ident) -> String {
-    match ident.quote_style {
-        None => fold(&ident.value),
-        Some(_) => crate::value::truncate_name(&ident.value).to_owned(),
-    }
-}
 
 const NO_OPERATOR: &str = "No operator matches the given name and argument types. You might need to add explicit type casts.";
 const NO_UNARY: &str = "No operator matches the given name and argument type. You might need to add an explicit type cast.";
@@ -60,7 +52,7 @@ impl Binder<'_> {
 
     /// Binds an expression.
     pub fn bind(&mut self, e: &ast::Expr) -> Result<Typed> {
-        self.host.plan_step()?;
+        self.catalog.plan_step()?;
         if self.depth >= MAX_DEPTH {
             return Err(too_complex());
         }
@@ -133,7 +125,7 @@ impl Binder<'_> {
             }) => {
                 let at = self.source.position(value.span.start);
                 let text = self.literal(&value.value, at)?;
-                let to = type_of_ast(data_type, position)?;
+                let to = type_of_ast(self.catalog, data_type, position)?;
                 self.explicit(text, to, position)
             }
             ast::Expr::Case { operand, conditions, else_result, .. } => {
@@ -591,7 +583,7 @@ impl Binder<'_> {
         infix: bool,
     ) -> Result<Typed> {
         let value = self.bind(e)?;
-        let to_type = type_of_ast(to, position)?;
+        let to_type = type_of_ast(self.catalog, to, position)?;
         // Where `::` stands takes long to find, and is for errors only.
         self.explicit(value, to_type, if infix { 0 } else { position }).map_err(|error| {
             if infix { error.at(self.source.operator_after(place::end(e))) } else { error }

@@ -7,7 +7,7 @@ use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
 use super::resolve::{self, Choice, FunctionDef};
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast;
 
 /// Hint when functions fit equally well.
@@ -47,7 +47,7 @@ impl Binder<'_> {
             let types: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
             format!("{name}({})", types.join(", "))
         };
-        match resolve::function(name, &types) {
+        match resolve::function(&self.catalog.functions(name), &types) {
             Choice::One(FunctionDef { function: Function::Rows(function), .. })
                 if function.is_set() && self.clause != IN_FROM =>
             {

@@ -5,8 +5,8 @@ use super::expr::{Expr, Typed};
 use super::resolve::{category, implicit_cast};
 use crate::error::{Result, SqlError, state};
 use crate::parse::too_complex;
-use crate::value::{SqlType, text_in};
 use SqlType::*;
+use forebay_types::{SqlType, text_in};
 
 /// Types of a statement's parameters, found as it is planned; and how much of it was copied.
 #[derive(Clone, Debug, Default)]
@@ -172,7 +172,9 @@ fn coerce_unknown(
             Expr::TableOid { name: v.as_str().unwrap_or_default().to_owned(), position }
         }
         Expr::Const(v) => match v.as_str() {
-            Some(text) => Expr::Const(text_in(text, to).map_err(|e| e.at(position))?.into_owned()),
+            Some(text) => Expr::Const(
+                text_in(text, to).map_err(|e| SqlError::from(e).at(position))?.into_owned(),
+            ),
             None => Expr::Const(v),
         },
         other => Expr::Cast { expr: Box::new(other), from: Text, to },

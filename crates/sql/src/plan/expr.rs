@@ -4,7 +4,7 @@
 //! values' variants.
 
 use super::rowsets::RowFunction;
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType};
 
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::expr::{Expr, Typed};
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
+use forebay_types::SqlType;
 
 /// A column that can be named.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //! pg_buffercache, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database,
 //! pg_stat_wal.
 
-use crate::value::SqlType::{
+use forebay_types::SqlType::{
     self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray,
     Timestamptz,
 };

@@ -3,9 +3,10 @@
 
 use crate::error::Result;
 use crate::exec::host::Host;
-use crate::exec::{OwnedRow, spill};
-use crate::value::Datum;
+use crate::exec::row::OwnedRow;
+use crate::exec::spill;
 use forebay_engine::{EngineError, TempFile, TempOptions, TempWriter};
+use forebay_types::Datum;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How many files, within what memory there is for their buffers.

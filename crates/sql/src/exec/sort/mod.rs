@@ -1,6 +1,7 @@
 //! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are
 //! merged.
 //!
+//! - `order.rs`: which of two rows comes first
 //! - `runs.rs`: sorted runs in files, and how few of them are made out of many
 //! - `merge.rs`: one order out of several runs
 //!
@@ -11,19 +12,18 @@
 //! Rows that are equal come out in the order in which they came in, spilled or not.
 
 mod merge;
+mod order;
 mod runs;
 
 use super::host::Host;
-use super::{OwnedRow, spill};
+use super::row::OwnedRow;
+use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
-use crate::value::{Datum, compare};
 use merge::Merge;
+use order::order;
 use runs::Runs;
 use std::cmp::Ordering;
-
-/// Rows between two looks whether a sort is wanted any more.
-const CANCEL_INTERVAL: usize = 4096;
 
 /// Takes rows in.
 pub(super) struct Sorter {
@@ -68,7 +68,7 @@ impl Sorter {
             && (full || self.rows.len() >= keep.saturating_mul(2).saturating_add(1024))
         {
             // What cannot come out is dropped from time to time.
-            self.sort();
+            self.sort()?;
             self.bytes = self.rows.iter().map(spill::memory).sum();
             // Nearly full, it would soon be so again, for a few rows each time.
             if self.bytes <= self.most / 2 {
@@ -79,19 +79,27 @@ impl Sorter {
     }
 
     /// Sorts what is in memory, and drops what is not wanted of it.
-    fn sort(&mut self) {
+    fn sort(&mut self) -> Result<()> {
         if !self.keys.is_empty() {
-            let keys = &self.keys;
-            self.rows.sort_by(|a, b| order(keys, a, b));
+            let (keys, mut failed) = (&self.keys, Ok(()));
+            // After an error the order means nothing: it is returned instead of the rows.
+            self.rows.sort_by(|a, b| {
+                order(keys, a, b).unwrap_or_else(|error| {
+                    failed = Err(error);
+                    Ordering::Equal
+                })
+            });
+            failed?;
         }
         if let Some(keep) = self.keep {
             self.rows.truncate(keep);
         }
+        Ok(())
     }
 
     /// Puts what is in memory into a run.
     fn spill(&mut self, host: &mut Host) -> Result<()> {
-        self.sort();
+        self.sort()?;
         let runs = match &mut self.runs {
             Some(runs) => runs,
             none => none.insert(Runs::new(self.keys.clone(), host)?),
@@ -109,7 +117,7 @@ impl Sorter {
         match self.runs.take() {
             Some(runs) => Ok(Sorted::Merged(Box::new(runs.merge(host)?))),
             None => {
-                self.sort();
+                self.sort()?;
                 Ok(Sorted::Memory(self.rows.into_iter()))
             }
         }
@@ -124,24 +132,4 @@ impl Sorted {
             Sorted::Merged(merge) => merge.next(host),
         }
     }
-}
-
-/// Which of two rows comes first.
-fn order(keys: &[SortKey], a: &[Datum<'_>], b: &[Datum<'_>]) -> Ordering {
-    for key in keys {
-        let (Some(a), Some(b)) = (a.get(key.column), b.get(key.column)) else { continue };
-        let order = match (a.is_null(), b.is_null()) {
-            (true, true) => Ordering::Equal,
-            (true, false) if key.nulls_first => Ordering::Less,
-            (true, false) => Ordering::Greater,
-            (false, true) if key.nulls_first => Ordering::Greater,
-            (false, true) => Ordering::Less,
-            (false, false) if key.descending => compare(b, a),
-            (false, false) => compare(a, b),
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
-    Ordering::Equal
 }

@@ -10,11 +10,12 @@
 //!   level 0   [####][####][####]                        <- what work_mem held
 //! ```
 
-use super::CANCEL_INTERVAL;
 use super::merge::Merge;
+use super::order::CANCEL_INTERVAL;
 use crate::error::Result;
 use crate::exec::host::Host;
-use crate::exec::{OwnedRow, spill};
+use crate::exec::row::OwnedRow;
+use crate::exec::spill;
 use crate::plan::SortKey;
 use forebay_engine::{EngineError, TempOptions, TempReader, TempWriter};
 use std::ops::Range;

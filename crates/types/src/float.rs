@@ -48,6 +48,20 @@ pub fn write_f32(v: f32, out: &mut Vec<u8>) {
     layout(&digits, exponent, 6, out);
 }
 
+/// Appends a number in decimal.
+pub(crate) fn write_u64(mut v: u64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (v % 10) as u8;
+        v /= 10;
+        if v == 0 {
+            return out.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
 /// NaN, infinities, zeros and the sign of everything else. True if nothing is left to write.
 fn write_special(v: f64, out: &mut Vec<u8>) -> bool {
     if v.is_nan() {
@@ -72,7 +86,7 @@ type Decimal = (smallvec::SmallVec<[u8; 24]>, i32);
 
 fn decompose(text: &str) -> Decimal {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
-    let mut exponent: i32 = exponent.parse().unwrap_or(0);
+    let mut exponent: i32 = exponent.parse().expect("a float's exponent is a number");
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let mut digits: smallvec::SmallVec<[u8; 24]> = smallvec::SmallVec::new();
     exponent += whole.len() as i32 - 1;
@@ -139,7 +153,7 @@ fn layout(digits: &[u8], exponent: i32, limit: i32, out: &mut Vec<u8>) {
         if e < 10 {
             out.push(b'0');
         }
-        super::output::write_u64(u64::from(e), out);
+        write_u64(u64::from(e), out);
     } else if exponent < 0 {
         out.extend_from_slice(b"0.");
         out.extend(std::iter::repeat_n(b'0', (-exponent - 1) as usize));

@@ -1,24 +1,19 @@
 //! Values from text: PostgreSQL's input functions and their messages.
 
-use super::numeric::Numeric;
-use super::{Datum, SqlType};
-use crate::error::{Result, SqlError, state};
-use forebay_engine::Lsn;
 use std::borrow::Cow;
 
-/// What an input function says of a text it cannot read.
-pub fn invalid_input(ty: SqlType, text: &str) -> SqlError {
-    SqlError::new(
-        state::INVALID_TEXT_REPRESENTATION,
-        format!("invalid input syntax for type {}: \"{text}\"", ty.sql_name()),
-    )
+use crate::datum::Datum;
+use crate::error::{Problem, Result, ValueError};
+use crate::numeric::Numeric;
+use crate::sqltype::SqlType;
+
+/// What an input function says of a text that it can't read.
+fn invalid_input(ty: SqlType, text: &str) -> ValueError {
+    Problem::InvalidText { ty: ty.sql_name(), text: text.to_owned() }.into()
 }
 
-fn out_of_range(ty: SqlType, text: &str) -> SqlError {
-    SqlError::new(
-        state::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("value \"{text}\" is out of range for type {}", ty.sql_name()),
-    )
+fn out_of_range(ty: SqlType, text: &str) -> ValueError {
+    Problem::OutOfRange { ty: ty.sql_name(), text: text.to_owned() }.into()
 }
 
 /// Reads a value of `ty` from its text form. Text-like results borrow.
@@ -39,10 +34,8 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Xid | SqlType::Cid => Datum::Xid(oid_in(text, ty)?),
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
-        SqlType::PgLsn => {
-            Datum::Int8(text.parse::<Lsn>().map_err(|_| invalid_input(ty, text))?.0 as i64)
-        }
-        _ => return Err(SqlError::unsupported(format!("input of type {}", ty.sql_name()))),
+        SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
+        _ => return Err(Problem::Unsupported { what: "input", ty: ty.sql_name() }.into()),
     })
 }
 
@@ -121,7 +114,7 @@ fn short_decimal(bytes: &[u8]) -> Option<i64> {
 
 /// Digits of a radix with single underscores between them removed (`leading`: one may come first,
 /// as after 0x). None if anything else is there.
-pub(super) fn strip_underscores(digits: &str, radix: u32, leading: bool) -> Option<Cow<'_, str>> {
+pub(crate) fn strip_underscores(digits: &str, radix: u32, leading: bool) -> Option<Cow<'_, str>> {
     if digits.bytes().all(|b| char::from(b).is_digit(radix)) {
         return Some(Cow::Borrowed(digits));
     }
@@ -141,7 +134,7 @@ pub(super) fn strip_underscores(digits: &str, radix: u32, leading: bool) -> Opti
 }
 
 /// A signed exponent; huge ones are clamped.
-pub(super) fn parse_exponent(text: &str) -> Option<i64> {
+pub(crate) fn parse_exponent(text: &str) -> Option<i64> {
     let (negative, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -195,11 +188,8 @@ fn float_range(finite_text: &str, infinite: bool, zero: bool) -> bool {
     special || !(infinite || zero && !written_zero)
 }
 
-fn float_out_of_range(text: &str, ty: SqlType) -> SqlError {
-    SqlError::new(
-        state::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("\"{text}\" is out of range for type {}", ty.sql_name()),
-    )
+fn float_out_of_range(text: &str, ty: SqlType) -> ValueError {
+    Problem::FloatOutOfRange { ty: ty.sql_name(), text: text.to_owned() }.into()
 }
 
 /// Reads a float8.
@@ -260,16 +250,22 @@ fn char_in(text: &str) -> u8 {
     bytes.first().copied().unwrap_or(0)
 }
 
-/// At most 63 bytes, cut between characters.
+/// A position in the log: two hexadecimal numbers of up to 8 digits.
+fn pg_lsn_in(text: &str) -> Result<i64> {
+    let half = |part: &str| {
+        let hex = (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
+        hex.then(|| u64::from_str_radix(part, 16).ok()).flatten()
+    };
+    let parsed = text.split_once('/').and_then(|(high, low)| Some(half(high)? << 32 | half(low)?));
+    parsed.map(|lsn| lsn as i64).ok_or_else(|| invalid_input(SqlType::PgLsn, text))
+}
+
+/// A name's first 63 bytes at most, cut between characters.
 pub fn truncate_name(text: &str) -> &str {
     if text.len() < 64 {
         return text;
     }
-    let mut end = 63;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(63)]
 }
 
 fn bytea_in(text: &str) -> Result<Vec<u8>> {
@@ -281,16 +277,10 @@ fn bytea_in(text: &str) -> Result<Vec<u8>> {
             .collect();
         let digits = digits.ok_or_else(|| {
             let bad = hex.chars().find(|c| !c.is_ascii_hexdigit()).unwrap_or(' ');
-            SqlError::new(
-                state::INVALID_PARAMETER_VALUE,
-                format!("invalid hexadecimal digit: \"{bad}\""),
-            )
+            Problem::HexDigit { digit: bad }
         })?;
         if digits.len() % 2 == 1 {
-            return Err(SqlError::new(
-                state::INVALID_PARAMETER_VALUE,
-                "invalid hexadecimal data: odd number of digits",
-            ));
+            return Err(Problem::OddHexDigits.into());
         }
         return Ok(digits.chunks_exact(2).map(|p| (p[0] << 4) | p[1]).collect());
     }

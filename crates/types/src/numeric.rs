@@ -3,9 +3,11 @@
 //! Held as an integer and the number of its digits behind the point, which is the display scale.
 //! Scales of results, rounding (half away from zero) and limits are PostgreSQL's.
 
-use crate::error::{Result, SqlError, state};
-use num_bigint::{BigInt, Sign};
 use std::cmp::Ordering;
+
+use num_bigint::{BigInt, Sign};
+
+use crate::error::{Problem, Result, ValueError};
 
 /// Decimal digits before the point that a value may have.
 const MAX_INTEGER_DIGITS: i64 = 131_072;
@@ -36,12 +38,12 @@ pub enum Numeric {
 
 use Numeric::{Finite, Infinity, NaN, NegInfinity};
 
-pub(crate) fn pow10(n: u32) -> BigInt {
+fn pow10(n: u32) -> BigInt {
     BigInt::from(10u8).pow(n)
 }
 
-fn overflow() -> SqlError {
-    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+fn overflow() -> ValueError {
+    Problem::NumericOverflow.into()
 }
 
 /// Division that rounds half away from zero.
@@ -239,10 +241,10 @@ impl Numeric {
         Ok(Some(if negative { value.neg() } else { value }))
     }
 
-    /// Rounded to a whole number, if finite.
-    pub fn to_integer(&self) -> Option<BigInt> {
+    /// Rounded to a whole number. None if it is not finite, or beyond 64 bits.
+    pub fn to_i64(&self) -> Option<i64> {
         match self.round(0) {
-            Finite { digits, .. } => Some(digits),
+            Finite { digits, .. } => i64::try_from(digits).ok(),
             _ => None,
         }
     }
@@ -253,7 +255,7 @@ impl Numeric {
             NaN => f64::NAN,
             Infinity => f64::INFINITY,
             NegInfinity => f64::NEG_INFINITY,
-            Finite { .. } => self.to_string().parse().unwrap_or(f64::NAN),
+            Finite { .. } => self.to_string().parse().expect("decimal digits are a float"),
         }
     }
 
@@ -271,7 +273,26 @@ impl Numeric {
         if mantissa.contains('.') {
             mantissa.truncate(mantissa.trim_end_matches('0').trim_end_matches('.').len());
         }
-        Numeric::parse(&format!("{mantissa}e{exponent}")).ok().flatten().unwrap_or(NaN)
+        let parsed = Numeric::parse(&format!("{mantissa}e{exponent}"));
+        parsed.ok().flatten().expect("a float's digits are a numeric")
+    }
+
+    /// Bytes that its digits take, about.
+    pub(crate) fn allocated(&self) -> usize {
+        match self {
+            Finite { digits, .. } => digits.bits() as usize / 8 + 24,
+            _ => 0,
+        }
+    }
+
+    /// The digits without the zeros behind the point that only the scale asks for: equal numbers
+    /// have the same.
+    pub(crate) fn canonical_text(&self) -> String {
+        let mut text = self.to_string();
+        if text.contains('.') {
+            text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+        }
+        text
     }
 
     /// The binary form: digit count, weight, sign, display scale, digits in base 10000.
@@ -299,7 +320,7 @@ impl Numeric {
         let kept = match (first, last) {
             (Some(f), Some(l)) => {
                 weight -= f as i64;
-                groups.get(f..=l).unwrap_or_default()
+                &groups[f..=l]
             }
             _ => {
                 weight = 0;
@@ -351,8 +372,8 @@ impl Numeric {
     }
 }
 
-fn division_by_zero() -> SqlError {
-    SqlError::new(state::DIVISION_BY_ZERO, "division by zero")
+fn division_by_zero() -> ValueError {
+    Problem::DivisionByZero.into()
 }
 
 fn decimal_len(n: &BigInt) -> usize {
@@ -390,13 +411,13 @@ fn division_scale(a: &BigInt, s: u32, b: &BigInt, t: u32) -> u32 {
 fn parse_finite(body: &str) -> Result<Option<Numeric>> {
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
         if body.len() > 2 && body.get(..2).is_some_and(|p| p.eq_ignore_ascii_case(prefix)) {
-            let digits = super::input::strip_underscores(&body[2..], radix, true);
+            let digits = crate::input::strip_underscores(&body[2..], radix, true);
             let parsed = digits.and_then(|d| BigInt::parse_bytes(d.as_bytes(), radix));
             return parsed.map(|d| Numeric::checked(d, 0)).transpose();
         }
     }
     let (mantissa, exponent) = match body.find(['e', 'E']) {
-        Some(at) => match super::input::parse_exponent(&body[at + 1..]) {
+        Some(at) => match crate::input::parse_exponent(&body[at + 1..]) {
             Some(e) => (&body[..at], e),
             None => return Ok(None),
         },
@@ -404,8 +425,8 @@ fn parse_finite(body: &str) -> Result<Option<Numeric>> {
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let (Some(whole), Some(fraction)) = (
-        super::input::strip_underscores(whole, 10, false),
-        super::input::strip_underscores(fraction, 10, false),
+        crate::input::strip_underscores(whole, 10, false),
+        crate::input::strip_underscores(fraction, 10, false),
     ) else {
         return Ok(None);
     };
@@ -512,7 +533,7 @@ mod tests {
         ] {
             assert_eq!(n(a).div(&n(b)).unwrap().to_string(), want, "{a} / {b}");
         }
-        assert_eq!(n("1").div(&n("0")).unwrap_err().sqlstate, "22012");
+        assert_eq!(n("1").div(&n("0")).unwrap_err().sqlstate(), "22012");
     }
 
     #[test]
@@ -536,9 +557,9 @@ mod tests {
         for bad in ["", "-", ".", "e5", "1e", "1 2", "--1", "1__0", "_1", "-NaN", "0x", "1.2.3"] {
             assert!(Numeric::parse(bad).unwrap().is_none(), "{bad:?}");
         }
-        assert_eq!(Numeric::parse("1e131072").unwrap_err().sqlstate, "22003");
+        assert_eq!(Numeric::parse("1e131072").unwrap_err().sqlstate(), "22003");
         assert!(Numeric::parse("1e131071").unwrap().is_some());
-        assert_eq!(Numeric::parse("1e999999999999").unwrap_err().sqlstate, "22003");
+        assert_eq!(Numeric::parse("1e999999999999").unwrap_err().sqlstate(), "22003");
     }
 
     /// Long division digit by digit, for comparison.
