@@ -3,7 +3,7 @@
 //!
 //! A map of the crate:
 //!
-//! - `bench`: measurements on the machine at hand.
+//! - `at_rest`: locking a cluster that is shut down.
 //! - `catalog`: PostgreSQL's catalogs: their layouts, their first rows, finding and changing
 //!   tables.
 //! - `checkpoint`: making everything durable, so that old WAL can go.
@@ -35,9 +35,9 @@
 
 mod activity;
 mod archiver;
+mod at_rest;
 mod background;
 pub mod backup;
-pub mod bench;
 mod catalog;
 mod checkpoint;
 pub mod checksums;
@@ -70,6 +70,7 @@ pub mod views;
 mod walsync;
 pub mod xact;
 
+pub use at_rest::ClusterAtRest;
 pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect,
     CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
