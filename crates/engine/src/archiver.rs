@@ -35,7 +35,7 @@ const TRANSFERS: usize = 4;
 
 /// The archiver's threads.
 #[derive(Default)]
-struct Crew {
+struct Workers {
     threads: Vec<thread::JoinHandle<()>>,
     /// It has been started, and not been stopped.
     works: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Archiving {
     system_id: u64,
     /// What the module in use was made from.
     settings: Mutex<ArchiveSettings>,
-    crew: Mutex<Crew>,
+    workers: Mutex<Workers>,
     /// Since when an engine without an archiver has nothing to show.
     since: Mutex<SystemTime>,
     /// Records of the log that tell of no change: they are no reason to complete a segment.
@@ -81,7 +81,7 @@ impl Archiving {
             direct: config.io_direct.wal,
             system_id: wal.config().system_id,
             settings: Mutex::new(config.archiving.clone()),
-            crew: Mutex::default(),
+            workers: Mutex::default(),
             since: Mutex::new(SystemTime::now()),
             housekeeping: AtomicU64::new(0),
         };
@@ -113,22 +113,22 @@ impl Archiving {
         if background == Background::Stepped || self.archiver.is_none() {
             return Ok(());
         }
-        let mut crew = self.crew.lock();
-        crew.works = true;
-        let grown = self.grow(&mut crew);
-        if crew.threads.is_empty() { grown } else { Ok(()) }
+        let mut workers = self.workers.lock();
+        workers.works = true;
+        let grown = self.grow(&mut workers);
+        if workers.threads.is_empty() { grown } else { Ok(()) }
     }
 
     /// Starts threads until there are as many as the settings want. With fewer it takes longer.
-    fn grow(&self, crew: &mut Crew) -> Result<(), EngineError> {
+    fn grow(&self, workers: &mut Workers) -> Result<(), EngineError> {
         let wanted = transfers(&self.settings.lock()).unwrap_or(TRANSFERS);
-        while crew.works && crew.threads.len() < wanted {
-            match self.start_one(crew.threads.len()) {
-                Ok(handle) => crew.threads.push(handle),
+        while workers.works && workers.threads.len() < wanted {
+            match self.start_one(workers.threads.len()) {
+                Ok(handle) => workers.threads.push(handle),
                 Err(error) => {
                     tracing::warn!(
                         "{} files are archived at a time, not {wanted}: {error}",
-                        crew.threads.len()
+                        workers.threads.len()
                     );
                     return Err(error);
                 }
@@ -174,7 +174,7 @@ impl Archiving {
     pub(crate) fn stop(&self, be: &mut Backend, drain: bool) {
         let Some(archiver) = &self.archiver else { return };
         archiver.stop(if drain { StopMode::Drain } else { StopMode::Now });
-        let threads = std::mem::take(&mut *self.crew.lock()).threads;
+        let threads = std::mem::take(&mut *self.workers.lock()).threads;
         if threads.is_empty() && drain {
             // Without threads nobody waits for what rests.
             while matches!(archiver.step(&mut be.io, Instant::now()), Ok(Next::Worked)) {}
@@ -204,7 +204,7 @@ impl Archiving {
         if before.transfers != to.transfers {
             archiver.set_transfers(transfers(to));
             // What is wrong has been told.
-            let _ = self.grow(&mut self.crew.lock());
+            let _ = self.grow(&mut self.workers.lock());
         }
     }
 

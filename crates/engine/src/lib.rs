@@ -1,86 +1,86 @@
-//! The embeddable engine: catalog, heap, transactions, recovery and checkpoints over PostgreSQL
-//! 18's bytes.
+//! The embeddable engine: data directories, sessions, recovery and checkpoints.
 //!
-//! A map of the crate:
+//! A program opens an [`Engine`], starts [`Session`]s in it, and works in [`Transaction`]s. Rows,
+//! transactions and catalogs are crates below.
 //!
-//! - `bench`: measurements on the machine at hand.
-//! - `checkpoint`: making everything durable, so that old WAL can go.
-//! - `checksums`: checking, enabling and disabling the page checksums of a cluster at rest.
-//! - `config`: what an engine is opened with.
-//! - `control`: pg_control.
-//! - `init`: making a data directory.
-//! - `recovery`: from a data directory to a log that goes on.
-//! - `core`: what sessions and background threads share; `registry`: the sessions.
-//! - `archiver`: what becomes of completed segments of the log.
-//! - `activity`: calls under way; `counters`: what pg_stat_database counts.
-//! - `background`: the engine's threads.
-//! - `backup`: base backups: of a cluster at rest or a running one, and back.
-//! - `directory`: what a data directory must be before it is opened.
-//! - `disk`: small files, read and written whole; `io`: the I/O method an engine is opened with.
-//! - `lockfile`: postmaster.pid.
-//! - `error`: the one error type, with SQLSTATE, detail and hint.
-//! - `fatal`: the one way to give up at once.
-//! - `views`: rows of the statistics views.
-//! - `walsync`: how the log is made durable, where that is to be found out.
-//! - `engine`: making, opening and stopping a data directory.
-//! - `session`: a connection's context; transactions, statements, rows in and out.
+//! A map of the crate, from the bottom up; a module uses only those before it:
+//!
+//! - `clock`: the time in the units of the log; `counters`: what pg_stat_database counts
+//! - `error`: [`EngineError`], with SQLSTATE, detail and hint; `failure`: why an engine stopped
+//! - `config`: what an engine is made and opened with
+//! - `fatal`: stops the engine after a failure like a lost sync
+//! - `activity`: calls in progress, for which a stop waits; `walwriter`: waking the WAL writer
+//! - `disk`: small files; `io`: opening the I/O layer; `walsync`: choosing how WAL is synced
+//! - `directory`: what a data directory must be; `lockfile`: postmaster.pid
+//! - `control`: pg_control; `init`: making a data directory
+//! - `archiver`: archiving completed WAL segments; `running_backups`: base backups in progress
+//! - `registry`: the sessions; `sums`: statistics that can be reset
+//! - `core`: what sessions and background threads share
+//! - `checkpoint`: checkpoints; `background`: the engine's threads
+//! - `recovery`: from a data directory to a log that goes on
+//! - `views`: rows of statistics views
+//! - `engine`: opening and stopping; `stats`: its statistics
+//! - `session`: a connection's transactions, statements and rows
+//! - `backup`, `checksums`, `at_rest`: work on clusters that no engine has open
 #![forbid(unsafe_code)]
 
 mod activity;
 mod archiver;
+mod at_rest;
 mod background;
 pub mod backup;
-pub mod bench;
 mod checkpoint;
 pub mod checksums;
-pub mod config;
+mod clock;
+mod config;
 mod control;
 mod core;
 mod counters;
-mod clock;
 mod directory;
 mod disk;
-mod io;
-pub mod engine;
-pub mod error;
+mod engine;
+mod error;
 mod failure;
 mod fatal;
 mod init;
+mod io;
 mod lockfile;
-pub mod recovery;
+mod recovery;
 mod registry;
 mod running_backups;
-pub mod session;
+mod session;
 mod stats;
 mod sums;
 pub mod views;
 mod walsync;
 mod walwriter;
 
+pub use at_rest::ClusterAtRest;
+pub use clock::parse_timestamp;
 pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect,
     CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
-    HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, RecoveryReport, RecoverySettings,
-    RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings,
-    TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits, WritingSettings,
+    HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, PrefetchStats, RecoveryProgress,
+    RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings,
+    RestoreSource, SessionSettings, TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits,
+    WritingSettings,
 };
-pub use io::IoSettings;
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
 pub use failure::Failure;
+pub use forebay_access::redo::ResourceManagers;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
-pub use forebay_access::redo::ResourceManagers;
 pub use forebay_catalog::{Column, ColumnDef, Table};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::{Fork, Lsn};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
+pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use forebay_wal::SegmentStats;
-pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
-pub use clock::parse_timestamp;
+pub use io::IoSettings;
 pub use session::{
     BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session,
     Statement, StatementSnapshot, Transaction,

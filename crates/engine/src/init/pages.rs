@@ -7,7 +7,8 @@ use forebay_catalog::schema::CatalogTable;
 
 use crate::error::EngineError;
 use forebay_access::form_row;
-use forebay_types::{Datum, layout_of};
+use forebay_access::layout_of;
+use forebay_types::Datum;
 
 /// The bytes of a catalog's file: whole pages with checksums.
 pub(super) fn heap_file(
