@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use forebay_aio::BackendType;
+use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use forebay_storage::{Backend, Cleaner};
 use forebay_wal::WriterPace;
 

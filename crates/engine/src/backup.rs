@@ -7,18 +7,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use forebay_aio::sync::SystemTime;
 use forebay_aio::{Aio, AioConfig, Backend, BackendType, Namespace, PosixNamespace, WorkerLimits};
 use forebay_archive::backup::{
     self as archive, About, Backup, BackupError, BackupObserver, BackupOptions, BackupSource,
     Origin, RestoreOptions, Restored,
 };
 
-use forebay_aio::sync::SystemTime;
-
 use crate::config::IoMethod;
 use crate::disk::Disk;
-use crate::io;
 use crate::error::EngineError;
+use crate::io;
 use crate::lockfile;
 
 pub use crate::lockfile::RunningServer;

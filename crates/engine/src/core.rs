@@ -3,20 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_access::heap::Heaps;
+use forebay_aio::Aio;
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
-use forebay_aio::Aio;
-use forebay_storage::{BufferPool, Smgr, TempFiles};
-use forebay_wal::Wal;
-use forebay_access::heap::Heaps;
-use forebay_txn::locks::LockManager;
-use forebay_txn::XactManager;
 use forebay_catalog::Database;
 use forebay_catalog::OidCounter;
+use forebay_storage::{BufferPool, Smgr, TempFiles};
+use forebay_txn::XactManager;
+use forebay_txn::locks::LockManager;
+use forebay_wal::Wal;
 
 use crate::activity::Activity;
 use crate::archiver::Archiving;
-use crate::running_backups::RunningBackups;
 use crate::checkpoint::Checkpointer;
 use crate::config::{EngineConfig, WritingSettings};
 use crate::control::Control;
@@ -24,6 +23,7 @@ use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::registry::Registry;
+use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walwriter::WalWriterLatch;
 

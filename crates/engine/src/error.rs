@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_access::AccessError;
-use forebay_catalog::{CatalogError, Refusal};
 use forebay_aio::AioError;
+use forebay_catalog::{CatalogError, Refusal};
 use forebay_storage::StorageError;
-use forebay_wal::{WalError, WalReadError};
-use forebay_types::ValueError;
 use forebay_txn::locks::{LockError, LockMode};
 use forebay_txn::redo::RedoError;
 use forebay_txn::{TxnError, disk_sqlstate, wal_sqlstate};
+use forebay_types::ValueError;
+use forebay_wal::{WalError, WalReadError};
 
 use crate::failure::Failure;
 

@@ -19,7 +19,7 @@
 //! - `checkpoint`: checkpoints; `background`: the engine's threads
 //! - `recovery`: from a data directory to a log that goes on
 //! - `views`: rows of statistics views
-//! - `engine`: opening and stopping; `stats`: its statistics
+//! - `open`: opening all parts; `engine`: opening and stopping; `stats`: its statistics
 //! - `session`: a connection's transactions, statements and rows
 //! - `backup`, `checksums`, `at_rest`: work on clusters that no engine has open
 #![forbid(unsafe_code)]
@@ -45,6 +45,7 @@ mod fatal;
 mod init;
 mod io;
 mod lockfile;
+mod open;
 mod recovery;
 mod registry;
 mod running_backups;

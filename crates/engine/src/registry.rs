@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use forebay_aio::sync::Mutex;
 use forebay_txn::locks::{Interrupt, InterruptKind};
 
-use crate::io::OTHER_BACKENDS;
 use crate::error::EngineError;
+use crate::io::OTHER_BACKENDS;
 
 /// The first session's number; the engine's own backends, made before, have those below it.
 const FIRST: u32 = OTHER_BACKENDS as u32 + 1;

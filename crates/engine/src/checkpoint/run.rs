@@ -18,12 +18,12 @@ use forebay_format::{Lsn, SegmentSize, Xid};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
 use forebay_wal::{CheckpointKind, Inserted, Record};
 
-use super::state::Progress;
 use super::pace::Schedule;
 use super::report::Report;
 use super::requests::Causes;
-use crate::config::{CheckpointStep, WritingSettings};
+use super::state::Progress;
 use crate::clock::unix_seconds;
+use crate::config::{CheckpointStep, WritingSettings};
 use crate::control::WAL_LEVEL;
 use crate::core::Core;
 use crate::error::EngineError;

@@ -29,8 +29,8 @@ use forebay_format::control;
 use crate::clock::unix_seconds;
 use crate::config::{EngineConfig, IoMethod};
 use crate::disk::Disk;
-use crate::io;
 use crate::error::EngineError;
+use crate::io;
 use crate::lockfile;
 
 /// What to do with the checksums.

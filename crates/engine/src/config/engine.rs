@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
+use forebay_access::redo::ResourceManagers;
 use forebay_aio::sync::Duration;
 use forebay_storage::ReadPolicy;
 use forebay_txn::CommitOptions;
 use forebay_wal::SegmentPolicy;
-use forebay_access::redo::ResourceManagers;
 
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
 pub use forebay_format::wal::ImageCompression;

@@ -14,5 +14,5 @@ pub use recovery::{
     PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryTarget, RestoreFrom,
     RestoreSettings, RestoreSource, TargetAction, TargetTimeline,
 };
-pub use stop::RecoveryStop;
 pub(crate) use stop::Interruptible;
+pub use stop::RecoveryStop;

@@ -216,9 +216,7 @@ pub struct PrefetchStats {
 
 /// Is told how far recovery has come.
 #[derive(Clone)]
-pub struct RecoveryReport(
-    pub Arc<dyn Fn(&RecoveryProgress) + Send + Sync>,
-);
+pub struct RecoveryReport(pub Arc<dyn Fn(&RecoveryProgress) + Send + Sync>);
 
 impl std::fmt::Debug for RecoveryReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

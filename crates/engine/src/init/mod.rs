@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
+use forebay_catalog::MAP_FILE;
+use forebay_catalog::bootstrap;
+use forebay_catalog::schema::{CATALOGS, CatalogTable, POSTGRES_DB};
 use forebay_format::control::{ControlFile, DbState, PATH};
 use forebay_format::ids::{FIRST_NORMAL_OID, FIRST_NORMAL_XID};
 use forebay_format::lsn::WAL_BLOCK_SIZE;
@@ -23,17 +26,13 @@ use forebay_format::relmap::RelMap;
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_format::{BLOCK_SIZE, FullXid, Lsn, SegmentSize};
 use layout::Made;
-use forebay_catalog::MAP_FILE;
-use forebay_catalog::bootstrap;
-use forebay_catalog::schema::{CATALOGS, CatalogTable, POSTGRES_DB};
 
 use crate::clock::unix_seconds;
+use crate::config::InitOptions;
 use crate::control::WAL_LEVEL;
 use crate::directory::VERSION;
-use crate::config::InitOptions;
 use crate::disk::Disk;
 use crate::error::EngineError;
-
 
 /// First value of the counter for pages without WAL.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);

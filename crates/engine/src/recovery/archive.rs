@@ -18,6 +18,7 @@
 
 use std::sync::Arc;
 
+use forebay_access::redo::Registry;
 use forebay_archive::shell::Shell;
 use forebay_archive::store::Repository;
 use forebay_archive::{Restorer, RestorerOptions};
@@ -26,20 +27,18 @@ use forebay_format::control::{ControlFile, DbState};
 use forebay_format::timeline::TimelineHistory;
 use forebay_storage::Backend;
 use forebay_wal::Resume;
-use forebay_access::redo::Registry;
 
+use super::branch::SIGNAL;
 use super::branch::{Begun, Branch, ENDING, Ended};
-use crate::clock;
 use super::floor::Floor;
 use super::label;
 use super::replay::{Course, End, Replayed};
-use super::branch::SIGNAL;
 use super::request::Request;
 use super::restore::{Restore, Way, remove};
 use super::scan::Scan;
-
 use super::startup::{Checkpoint, Started, Startup};
 use crate::archiver::store_options;
+use crate::clock;
 use crate::config::{ArchiveMode, Background};
 use crate::error::EngineError;
 

@@ -48,4 +48,4 @@ mod timeline;
 mod unlogged;
 
 pub(crate) use branch::finish;
-pub(crate) use startup::Startup;
+pub(crate) use startup::{Started, Startup};

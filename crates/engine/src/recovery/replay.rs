@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use forebay_access::redo::Registry;
 use forebay_aio::sync::Instant;
 use forebay_format::Lsn;
 use forebay_format::control::ControlFile;
@@ -17,9 +18,8 @@ use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::wal::{DecodedRecord, Rmgr};
 use forebay_storage::{Backend, FullSpeed, WriteOptions, WriteScope};
-use forebay_wal::{EndOfWal, WalRecord};
-use forebay_access::redo::Registry;
 use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
+use forebay_wal::{EndOfWal, WalRecord};
 
 use super::ahead::ReadAhead;
 use super::branch::run_command;
@@ -27,9 +27,9 @@ use super::floor::Floor;
 use super::request::Request;
 use super::restore::Restore;
 use super::scan;
+use super::startup::{Checkpoint, REPORT_EVERY, Startup};
 use super::target::{Stop, Stopper};
 use super::timeline::Follower;
-use super::startup::{Checkpoint, REPORT_EVERY, Startup};
 use crate::config::{PrefetchStats, RecoveryProgress};
 use crate::error::EngineError;
 

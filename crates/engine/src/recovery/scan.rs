@@ -6,13 +6,13 @@
 //! found again, or another server may recover it. That takes reading the log twice, which costs
 //! little beside redo.
 
-use forebay_format::{Lsn, timeline::TimelineHistory};
-use forebay_wal::{EndOfWal, WalReader, WalRecord};
 use forebay_access::redo::Registry;
+use forebay_format::{Lsn, timeline::TimelineHistory};
 use forebay_txn::redo::RedoRecord;
+use forebay_wal::{EndOfWal, WalReader, WalRecord};
 
-use crate::config::RecoveryStop;
 use super::timeline::Follower;
+use crate::config::RecoveryStop;
 use crate::error::EngineError;
 
 /// What a look through the log found.

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::sync::Instant;
+use forebay_access::redo::Registry;
 use forebay_aio::Aio;
+use forebay_aio::sync::Instant;
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::{FullXid, Lsn};
 use forebay_storage::{Backend, BufferPool};
-use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord, read_history};
-use forebay_access::redo::Registry;
-use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
 use forebay_txn::Clog;
+use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
+use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord, read_history};
 
 use super::branch::Ended;
 use super::floor::Floor;
@@ -22,8 +22,6 @@ use super::{scan, sync};
 use crate::config::{EngineConfig, RecoveryProgress};
 use crate::control::Control;
 use crate::error::EngineError;
-
-
 
 /// Records between two reports.
 pub(super) const REPORT_EVERY: u64 = 20_000;
@@ -67,7 +65,12 @@ pub(crate) struct Startup<'a> {
 }
 
 impl Startup<'_> {
-    pub(super) fn reader(&self, control: &ControlFile, history: &TimelineHistory, start: Lsn) -> WalReader {
+    pub(super) fn reader(
+        &self,
+        control: &ControlFile,
+        history: &TimelineHistory,
+        start: Lsn,
+    ) -> WalReader {
         let config = ReaderConfig {
             dir: self.dir.join("pg_wal"),
             segment_size: control.segment_size,

@@ -18,12 +18,12 @@ use forebay_wal::Record;
 
 use super::Session;
 use crate::checkpoint::requests::Causes;
+use crate::clock::at_time;
 use crate::clock::unix_seconds;
 use crate::config::Background;
 use crate::core::Core;
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::clock::at_time;
 
 /// Longest label.
 const MOST_LABEL: usize = 1024;

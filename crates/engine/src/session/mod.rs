@@ -52,16 +52,16 @@ pub use scan::{HeapScan, RowView};
 pub use temp::OnCommit;
 pub use transaction::{Scan, Statement, Transaction};
 
-use forebay_catalog::KnownTables;
 use crate::checkpoint::{self, requests::Causes};
 use crate::config::{Background, SessionSettings};
 use crate::core::{Core, Phase};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use forebay_access::heap::{Heap, ReadAhead};
-use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use crate::registry::Entry;
+use forebay_access::heap::{Heap, ReadAhead};
+use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
+use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use temp::TempTables;
 
 use forebay_txn::{self as txn, Finished, LastRunning, Snapshot};

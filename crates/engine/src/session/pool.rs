@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use forebay_catalog::Table;
 use forebay_format::Fork;
 use forebay_storage::{
     Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode, Smgr,
 };
 use forebay_txn::locks::LockMode;
-use forebay_catalog::Table;
 
 use super::Session;
 use super::temp::owner_number;

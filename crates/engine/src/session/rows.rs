@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use forebay_storage::Strategy;
+use forebay_access::form_row;
 use forebay_access::heap::{Author, TupleBatch};
-use forebay_txn::locks::LockMode;
 use forebay_catalog::Table;
+use forebay_storage::Strategy;
+use forebay_txn::locks::LockMode;
+use forebay_types::{Datum, type_info};
 
 use super::{Session, no_transaction};
 use crate::core::Core;
 use crate::error::EngineError;
-use forebay_access::form_row;
-use forebay_types::{Datum, type_info};
 
 /// A batch of so many bytes goes through a ring of buffers of its own.
 const BULK_BYTES: usize = 64 << 10;

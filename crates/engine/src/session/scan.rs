@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
+use forebay_access::heap::{self, Visibility};
+use forebay_catalog::Table;
 use forebay_format::tuple::deform;
 use forebay_format::{HeapTuple, ItemPointer, TupleError};
-use smallvec::SmallVec;
-use forebay_access::heap::{self, Visibility};
 use forebay_txn::locks::LockMode;
-use forebay_catalog::Table;
+use forebay_types::Datum;
+use smallvec::SmallVec;
 
 use super::{Session, TransactionMark};
 use crate::core::Core;
 use crate::error::EngineError;
-use forebay_types::Datum;
 
 /// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of
 /// the transaction run. After the end of its transaction it returns errors.

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use forebay_format::RelFileLocator;
-use forebay_txn::locks::{LockError, LockMode, LockTag};
-use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
+use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, Persistence};
 use forebay_catalog::not_a_table;
-use forebay_catalog::Reader;
+use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
 use forebay_catalog::{ColumnDef, Table};
+use forebay_format::RelFileLocator;
+use forebay_txn::locks::{LockError, LockMode, LockTag};
+use forebay_types::Oid;
 
 use super::Session;
 use super::temp::PG_TEMP;
 use crate::core::Core;
 use crate::error::EngineError;
-use forebay_types::Oid;
 
 /// What a table's lock is filed under.
 fn lock_tag(table: &Table) -> LockTag {
@@ -277,7 +277,8 @@ impl Session {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
         }
         let (tx, be) = self.changing()?;
-        let locator = ddl::create_table(&core.database, be, tx, namespace, name, columns, persistence)?;
+        let locator =
+            ddl::create_table(&core.database, be, tx, namespace, name, columns, persistence)?;
         let tag = LockTag { database: POSTGRES_DB, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)

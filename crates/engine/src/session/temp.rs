@@ -12,16 +12,16 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::{ColumnDef, Table};
+use forebay_catalog::{Reader, temp_namespace};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{BufferPool, LocalPool};
-use forebay_catalog::ddl::{self, Persistence};
-use forebay_catalog::{Reader, temp_namespace};
-use forebay_catalog::{ColumnDef, Table};
+use forebay_types::Oid;
 
 use super::Session;
 use crate::core::{Core, Phase};
 use crate::error::EngineError;
-use forebay_types::Oid;
 
 /// The name by which every session calls the namespace of its temporary tables.
 pub(super) const PG_TEMP: &str = "pg_temp";

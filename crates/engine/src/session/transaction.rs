@@ -11,12 +11,12 @@
 
 use std::sync::Arc;
 
-use forebay_txn::locks::LockMode;
 use forebay_catalog::{ColumnDef, Table};
+use forebay_txn::locks::LockMode;
+use forebay_types::Oid;
 
 use super::{HeapScan, OnCommit, RowBatch, RowView, Session};
 use crate::error::EngineError;
-use forebay_types::Oid;
 
 /// A running transaction. Dropped, it is aborted.
 ///

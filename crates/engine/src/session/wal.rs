@@ -7,8 +7,8 @@ use forebay_format::wal::xlog::{RESTORE_POINT, RestorePoint};
 use forebay_wal::Record;
 
 use super::Session;
-use crate::error::EngineError;
 use crate::clock;
+use crate::error::EngineError;
 
 impl Session {
     /// Leaves the rest of the log's segment unused. The end of the record that says so; where

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace};
-use forebay_engine::recovery::{PrefetchStats, RecoveryProgress};
+use forebay_engine::{PrefetchStats, RecoveryProgress};
 use forebay_engine::{RedoContext, RedoError, RedoRecord, ResourceManager, ResourceManagers};
 use forebay_engine::{
     Engine, EngineConfig, EngineError, IoMethod, RecoveryReport, RecoverySettings, ShutdownMode,
