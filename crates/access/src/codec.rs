@@ -4,8 +4,8 @@
 //! `format` lays them out in a tuple.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use forebay_format::{Align, AttrLayout};
 use forebay_format::tuple::{TupleBuilder, TupleError};
+use forebay_format::{Align, AttrLayout};
 use forebay_types::{Datum, NAME_LEN, Oid, truncate_name, type_info};
 
 /// How a type's values lie in a row. None if the type is not known.

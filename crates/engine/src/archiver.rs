@@ -1,14 +1,12 @@
-//! The archiver of an engine: which module it has, its threads, its part in a stop, switches by
-//! time.
+//! The archiver of an engine: its module, its threads, its stop, and segment switches by time.
 //!
 //! ```text
-//!   a segment is complete ──▶ NAME.ready ──(told in memory)──▶ forebay_archive::Archiver ──▶ the module ──▶ NAME.done ──▶ recycled
+//!   a segment is complete ─▶ NAME.ready ─▶ forebay_archive::Archiver ─▶ the module ─▶ NAME.done
 //! ```
 //!
-//! | stop | the archiver |
-//! |---|---|
-//! | fast | goes on until the shutdown checkpoint is made, then archives what is left, unless that fails |
-//! | immediate, also on top of a fast one | ends at once; what it was doing is begun again with the next start |
+//! In a fast stop the archiver goes on until the shutdown checkpoint is made. Then it archives what
+//! is left, unless that fails. In an immediate stop, also after a fast one, it ends at once; the
+//! next start repeats what it was doing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,14 +28,14 @@ use crate::config::{
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 
-/// Threads where nobody says how many files are to be in flight at a time.
+/// Threads if the settings do not say how many files are archived at a time.
 const TRANSFERS: usize = 4;
 
 /// The archiver's threads.
 #[derive(Default)]
 struct Workers {
     threads: Vec<thread::JoinHandle<()>>,
-    /// It has been started, and not been stopped.
+    /// Whether it was started and not stopped.
     works: bool,
 }
 
@@ -56,15 +54,15 @@ pub(crate) struct Archiving {
     /// What the module in use was made from.
     settings: Mutex<ArchiveSettings>,
     workers: Mutex<Workers>,
-    /// Since when an engine without an archiver has nothing to show.
+    /// When the statistics of an engine without an archiver were reset.
     since: Mutex<SystemTime>,
-    /// Records of the log that tell of no change: they are no reason to complete a segment.
+    /// Number of records that tell of no change. They are no reason to complete a segment.
     housekeeping: AtomicU64,
 }
 
 impl Archiving {
-    /// Marks completed segments from now on, if there is an archive. The archiver itself begins
-    /// with [`Archiving::start`].
+    /// Marks completed segments from now on, if there is an archive. [`Archiving::start`] starts the
+    /// archiver itself.
     pub(crate) fn new(
         aio: &Arc<Aio>,
         dir: &Path,
@@ -101,14 +99,14 @@ impl Archiving {
         wal.feed_archiver(Some(Arc::new(move |name: &str| told.announced(name))));
         wal.start_archiving()?;
         archiver.scan()?;
-        // Ends with the engine, should that have to stop.
+        // It stops with the engine.
         let halted = Arc::clone(&archiver);
         fatal.at_stop(move |_| halted.halt());
         archiving.archiver = Some(archiver);
         Ok(archiving)
     }
 
-    /// Starts the threads, unless the embedder does their work.
+    /// Starts the threads, unless the embedding program does their work.
     pub(crate) fn start(&self, background: Background) -> Result<(), EngineError> {
         if background == Background::Stepped || self.archiver.is_none() {
             return Ok(());
@@ -119,7 +117,7 @@ impl Archiving {
         if workers.threads.is_empty() { grown } else { Ok(()) }
     }
 
-    /// Starts threads until there are as many as the settings want. With fewer it takes longer.
+    /// Starts threads until there are as many as the settings want. Fewer are enough to go on.
     fn grow(&self, workers: &mut Workers) -> Result<(), EngineError> {
         let wanted = transfers(&self.settings.lock()).unwrap_or(TRANSFERS);
         while workers.works && workers.threads.len() < wanted {
@@ -145,7 +143,7 @@ impl Archiving {
         let run = move || {
             let ended = fatal.watch("archiver", || archiver.run(&mut be.io));
             if let Err(error) = ended {
-                // Whether what it has taken note of is durable is unknown.
+                // It is unknown whether its marks are durable.
                 fatal.check(error.into());
             }
         };
@@ -158,7 +156,7 @@ impl Archiving {
     /// For engines without threads: archives what can be archived now.
     pub(crate) fn step(&self, be: &mut Backend) -> Result<(), EngineError> {
         if let Some(archiver) = &self.archiver {
-            // One moment for all of it: what is done does not depend on how long it takes.
+            // One time for the whole step, so that its work does not depend on how long it takes.
             let now = Instant::now();
             while archiver.step(&mut be.io, now)? == Next::Worked {}
         }
@@ -170,13 +168,13 @@ impl Archiving {
         self.archiver.is_some()
     }
 
-    /// Ends it. With `drain` all that waits is archived first, unless that fails.
+    /// Ends it. With `drain` it first archives all that waits, unless that fails.
     pub(crate) fn stop(&self, be: &mut Backend, drain: bool) {
         let Some(archiver) = &self.archiver else { return };
         archiver.stop(if drain { StopMode::Drain } else { StopMode::Now });
         let threads = std::mem::take(&mut *self.workers.lock()).threads;
         if threads.is_empty() && drain {
-            // Without threads nobody waits for what rests.
+            // Without threads, files whose retry is not due yet are left to the next start.
             while matches!(archiver.step(&mut be.io, Instant::now()), Ok(Next::Worked)) {}
         }
         for handle in threads {
@@ -186,8 +184,8 @@ impl Archiving {
         }
     }
 
-    /// An immediate stop on top of a fast one: what waits is left to the next start. Called again,
-    /// it does so without asking.
+    /// An immediate stop after a fast one: leaves what waits to the next start. Called again, it kills
+    /// a command that does not end.
     pub(crate) fn cut_short(&self) {
         if let Some(archiver) = &self.archiver {
             archiver.stop(StopMode::Now);
@@ -203,7 +201,7 @@ impl Archiving {
         }
         if before.transfers != to.transfers {
             archiver.set_transfers(transfers(to));
-            // What is wrong has been told.
+            // The failure was logged.
             let _ = self.grow(&mut self.workers.lock());
         }
     }
@@ -238,12 +236,12 @@ impl Archiving {
         wal.stats().records.wrapping_sub(self.housekeeping.load(Ordering::Relaxed))
     }
 
-    /// How long a segment may stay open; zero: any time.
+    /// How long a segment may stay open. Zero: any time.
     fn timeout(&self) -> Duration {
         self.settings.lock().timeout
     }
 
-    /// Records were logged that tell of no change.
+    /// Counts records that tell of no change.
     pub(crate) fn note_housekeeping(&self, records: u64) {
         self.housekeeping.fetch_add(records, Ordering::Relaxed);
     }
@@ -256,7 +254,7 @@ impl Archiving {
         }
     }
 
-    /// Sets the counters to zero.
+    /// Resets the counters.
     pub(crate) fn reset_stats(&self) {
         *self.since.lock() = SystemTime::now();
         if let Some(archiver) = &self.archiver {
@@ -265,12 +263,12 @@ impl Archiving {
     }
 }
 
-/// Files in flight at a time, if the settings say.
+/// Number of files archived at a time, if the settings say.
 fn transfers(settings: &ArchiveSettings) -> Option<usize> {
     (settings.transfers > 0).then_some(settings.transfers)
 }
 
-/// How an archive is used, but for its key.
+/// How an archive is used, without its key.
 fn keyless(store: &ArchiveStore, direct: bool) -> StoreOptions {
     StoreOptions {
         layout: store.layout,
@@ -281,7 +279,7 @@ fn keyless(store: &ArchiveStore, direct: bool) -> StoreOptions {
     }
 }
 
-/// How an archive is used; its key is read.
+/// How an archive is used. Reads its key.
 pub(crate) fn store_options(
     be: &mut Backend,
     store: &ArchiveStore,
@@ -291,7 +289,7 @@ pub(crate) fn store_options(
     Ok(StoreOptions { key, ..keyless(store, direct) })
 }
 
-/// Settings that give no module: the reason is told, and files wait.
+/// Settings that name no module. The reason is reported, and files wait.
 struct Unusable(String);
 
 impl ArchiveModule for Unusable {
@@ -312,13 +310,13 @@ impl ArchiveModule for Unusable {
     }
 }
 
-/// archive_timeout: when a segment was begun, and what had been logged by then.
+/// For archive_timeout: when a segment was begun, and what had been logged by then.
 pub(crate) struct SegmentAge {
     segment: u64,
     since: Instant,
-    /// Records that tell of changes, before those that may be in the segment.
+    /// Number of records that tell of changes, before those that may be in the segment.
     before: u64,
-    /// The same, at the last look.
+    /// The same, at the last check.
     seen: u64,
 }
 

@@ -21,8 +21,8 @@ pub struct ClusterAtRest {
 }
 
 impl ClusterAtRest {
-    /// Locks the data directory `dir`. Refuses a cluster that was not shut down, and one with blocks
-    /// or segments of another size.
+    /// Locks the data directory `dir`. Refuses a cluster that was not shut down, and one with
+    /// blocks or segments of another size.
     pub fn lock(dir: &Path) -> Result<ClusterAtRest, EngineError> {
         let refuse = |reason: &str| {
             let message = format!("\"{}\" {reason}", dir.display());

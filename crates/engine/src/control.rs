@@ -43,11 +43,14 @@ impl Control {
     ) -> Result<Control, EngineError> {
         let path = dir.join(PATH);
         let bytes = disk.read(&path)?.ok_or_else(|| {
-            EngineError::statement("58P01", "could not find the database system".to_owned()).with_detail(format!(
-                "Expected to find it in the directory \"{}\", but could not open file \"{}\": No such file or directory",
+            let detail = format!(
+                "Expected to find it in the directory \"{}\", but could not open file \"{}\": \
+                 No such file or directory",
                 dir.display(),
                 path.display()
-            ))
+            );
+            EngineError::statement("58P01", "could not find the database system")
+                .with_detail(detail)
         })?;
         let current = ControlFile::decode(&bytes).map_err(|error| unusable(&path, &error))?;
         if current.checksum_version > 1 {
@@ -220,15 +223,18 @@ pub(crate) fn overwrite(
 fn unusable(path: &Path, error: &ControlError) -> EngineError {
     let file = format!("The file is \"{}\".", path.display());
     match error {
-        ControlError::Incompatible { what, found, expected } => {
-            EngineError::statement("F0001", "database files are incompatible with server").with_detail(format!(
-                "The database cluster was initialized with {what} {found}, but the server needs {expected}. {file}"
-            ))
-        }
+        ControlError::Incompatible { what, found, expected } => EngineError::statement(
+            "F0001",
+            "database files are incompatible with server",
+        )
+        .with_detail(format!(
+            "The database cluster was initialized with {what} {found}, but the server needs \
+                 {expected}. {file}"
+        )),
         other => EngineError::statement("XX001", other.to_string()).with_detail(file).with_hint(
-            "Nothing was changed. Bring the file back from a backup of the same state of this directory, or restore the whole \
-             directory from a backup. As a last resort PostgreSQL's pg_resetwal makes a new one, and gives up what was not \
-             checkpointed.",
+            "Nothing was changed. Bring the file back from a backup of the same state of this \
+             directory, or restore the whole directory from a backup. As a last resort \
+             PostgreSQL's pg_resetwal makes a new one, and gives up what was not checkpointed.",
         ),
     }
 }

@@ -16,7 +16,7 @@ use forebay_wal::Wal;
 
 use crate::activity::Activity;
 use crate::archiver::Archiving;
-use crate::checkpoint::Checkpointer;
+use crate::checkpointer::Checkpointer;
 use crate::config::{EngineConfig, WritingSettings};
 use crate::control::Control;
 use crate::counters::Counters;
@@ -27,15 +27,15 @@ use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walwriter::WalWriterLatch;
 
-/// How far the engine's life has come.
+/// The state of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Sessions work.
+    /// Sessions can work.
     Running = 0,
-    /// Sessions are told to end; nothing new begins.
+    /// Sessions are told to end, and nothing new begins.
     Stopping = 1,
-    /// Nothing may be read or written any more.
+    /// Nothing is read or written any more.
     Stopped = 2,
 }
 
@@ -60,19 +60,19 @@ pub(crate) struct Core {
     pub(crate) marks: Marks,
     pub(crate) fatal: Arc<Fatal>,
     pub(crate) archiving: Archiving,
-    /// The timeline that recovery came along; the log's own, if it began none.
+    /// The timeline before the log's own, or the same if recovery began none.
     pub(crate) came_from: u32,
-    /// As the last reload left it.
+    /// As last changed.
     pub(crate) writing: RwLock<WritingSettings>,
     pub(crate) phase: AtomicU8,
-    /// Calls under way, which a stop waits for.
+    /// Calls in progress, for which a stop waits.
     pub(crate) activity: Activity,
     pub(crate) wal_writer: WalWriterLatch,
     pub(crate) backups: RunningBackups,
 }
 
 impl Core {
-    /// How far the engine's life has come.
+    /// The state of an engine.
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Running,
@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// Goes on to a later phase; the phase before.
+    /// Moves to a later phase. Returns the one before.
     pub(crate) fn enter(&self, phase: Phase) -> Phase {
         match self.phase.fetch_max(phase as u8, Ordering::SeqCst) {
             0 => Phase::Running,
@@ -90,18 +90,18 @@ impl Core {
         }
     }
 
-    /// Fails once the engine stops, or has had to.
+    /// Fails once the engine is stopping or has stopped.
     pub(crate) fn check_running(&self) -> Result<(), EngineError> {
         self.fatal.check_alive()?;
         if self.phase() == Phase::Running { Ok(()) } else { Err(EngineError::ShuttingDown) }
     }
 
-    /// When and how fast to write, now.
+    /// The current settings for background writes.
     pub(crate) fn writing(&self) -> WritingSettings {
         *self.writing.read()
     }
 
-    /// Changes when and how fast to write.
+    /// Changes the settings for background writes.
     pub(crate) fn change_writing(&self, to: WritingSettings) {
         *self.writing.write() = to;
         self.wal.set_compression(to.wal_compression);
@@ -110,8 +110,8 @@ impl Core {
         self.checkpointer.requests.nudge();
     }
 
-    /// Bytes of WAL since the redo pointer that make a checkpoint due, so that the log stays below
-    /// max_wal_size while that checkpoint takes its time.
+    /// Bytes of WAL after which a checkpoint is due, so that the log stays below max_wal_size until
+    /// that checkpoint is complete.
     pub(crate) fn wal_trigger(&self) -> u64 {
         let segment = self.wal.config().segment_size.bytes();
         let writing = self.writing();

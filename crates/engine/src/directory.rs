@@ -55,8 +55,8 @@ fn check_version(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
     let version = String::from_utf8_lossy(&version).trim().to_owned();
     if version != VERSION {
         let detail = format!(
-            "The data directory was initialized by PostgreSQL version {version} (file \"{}\"), which is not \
-             compatible with this version {VERSION}.",
+            "The data directory was initialized by PostgreSQL version {version} (file \"{}\"), \
+             which is not compatible with this version {VERSION}.",
             path.display(),
         );
         return Err(EngineError::statement("F0001", "database files are incompatible with server")

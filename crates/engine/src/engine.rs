@@ -11,8 +11,8 @@ use forebay_txn::locks::InterruptKind;
 use forebay_wal::SegmentStats;
 
 use crate::background::{self, Threads};
-use crate::checkpoint::requests::Causes;
-use crate::checkpoint::run;
+use crate::checkpoint;
+use crate::checkpointer::Causes;
 use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
 use crate::core::{Core, Phase};
 use crate::directory;
@@ -290,7 +290,7 @@ fn shut_down(core: &Arc<Core>, be: &mut Backend) -> Result<Vec<RelFileLocator>, 
         // So that the archive gets all but the checkpoint itself.
         core.wal.switch_segment(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;
     }
-    run::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
+    checkpoint::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
     Ok(left)
 }
 

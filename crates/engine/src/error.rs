@@ -100,7 +100,8 @@ pub enum EngineError {
     #[error("the database system has stopped: {}", .0.message)]
     Poisoned(Arc<Failure>),
     /// A synced write to a file other than a relation's is missing on the disk (XX001).
-    #[error("lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something else", .file.display())]
+    #[error("lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something \
+             else", .file.display())]
     LostWrite {
         /// The file.
         file: PathBuf,

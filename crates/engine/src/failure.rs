@@ -8,9 +8,9 @@ use forebay_wal::WalError;
 /// Why an engine stopped: the first failure after which nothing may become durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// All of it, as the log has it.
+    /// The whole message, as logged.
     pub message: String,
-    /// What was attempted ("fsync", "write"), if it was an operation on a file.
+    /// The file operation that failed ("fsync", "write"), if one did.
     pub operation: Option<&'static str>,
     /// The file or directory.
     pub file: Option<PathBuf>,

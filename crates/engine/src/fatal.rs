@@ -1,16 +1,16 @@
-//! The one way in which the engine gives up at once.
+//! Stops the engine at once after a failure like a lost sync.
 //!
-//! After a failed sync nobody knows what is on the disk, and asking again would get a false answer:
-//! nothing may be acknowledged any more, and recovery from the log is the cure. So the engine is
-//! poisoned by the first failure of that kind:
+//! After a failed sync it is unknown what is on the disk, and another sync may falsely succeed. So
+//! nothing may be acknowledged any more, and only recovery from the log helps. The first failure of
+//! that kind poisons the engine:
 //!
 //! ```text
-//!   first failure ──▶ noted ──▶ the log and the archiver end (hooks) ──▶ the configured action: the server's aborts the process
+//!   first failure ─▶ noted ─▶ the log and the archiver end (hooks) ─▶ the configured action
 //! ```
 //!
-//! Where the action returns, or there is none, every later call fails with
-//! [`EngineError::Poisoned`], and whoever makes something durable asks [`Fatal::check_alive`]
-//! before: checkpoints, pg_control, pg_xact.
+//! The server's action aborts the process. If the action returns, or there is none, every later
+//! call fails with [`EngineError::Poisoned`]. Checkpoints, pg_control and pg_xact ask
+//! [`Fatal::check_alive`] before they make anything durable.
 
 use std::sync::Arc;
 
@@ -44,19 +44,18 @@ impl From<&EngineError> for Failure {
 
 type Hook = Box<dyn Fn(&Failure) + Send + Sync>;
 
-/// What happens then, and whether it has happened.
+/// Whether the engine has stopped, and what happens when it does.
 pub(crate) struct Fatal {
     action: Option<FatalAction>,
     failure: OnceLock<Arc<Failure>>,
-    /// What else ends with the engine.
+    /// Called when the engine stops.
     hooks: Mutex<Vec<Hook>>,
     /// A planted bug.
     ignored: bool,
 }
 
 impl Fatal {
-    /// With the action from the configuration; None: the engine is poisoned, and the process goes
-    /// on.
+    /// With the configured action. None: the engine is poisoned, and the process goes on.
     pub(crate) fn new(action: Option<FatalAction>) -> Fatal {
         Fatal { action, failure: OnceLock::new(), hooks: Mutex::default(), ignored: false }
     }
@@ -67,7 +66,7 @@ impl Fatal {
         self
     }
 
-    /// Has `hook` called when everything stops; at once, if that has happened.
+    /// Calls `hook` when the engine stops, or now if it has stopped.
     pub(crate) fn at_stop(&self, hook: impl Fn(&Failure) + Send + Sync + 'static) {
         let mut hooks = self.hooks.lock();
         match self.failure.get() {
@@ -76,8 +75,8 @@ impl Fatal {
         }
     }
 
-    /// Stops everything because of `failure`. Does nothing if that has happened. Returns unless the
-    /// action ends the process.
+    /// Stops the engine because of `failure`, unless it has stopped. Returns unless the action ends
+    /// the process.
     pub(crate) fn stop(&self, failure: impl Into<Failure>) {
         let failure = Arc::new(failure.into());
         if !self.ignored {
@@ -93,8 +92,8 @@ impl Fatal {
         }
     }
 
-    /// Stops everything if the error is of that kind. Hands it on; what only follows from an
-    /// earlier failure becomes that one.
+    /// Stops the engine if the error is fatal. Returns the error, or the first failure if the
+    /// engine had stopped before.
     pub(crate) fn check(&self, error: EngineError) -> EngineError {
         if !error.is_fatal() {
             return error;
@@ -108,12 +107,12 @@ impl Fatal {
         }
     }
 
-    /// Fails once everything has stopped, with the first failure.
+    /// Fails with the first failure once the engine has stopped.
     pub(crate) fn check_alive(&self) -> Result<(), EngineError> {
         self.failure.get().map_or(Ok(()), |failure| Err(EngineError::Poisoned(Arc::clone(failure))))
     }
 
-    /// Runs a thread's work: a panic in it stops everything.
+    /// Runs a thread's work. A panic in it stops the engine.
     pub(crate) fn watch<T>(&self, who: &str, body: impl FnOnce() -> T) -> T {
         let panicked = OnPanic { fatal: self, what: who };
         let result = body();
@@ -121,7 +120,7 @@ impl Fatal {
         result
     }
 
-    /// Whether it has happened.
+    /// Whether the engine has stopped.
     pub(crate) fn has_stopped(&self) -> bool {
         self.failure.get().is_some()
     }

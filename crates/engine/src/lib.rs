@@ -14,7 +14,8 @@
 //! - `directory`: what a data directory must be; `lockfile`: postmaster.pid
 //! - `control`: pg_control; `init`: making a data directory
 //! - `archiver`: archiving completed WAL segments; `running_backups`: base backups in progress
-//! - `registry`: the sessions; `sums`: statistics that can be reset
+//! - `checkpointer`: requests for checkpoints; `registry`: the sessions; `sums`: statistics
+//!   that can be reset
 //! - `core`: what sessions and background threads share
 //! - `checkpoint`: checkpoints; `background`: the engine's threads
 //! - `recovery`: from a data directory to a log that goes on
@@ -30,6 +31,7 @@ mod at_rest;
 mod background;
 pub mod backup;
 mod checkpoint;
+mod checkpointer;
 pub mod checksums;
 mod clock;
 mod config;

@@ -17,8 +17,9 @@ use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 use crate::activity::Activity;
 use crate::archiver::Archiving;
 use crate::background::Threads;
-use crate::checkpoint::requests::Causes;
-use crate::checkpoint::{Checkpointer, run};
+use crate::checkpoint;
+use crate::checkpointer::Causes;
+use crate::checkpointer::Checkpointer;
 use crate::config::EngineConfig;
 use crate::control::Control;
 use crate::core::{Core, Phase};
@@ -134,7 +135,7 @@ fn complete(
 ) -> Result<(), EngineError> {
     forebay_catalog::check(&core.database, be)?;
     if recovered {
-        run::checkpoint(core, be, Causes::RECOVERY)?;
+        checkpoint::checkpoint(core, be, Causes::RECOVERY)?;
         if new_timeline {
             recovery::finish(core, &mut be.io)?;
         }

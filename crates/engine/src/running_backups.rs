@@ -1,26 +1,25 @@
-//! Base backups under way: how many, and what the log owes them.
+//! Base backups in progress.
 //!
-//! While one runs, every page that changes for the first time after the backup's checkpoint is
-//! logged whole, whatever full_page_writes says: its files are copied while they are written, and a
-//! page may be copied half.
+//! While one is, the first change of a page after the backup's checkpoint logs the whole page,
+//! whatever full_page_writes says: the backup may copy a page while it is being written.
 
 use forebay_aio::sync::Mutex;
 use forebay_format::Lsn;
 use forebay_wal::Wal;
 
-/// The backups under way.
+/// The base backups in progress.
 #[derive(Debug, Default)]
 pub(crate) struct RunningBackups(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     running: u32,
-    /// Where the last one began: no two begin at the same place.
+    /// Where the last one began. No two begin at the same place.
     last_start: Lsn,
 }
 
 impl RunningBackups {
-    /// One more runs.
+    /// A backup begins.
     pub(crate) fn enter(&self, wal: &Wal, full_page_writes: bool) {
         let mut state = self.0.lock();
         state.running += 1;
@@ -29,7 +28,7 @@ impl RunningBackups {
         }
     }
 
-    /// One less runs.
+    /// A backup ends.
     pub(crate) fn leave(&self, wal: &Wal, full_page_writes: bool) {
         let mut state = self.0.lock();
         state.running -= 1;
@@ -38,7 +37,7 @@ impl RunningBackups {
         }
     }
 
-    /// Takes a place to begin at; false if another one began there.
+    /// Reserves the LSN at which a backup begins. False if another one began there.
     pub(crate) fn take_start(&self, start: Lsn) -> bool {
         let mut state = self.0.lock();
         let free = start > state.last_start;

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::sums::{BgwriterRow, CheckpointerRow, Mark, SharedStats, WalRow};
 
 impl Engine {
-    /// Which cluster it is.
+    /// The row of pg_control_system.
     pub fn control_system(&self) -> ControlSystem {
         let control = self.core().control.get();
         ControlSystem {
@@ -69,12 +69,12 @@ impl Engine {
         }
     }
 
-    /// When pg_stat_io's counters were last set to zero.
+    /// When pg_stat_io was last reset.
     pub fn io_stats_reset_at(&self) -> SystemTime {
         self.core().aio.stats().reset_at()
     }
 
-    /// Sets statistics to zero.
+    /// Resets statistics.
     pub fn reset_stats(&self, what: SharedStats) {
         let core = self.core();
         match what {

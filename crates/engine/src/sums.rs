@@ -1,13 +1,13 @@
-//! Statistics of the server as a whole that are sums: checkpoints, the replacement of buffers, the
-//! log. What counts only ever adds; who sets a sum to zero has it shown from where it stands.
+//! Statistics that can be reset: checkpoints, buffers, the log. The counters only grow. A reset
+//! stores a mark, and views show the difference to the mark.
 
 use forebay_aio::sync::{Mutex, SystemTime};
 use forebay_storage::PoolStats;
 use forebay_wal::WalStats;
 
-use crate::checkpoint::report::Sums;
+use crate::checkpointer::Sums;
 
-/// A kind of statistics that can be set to zero: pg_stat_reset_shared's targets.
+/// Statistics that can be reset: the targets of pg_stat_reset_shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedStats {
     /// pg_stat_archiver.
@@ -31,7 +31,7 @@ pub struct BgwriterRow {
     pub maxwritten_clean: u64,
     /// Buffers that were asked for to hold another page.
     pub buffers_alloc: u64,
-    /// Since when they count.
+    /// When they were last reset.
     pub stats_reset: SystemTime,
 }
 
@@ -52,7 +52,7 @@ pub struct CheckpointerRow {
     pub buffers_written: u64,
     /// Pages of pg_xact written.
     pub slru_written: u64,
-    /// Since when they count.
+    /// When they were last reset.
     pub stats_reset: SystemTime,
 }
 
@@ -67,11 +67,11 @@ pub struct WalRow {
     pub wal_bytes: u64,
     /// Times that buffers were written because there was no free one.
     pub wal_buffers_full: u64,
-    /// Since when they count.
+    /// When they were last reset.
     pub stats_reset: SystemTime,
 }
 
-/// Sums as they stood when they were last set to zero.
+/// Sums at their last reset.
 #[derive(Debug)]
 pub(crate) struct Mark<T> {
     pub(crate) sums: T,
@@ -84,7 +84,7 @@ impl<T: Default> Default for Mark<T> {
     }
 }
 
-/// When sums were last set to zero, and where they stood.
+/// The last resets.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     pub(crate) bgwriter: Mutex<Mark<PoolStats>>,

@@ -3,7 +3,7 @@
 use forebay_aio::sync::{Condvar, Duration, Mutex};
 use forebay_wal::Wal;
 
-/// On which the WAL writer sleeps.
+/// The WAL writer sleeps on this.
 #[derive(Debug, Default)]
 pub(crate) struct WalWriterLatch {
     woken: Mutex<bool>,

@@ -3,16 +3,16 @@
 use forebay_aio::sync::Duration;
 use forebay_storage::Backend;
 
-use super::requests::{Causes, Work};
 use super::run;
+use crate::checkpointer::{Causes, Work};
 use crate::config::Background;
 use crate::core::Core;
 
-/// How long the checkpointer waits after a failure, unless someone asks for a checkpoint.
+/// How long the checkpointer waits after a failure, unless a checkpoint is requested.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// One round: sleeps until someone wants a checkpoint or one is due, and makes it. False: the
-/// thread is to end, as the engine stops or has had to.
+/// A round: sleeps until a checkpoint is requested or due, and makes it. False: the engine stops or
+/// has stopped, and the thread ends.
 pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
     let checkpointer = &core.checkpointer;
     let due = || checkpointer.progress.lock().began + core.writing().checkpoint_timeout;
@@ -22,7 +22,7 @@ pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
         Work::Deadline => (0, Causes::TIME),
     };
     if core.fatal.has_stopped() {
-        // The waiters check for that themselves.
+        // The waiters notice that themselves.
         return false;
     }
     let result = run::checkpoint(core, be, causes);
@@ -33,7 +33,7 @@ pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
     });
     let failed = failure.is_some();
     checkpointer.requests.served(number, failure);
-    // Who does the background's work itself decides when to try again.
+    // An embedding program that does the background's work decides itself when to try again.
     if failed && core.config.background == Background::Threads {
         checkpointer.requests.pause(AFTER_ERROR);
     }

@@ -77,9 +77,9 @@ impl ArchiveSettings {
 /// Archive modules of an embedder's: what archive_library names beside the engine's own.
 ///
 /// ```
-/// use std::sync::{Arc, Mutex};
-/// use forebay_engine::archive::{ArchiveError, ArchiveModule, Archived, Source};
-/// use forebay_engine::{ArchiveMode, ArchiveModules, ArchiveSettings, Engine, EngineConfig, InitOptions, ShutdownMode};
+/// use std::sync::{Arc, Mutex}; use forebay_engine::archive::{ArchiveError, ArchiveModule,
+/// Archived, Source}; use forebay_engine::{ArchiveMode, ArchiveModules, ArchiveSettings, Engine,
+/// EngineConfig, InitOptions, ShutdownMode};
 ///
 /// /// Keeps what it is given in memory: not durable, so no archive.
 /// #[derive(Default)]
@@ -90,7 +90,11 @@ impl ArchiveSettings {
 ///         "memory"
 ///     }
 ///
-///     fn archive(&self, io: &mut forebay_aio::Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+///     fn archive(
+///         &self,
+///         io: &mut forebay_aio::Backend,
+///         file: &mut Source,
+///     ) -> Result<Archived, ArchiveError> {
 ///         let mut bytes = Vec::new();
 ///         while let Some(piece) = file.next(io)? {
 ///             bytes.extend_from_slice(piece.bytes());

@@ -168,13 +168,13 @@ impl RestoreSettings {
         if self.targets.len() > 1 {
             let set: Vec<String> =
                 self.targets.iter().map(|t| format!("\"{}\"", t.setting())).collect();
-            return Err(EngineError::statement("22023", "multiple recovery targets specified").with_detail(
-                format!(
-                    "At most one of \"recovery_target\", \"recovery_target_lsn\", \"recovery_target_name\", \
-                     \"recovery_target_time\", \"recovery_target_xid\" may be set; {} are.",
+            return Err(EngineError::statement("22023", "multiple recovery targets specified")
+                .with_detail(format!(
+                    "At most one of \"recovery_target\", \"recovery_target_lsn\", \
+                     \"recovery_target_name\", \"recovery_target_time\", \"recovery_target_xid\" \
+                     may be set; {} are.",
                     set.join(" and ")
-                ),
-            ));
+                )));
         }
         Ok(self.targets.first())
     }

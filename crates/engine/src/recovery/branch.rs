@@ -1,12 +1,14 @@
 //! The end of recovery from an archive: a new timeline.
 //!
 //! ```text
-//!   its first segment ─▶ recovery.ending ─▶ its history file ─▶ recovery.signal goes ─▶ the log starts ─▶ checkpoint ─▶ recovery.ending goes
-//!                        ^ from here on a crash leads back to here, on the same timeline
+//!   first segment ─▶ recovery.ending ─▶ history file ─▶ recovery.signal removed ─┐
+//!                    ^ from here on, recovery after a crash leads to this timeline │
+//!   ┌─────────────────────────────────────────────────────────────────────────────┘
+//!   └─▶ log started ─▶ checkpoint ─▶ recovery.ending removed
 //! ```
 //!
-//! All of these are durable in this order. Whoever starts again before the checkpoint counts
-//! replays the log once more, up to where the new timeline began, whatever the targets say by then.
+//! Each step is durable before the next. A start before the checkpoint is complete replays the log
+//! again up to where the new timeline began, whatever the targets say by then.
 
 use std::path::Path;
 use std::sync::Arc;

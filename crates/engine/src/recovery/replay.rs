@@ -1,7 +1,8 @@
 //! Replay of a log that comes out of an archive: up to a target or to its end, once.
 //!
 //! ```text
-//!   record ─▶ stop before it? ─▶ redo ─▶ end of the backup? consistent? ─▶ stop behind it? ─▶ restart point?
+//!   record ─▶ stop before it? ─▶ redo ─▶ end of the backup? consistent? ─▶ stop after it?
+//!          ─▶ restart point?
 //! ```
 //!
 //! A restart point is what a checkpoint is to recovery: behind a checkpoint's record everything is

@@ -2,14 +2,14 @@
 //! the next ones meanwhile.
 //!
 //! ```text
-//!   the archive ──▶ pg_wal/RECOVERYXLOG ──(length, whose it is)──▶ pg_wal/NAME ──(replayed)──▶ removed
+//!   the archive ─▶ pg_wal/RECOVERYXLOG ─(length, cluster)─▶ pg_wal/NAME ─(replayed)─▶ removed
 //! ```
 //!
 //! | the command | means |
 //! |---|---|
 //! | exits 0, and the file is there | it is there |
 //! | exits 1 to 125 | the archive does not have it: the directory's own may do |
-//! | exits above 125, dies of a signal, or exits 0 without the file | nobody knows: recovery stops with an error, and can be begun again |
+//! | else, or exits 0 without the file | unknown: recovery stops with an error, and can be repeated |
 //!
 //! A library says of itself which of these it is.
 //!
@@ -239,7 +239,8 @@ impl Restore {
         if let Some(stated) = stated.filter(|&id| id != self.system_id) {
             let ours = self.system_id;
             return Err(EngineError::corrupt(format!(
-                "archive file \"{name}\" is from a different database system: its identifier is {stated}, not {ours}"
+                "archive file \"{name}\" is from a different database system: its identifier is \
+                 {stated}, not {ours}"
             )));
         }
         Ok(())
@@ -368,10 +369,14 @@ fn sync_restored(io: &mut Backend, path: &Path) -> Result<(), EngineError> {
 
 /// Nobody knows whether the archive has a file.
 fn failed(name: &str, why: &str) -> EngineError {
-    EngineError::statement("58030", format!("could not restore file \"{name}\" from archive: {why}"))
-        .with_hint(
-            "Nothing says that the archive does not have the file. Recovery goes on with the next start.",
-        )
+    EngineError::statement(
+        "58030",
+        format!("could not restore file \"{name}\" from archive: {why}"),
+    )
+    .with_hint(
+        "Nothing says that the archive does not have the file. Recovery goes on with the next \
+             start.",
+    )
 }
 
 /// A command that can't be built.

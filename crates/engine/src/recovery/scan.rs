@@ -48,8 +48,8 @@ pub(super) fn scan(
     let end = reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
     reader.check_end(io).map_err(|error| {
         EngineError::corrupt(error.to_string()).with_hint(
-            "Nothing was changed. Bring the segment back from an archive or a backup; or, to give up all that was committed \
-             behind that position, move the later segments away.",
+            "Nothing was changed. Bring the segment back from an archive or a backup; or, to give \
+             up all that was committed behind that position, move the later segments away.",
         )
     })?;
     let (lsn, why) = needed;

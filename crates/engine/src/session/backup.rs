@@ -1,9 +1,9 @@
-//! The begin and the end of a base backup: pg_backup_start and pg_backup_stop. The copy in between
-//! is somebody else's.
+//! The beginning and the end of a base backup: pg_backup_start and pg_backup_stop. The caller copies
+//! the files in between.
 //!
 //! ```text
-//!   start: pages logged whole from here on ── next segment ── checkpoint ── its redo pointer is the backup's start
-//!   stop:  BACKUP_END record ── next segment ── backup history file ── archived?
+//!   start: log whole pages ── next segment ── checkpoint, whose redo pointer is the backup's start
+//!   stop:  BACKUP_END record ── next segment ── backup history file ── wait for the archive
 //! ```
 
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use forebay_format::wal::{Rmgr, xlog};
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::Record;
 
-use super::Session;
-use crate::checkpoint::requests::Causes;
+use super::state::Session;
+use crate::checkpointer::Causes;
 use crate::clock::at_time;
 use crate::clock::unix_seconds;
 use crate::config::Background;
@@ -29,12 +29,6 @@ use crate::error::EngineError;
 const MOST_LABEL: usize = 1024;
 /// How often the archive is looked at by who waits for it.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// A backup that a session has begun.
-#[derive(Debug)]
-pub(super) struct Begun {
-    label: BackupLabel,
-}
 
 /// What a backup needs beside the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +65,7 @@ impl Session {
         match begun {
             Ok(label) => {
                 let start = label.start;
-                self.backup = Some(Begun { label });
+                self.backup = Some(label);
                 Ok(start)
             }
             Err(error) => {
@@ -116,7 +110,7 @@ impl Session {
     /// Ends the backup. With `wait`, and if there is an archive, waits until it has all WAL that
     /// the backup needs; interrupted in that, the backup is over all the same.
     pub fn stop_backup(&mut self, wait: bool) -> Result<BackupEnd, EngineError> {
-        let Some(Begun { label }) = self.backup.take() else {
+        let Some(label) = self.backup.take() else {
             return Err(EngineError::statement("55000", "backup is not in progress")
                 .with_hint("Did you call pg_backup_start()?"));
         };
@@ -259,7 +253,8 @@ fn history(label: &BackupLabel, end: Lsn, last: &str, timeline: u32) -> String {
     let text = label.to_text();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     format!(
-        "{first}\nSTOP WAL LOCATION: {end} (file {last})\n{rest}STOP TIME: {}\nSTOP TIMELINE: {timeline}\n",
+        "{first}\nSTOP WAL LOCATION: {end} (file {last})\n{rest}STOP TIME: {}\nSTOP TIMELINE: \
+         {timeline}\n",
         at_time(unix_seconds())
     )
 }

@@ -10,8 +10,8 @@ use forebay_storage::{
 };
 use forebay_txn::locks::LockMode;
 
-use super::Session;
-use super::temp::owner_number;
+use super::state::Session;
+use super::temp_tables::owner_number;
 use crate::error::EngineError;
 
 /// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last

@@ -9,7 +9,7 @@ use forebay_storage::Strategy;
 use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, type_info};
 
-use super::{Session, no_transaction};
+use super::state::{Session, no_transaction};
 use crate::core::Core;
 use crate::error::EngineError;
 
@@ -66,7 +66,8 @@ impl RowBatch {
                 return Err(EngineError::statement(
                     "23502",
                     format!(
-                        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                        "null value in column \"{}\" of relation \"{}\" violates not-null \
+                         constraint",
                         column.name, table.name
                     ),
                 ));

@@ -11,7 +11,7 @@ use forebay_txn::locks::LockMode;
 use forebay_types::Datum;
 use smallvec::SmallVec;
 
-use super::{Session, TransactionMark};
+use super::state::{Session, TransactionMark};
 use crate::core::Core;
 use crate::error::EngineError;
 

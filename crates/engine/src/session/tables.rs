@@ -11,8 +11,8 @@ use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockError, LockMode, LockTag};
 use forebay_types::Oid;
 
-use super::Session;
-use super::temp::PG_TEMP;
+use super::state::Session;
+use super::temp_tables::PG_TEMP;
 use crate::core::Core;
 use crate::error::EngineError;
 

@@ -12,95 +12,17 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, Persistence};
 use forebay_catalog::{ColumnDef, Table};
-use forebay_catalog::{Reader, temp_namespace};
-use forebay_format::{Fork, RelFileLocator};
+use forebay_format::Fork;
 use forebay_storage::{BufferPool, LocalPool};
 use forebay_types::Oid;
 
-use super::Session;
+use super::state::Session;
+use super::temp_tables::{OnCommit, TempTable, TempTables, owner_number};
 use crate::core::{Core, Phase};
 use crate::error::EngineError;
-
-/// The name by which every session calls the namespace of its temporary tables.
-pub(super) const PG_TEMP: &str = "pg_temp";
-
-/// What becomes of a temporary table at the end of a transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnCommit {
-    /// Nothing.
-    #[default]
-    PreserveRows,
-    /// It loses its rows.
-    DeleteRows,
-    /// It goes.
-    Drop,
-}
-
-/// A temporary table of the session.
-#[derive(Clone, Debug)]
-struct TempTable {
-    oid: Oid,
-    name: String,
-    locator: RelFileLocator,
-    on_commit: OnCommit,
-    /// Made by the running transaction.
-    made: bool,
-    /// Dropped by the running transaction.
-    dropped: bool,
-}
-
-/// The temporary tables of a session.
-#[derive(Debug)]
-pub(super) struct TempTables {
-    slot: u32,
-    tables: Vec<TempTable>,
-    /// Their pages, from the first one on.
-    pool: Option<LocalPool>,
-}
-
-/// The number that the files of a slot's session are named for.
-pub(super) fn owner_number(slot: u32) -> i32 {
-    i32::try_from(slot).unwrap_or(i32::MAX)
-}
-
-impl TempTables {
-    /// None yet.
-    pub(super) fn new(slot: u32) -> TempTables {
-        TempTables { slot, tables: Vec::new(), pool: None }
-    }
-
-    /// Whether a table of this slot is the session's.
-    pub(super) fn owns(&self, slot: u32) -> bool {
-        slot == self.slot
-    }
-
-    /// Whether there is one of this name, perhaps.
-    pub(super) fn may_have(&self, name: &str) -> bool {
-        self.tables.iter().any(|table| table.name == name)
-    }
-
-    /// The name of the namespace they are in.
-    pub(super) fn namespace(&self) -> String {
-        temp_namespace(self.slot)
-    }
-
-    /// A table was dropped by the running transaction.
-    pub(super) fn note_dropped(&mut self, oid: Oid) {
-        if let Some(table) = self.tables.iter_mut().find(|table| table.oid == oid) {
-            table.dropped = true;
-        }
-    }
-
-    /// The transaction is over.
-    fn end(&mut self, committed: bool) {
-        self.tables.retain(|table| if committed { !table.dropped } else { !table.made });
-        for table in &mut self.tables {
-            (table.made, table.dropped) = (false, false);
-        }
-    }
-}
 
 impl Session {
     /// Creates a temporary table. 42P07 if the session has one of that name.

@@ -6,7 +6,7 @@ use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{RESTORE_POINT, RestorePoint};
 use forebay_wal::Record;
 
-use super::Session;
+use super::state::Session;
 use crate::clock;
 use crate::error::EngineError;
 

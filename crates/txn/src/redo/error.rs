@@ -10,7 +10,8 @@ use forebay_storage::StorageError;
 #[non_exhaustive]
 pub enum RedoError {
     /// Records of this kind cannot be redone.
-    #[error("WAL record at {lsn} is of a kind that is not supported: {}, info 0x{info:02X}", named(*rmgr, *info))]
+    #[error("WAL record at {lsn} is of a kind that is not supported: {}, info \
+             0x{info:02X}", named(*rmgr, *info))]
     Unsupported {
         /// Its resource manager.
         rmgr: Rmgr,

@@ -95,7 +95,11 @@ fn an_end_whose_page_of_pg_xact_cannot_be_had() {
 
 proptest! {
     #[test]
-    fn running_agrees_with_a_plain_search(start: u32, mut steps in prop::collection::vec(0u32..9, 1..60), probe in 0u32..400) {
+    fn running_agrees_with_a_plain_search(
+        start: u32,
+        mut steps in prop::collection::vec(0u32..9, 1..60),
+        probe in 0u32..400,
+    ) {
         // Ids on the circle, also across its end.
         let at = |distance: u32| start.wrapping_add(distance).max(3);
         prop_assume!(start > 3 && at(600) > 3);

@@ -486,7 +486,8 @@ fn a_record_that_does_not_fit_its_page_changes_nothing() {
     let (result, _) = hand.redo(&[init, bad]);
     assert_eq!(
         result.unwrap_err().to_string(),
-        "WAL record at 0/2000128 does not apply to block 2 of base/5/16384: the tuple's place is taken or there is no room"
+        "WAL record at 0/2000128 does not apply to block 2 of base/5/16384: the tuple's place is \
+         taken or there is no room"
     );
     let pages = hand.recovered.pages(TABLE);
     assert_eq!(pages.len(), 3, "the file was extended to the page that was made");
@@ -559,7 +560,11 @@ proptest! {
         init: bool, multi: bool, delete: bool,
     ) {
         let rmgr = if multi { Rmgr::HEAP2 } else { Rmgr::HEAP };
-        let kind = match (multi, delete) { (true, _) => 0x50, (false, true) => 0x10, (false, false) => 0 };
+        let kind = match (multi, delete) {
+            (true, _) => 0x50,
+            (false, true) => 0x10,
+            (false, false) => 0,
+        };
         let mut bad = record(rmgr, kind | if init { 0x80 } else { 0 }, 5, &main);
         bad.blocks.push(reference(0, init, &data));
         let _ = Hand::new().redo(&[bad]);

@@ -102,8 +102,9 @@ fn a_deadlock_through_weak_locks_is_found() {
     let LockError::Deadlock { detail } = error else { panic!("{error:?}") };
     assert_eq!(
         detail,
-        "Process 2 waits for AccessExclusiveLock on relation 16384 of database 5; blocked by process 1.\n\
-         Process 1 waits for AccessExclusiveLock on relation 16385 of database 5; blocked by process 2."
+        "Process 2 waits for AccessExclusiveLock on relation 16384 of database 5; blocked by \
+         process 1.\nProcess 1 waits for AccessExclusiveLock on relation 16385 of database 5; \
+         blocked by process 2."
     );
     locks.unlock_all(&mut b);
     let (mut a, result) = first.join().unwrap();

@@ -143,8 +143,9 @@ fn deadlock_fails_the_request_that_closes_the_circle() {
     let LockError::Deadlock { detail } = error else { panic!("{error:?}") };
     assert_eq!(
         detail,
-        "Process 2 waits for AccessShareLock on relation 16384 of database 5; blocked by process 1.\n\
-         Process 1 waits for RowExclusiveLock on relation 16385 of database 5; blocked by process 2."
+        "Process 2 waits for AccessShareLock on relation 16384 of database 5; blocked by process \
+         1.\nProcess 1 waits for RowExclusiveLock on relation 16385 of database 5; blocked by \
+         process 2."
     );
     assert!(receive.try_recv().is_err());
     locks.release_all(B);

@@ -1,4 +1,4 @@
-//! The checkpointer's state, which sessions share with it.
+//! The checkpointer's state.
 
 use forebay_aio::sync::{Instant, Mutex};
 use forebay_format::Lsn;
@@ -11,26 +11,26 @@ use super::requests::{Causes, Requests};
 pub(crate) struct Checkpointer {
     pub(crate) requests: Requests,
     /// One checkpoint at a time.
-    pub(super) progress: Mutex<Progress>,
+    pub(crate) progress: Mutex<Progress>,
     pub(crate) totals: Totals,
 }
 
-/// What one checkpoint leaves to the next.
+/// What a checkpoint leaves to the next.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// When the last one began.
-    pub(super) began: Instant,
-    /// Where the last one's record ends: nothing behind it means there is nothing to do.
-    pub(super) end: Lsn,
-    pub(super) redo: Lsn,
-    /// How much WAL a cycle makes, smoothed.
-    pub(super) estimate: f64,
-    /// WAL segments made since the start.
-    pub(super) segments_made: u64,
+    pub(crate) began: Instant,
+    /// Where the last one's record ends. Without later records the next one is skipped.
+    pub(crate) end: Lsn,
+    pub(crate) redo: Lsn,
+    /// Smoothed number of bytes of WAL between checkpoints.
+    pub(crate) estimate: f64,
+    /// WAL segments made since the engine was opened.
+    pub(crate) segments_made: u64,
 }
 
 impl Checkpointer {
-    /// After recovery or a clean start: the last checkpoint's record ends at `end`.
+    /// The state at a start. The last checkpoint's record ends at `end`.
     pub(crate) fn new(redo: Lsn, end: Lsn) -> Checkpointer {
         Checkpointer {
             requests: Requests::default(),

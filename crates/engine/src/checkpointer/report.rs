@@ -1,4 +1,4 @@
-//! What checkpoints did: totals for pg_stat_checkpointer, and PostgreSQL's log lines.
+//! Totals for pg_stat_checkpointer, and PostgreSQL's log lines.
 
 use forebay_aio::sync::{Duration, Mutex};
 use forebay_format::Lsn;
@@ -7,11 +7,11 @@ use forebay_wal::OldSegments;
 
 use super::requests::Causes;
 
-/// Sums since the engine was opened: who looks sees a checkpoint whole, or not yet.
+/// Sums since the engine was opened. A checkpoint is added as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct Totals(Mutex<Sums>);
 
-/// How many, and what they did.
+/// Number of checkpoints, and what they did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) timed: u64,
@@ -42,12 +42,12 @@ pub(crate) struct Report {
 }
 
 impl Totals {
-    /// As they stand.
+    /// The sums.
     pub(crate) fn get(&self) -> Sums {
         *self.0.lock()
     }
 
-    /// Counts a checkpoint that is about to begin.
+    /// Counts a checkpoint that begins.
     pub(crate) fn begin(&self, causes: Causes) {
         let mut sums = self.0.lock();
         if causes.time && !causes.demand && !causes.wal {
@@ -77,9 +77,10 @@ impl Report {
     pub(crate) fn log(&self, pool_buffers: usize) {
         let share = self.written.buffers as f64 * 100.0 / pool_buffers.max(1) as f64;
         tracing::info!(
-            "checkpoint complete: wrote {} buffers ({share:.1}%), wrote {} SLRU buffers; {} WAL file(s) added, \
-             {} removed, {} recycled; write={:.3} s, sync={:.3} s, total={:.3} s; sync files={}, \
-             longest={:.3} s, average={:.3} s; distance={} kB, estimate={} kB; lsn={}, redo lsn={}",
+            "checkpoint complete: wrote {} buffers ({share:.1}%), wrote {} SLRU buffers; {} WAL \
+             file(s) added, {} removed, {} recycled; write={:.3} s, sync={:.3} s, total={:.3} s; \
+             sync files={}, longest={:.3} s, average={:.3} s; distance={} kB, estimate={} kB; \
+             lsn={}, redo lsn={}",
             self.written.buffers,
             self.slru_pages,
             self.added,

@@ -1,14 +1,14 @@
-//! Who wants a checkpoint, why, and who waits for it.
+//! Requests for checkpoints.
 //!
-//! Requests are numbered. A checkpoint that begins serves every request made before its beginning;
-//! a request that comes while one runs needs the next.
+//! Requests are numbered. A checkpoint serves every request made before it begins. A request made
+//! while one runs needs the next.
 
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 
-/// Why a checkpoint is made; several reasons may come together.
+/// Why a checkpoint is made. Several causes can come together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Causes {
-    /// Someone asked, and wants it fast.
+    /// A session asked for it, and wants it fast.
     pub demand: bool,
     /// max_wal_size would be passed.
     pub wal: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Causes {
 }
 
 impl Causes {
-    /// Someone asked.
+    /// A session asked.
     pub(crate) const DEMAND: Causes =
         Causes { demand: true, wal: false, time: false, shutdown: false, recovery: false };
     /// Too much WAL.
@@ -43,7 +43,7 @@ impl Causes {
         }
     }
 
-    /// Whether it is to be done as fast as the disk allows.
+    /// Whether it is made as fast as the disk allows.
     pub(crate) fn immediate(self) -> bool {
         self.demand || self.shutdown || self.recovery
     }
@@ -71,11 +71,11 @@ impl Causes {
 struct State {
     /// Number of the last request.
     requested: u64,
-    /// The last request that a checkpoint which has begun serves.
+    /// The last request that the running or last checkpoint serves.
     begun: u64,
     /// The last request that is served.
     done: u64,
-    /// What became of the last checkpoint: an error is for those who wait.
+    /// The error of the last checkpoint, for its waiters, and the last request that it served.
     failure: Option<(u64, String)>,
     causes: Causes,
     stop: bool,
@@ -87,29 +87,29 @@ impl State {
     }
 }
 
-/// The checkpointer's letter box.
+/// Requests for checkpoints.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     state: Mutex<State>,
-    /// The checkpointer sleeps here.
+    /// The checkpointer waits for it.
     work: Condvar,
-    /// Those who wait for a checkpoint sleep here.
+    /// Sessions that requested a checkpoint wait for it.
     served: Condvar,
 }
 
-/// What the checkpointer finds when it wakes.
+/// What the checkpointer has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Requests up to this number, for these causes.
     Checkpoint(u64, Causes),
-    /// Nobody asked before the deadline.
+    /// There was no request before the deadline.
     Deadline,
     /// The engine stops.
     Stop,
 }
 
 impl Requests {
-    /// Asks for a checkpoint; the number is for [`Requests::wait_for`].
+    /// Requests a checkpoint. The number is for [`Requests::wait_for`].
     pub(crate) fn ask(&self, causes: Causes) -> u64 {
         let mut state = self.state.lock();
         state.requested += 1;
@@ -118,7 +118,7 @@ impl Requests {
         state.requested
     }
 
-    /// Asks, unless someone's wish for the same has not been taken up yet.
+    /// Requests a checkpoint, unless a request waits already.
     pub(crate) fn ask_once(&self, causes: Causes) {
         let mut state = self.state.lock();
         if state.requested == state.begun {
@@ -128,7 +128,7 @@ impl Requests {
         }
     }
 
-    /// Waits until a request is served, looking at `interrupted` now and then. The error is the
+    /// Waits until a request is served. Calls `interrupted` now and then. The inner error is the
     /// checkpoint's.
     pub(crate) fn wait_for<E>(
         &self,
@@ -150,8 +150,8 @@ impl Requests {
         }
     }
 
-    /// The checkpointer's sleep: until someone asks, the deadline (which is asked for again after a
-    /// nudge), or the end.
+    /// The checkpointer's sleep: until a request, the deadline, or the stop. A nudge reads the
+    /// deadline again.
     pub(crate) fn sleep(&self, deadline: impl Fn() -> Instant) -> Work {
         let mut state = self.state.lock();
         loop {
@@ -173,25 +173,24 @@ impl Requests {
         }
     }
 
-    /// Whether a request waits to be taken up.
+    /// Whether a request waits for a checkpoint to begin.
     pub(crate) fn is_waiting(&self) -> bool {
         let state = self.state.lock();
         state.requested > state.begun && !state.stop
     }
 
-    /// Lets the checkpointer look at its settings again.
+    /// Makes the checkpointer read its settings again.
     pub(crate) fn nudge(&self) {
         let _state = self.state.lock();
         self.work.notify_all();
     }
 
-    /// Must the checkpoint that runs hurry: because the engine stops, or someone wants the next one
-    /// fast?
+    /// Whether the running checkpoint must hurry: the engine stops, or the next one is wanted fast.
     pub(crate) fn is_urgent(&self) -> bool {
         self.state.lock().is_urgent()
     }
 
-    /// A rest in a checkpoint that runs: until the time is over, or there may be a reason to hurry.
+    /// A sleep within a checkpoint: until the time is over, or there may be a reason to hurry.
     pub(crate) fn rest(&self, time: Duration) {
         let mut state = self.state.lock();
         if !state.stop {
@@ -199,15 +198,15 @@ impl Requests {
         }
     }
 
-    /// A pause between checkpoints: until the time is over, the engine stops, or someone wants one
-    /// fast.
+    /// A pause between checkpoints: until the time is over, the engine stops, or a checkpoint is
+    /// wanted fast.
     pub(crate) fn pause(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();
         while !state.is_urgent() && !self.work.wait_until(&mut state, until).timed_out() {}
     }
 
-    /// Tells those who wait what became of the checkpoint that served requests up to `upto`.
+    /// Reports the end of the checkpoint that served requests up to `upto` to its waiters.
     pub(crate) fn served(&self, upto: u64, failure: Option<String>) {
         let mut state = self.state.lock();
         state.done = state.done.max(upto);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wish_for_more_room_is_enough() {
+    fn requests_for_the_same_cause_are_merged() {
         let requests = Requests::default();
         requests.ask_once(Causes::WAL);
         requests.ask_once(Causes::WAL);
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_ends_for_who_is_in_a_hurry_only() {
+    fn a_pause_ends_early_only_for_a_fast_request() {
         const LONG: Duration = Duration::from_secs(86_400);
         let requests = Requests::default();
         requests.ask(Causes::WAL);
