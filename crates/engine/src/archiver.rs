@@ -61,8 +61,8 @@ pub(crate) struct Archiving {
 }
 
 impl Archiving {
-    /// Marks completed segments from now on, if there is an archive. [`Archiving::start`] starts the
-    /// archiver itself.
+    /// Marks completed segments from now on, if there is an archive. [`Archiving::start`] starts
+    /// the archiver itself.
     pub(crate) fn new(
         aio: &Arc<Aio>,
         dir: &Path,
@@ -184,8 +184,8 @@ impl Archiving {
         }
     }
 
-    /// An immediate stop after a fast one: leaves what waits to the next start. Called again, it kills
-    /// a command that does not end.
+    /// An immediate stop after a fast one: leaves what waits to the next start. Called again, it
+    /// kills a command that does not end.
     pub(crate) fn cut_short(&self) {
         if let Some(archiver) = &self.archiver {
             archiver.stop(StopMode::Now);

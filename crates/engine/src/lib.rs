@@ -1,28 +1,4 @@
-//! The embeddable engine: data directories, sessions, recovery and checkpoints.
-//!
-//! A program opens an [`Engine`], starts [`Session`]s in it, and works in [`Transaction`]s. Rows,
-//! transactions and catalogs are crates below.
-//!
-//! A map of the crate, from the bottom up; a module uses only those before it:
-//!
-//! - `clock`: the time in the units of the log; `counters`: what pg_stat_database counts
-//! - `error`: [`EngineError`], with SQLSTATE, detail and hint; `failure`: why an engine stopped
-//! - `config`: what an engine is made and opened with
-//! - `fatal`: stops the engine after a failure like a lost sync
-//! - `activity`: calls in progress, for which a stop waits; `walwriter`: waking the WAL writer
-//! - `disk`: small files; `io`: opening the I/O layer; `walsync`: choosing how WAL is synced
-//! - `directory`: what a data directory must be; `lockfile`: postmaster.pid
-//! - `control`: pg_control; `init`: making a data directory
-//! - `archiver`: archiving completed WAL segments; `running_backups`: base backups in progress
-//! - `checkpointer`: requests for checkpoints; `registry`: the sessions; `sums`: statistics
-//!   that can be reset
-//! - `core`: what sessions and background threads share
-//! - `checkpoint`: checkpoints; `background`: the engine's threads
-//! - `recovery`: from a data directory to a log that goes on
-//! - `views`: rows of statistics views
-//! - `open`: opening all parts; `engine`: opening and stopping; `stats`: its statistics
-//! - `session`: a connection's transactions, statements and rows
-//! - `backup`, `checksums`, `at_rest`: work on clusters that no engine has open
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod activity;

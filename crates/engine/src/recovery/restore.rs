@@ -9,7 +9,7 @@
 //! |---|---|
 //! | exits 0, and the file is there | it is there |
 //! | exits 1 to 125 | the archive does not have it: the directory's own may do |
-//! | else, or exits 0 without the file | unknown: recovery stops with an error, and can be repeated |
+//! | else, or exits 0 without the file | unknown: recovery stops with an error |
 //!
 //! A library says of itself which of these it is.
 //!

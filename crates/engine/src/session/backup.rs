@@ -1,5 +1,5 @@
-//! The beginning and the end of a base backup: pg_backup_start and pg_backup_stop. The caller copies
-//! the files in between.
+//! The beginning and the end of a base backup: pg_backup_start and pg_backup_stop. The caller
+//! copies the files in between.
 //!
 //! ```text
 //!   start: log whole pages ── next segment ── checkpoint, whose redo pointer is the backup's start
@@ -146,9 +146,9 @@ impl Session {
             blocks: &[],
         };
         let end = core.fatal.watch("backup", || {
-            let inserted = core.wal.insert(&mut self.be.io, &record)?;
-            core.wal.flush(&mut self.be.io, inserted.end)?;
-            core.wal.switch_segment(&mut self.be.io)?;
+            let inserted = core.wal.insert(&mut self.backend.io, &record)?;
+            core.wal.flush(&mut self.backend.io, inserted.end)?;
+            core.wal.switch_segment(&mut self.backend.io)?;
             Ok(inserted.end)
         });
         let end: Lsn = end.map_err(|error: EngineError| core.fatal.check(error))?;
@@ -170,7 +170,7 @@ impl Session {
         let size = core.wal.config().segment_size;
         let name = label.history_file_name(size.offset(label.start));
         let wal = core.dir.join("pg_wal");
-        let mut disk = Disk::new(&mut self.be.io);
+        let mut disk = Disk::new(&mut self.backend.io);
         disk.write_new(
             &wal.join(&name),
             history(label, end, last, core.wal.config().timeline).as_bytes(),
@@ -207,7 +207,7 @@ impl Session {
         while !self.is_archived(core, name)? {
             if core.config.background == Background::Stepped {
                 // Who waits without threads does their work.
-                core.archiving.step(&mut self.be).map_err(|error| core.fatal.check(error))?;
+                core.archiving.step(&mut self.backend).map_err(|error| core.fatal.check(error))?;
                 if self.is_archived(core, name)? {
                     break;
                 }

@@ -29,15 +29,16 @@ pub(super) struct Open {
     pub(super) tx: txn::Transaction,
     /// The running statement's, once it has asked for it.
     pub(super) snapshot: Option<Snapshot>,
-    /// Whether it has changed the catalogs: then it looks past the shared cache.
+    /// Whether it has changed the catalogs. If so it looks past the shared cache.
     pub(super) changed_catalogs: bool,
-    /// What such a transaction has found since its last change or statement.
+    /// Tables that such a transaction has found since its last change or statement, by schema and
+    /// name.
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
-    /// The cache's version when it was found. Another transaction's change moves that.
+    /// The cache's version when they were found. Another transaction's change moves it.
     pub(super) found_at: u64,
 }
 
-/// Tells transactions apart: whose, and which of them.
+/// Identifies a transaction: its session, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TransactionMark {
     session: u32,
@@ -51,12 +52,12 @@ pub struct StatementSnapshot {
     snapshot: Snapshot,
 }
 
-/// A connection's context. Dropping it aborts its transaction.
+/// A connection's session. Dropping it aborts its transaction.
 #[derive(Debug)]
 pub struct Session {
     pub(super) engine: Arc<Engine>,
     pub(super) core: Arc<Core>,
-    pub(super) be: Backend,
+    pub(super) backend: Backend,
     pub(super) id: u32,
     pub(super) interrupt: Interrupt,
     pub(super) settings: SessionSettings,
@@ -68,9 +69,9 @@ pub struct Session {
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
-    /// I/O that was left open and not yet warned of.
+    /// Warnings of I/O that statements left open.
     pub(super) leftovers: Leftovers,
-    /// A base backup that it has begun.
+    /// The label of a base backup that it has begun.
     pub(super) backup: Option<BackupLabel>,
 }
 
@@ -90,7 +91,7 @@ impl Session {
         let Entry { id, slot } = core.sessions.enter(&interrupt)?;
         let io =
             core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
-        let be = match io {
+        let backend = match io {
             Ok(io) => Backend::new(io),
             Err(error) => {
                 core.sessions.leave(id);
@@ -104,7 +105,7 @@ impl Session {
         Ok(Session {
             engine,
             core,
-            be,
+            backend,
             id,
             interrupt,
             settings,
@@ -125,31 +126,31 @@ impl Session {
         &self.engine
     }
 
-    /// Its number, unique while it lives: what pg_backend_pid() shows.
+    /// Its number, which pg_backend_pid() shows. Unique while it lives.
     pub fn id(&self) -> i32 {
         i32::try_from(self.id).unwrap_or(i32::MAX)
     }
 
-    /// The settings it may change for itself. They count from the next statement on.
+    /// The settings that it may change for itself. They apply from the next statement on.
     pub fn settings_mut(&mut self) -> &mut SessionSettings {
         &mut self.settings
     }
 
-    /// Its I/O handles, for who does I/O of its own within its statements. What a statement leaves
-    /// open there is put right at its end, and warned of.
+    /// Its I/O handles, for a caller that does I/O of its own within its statements. What a
+    /// statement leaves open is closed at its end, with a warning.
     pub fn io(&mut self) -> &mut aio::Backend {
-        &mut self.be.io
+        &mut self.backend.io
     }
 
-    /// Through this another thread asks the session to stop what it does: `Cancel` makes the
-    /// running statement fail with 57014 (the caller clears it with `clear_cancel` between
-    /// statements), `Terminate` everything with 57P01.
+    /// Its interrupt, through which another thread asks it to stop. `Cancel` makes the running
+    /// statement fail with 57014; the caller clears it with `clear_cancel` between statements.
+    /// `Terminate` makes everything fail with 57P01.
     pub fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
 
-    /// Fails with 57014 if a cancel was asked for, 57P01 if the engine is stopping, or 57P02 if it
-    /// had to.
+    /// Fails with 57014 after a cancel, with 57P01 if the engine is stopping, or with 57P02 if it
+    /// has stopped after a failure.
     pub fn check_cancel(&self) -> Result<(), EngineError> {
         self.core.check_running()?;
         match self.interrupt.pending() {
@@ -158,7 +159,7 @@ impl Session {
         }
     }
 
-    /// Sleeps until then, or fails as `check_cancel` does as soon as it would.
+    /// Sleeps until `end`. Fails early as soon as `check_cancel` would fail.
     pub fn sleep_until(&self, end: Instant) -> Result<(), EngineError> {
         self.core.check_running()?;
         self.interrupt.sleep_until(end).map_err(|kind| LockError::Interrupted(kind).into())
@@ -181,12 +182,11 @@ impl Session {
         Ok(())
     }
 
-    /// Starts a statement of the transaction: what earlier ones wrote becomes visible. Its snapshot
-    /// is taken when it first reads rows, so that it sees what was committed while it waited for
-    /// its locks.
+    /// Starts a statement of the transaction, which sees what earlier ones wrote. Its snapshot is
+    /// taken when it first reads rows, so it sees what was committed while it waited for its locks.
     pub fn start_command(&mut self) -> Result<(), EngineError> {
         self.check_cancel()?;
-        self.be.policy = self.settings.read_policy();
+        self.backend.policy = self.settings.read_policy();
         let open = self.running()?;
         open.tx.next_command()?;
         open.snapshot = None;
@@ -194,14 +194,13 @@ impl Session {
         Ok(())
     }
 
-    /// The running statement's snapshot, which is taken now if it has none. The statement must have
-    /// its locks.
+    /// The running statement's snapshot. Taken now if there is none; the statement must have its
+    /// locks.
     pub fn statement_snapshot(&mut self) -> Result<StatementSnapshot, EngineError> {
         Ok(StatementSnapshot { snapshot: self.snapshot()?, mark: self.mark() })
     }
 
-    /// Gives the running statement the snapshot of an earlier one of the transaction, whose locks
-    /// are still held.
+    /// Gives the running statement the snapshot of an earlier one of the same transaction.
     pub fn use_snapshot(&mut self, earlier: &StatementSnapshot) -> Result<(), EngineError> {
         self.check_mark(earlier.mark, || "a snapshot".to_owned())?;
         self.running()?.snapshot = Some(earlier.snapshot.clone());
@@ -215,12 +214,12 @@ impl Session {
         Ok(snapshot.get_or_insert_with(|| core.xacts.snapshot_since(tx, last_running)).clone())
     }
 
-    /// The running transaction, or the last.
+    /// The mark of the running transaction, or of the last one.
     pub(super) fn mark(&self) -> TransactionMark {
         TransactionMark { session: self.id, number: self.transactions }
     }
 
-    /// Refuses what is not the running transaction's.
+    /// Fails unless this is the running transaction's mark.
     pub(super) fn check_mark(
         &self,
         mark: TransactionMark,
@@ -232,8 +231,8 @@ impl Session {
         Err(EngineError::TransactionEnded { what: what() })
     }
 
-    /// A call into the engine: unless something asks to stop, and so that a stop waits for its end.
-    /// An error that demands it stops the engine.
+    /// Runs a call into the engine. Checks for a stop or a cancel first, and counts the call as in
+    /// progress, so that a stop waits for it. A fatal error stops the engine.
     pub(super) fn call<T>(
         &mut self,
         body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
@@ -242,7 +241,7 @@ impl Session {
         self.call_to_the_end(body)
     }
 
-    /// The same for a call that no cancel and no end of the session is to prevent.
+    /// The same for a call that neither a cancel nor the end of the session may prevent.
     pub(super) fn call_to_the_end<T>(
         &mut self,
         body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
@@ -252,30 +251,31 @@ impl Session {
         body(self, &core).map_err(|error| core.fatal.check(error))
     }
 
-    /// Ends a statement that succeeded: an I/O handle it leaked is given back, what it staged is
-    /// submitted. I/O of scans that go on stays in flight.
+    /// Ends a statement that succeeded: returns I/O handles that it leaked, and submits what it
+    /// staged. I/O of open scans stays in flight.
     pub fn end_command(&mut self) {
-        let left = self.be.io.end_of_statement();
+        let left = self.backend.io.end_of_statement();
         self.leftovers = self.leftovers.and(left);
     }
 
-    /// Warnings of what statements and commits left open, in PostgreSQL's words, each once.
+    /// Takes the warnings of what statements and commits left open, in PostgreSQL's words.
     pub fn take_warnings(&mut self) -> impl Iterator<Item = &'static str> + use<> {
         std::mem::take(&mut self.leftovers).warnings()
     }
 
-    /// Whether its reads may accept damaged pages, so that there may be warnings of them.
+    /// Whether its reads accept damaged pages, so that there may be warnings.
     pub fn accepts_damage(&self) -> bool {
         self.settings.zero_damaged_pages || self.settings.ignore_checksum_failure
     }
 
-    /// Warnings of reads that accepted damaged pages, each once.
+    /// Takes the warnings of reads that accepted damaged pages.
     pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
-        self.be.take_read_warnings()
+        self.backend.take_read_warnings()
     }
 
-    /// Commits: durable on return. If it fails the transaction is aborted, but for a failure of the
-    /// log, after which nobody knows: the engine stops then.
+    /// Commits. On return the transaction is durable, unless synchronous_commit is off: then the
+    /// WAL writer makes it durable soon. If the commit fails, the transaction is aborted. After a
+    /// failure of the log its outcome is unknown, and the engine stops.
     pub fn commit(&mut self) -> Result<(), EngineError> {
         let core = Arc::clone(&self.core);
         self.running()?;
@@ -283,7 +283,7 @@ impl Session {
             match core.activity.enter().and_then(|call| core.check_running().map(|()| call)) {
                 Ok(activity) => activity,
                 Err(error) => {
-                    // A cancel does not stop a commit, an administrator does.
+                    // A cancel does not prevent a commit; a stop of the engine does.
                     self.abort()?;
                     return Err(error);
                 }
@@ -298,14 +298,14 @@ impl Session {
         let options = self.settings.commit_options();
         let committed = core
             .fatal
-            .watch("commit", || core.xacts.commit_with(&mut self.be.io, &mut open.tx, &options));
+            .watch("commit", || core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options));
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
                 self.remove_files(&finished);
                 self.end_temp(true);
                 drop(change);
-                let left = self.be.io.end_of_transaction();
+                let left = self.backend.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
                 self.end();
                 if !options.wait {
@@ -327,8 +327,7 @@ impl Session {
         }
     }
 
-    /// Aborts because of an error, which is what the caller is told; that the abort could not be
-    /// logged changes nothing.
+    /// Aborts because of an error, which the caller reports. A failure of the abort is only logged.
     fn abort_after(&mut self, error: &EngineError) {
         if let Err(also) = self.abort() {
             tracing::warn!("after \"{error}\": {also}");
@@ -340,9 +339,9 @@ impl Session {
         let core = Arc::clone(&self.core);
         let Some(mut open) = self.open.take() else { return Ok(()) };
         core.counters.rollbacks.count();
-        // I/O that a failed statement left behind is over before its locks go. It had no time to
-        // close what it had opened: no warning.
-        let left = self.be.io.drain();
+        // I/O of a failed statement must end before its locks are released. There is no warning:
+        // the statement could not close what it had opened.
+        let left = self.backend.io.drain();
         left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
         let activity = core.activity.enter();
         if activity.is_err() || core.phase() == Phase::Stopped || core.fatal.has_stopped() {
@@ -350,7 +349,7 @@ impl Session {
             return Ok(());
         }
         let change = open.changed_catalogs.then(|| core.database.cache.change());
-        let result = core.fatal.watch("abort", || core.xacts.abort(&mut self.be.io, &mut open.tx));
+        let result = core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
         if let Ok(finished) = &result {
             self.remove_files(finished);
         }
@@ -360,15 +359,14 @@ impl Session {
         result.map(|_| ()).map_err(|error| core.fatal.check(error))
     }
 
-    /// Removes the files of relations that are gone now. The transaction's end stands, whatever
-    /// becomes of them.
+    /// Removes the files of dropped relations. A failure does not change the transaction's outcome.
     fn remove_files(&mut self, finished: &Finished) {
         for rel in &finished.drop {
             self.core.heaps.spaces.forget(*rel);
         }
-        // Nobody uses them: the transaction's locks are still held.
+        // No other session uses them: the transaction still holds its locks.
         for rel in &finished.drop {
-            if let Err(error) = self.core.pool.drop_relation(&mut self.be, *rel) {
+            if let Err(error) = self.core.pool.drop_relation(&mut self.backend, *rel) {
                 tracing::warn!("{}", self.core.fatal.check(error.into()));
                 break;
             }
@@ -384,8 +382,8 @@ impl Session {
         self.open.is_some()
     }
 
-    /// Whether the running transaction has changed the catalogs. If it has not, a table that it has
-    /// locked is what it was when it was locked.
+    /// Whether the running transaction has changed the catalogs. If not, a table that it has locked
+    /// is as it was when it was locked.
     pub fn has_changed_catalogs(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.changed_catalogs)
     }
@@ -395,8 +393,8 @@ impl Session {
         self.open.as_ref().and_then(|open| open.tx.xid())
     }
 
-    /// The pages of a table, with what working on them needs: where a session chooses between what
-    /// is everyone's and what is its own. Another session's temporary table is refused.
+    /// The heap of a table, in the shared pool or in the session's own. Another session's temporary
+    /// table is refused.
     pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.database.heap(table) })
@@ -417,22 +415,22 @@ impl Session {
         self.open.as_mut().ok_or_else(no_transaction)
     }
 
-    /// For a change of the catalogs: the transaction looks past the shared cache from now on.
+    /// The running transaction, for a change of the catalogs. It looks past the shared cache from
+    /// now on.
     pub(super) fn changing(
         &mut self,
     ) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
-        let Session { open: Some(open), be, .. } = self else { return Err(no_transaction()) };
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         open.changed_catalogs = true;
         open.own_tables.clear();
-        Ok((&mut open.tx, be))
+        Ok((&mut open.tx, backend))
     }
 
-    /// How this session's scans read ahead. What they leave uncombined is not merged on its way to
-    /// the disk either.
+    /// How the session's scans read ahead. The I/O layer gets the same limit for merging.
     pub(super) fn read_ahead(&mut self) -> ReadAhead {
         let combine =
             self.settings.io_combine_limit.min(self.core.config.io_max_combine_limit).max(1);
-        self.be.io.set_combine_limit(combine.saturating_mul(BLOCK_SIZE));
+        self.backend.io.set_combine_limit(combine.saturating_mul(BLOCK_SIZE));
         ReadAhead {
             io_concurrency: u32::try_from(self.settings.effective_io_concurrency)
                 .unwrap_or(u32::MAX),
@@ -440,7 +438,7 @@ impl Session {
         }
     }
 
-    /// Makes a checkpoint and waits for it.
+    /// Requests a checkpoint and waits for it.
     pub fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.checkpoint_for(Causes::DEMAND)
     }
@@ -450,7 +448,7 @@ impl Session {
         let requests = &self.core.checkpointer.requests;
         let number = requests.ask(causes);
         if self.core.config.background == Background::Stepped {
-            checkpoint::step(&self.core, &mut self.be);
+            checkpoint::step(&self.core, &mut self.backend);
         }
         match requests.wait_for(number, || self.check_cancel())? {
             Ok(()) => Ok(()),

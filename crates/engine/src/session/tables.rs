@@ -1,4 +1,4 @@
-//! Finding, locking, creating and dropping tables.
+//! Finds, locks, creates and drops tables.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use super::temp_tables::PG_TEMP;
 use crate::core::Core;
 use crate::error::EngineError;
 
-/// What a table's lock is filed under.
+/// The lock tag of a table.
 fn lock_tag(table: &Table) -> LockTag {
     let database = if table.locator.db == 0 { 0 } else { POSTGRES_DB };
     LockTag { database, relation: table.oid }
 }
 
 impl Session {
-    /// Finds a table; without a schema among the session's temporary ones, then in pg_catalog, then
-    /// public. No lock is taken: what is found may be gone in the next moment.
+    /// Finds a table. Without a schema it looks among the session's temporary tables, then in
+    /// pg_catalog, then in public. It takes no lock, so the table may be dropped at any time.
     pub fn table(
         &mut self,
         schema: Option<&str>,
@@ -119,7 +119,7 @@ impl Session {
             return Ok(Some(Arc::clone(table)));
         }
         let snapshot = core.xacts.snapshot(&open.tx);
-        let mut reader = Reader::new(&core.database, &mut self.be, snapshot);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         let Some(class) = reader.class_named(namespace, name)? else {
             if shared {
                 core.database.cache.put_absent(version, namespace, name);
@@ -154,7 +154,7 @@ impl Session {
         }
         let version = core.database.cache.version();
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let found = Reader::new(&core.database, &mut self.be, snapshot).namespace(name)?;
+        let found = Reader::new(&core.database, &mut self.backend, snapshot).namespace(name)?;
         if let Some(oid) =
             found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs))
         {
@@ -163,8 +163,8 @@ impl Session {
         Ok(found)
     }
 
-    /// Finds and locks a table (42P01 if there is none), seeing changes committed while waiting for
-    /// the lock.
+    /// Finds and locks a table (42P01 if there is none). Sees changes that were committed while it
+    /// waited for the lock.
     pub fn open_table(
         &mut self,
         schema: Option<&str>,
@@ -195,8 +195,8 @@ impl Session {
                 if core.database.cache.moved() == before {
                     return Ok(Some(table));
                 }
-                // The catalogs have changed: the name may mean another table now, or this one have
-                // other columns. With its lock held, what is found now stays.
+                // The catalogs have changed: the name may mean another table now, or the table may
+                // have other columns. With its lock held, what is found now does not change.
                 session.running()?.own_tables.clear();
                 locked = Some(table.oid);
             }
@@ -207,7 +207,7 @@ impl Session {
     pub fn tables(&mut self) -> Result<Vec<Arc<Table>>, EngineError> {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let tables = Reader::new(&core.database, &mut session.be, snapshot).tables()?;
+            let tables = Reader::new(&core.database, &mut session.backend, snapshot).tables()?;
             Ok(tables.into_iter().map(Arc::new).collect())
         })
     }
@@ -224,7 +224,7 @@ impl Session {
 
     fn lock(&mut self, core: &Core, tag: LockTag, mode: LockMode) -> Result<(), EngineError> {
         self.running()?;
-        self.be.io.submit();
+        self.backend.io.submit();
         core.locks.lock(&mut self.locks, tag, mode, &self.interrupt).map_err(|error| {
             if matches!(error, LockError::Deadlock { .. }) {
                 core.counters.deadlocks.count();
@@ -233,7 +233,7 @@ impl Session {
         })
     }
 
-    /// Refuses a table that the transaction has not locked in this mode or a stronger one.
+    /// Fails if the transaction has not locked the table in this mode or a stronger one.
     pub(super) fn check_locked(&self, table: &Table, mode: LockMode) -> Result<(), EngineError> {
         if self.locks.holds_at_least(lock_tag(table), mode) {
             return Ok(());
@@ -271,7 +271,7 @@ impl Session {
         ddl::check_definition(namespace, name, columns)?;
         self.lock(core, ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let mut reader = Reader::new(&core.database, &mut self.be, snapshot);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         reader.refuse_indexed_catalogs()?;
         if reader.class_named(namespace, name)?.is_some() {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
@@ -284,13 +284,13 @@ impl Session {
         Ok(locator)
     }
 
-    /// Drops a table: its file goes when the transaction has committed.
+    /// Drops a table. Its file is removed when the transaction has committed.
     pub fn drop_table(&mut self, table: &Table) -> Result<(), EngineError> {
         self.check_own(table)?;
         self.call(|session, core| {
             session.lock_table(core, table, LockMode::AccessExclusive)?;
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            Reader::new(&core.database, &mut session.be, snapshot).refuse_indexed_catalogs()?;
+            Reader::new(&core.database, &mut session.backend, snapshot).refuse_indexed_catalogs()?;
             let (tx, be) = session.changing()?;
             ddl::drop_table(&core.database, be, tx, table)?;
             session.temp.note_dropped(table.oid);

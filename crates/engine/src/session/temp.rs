@@ -54,7 +54,7 @@ impl Session {
             return Ok(oid);
         }
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        Reader::new(&core.database, &mut self.be, snapshot).refuse_indexed_catalogs()?;
+        Reader::new(&core.database, &mut self.backend, snapshot).refuse_indexed_catalogs()?;
         let (tx, be) = self.changing()?;
         ddl::create_namespace(&core.database, be, tx, &name)
     }
@@ -70,7 +70,7 @@ impl Session {
         for table in emptied {
             let Some(pool) = &self.temp.pool else { break };
             if pool.nblocks(table.locator, Fork::Main)? > 0 {
-                pool.truncate(&mut self.be, table.locator, Fork::Main, 0)?;
+                pool.truncate(&mut self.backend, table.locator, Fork::Main, 0)?;
                 core.heaps.spaces.forget(table.locator);
             }
         }
@@ -142,7 +142,7 @@ impl Session {
                 continue;
             }
             self.core.heaps.spaces.forget(rel);
-            if let Err(error) = pool.drop_relation(&mut self.be, rel) {
+            if let Err(error) = pool.drop_relation(&mut self.backend, rel) {
                 tracing::warn!("{error}");
             }
         }
@@ -160,7 +160,7 @@ impl Session {
         }
         if core.phase() != Phase::Stopped
             && !core.fatal.has_stopped()
-            && let Err(error) = pool.clear(&mut self.be)
+            && let Err(error) = pool.clear(&mut self.backend)
         {
             tracing::warn!("{error}");
         }

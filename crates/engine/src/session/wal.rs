@@ -14,7 +14,7 @@ impl Session {
     /// Leaves the rest of the log's segment unused. The end of the record that says so; where
     /// nothing was logged in the segment so far nothing happens, and it is the segment's begin.
     pub fn switch_wal(&mut self) -> Result<Lsn, EngineError> {
-        self.call(|session, core| Ok(core.wal.switch_segment(&mut session.be.io)?))
+        self.call(|session, core| Ok(core.wal.switch_segment(&mut session.backend.io)?))
     }
 
     /// Puts a named point into the log, at which recovery from an archive may stop. The end of its
@@ -29,7 +29,7 @@ impl Session {
             blocks: &[],
         };
         let inserted =
-            self.call(|session, core| Ok(core.wal.insert(&mut session.be.io, &record)?))?;
+            self.call(|session, core| Ok(core.wal.insert(&mut session.backend.io, &record)?))?;
         tracing::info!("restore point \"{name}\" created at {}", inserted.end);
         Ok(inserted.end)
     }
