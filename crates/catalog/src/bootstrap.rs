@@ -1,6 +1,6 @@
 //! The rows of a new database.
 
-use forebay_types::{Datum, Oid, all_types};
+use forebay_types::{Datum, all_types};
 
 use crate::error::CatalogError;
 use crate::rows::{self, ClassRow};

@@ -258,7 +258,7 @@ pub fn drop_rows(
             return Err(CatalogError::refused("XX000", "tuple concurrently deleted"));
         }
     }
-    tx.next_command()
+    Ok(tx.next_command()?)
 }
 
 impl Database {

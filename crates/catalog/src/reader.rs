@@ -33,16 +33,17 @@ const NAMESPACE_COLUMNS: usize = 2;
 
 /// The part of a relation's pg_class row that the engine uses.
 #[derive(Clone, Debug)]
-pub(crate) struct Class {
-    pub tid: ItemPointer,
-    pub oid: Oid,
-    pub name: String,
-    pub namespace: Oid,
+pub struct Class {
+    pub(crate) tid: ItemPointer,
+    pub(crate) oid: Oid,
+    pub(crate) name: String,
+    pub(crate) namespace: Oid,
     filenode: Oid,
     tablespace: Oid,
     indexed: bool,
     shared: bool,
     persistence: u8,
+    /// pg_class.relkind
     pub kind: u8,
     traits: ClassTraits,
 }
@@ -64,7 +65,7 @@ pub(crate) type RowSink<'a> =
     dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, CatalogError> + 'a;
 
 /// Reads the catalogs with one snapshot.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     database: &'a Database,
     be: &'a mut Backend,
     snapshot: Snapshot,
@@ -72,7 +73,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader that sees what the snapshot sees.
-    pub(crate) fn new(
+    pub fn new(
         database: &'a Database,
         be: &'a mut Backend,
         snapshot: Snapshot,
@@ -155,7 +156,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A relation by its name, of any kind.
-    pub(crate) fn class_named(
+    pub fn class_named(
         &mut self,
         namespace: Oid,
         name: &str,
@@ -177,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 
     /// All tables, with their columns.
-    pub(crate) fn tables(&mut self) -> Result<Vec<Table>, CatalogError> {
+    pub fn tables(&mut self) -> Result<Vec<Table>, CatalogError> {
         let mut classes = self.classes_where(false, &|_, _, _| true)?;
         classes.retain(Class::is_table);
         let mut columns: HashMap<Oid, Vec<Attribute>> =
@@ -228,7 +229,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A namespace by its name.
-    pub(crate) fn namespace(&mut self, name: &str) -> Result<Option<Oid>, CatalogError> {
+    pub fn namespace(&mut self, name: &str) -> Result<Option<Oid>, CatalogError> {
         let mut found = None;
         self.scan_namespaces(&mut |oid, n| {
             if n == name {
@@ -272,7 +273,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The table of a pg_class row.
-    pub(crate) fn table(&mut self, class: &Class) -> Result<Table, CatalogError> {
+    pub fn table(&mut self, class: &Class) -> Result<Table, CatalogError> {
         let (columns, _) = self.attributes(class.oid)?;
         let schema = self.namespace_name(class.namespace)?;
         self.assemble(class, columns, schema)
@@ -349,7 +350,7 @@ impl<'a> Reader<'a> {
 
     /// Fails (0A000) if the catalogs have indexes, as PostgreSQL's have: it would not find rows
     /// that are added without them.
-    pub(crate) fn refuse_indexed_catalogs(&mut self) -> Result<(), CatalogError> {
+    pub fn refuse_indexed_catalogs(&mut self) -> Result<(), CatalogError> {
         match self.class(crate::schema::PG_CLASS.oid)? {
             Some(class) if !class.indexed => Ok(()),
             _ => Err(CatalogError::refused(
@@ -367,7 +368,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The namespace of a session slot's temporary tables.
-pub(crate) fn temp_namespace(slot: u32) -> String {
+pub fn temp_namespace(slot: u32) -> String {
     format!("pg_temp_{slot}")
 }
 

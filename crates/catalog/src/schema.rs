@@ -14,8 +14,11 @@ pub const POSTGRES_DB: Oid = 5;
 /// A catalog's column.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogColumn {
+    /// pg_attribute.attname
     pub name: &'static str,
+    /// pg_attribute.atttypid
     pub type_oid: Oid,
+    /// pg_attribute.attnotnull
     pub not_null: bool,
 }
 
@@ -24,6 +27,7 @@ pub struct CatalogColumn {
 pub struct CatalogTable {
     /// pg_class.oid
     pub oid: Oid,
+    /// pg_class.relname
     pub name: &'static str,
     /// pg_class.reltype: its row type, 0 if PostgreSQL's OID for it is not fixed.
     pub row_type: Oid,
@@ -31,6 +35,7 @@ pub struct CatalogTable {
     pub shared: bool,
     /// Whether its file is found through pg_filenode.map, not through pg_class.relfilenode.
     pub mapped: bool,
+    /// Its columns, in order.
     pub columns: &'static [CatalogColumn],
 }
 

@@ -6,7 +6,7 @@
 
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
-    BlockNumber, CommandId, Fork, ItemPointer, OffsetNumber, PageTag, Xid,
+    BlockNumber, CommandId, Fork, ItemPointer, OffsetNumber, Xid,
     tuple::{HeapTuple, HeapTupleMut},
 };
 use forebay_storage::{Backend, PageWriteGuard, Pinned, Strategy};

@@ -20,6 +20,7 @@ pub(crate) const TABLE: RelFileLocator = RelFileLocator::in_default(5, 16_384);
 /// A log, a buffer pool and transactions over an empty directory.
 pub(crate) struct Fixture {
     pub(crate) aio: Arc<Aio>,
+    #[allow(dead_code, reason = "for the tests of forebay-access")]
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) wal: Arc<Wal>,
     pub(crate) clog: Arc<Clog>,
@@ -38,6 +39,7 @@ pub(crate) fn pool(aio: &Arc<Aio>, dir: &Path, buffers: usize) -> Arc<BufferPool
 }
 
 impl Fixture {
+    #[allow(dead_code, reason = "not for the tests of forebay-access")]
     pub(crate) fn new() -> Fixture {
         Fixture::with(MethodKind::Sync, 256)
     }

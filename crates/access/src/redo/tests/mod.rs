@@ -9,6 +9,7 @@ use forebay_format::{
     tuple::{AttrLayout, form_tuple},
 };
 use forebay_storage::{Backend, Strategy};
+use forebay_txn::redo::{Counters, RedoContext, RedoError, RedoRecord};
 use forebay_txn::{Outcome, Snapshot, Transaction};
 use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record};
 use proptest::prelude::*;
