@@ -195,7 +195,7 @@ impl Control {
         next.time = unix_seconds();
         let bytes = next.encode();
         let written = overwrite(io, &self.file, &bytes).map_err(EngineError::from);
-        match written.and_then(|()| self.read_back.verify(io, 0, &bytes)) {
+        match written.and_then(|()| Ok(self.read_back.verify(io, 0, &bytes)?)) {
             Ok(()) => {
                 *current = next;
                 Ok(())

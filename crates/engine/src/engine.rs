@@ -285,7 +285,7 @@ impl Drop for Engine {
 
 /// The shutdown checkpoint. The files of tables whose transactions were aborted.
 fn shut_down(core: &Arc<Core>, be: &mut Backend) -> Result<Vec<RelFileLocator>, EngineError> {
-    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error))?;
+    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;
     if core.archiving.is_on() {
         // So that the archive gets all but the checkpoint itself.
         core.wal.switch_segment(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;

@@ -123,7 +123,8 @@ impl SqlError {
         self
     }
 
-    /// Sets the position unless one is there already (the innermost knows best). 0 sets nothing.
+    /// Sets the position unless there is one already: the innermost caller knows it best. 0 sets
+    /// nothing.
     pub fn at(mut self, position: u32) -> SqlError {
         if self.0.position.is_none() && position > 0 {
             self.0.position = Some(position);

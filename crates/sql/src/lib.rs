@@ -27,4 +27,4 @@ pub use connection::{
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
 pub use forebay_types::{Datum, SqlType};
-pub use settings::{SetScope, SettingRow, Settings, Shown};
+pub use settings::{SessionSettings, SetScope, SettingRow, Settings, Shown};

@@ -50,7 +50,7 @@ fn no_function(what: &'static str, ty: SqlType) -> ValueError {
 /// Reads a binary value.
 pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
     Ok(match ty {
-        SqlType::Bool => Datum::Bool(fixed(bytes)? != [0]),
+        SqlType::Bool => Datum::Bool(fixed::<1>(bytes)? != [0]),
         SqlType::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
         SqlType::Int4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
         SqlType::Int8 | SqlType::PgLsn => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),

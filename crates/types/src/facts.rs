@@ -1,7 +1,27 @@
 //! The facts about every type that Forebay knows: one table, which pg_type's rows are written from.
 
 use crate::oid::Oid;
-use crate::stored::Repr;
+
+/// What the stored bytes of a type's values are. Types that are only carried are `Raw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are the types")]
+pub enum Repr {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    /// oid, regproc
+    Oid,
+    /// xid, cid
+    Xid,
+    Char,
+    Name,
+    /// Text in UTF-8.
+    Text,
+    Raw,
+}
 
 /// A type: its row of pg_type, and how its values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +79,14 @@ pub fn type_info(oid: Oid) -> Option<&'static TypeInfo> {
 /// The type with this name (PostgreSQL's internal name, such as `int4`).
 pub fn type_by_name(name: &str) -> Option<&'static TypeInfo> {
     TYPES.iter().find(|t| t.name == name)
+}
+
+impl Repr {
+    /// The representation of a type's values.
+    pub fn of(type_oid: Oid) -> Repr {
+        // Types that are not in the table are carried, as a table of PostgreSQL's may have them.
+        type_info(type_oid).map_or(Repr::Raw, |info| info.repr)
+    }
 }
 
 /// The row of a type that is known to be there, while constants are computed.

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use num_bigint::{BigInt, Sign};
 
+use crate::digits::{parse_exponent, strip_underscores};
 use crate::error::{Problem, Result, ValueError};
 
 /// Decimal digits before the point that a value may have.
@@ -411,23 +412,22 @@ fn division_scale(a: &BigInt, s: u32, b: &BigInt, t: u32) -> u32 {
 fn parse_finite(body: &str) -> Result<Option<Numeric>> {
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
         if body.len() > 2 && body.get(..2).is_some_and(|p| p.eq_ignore_ascii_case(prefix)) {
-            let digits = crate::input::strip_underscores(&body[2..], radix, true);
+            let digits = strip_underscores(&body[2..], radix, true);
             let parsed = digits.and_then(|d| BigInt::parse_bytes(d.as_bytes(), radix));
             return parsed.map(|d| Numeric::checked(d, 0)).transpose();
         }
     }
     let (mantissa, exponent) = match body.find(['e', 'E']) {
-        Some(at) => match crate::input::parse_exponent(&body[at + 1..]) {
+        Some(at) => match parse_exponent(&body[at + 1..]) {
             Some(e) => (&body[..at], e),
             None => return Ok(None),
         },
         None => (body, 0i64),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let (Some(whole), Some(fraction)) = (
-        crate::input::strip_underscores(whole, 10, false),
-        crate::input::strip_underscores(fraction, 10, false),
-    ) else {
+    let (Some(whole), Some(fraction)) =
+        (strip_underscores(whole, 10, false), strip_underscores(fraction, 10, false))
+    else {
         return Ok(None);
     };
     if whole.is_empty() && fraction.is_empty() {
@@ -600,7 +600,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn division_equals_long_division(a in any::<i64>(), b in any::<i64>().prop_filter("not zero", |b| *b != 0)) {
+        fn division_equals_long_division(
+            a in any::<i64>(),
+            b in any::<i64>().prop_filter("not zero", |b| *b != 0),
+        ) {
             let quotient = Numeric::from_int(a).div(&Numeric::from_int(b)).unwrap();
             let Finite { scale, .. } = quotient else { panic!() };
             prop_assert_eq!(quotient.to_string(), slow_quotient(a, b, scale));
@@ -616,7 +619,10 @@ mod tests {
         }
 
         #[test]
-        fn garbage_never_panics(text in "[-+0-9._eExXnN]{0,12}", bytes in prop::collection::vec(any::<u8>(), 0..24)) {
+        fn garbage_never_panics(
+            text in "[-+0-9._eExXnN]{0,12}",
+            bytes in prop::collection::vec(any::<u8>(), 0..24),
+        ) {
             let _ = Numeric::parse(&text);
             let _ = Numeric::read_binary(&bytes);
         }

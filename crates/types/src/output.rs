@@ -86,7 +86,7 @@ fn vector_out<const N: usize>(
     const ARRAY_HEADER: usize = 20;
     let damaged = || Problem::StoredLength { len: bytes.len(), expected: ARRAY_HEADER };
     let (_, elements) = bytes.split_at_checked(ARRAY_HEADER).ok_or_else(damaged)?;
-    for (i, element) in elements.as_chunks().0.iter().enumerate() {
+    for (i, element) in elements.as_chunks::<N>().0.iter().enumerate() {
         if i > 0 {
             out.push(b' ');
         }

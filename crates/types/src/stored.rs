@@ -6,40 +6,12 @@
 
 use crate::datum::Datum;
 use crate::error::{Problem, Result};
-use crate::facts::type_info;
-use crate::oid::Oid;
+use crate::facts::Repr;
 
 /// Bytes of a stored name, its terminating zero included.
 pub const NAME_LEN: usize = 64;
 
-/// What the stored bytes of a type's values are. Types that are only carried are `Raw`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the variants are the types")]
-pub enum Repr {
-    Bool,
-    Int2,
-    Int4,
-    Int8,
-    Float4,
-    Float8,
-    /// oid, regproc
-    Oid,
-    /// xid, cid
-    Xid,
-    Char,
-    Name,
-    /// Text in UTF-8.
-    Text,
-    Raw,
-}
-
 impl Repr {
-    /// The representation of a type's values.
-    pub fn of(type_oid: Oid) -> Repr {
-        // Types that are not in the table are carried, as a table of PostgreSQL's may have them.
-        type_info(type_oid).map_or(Repr::Raw, |info| info.repr)
-    }
-
     /// The value in these bytes.
     pub fn decode(self, bytes: &[u8]) -> Result<Datum<'_>> {
         Ok(match self {

@@ -39,7 +39,7 @@ use super::scan::Scan;
 use super::startup::{Checkpoint, Started, Startup};
 use crate::archiver::store_options;
 use crate::clock;
-use crate::config::{ArchiveMode, Background};
+use crate::config::{ArchiveMode, Background, Interruptible, TargetAction, TargetTimeline};
 use crate::error::EngineError;
 
 /// Threads that fetch segments ahead, at most.
@@ -54,7 +54,7 @@ impl Startup<'_> {
     ) -> Result<Started, EngineError> {
         let control = self.control.get();
         let restore = self.restore(be, &control, request)?;
-        self.config.recovery_stop.watch(&restore)?;
+        self.config.recovery_stop.watch(Arc::clone(&restore) as Arc<dyn Interruptible>)?;
         restore.clean(&be.io)?;
         let (at, own) = match &request.label {
             Some(label) => (label.checkpoint, label.timeline),

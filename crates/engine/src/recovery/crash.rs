@@ -1,14 +1,11 @@
 //! Crash recovery: replays the log from the last checkpoint to its end.
 
-use std::sync::Arc;
-
 use forebay_access::redo::Registry;
 use forebay_aio::sync::Instant;
-use forebay_format::control::{ControlFile, DbState};
+use forebay_format::control::{ControlFile};
 use forebay_format::timeline::TimelineHistory;
 use forebay_storage::Backend;
-use forebay_txn::redo::{Counters, RedoContext};
-use forebay_wal::{Resume, read_history};
+use forebay_txn::redo::RedoContext;
 
 use super::ahead::ReadAhead;
 use super::scan::{self, Scan};

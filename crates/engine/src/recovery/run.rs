@@ -1,13 +1,8 @@
 //! Which recovery a data directory needs.
 
-use std::sync::Arc;
-
-use forebay_access::redo::Registry;
-use forebay_aio::sync::Instant;
-use forebay_format::control::{ControlFile, DbState};
-use forebay_format::timeline::TimelineHistory;
+use forebay_format::control::DbState;
 use forebay_storage::Backend;
-use forebay_txn::redo::{Counters, RedoContext};
+use forebay_txn::redo::Counters;
 use forebay_wal::{Resume, read_history};
 
 use super::request::{Request, refuse_under_way};

@@ -10,11 +10,11 @@ use forebay_format::control::{ControlFile, DbState};
 use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{self, CheckPoint};
-use forebay_format::{FullXid, Lsn};
+use forebay_format::Lsn;
 use forebay_storage::{Backend, BufferPool};
 use forebay_txn::Clog;
 use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
-use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord, read_history};
+use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord};
 
 use super::branch::Ended;
 use super::floor::Floor;

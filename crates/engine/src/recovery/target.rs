@@ -148,6 +148,7 @@ fn lsn_stop(side: &str, at: Lsn, target: Lsn) -> Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RestoreSettings;
     use forebay_format::wal::{RecordBuilder, decode_record};
 
     /// Which of before and after stops, with the reason.

@@ -160,6 +160,6 @@ impl Session {
         }
         let strategy =
             if tuples.bytes() >= BULK_BYTES { Strategy::BulkWrite } else { Strategy::Normal };
-        heap.insert_batch(backend, author, tuples, strategy)
+        Ok(heap.insert_batch(backend, author, tuples, strategy)?)
     }
 }

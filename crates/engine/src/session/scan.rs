@@ -41,14 +41,14 @@ impl Session {
         self.check_locked(table, LockMode::AccessShare)?;
         let (ahead, pool) = (self.read_ahead(), self.pool_of(core, table)?);
         let visibility = Visibility::new(snapshot, Arc::clone(&core.heaps.clog));
-        heap::HeapScan::begin(&pool, table.locator, visibility, ahead)
+        Ok(heap::HeapScan::begin(&pool, table.locator, visibility, ahead)?)
     }
 
     /// Counts the rows that a scan would return, without decoding them.
     pub fn count_rows(&mut self, table: &Table) -> Result<u64, EngineError> {
         self.call(|session, core| {
             let mut scan = session.begin_scan(core, table)?;
-            scan.count(&mut session.backend, &session.interrupt)
+            Ok(scan.count(&mut session.backend, &session.interrupt)?)
         })
     }
 }
@@ -63,7 +63,7 @@ impl HeapScan {
     pub fn next_page(&mut self, session: &mut Session) -> Result<Option<usize>, EngineError> {
         (self.rows, self.next) = (0, 0);
         session.check_mark(self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
-        let rows = session.call(|session, _| self.scan.next_page(&mut session.backend))?;
+        let rows = session.call(|session, _| Ok(self.scan.next_page(&mut session.backend)?))?;
         self.rows = rows.unwrap_or(0);
         Ok(rows)
     }

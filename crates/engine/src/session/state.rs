@@ -317,7 +317,7 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                let error = core.fatal.check(error);
+                let error = core.fatal.check(error.into());
                 drop(change);
                 self.open = Some(open);
                 drop(activity);
@@ -356,7 +356,7 @@ impl Session {
         self.end_temp(false);
         drop(change);
         self.end();
-        result.map(|_| ()).map_err(|error| core.fatal.check(error))
+        result.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
     }
 
     /// Removes the files of dropped relations. A failure does not change the transaction's outcome.

@@ -19,7 +19,7 @@ use crate::error::EngineError;
 /// The lock tag of a table.
 fn lock_tag(table: &Table) -> LockTag {
     let database = if table.locator.db == 0 { 0 } else { POSTGRES_DB };
-    LockTag { database, relation: table.oid }
+    LockTag::Relation { database, relation: table.oid }
 }
 
 impl Session {
@@ -127,7 +127,7 @@ impl Session {
             return Ok(None);
         };
         if let Some(refusal) = not_a_table(class.kind, name) {
-            return Err(refusal);
+            return Err(refusal.into());
         }
         let table = Arc::new(reader.table(&class)?);
         if shared {
@@ -279,7 +279,7 @@ impl Session {
         let (tx, be) = self.changing()?;
         let locator =
             ddl::create_table(&core.database, be, tx, namespace, name, columns, persistence)?;
-        let tag = LockTag { database: POSTGRES_DB, relation: locator.rel };
+        let tag = LockTag::Relation { database: POSTGRES_DB, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
     }

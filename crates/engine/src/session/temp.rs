@@ -56,7 +56,7 @@ impl Session {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         Reader::new(&core.database, &mut self.backend, snapshot).refuse_indexed_catalogs()?;
         let (tx, be) = self.changing()?;
-        ddl::create_namespace(&core.database, be, tx, &name)
+        Ok(ddl::create_namespace(&core.database, be, tx, &name)?)
     }
 
     /// Does what ON COMMIT says, at the end of a transaction that is about to commit.

@@ -1,39 +1,18 @@
 //! The extended protocol: prepared statements and portals.
 
-use super::prepared::{Plan, Prepared};
+use super::outcome::Executed;
+use super::portal::{Portal, Progress};
 use super::run::run_cursor;
-use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
+use super::sink::{CommandTag, Format, RowSink};
+use super::state::Connection;
+use super::statement::{Plan, Prepared};
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, estimated_memory, parse_script};
 use forebay_engine::StatementSnapshot;
 use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
-
-/// How far a portal is.
-enum Progress {
-    /// Its tables are locked. A query's snapshot is from then.
-    Fresh(Option<StatementSnapshot>),
-    Running(Box<Cursor>),
-    Done,
-}
-
-/// A statement bound to parameters.
-pub(super) struct Portal {
-    prepared: Arc<Prepared>,
-    plan: Plan,
-    params: Arc<[Datum<'static>]>,
-    formats: Vec<Format>,
-    progress: Progress,
-}
-
-impl Portal {
-    /// Does it read this table? Until it is closed, also after its last row.
-    pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
-        let Plan::Select(plan) = &self.plan else { return false };
-        plan.root.scans().any(|(_, table)| table.oid == oid)
-    }
-}
 
 pub(super) fn no_statement(name: &str) -> SqlError {
     let message = if name.is_empty() {
@@ -52,7 +31,7 @@ fn protocol(message: String) -> SqlError {
     SqlError::new(state::PROTOCOL_VIOLATION, message)
 }
 
-/// Does the statement end a transaction? Only such run in a failed block.
+/// Whether the statement ends a transaction: only such statements run in a failed block.
 fn ends_transaction(prepared: &Prepared) -> bool {
     use crate::parse::TransactionStatement::{Commit, Rollback};
     match &prepared.statement {
@@ -141,7 +120,8 @@ impl Connection {
             }
             if params.len() != prepared.params.len() {
                 return Err(protocol(format!(
-                    "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
+                    "bind message supplies {} parameters, but prepared statement \"{statement}\" \
+                     requires {}",
                     params.len(),
                     prepared.params.len()
                 )));
@@ -172,8 +152,8 @@ impl Connection {
         })
     }
 
-    /// As in PostgreSQL, a query sees what was there when it was bound; other statements, when they
-    /// are executed.
+    /// The snapshot of Bind. As in PostgreSQL, a query uses it; other statements take theirs when
+    /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
         match (plan, self.host.session_if_any()) {
             (Plan::Select(_), Some(session)) => Ok(Some(session.statement_snapshot()?)),

@@ -1,36 +1,14 @@
-//! Statements planned, and planned again when a table has changed under them.
+//! Planning statements, and planning them again when a table has changed.
 
-use super::{ColumnDesc, Connection};
+use super::state::Connection;
+use super::statement::{Plan, Prepared};
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use crate::parse::{CopySource, Kind, Source, Statement};
-use crate::plan::{InsertPlan, Node, ParamTypes, Planner, SelectPlan};
+use crate::parse::{Kind, Source, Statement};
+use crate::plan::{Node, ParamTypes, Planner, SelectPlan};
 use forebay_engine::{LockMode, Table};
-use forebay_types::SqlType;
 use sqlparser::ast;
 use std::sync::Arc;
-
-/// What a statement was planned to.
-#[derive(Clone)]
-pub enum Plan {
-    /// A query.
-    Select(Arc<SelectPlan>),
-    /// An INSERT.
-    Insert(Arc<InsertPlan>),
-    /// Anything else, which needs no plan.
-    Utility,
-}
-
-/// A prepared statement.
-pub struct Prepared {
-    /// The statement; None for an empty string.
-    pub statement: Option<Statement>,
-    /// Types of its parameters.
-    pub params: Vec<SqlType>,
-    /// Its plan.
-    pub plan: Plan,
-    /// The columns it returns.
-    pub columns: Option<Vec<ColumnDesc>>,
-}
 
 impl Connection {
     /// Plans a statement, with its tables locked. `types`: the parameters' types as far as known,
@@ -125,7 +103,6 @@ impl Connection {
     fn utility_columns(&mut self, kind: &Kind) -> Result<Option<Vec<ColumnDesc>>> {
         match kind {
             Kind::Show(target) => self.show_columns(target).map(Some),
-            Kind::Copy(copy) if matches!(copy.source, CopySource::Query(_)) => Ok(None),
             _ => Ok(None),
         }
     }

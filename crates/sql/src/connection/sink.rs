@@ -4,6 +4,10 @@ use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError};
 use forebay_types::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
 
+/// A completed command: its tag is its text, such as `INSERT 0 3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTag(pub String);
+
 /// Text or binary, as the protocol numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {

@@ -1,6 +1,8 @@
-//! Running the statements that are no query: tables, settings, CHECKPOINT and the like.
+//! Running utility statements: tables, settings, CHECKPOINT and others.
 
-use super::{ColumnDesc, CommandTag, Connection, Format, RowRef, RowSink};
+use super::sink::{CommandTag, Format, RowRef, RowSink};
+use super::state::Connection;
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
 use crate::plan::View;
@@ -174,7 +176,8 @@ impl Connection {
             };
             if self.portals.values().any(|portal| portal.reads(table.oid)) {
                 let message = format!(
-                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this session",
+                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this \
+                     session",
                     table.name
                 );
                 return Err(SqlError::new(state::OBJECT_IN_USE, message));

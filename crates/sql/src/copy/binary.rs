@@ -7,7 +7,7 @@
 //! ```
 
 use super::parser::{CopyShape, TakeRow};
-use super::values::Place;
+use super::values::LineContext;
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType, binary_in, check_enlarge, out_of_memory};
 
@@ -32,7 +32,7 @@ pub struct BinaryParser {
     stage: Stage,
     /// Rows begun.
     line: u64,
-    /// No use in looking again before so many bytes are there.
+    /// Parsing goes on when this many bytes are there.
     need: usize,
 }
 
@@ -54,7 +54,7 @@ fn short(data: &[u8], at: usize) -> Option<i16> {
 /// A row's extent.
 enum Extent {
     Complete(usize),
-    /// So many bytes are needed before it can be known more.
+    /// Its length is not known before this many bytes are there.
     Needs(usize),
 }
 
@@ -79,7 +79,7 @@ impl BinaryParser {
 
     /// The data has ended.
     pub fn finish(&mut self, _take: TakeRow<'_>) -> Result<()> {
-        let place = Place::new(&self.shape.table, self.line + 1);
+        let place = LineContext::new(&self.shape.table, self.line + 1);
         match self.stage {
             Stage::Header if self.buffer.len() < SIGNATURE.len() => {
                 Err(bad("COPY file signature not recognized"))
@@ -89,7 +89,7 @@ impl BinaryParser {
             }
             Stage::Header => Err(bad("invalid COPY file header (missing length)")),
             Stage::Extension(_) => Err(bad("invalid COPY file header (wrong length)")),
-            // A lone byte is no field count: the data is taken to end before it, as PostgreSQL
+            // As in PostgreSQL, a lone byte is no field count and is ignored: PostgreSQL
             // does.
             Stage::Rows if self.buffer.len() >= 2 => {
                 let column = self.incomplete_column();
@@ -149,7 +149,7 @@ impl BinaryParser {
                 },
                 Stage::Ended if rest.is_empty() => return Ok(used),
                 Stage::Ended => {
-                    let context = Place::new(&self.shape.table, self.line + 1).line_only();
+                    let context = LineContext::new(&self.shape.table, self.line + 1).line_only();
                     return Err(bad("received copy data after EOF marker").context(context));
                 }
             }
@@ -178,7 +178,7 @@ impl BinaryParser {
         Ok(Some(length + 8))
     }
 
-    /// How long the row at the start of `data` is; takes note of the trailer.
+    /// How long the row at the start of `data` is. The trailer ends the rows.
     fn extent(&mut self, data: &[u8]) -> Result<Extent> {
         let Some(count) = short(data, 0) else { return Ok(Extent::Needs(2)) };
         if count == -1 {
@@ -186,7 +186,7 @@ impl BinaryParser {
             return Ok(Extent::Complete(2));
         }
         let line = self.line + 1;
-        let place = Place::new(&self.shape.table, line);
+        let place = LineContext::new(&self.shape.table, line);
         let expected = self.shape.columns.len();
         if usize::try_from(count) != Ok(expected) {
             let message = format!("row field count is {count}, expected {expected}");
@@ -213,7 +213,7 @@ impl BinaryParser {
     }
 
     fn row(&self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
-        let place = Place::new(&self.shape.table, self.line);
+        let place = LineContext::new(&self.shape.table, self.line);
         let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
             smallvec::smallvec![Datum::Null; self.shape.width];
         let mut at = 2;
@@ -239,8 +239,8 @@ impl BinaryParser {
     }
 }
 
-/// The commonest values, straight from their bytes: [`binary_in`] is not inlined here, and would
-/// double what a load costs. None for all others, and for what may be wrong.
+/// A value of the commonest types, decoded inline; [`binary_in`] would be a call. None for other
+/// types, and for bytes that may be wrong.
 #[inline]
 fn plain(bytes: &[u8], ty: SqlType) -> Option<Datum<'_>> {
     Some(match ty {
@@ -275,13 +275,17 @@ mod tests {
     proptest! {
         #[test]
         fn the_short_way_gives_what_the_long_one_gives(
-            bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..10), "[a-zä€\0]{0,9}".prop_map(String::into_bytes)],
+            bytes in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..10),
+                "[a-zä€\0]{0,9}".prop_map(String::into_bytes),
+            ],
         ) {
             for ty in TYPES {
                 let long = binary_in(&bytes, ty).ok();
                 // As text, since a float may be no number.
                 let short = plain(&bytes, ty).map(|value| format!("{value:?}"));
-                if short.is_some() || (long.is_some() && !matches!(ty, SqlType::Oid | SqlType::Bytea)) {
+                let rare = matches!(ty, SqlType::Oid | SqlType::Bytea);
+                if short.is_some() || (long.is_some() && !rare) {
                     prop_assert_eq!(short, long.map(|value| format!("{value:?}")), "{:?}", ty);
                 }
             }

@@ -4,7 +4,7 @@ use super::fields::{Field, Fields};
 use super::lines::{Found, LineFinder};
 use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
-use super::values::{Place, read_text};
+use super::values::{LineContext, read_text};
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType, checked_utf8, enlarge};
 
@@ -26,9 +26,9 @@ pub struct CopyShape {
     pub table: String,
     /// Columns in the order of the data.
     pub columns: Vec<CopyColumn>,
-    /// Values in a row handed out; those no column fills are NULL.
+    /// Values of each row; those that no column fills are NULL.
     pub width: usize,
-    /// Bytes of a line, or of a binary row: PostgreSQL's limit, but in tests.
+    /// Most bytes of a line or a binary row: PostgreSQL's limit, except in tests.
     pub longest: usize,
 }
 
@@ -69,8 +69,8 @@ impl LineParser {
         }
         let mut data = data;
         let mut buffer = std::mem::take(&mut self.buffer);
-        // The line that the last chunk began is finished where it is kept; the others are read
-        // where the chunk is.
+        // A line that began in an earlier chunk is completed in the buffer. All others are parsed
+        // within the chunk.
         while !buffer.is_empty() && !data.is_empty() && !self.ended {
             let end = data.iter().position(|b| *b == b'\n').map_or(data.len(), |at| at + 1);
             let (head, tail) = data.split_at(end);
@@ -89,7 +89,7 @@ impl LineParser {
 
     /// The CONTEXT of an error in the line after the present one.
     fn next_line(&self) -> String {
-        Place::new(&self.shape.table, self.line + 1).line_only()
+        LineContext::new(&self.shape.table, self.line + 1).line_only()
     }
 
     /// Keeps more of a line whose end has not arrived.
@@ -100,7 +100,7 @@ impl LineParser {
         Ok(())
     }
 
-    /// Reads all complete lines of a chunk that begins with a line; the bytes used.
+    /// Parses all complete lines of a chunk that begins with a line. Returns the bytes used.
     fn chunk(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<usize> {
         let valid = valid_start(data);
         let mut simple = SimpleLines::new(valid.as_bytes(), &self.options);
@@ -149,7 +149,7 @@ impl LineParser {
         Ok(())
     }
 
-    /// Reads all complete lines, whatever they hold; the bytes used.
+    /// Parses all complete lines with the slower parsers. Returns the bytes used.
     fn lines(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let mut used = 0;
         while !self.ended && used < data.len() {
@@ -161,8 +161,8 @@ impl LineParser {
         Ok(if self.ended { data.len() } else { used })
     }
 
-    /// Reads a line, whatever it holds: how many bytes it takes with its end, 0 if that has not
-    /// arrived.
+    /// Parses a line with the slower parsers. Returns its bytes with its end, or 0 if the end has
+    /// not arrived.
     fn line(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let found = self.finder.find(data, last);
         match found.map_err(|e| e.context(self.next_line()))? {
@@ -182,7 +182,7 @@ impl LineParser {
     /// Takes a line that is not split into fields yet.
     fn unsplit_line(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
         self.line += std::mem::take(&mut self.finder.quoted_newlines);
-        let place = Place::new(&self.shape.table, self.line);
+        let place = LineContext::new(&self.shape.table, self.line);
         let text = checked_utf8(line).map_err(|e| SqlError::from(e).context(place.line_only()))?;
         if self.line == 1 && self.options.header != Header::No {
             return self.header(line);
@@ -190,7 +190,7 @@ impl LineParser {
         match self.options.format {
             CopyFormat::Csv => {
                 if let Err(e) = self.fields.split_csv(line, &self.options) {
-                    return Err(e.context(Place::new(&self.shape.table, self.line).raw(line)));
+                    return Err(e.context(LineContext::new(&self.shape.table, self.line).raw(line)));
                 }
             }
             _ => self.fields.split_text(line, &self.options),
@@ -208,7 +208,7 @@ impl LineParser {
             if e.context.is_some() {
                 e
             } else {
-                e.context(Place::new(&shape.table, number).raw(line.as_bytes()))
+                e.context(LineContext::new(&shape.table, number).raw(line.as_bytes()))
             }
         })
     }
@@ -217,7 +217,7 @@ impl LineParser {
         if self.options.header != Header::Match {
             return Ok(());
         }
-        let context = Place::new(&self.shape.table, self.line).raw(line);
+        let context = LineContext::new(&self.shape.table, self.line).raw(line);
         let split = match self.options.format {
             CopyFormat::Csv => self.fields.split_csv(line, &self.options),
             _ => {
@@ -242,14 +242,16 @@ impl LineParser {
                 None => {
                     let null = &self.options.null;
                     return bad(format!(
-                        "column name mismatch in header line field {number}: got null value (\"{null}\"), expected \"{}\"",
+                        "column name mismatch in header line field {number}: got null value \
+                         (\"{null}\"), expected \"{}\"",
                         column.name
                     ));
                 }
                 Some(name) if name != column.name.as_bytes() => {
                     let name = String::from_utf8_lossy(name);
                     return bad(format!(
-                        "column name mismatch in header line field {number}: got \"{name}\", expected \"{}\"",
+                        "column name mismatch in header line field {number}: got \"{name}\", \
+                         expected \"{}\"",
                         column.name
                     ));
                 }
@@ -260,8 +262,8 @@ impl LineParser {
     }
 }
 
-/// As much of the data as is text at first sight. What comes before a bad byte is good; behind it
-/// may be no more than a character that the chunk's end cuts.
+/// The valid UTF-8 at the start of the data. The bytes behind it may be a character that the end of
+/// the chunk cuts.
 fn valid_start(data: &[u8]) -> &str {
     let clean =
         if data.contains(&0) { data.split(|b| *b == 0).next().unwrap_or_default() } else { data };
@@ -291,7 +293,7 @@ fn row(
         let Some(field) = fields.list.get(i) else {
             return Err(bad(format!("missing data for column \"{}\"", column.name)));
         };
-        // Only escapes can have made a text invalid: the line was checked.
+        // The line is valid UTF-8, but escapes may have added bytes.
         let text = match *field {
             Field::Null => continue,
             Field::Line(from, to) => Ok(line.get(from..to).unwrap_or_default()),
@@ -299,8 +301,9 @@ fn row(
                 checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
             }
         }?;
-        let value = read_text(text, column.ty)
-            .map_err(|e| e.context(Place::new(&shape.table, number).column(&column.name, text)))?;
+        let value = read_text(text, column.ty).map_err(|e| {
+            e.context(LineContext::new(&shape.table, number).column(&column.name, text))
+        })?;
         if let Some(slot) = values.get_mut(column.slot) {
             *slot = value;
         }

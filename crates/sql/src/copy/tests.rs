@@ -173,7 +173,10 @@ proptest! {
 
     #[test]
     fn lines_of_special_bytes_give_the_same_whatever_the_chunks(
-        data in prop::collection::vec(prop::sample::select(b"\\.\n\r\t\",ax1\\\0\xc3\xbc".to_vec()), 0..40),
+        data in prop::collection::vec(
+            prop::sample::select(b"\\.\n\r\t\",ax1\\\0\xc3\xbc".to_vec()),
+            0..40,
+        ),
         cuts in prop::collection::vec(any::<usize>(), 0..12),
     ) {
         for options in all_options() {
@@ -187,7 +190,10 @@ proptest! {
     }
 
     #[test]
-    fn garbage_never_panics(data in prop::collection::vec(any::<u8>(), 0..200), cuts in prop::collection::vec(any::<usize>(), 0..5)) {
+    fn garbage_never_panics(
+        data in prop::collection::vec(any::<u8>(), 0..200),
+        cuts in prop::collection::vec(any::<usize>(), 0..5),
+    ) {
         for options in all_options() {
             let _ = parse(&options, &data, &cuts);
             let binary = [super::binary::SIGNATURE.as_slice(), &[0; 8], &data].concat();

@@ -3,7 +3,7 @@
 use crate::error::{Result, SqlError};
 use forebay_types::{Datum, SqlType, float4_in, float8_in, int_in, text_in};
 
-/// Bytes of data an error's context shows.
+/// Bytes of data that an error's context shows at most.
 const SHOWN_BYTES: usize = 100;
 
 /// Reads a field.
@@ -21,8 +21,8 @@ pub fn read_text(text: &str, ty: SqlType) -> Result<Datum<'_>> {
     })
 }
 
-/// The place of an error, for its context.
-pub struct Place<'a> {
+/// The CONTEXT lines of errors in one line of the data.
+pub struct LineContext<'a> {
     table: &'a str,
     line: u64,
 }
@@ -36,10 +36,10 @@ fn shortened(text: &str) -> String {
     format!("{shown}...")
 }
 
-impl<'a> Place<'a> {
+impl<'a> LineContext<'a> {
     /// A line of a table's data, from 1.
-    pub fn new(table: &'a str, line: u64) -> Place<'a> {
-        Place { table, line }
+    pub fn new(table: &'a str, line: u64) -> LineContext<'a> {
+        LineContext { table, line }
     }
 
     /// With the line's content.

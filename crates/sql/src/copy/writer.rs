@@ -10,7 +10,7 @@ use forebay_types::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_o
 pub struct CopyWriter {
     options: CopyOptions,
     scratch: Vec<u8>,
-    /// The binary header goes out with the first row.
+    /// The binary header was written; it precedes the first row.
     started: bool,
     /// Numbers and booleans never need escapes or quotes.
     plain_numbers: bool,

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 pub(super) enum Accumulator {
     Count(i64),
     SumInt(Option<i64>),
-    /// Of integers, with their number: sum(int8), avg.
+    /// sum(int8) and avg of integers.
     Wide {
         sum: i128,
         count: i64,

@@ -1,4 +1,4 @@
-//! A running plan, which can rest after any row.
+//! A running plan, which can be interrupted after any row and resumed.
 
 use super::host::Host;
 use super::operator::{Operator, Visit};
@@ -27,7 +27,7 @@ impl Cursor {
         Cursor { plan: Arc::clone(plan), params, progress: Progress::Fresh }
     }
 
-    /// Gives rows to `visit` until it wants a rest, or none are left (then `Flow::Continue`). After
+    /// Hands rows to `visit` until it wants a rest, or none are left (then `Flow::Continue`). After
     /// an error there are none.
     pub fn run(&mut self, host: &mut Host, visit: Visit<'_>) -> Result<Flow> {
         let Cursor { plan, params, progress } = self;

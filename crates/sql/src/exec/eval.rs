@@ -4,7 +4,7 @@ use super::cast::{cast, float_overflow, float_underflow, out_of_range};
 use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Arithmetic, Comparison, Expr};
+use crate::plan::{Arithmetic, Comparison, Expr, Function};
 use forebay_types::{Datum, SqlType, compare, text_in};
 use std::cmp::Ordering;
 
@@ -79,7 +79,7 @@ pub(super) fn eval<'a>(
         Expr::Or(list) => connective(list, true, row, params, host),
         Expr::Not(x) => Ok(match eval(x, row, params, host)? {
             Datum::Bool(v) => Datum::Bool(!v),
-            _ => Datum::Null,
+            other => return null_of(&other, &other),
         }),
         Expr::IsNull(x) => Ok(Datum::Bool(eval(x, row, params, host)?.is_null())),
         Expr::IsNotNull(x) => Ok(Datum::Bool(!eval(x, row, params, host)?.is_null())),
@@ -113,7 +113,7 @@ pub(super) fn eval<'a>(
     }
 }
 
-/// The expressions that are seldom in an inner loop.
+/// Evaluates the kinds of expressions that are rarer.
 fn eval_rare<'a>(
     e: &'a Expr,
     row: Values<'a>,
@@ -125,7 +125,7 @@ fn eval_rare<'a>(
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
             match (a, b) {
                 (Datum::Text(a), Datum::Text(b)) => super::text::join(a, &b),
-                _ => Ok(Datum::Null),
+                (a, b) => null_of(&a, &b),
             }
         }
         Expr::Like { operands, escape, negated, ignore_case } => {
@@ -140,24 +140,11 @@ fn eval_rare<'a>(
                     };
                     Ok(Datum::Bool(matched != *negated))
                 }
-                _ => Ok(Datum::Null),
+                (a, b) => null_of(a, b),
             }
         }
         Expr::InList { expr, list, negated } => {
-            let value = eval(expr, row, params, host)?;
-            if value.is_null() {
-                return Ok(Datum::Null);
-            }
-            let mut unknown = false;
-            for item in list {
-                let item = eval(item, row, params, host)?;
-                if item.is_null() {
-                    unknown = true;
-                } else if compare(&value, &item)?.is_eq() {
-                    return Ok(Datum::Bool(!*negated));
-                }
-            }
-            Ok(if unknown { Datum::Null } else { Datum::Bool(*negated) })
+            in_list(eval(expr, row, params, host)?, list, *negated, row, params, host)
         }
         Expr::Case { whens, otherwise } => {
             for (when, then) in whens {
@@ -181,34 +168,85 @@ fn eval_rare<'a>(
             let same = !a.is_null() && !b.is_null() && compare(&a, &b)?.is_eq();
             Ok(if same { Datum::Null } else { a })
         }
-        Expr::Extreme { list, greatest } => {
-            let wanted = if *greatest { Ordering::Greater } else { Ordering::Less };
-            let mut best = Datum::Null;
-            for item in list {
-                let value = eval(item, row, params, host)?;
-                if !value.is_null() && (best.is_null() || compare(&value, &best)? == wanted) {
-                    best = value;
-                }
-            }
-            Ok(best)
-        }
-        Expr::Call(function, args) => {
-            let mut values: smallvec::SmallVec<[Datum<'a>; 3]> = smallvec::SmallVec::new();
-            for arg in args {
-                let value = eval(arg, row, params, host)?;
-                if value.is_null() && !function.takes_null() {
-                    return Ok(Datum::Null);
-                }
-                values.push(value);
-            }
-            super::functions::call(*function, &values, host)
-        }
+        Expr::Extreme { list, greatest } => extreme(list, *greatest, row, params, host),
+        Expr::Call(function, args) => call(*function, args, row, params, host),
         Expr::TableOid { name, position } => {
             to_regclass(Datum::text(name), host).map_err(|e| e.at(*position))
         }
         // The planner has replaced aggregates by columns.
         _ => Err(SqlError::new(state::INTERNAL_ERROR, "an aggregate was not planned")),
     }
+}
+
+/// A function's value: NULL, if an argument is and the function does not take it.
+fn call<'a>(
+    function: Function,
+    args: &'a [Expr],
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    let mut values: smallvec::SmallVec<[Datum<'a>; 3]> = smallvec::SmallVec::new();
+    for arg in args {
+        let value = eval(arg, row, params, host)?;
+        if value.is_null() && !function.takes_null() {
+            return Ok(Datum::Null);
+        }
+        values.push(value);
+    }
+    super::functions::call(function, &values, host)
+}
+
+/// What an operator gives for operands that it has no rule for: NULL if one is NULL. Anything else
+/// is the planner's mistake.
+fn null_of<'a>(a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'a>> {
+    if a.is_null() || b.is_null() {
+        return Ok(Datum::Null);
+    }
+    Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types"))
+}
+
+/// IN: NULL if the value is not found and the list has NULL.
+fn in_list<'a>(
+    value: Datum<'a>,
+    list: &'a [Expr],
+    negated: bool,
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    if value.is_null() {
+        return Ok(Datum::Null);
+    }
+    let mut unknown = false;
+    for item in list {
+        let item = eval(item, row, params, host)?;
+        if item.is_null() {
+            unknown = true;
+        } else if compare(&value, &item)?.is_eq() {
+            return Ok(Datum::Bool(!negated));
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(negated) })
+}
+
+/// GREATEST and LEAST, which leave NULLs out.
+fn extreme<'a>(
+    list: &'a [Expr],
+    greatest: bool,
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    let wanted = if greatest { Ordering::Greater } else { Ordering::Less };
+    let mut best = Datum::Null;
+    for item in list {
+        let value = eval(item, row, params, host)?;
+        if !value.is_null() && (best.is_null() || compare(&value, &best)? == wanted) {
+            best = value;
+        }
+    }
+    Ok(best)
 }
 
 /// AND (`decisive` false) and OR (`decisive` true) of three-valued logic.
@@ -224,7 +262,10 @@ fn connective<'a>(
         match eval(item, row, params, host)? {
             Datum::Bool(v) if v == decisive => return Ok(Datum::Bool(decisive)),
             Datum::Bool(_) => {}
-            _ => unknown = true,
+            other => {
+                null_of(&other, &other)?;
+                unknown = true;
+            }
         }
     }
     Ok(if unknown { Datum::Null } else { Datum::Bool(!decisive) })
@@ -294,8 +335,7 @@ fn arithmetic<'a>(op: Arithmetic, a: Datum<'a>, b: Datum<'a>) -> Result<Datum<'a
             };
             Ok(Datum::numeric(result?))
         }
-        (Datum::Null, _) | (_, Datum::Null) => Ok(Datum::Null),
-        _ => Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types")),
+        (a, b) => null_of(&a, &b),
     }
 }
 
@@ -312,7 +352,7 @@ fn float_arithmetic(op: Arithmetic, a: f64, b: f64) -> Result<f64> {
     Ok(result)
 }
 
-/// Results that finite operands should not give.
+/// Refuses overflow and underflow: results that finite operands must not give.
 fn check_float(op: Arithmetic, a: f64, b: f64, result: f64) -> Result<()> {
     if result.is_infinite() && a.is_finite() && b.is_finite() {
         return Err(float_overflow());

@@ -6,7 +6,7 @@
 //! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
 //! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators
 //! - `eval.rs`: expressions over a row
-//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`: parts of that
+//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
 //! - `log.rs`: functions of the write-ahead log
 //! - `views.rs`, `statistics.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
@@ -14,6 +14,7 @@
 //! - `host.rs`: the engine's session and the settings, as statements reach them
 
 mod aggregate;
+mod arguments;
 mod cast;
 mod catalog;
 mod cursor;

@@ -1,8 +1,8 @@
-//! Operators at work: each pulls rows from the one below it and hands them on, one at a time.
+//! Operators: each pulls rows from the one below it and hands them on, one at a time.
 //!
-//! An operator has the state of a [`Node`] of the plan; the node has its expressions. Whoever pulls
-//! gives a function that takes each row while it lies where it was read, and says whether another
-//! is wanted. A row that is not wanted stays below, so that any operator can rest and go on.
+//! An operator is the state of a [`Node`] of the plan; the node has its expressions. The consumer
+//! passes a function down that takes each row, which borrows from where it was read, and says
+//! whether it wants another. If it does not, the operators keep their places and can go on later.
 //!
 //! Sort and Aggregate read all their input when they are opened.
 
@@ -19,7 +19,7 @@ use forebay_types::Datum;
 /// What takes rows.
 pub type Visit<'v> = &'v mut dyn FnMut(Row<'_>, &mut Host) -> Result<Flow>;
 
-/// Rows between two tests for a cancel where no engine does it.
+/// Rows of a series between two tests for a cancel.
 const CANCEL_INTERVAL: u64 = 4096;
 
 /// Values of a statement's parameters.
@@ -99,7 +99,7 @@ impl Operator {
         })
     }
 
-    /// Gives out rows until `visit` wants a rest or none are left (then `Flow::Continue`).
+    /// Hands rows to `visit` until it wants a rest, or none are left (then `Flow::Continue`).
     pub(super) fn run(
         &mut self,
         node: &Node,
@@ -303,7 +303,7 @@ impl Series {
             if (*step > 0 && v > *stop) || (*step < 0 && v < *stop) {
                 break;
             }
-            // Past the type's end the series is over.
+            // A series ends before its type overflows.
             *next = v.checked_add(*step).filter(|n| wide || i32::try_from(*n).is_ok());
             let value = if wide { Datum::Int8(v) } else { Datum::Int4(v as i32) };
             if visit(Row::computed(&[value]), host)? == Flow::Rest {

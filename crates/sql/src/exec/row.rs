@@ -7,8 +7,8 @@ use forebay_types::Datum;
 pub struct Row<'a> {
     /// Its columns.
     pub values: &'a [Datum<'a>],
-    /// Where it is stored, block and number, if it is one row of a table: filters and projections
-    /// keep it, sorts and groups do not.
+    /// Block and number of the stored row, if it is one. Filters, projections and limits keep it;
+    /// sorts and groups do not.
     pub ctid: Option<(u32, u16)>,
 }
 

@@ -10,7 +10,7 @@ use forebay_types::{Datum, pack, unpack};
 /// Bytes of a row's length.
 const PREFIX: usize = 4;
 
-/// Bytes of memory that a row takes, about.
+/// About how many bytes of memory a row takes.
 pub(super) fn memory(row: &OwnedRow) -> usize {
     const ALLOCATION: usize = 16;
     let values = row.capacity() * size_of::<Datum<'_>>() + ALLOCATION;
@@ -28,7 +28,7 @@ pub(super) fn write(
     Ok(writer.write_all(host.session()?.io(), scratch).map_err(EngineError::from)?)
 }
 
-/// The next row of about so many columns; None at the reader's end.
+/// The next row; None at the end. `columns` is how many it probably has.
 pub(super) fn read(
     reader: &mut TempReader,
     columns: usize,
@@ -40,7 +40,7 @@ pub(super) fn read(
     }
     let io = host.session()?.io();
     let bytes = reader.fill(io).map_err(EngineError::from)?;
-    // Where it lies in memory in one piece, it need not be copied first.
+    // A row that lies in the buffer as a whole need not be copied first.
     let here = bytes.split_first_chunk().and_then(|(len, rest)| rest.get(..length(*len)));
     if let Some(payload) = here {
         let (row, taken) = (decode(payload, columns), PREFIX + payload.len());

@@ -1,5 +1,5 @@
-//! Rows of the views that sum up what the server did: pg_stat_archiver, pg_stat_bgwriter,
-//! pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and setting sums to zero.
+//! Rows of the statistics views: pg_stat_archiver, pg_stat_bgwriter,
+//! pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and resetting them.
 
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
@@ -51,7 +51,8 @@ pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
         Some(other) => {
             let message = format!("unrecognized reset target: \"{other}\"");
             return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).hint(
-                "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \"recovery_prefetch\", \"slru\", or \"wal\".",
+                "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \
+                 \"recovery_prefetch\", \"slru\", or \"wal\".",
             ));
         }
     };

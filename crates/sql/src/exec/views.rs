@@ -123,7 +123,7 @@ fn stat_row(r: forebay_engine::views::IoStatRow, since: &Datum<'static>) -> RowO
     ]
 }
 
-/// A row of pg_buffercache: NULLs but for the number where nothing is in memory. Buffers count from
+/// A row of pg_buffercache: all NULL except the number if the buffer is empty. Buffers count from
 /// 1.
 fn buffer_row(r: forebay_engine::views::BufferInfo) -> RowOf {
     let mut row = vec![Datum::Int4(i32::try_from(r.buffer + 1).unwrap_or(i32::MAX))];

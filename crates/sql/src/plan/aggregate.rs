@@ -144,7 +144,8 @@ pub fn over_groups(
             let column = column.map_or("?", |c| c.name.as_str());
             let table = scope.alias.as_deref().unwrap_or_default();
             let message = format!(
-                "column \"{table}.{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
+                "column \"{table}.{column}\" must appear in the GROUP BY clause or be used in an \
+                 aggregate function"
             );
             let place = aggregates.bare_columns.iter().find(|(i, _)| *i == index);
             Err(SqlError::new(state::GROUPING_ERROR, message).at(place.map_or(0, |(_, p)| *p)))

@@ -14,7 +14,8 @@ use sqlparser::ast;
 pub(super) const NOT_UNIQUE: &str =
     "Could not choose a best candidate function. You might need to add explicit type casts.";
 /// Hint when no function fits.
-pub(super) const NO_FUNCTION: &str = "No function matches the given name and argument types. You might need to add explicit type casts.";
+pub(super) const NO_FUNCTION: &str = "No function matches the given name and argument types. You \
+                                      might need to add explicit type casts.";
 
 /// Arguments of a call, as in PostgreSQL.
 const MAX_ARGUMENTS: usize = 100;
@@ -164,7 +165,7 @@ impl Binder<'_> {
     }
 
     fn aggregate(&mut self, call: &FunctionCall<'_>, position: u32) -> Result<Typed> {
-        // Arguments may not contain aggregates: they are taken away while the arguments are bound.
+        // Arguments must not contain aggregates, so the list is taken away while they are bound.
         let Some(aggregates) = self.aggregates.take() else {
             let message = match self.clause {
                 "aggregate" => "aggregate function calls cannot be nested".to_owned(),

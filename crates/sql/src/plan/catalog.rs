@@ -1,4 +1,4 @@
-//! What planning asks of its surroundings: what names mean, and what constants are worth.
+//! What the planner needs from outside: what names mean, and the values of constants.
 
 use super::expr::Expr;
 use super::resolve::{self, FunctionDef};
@@ -23,7 +23,7 @@ pub trait Catalog {
     /// The value of an expression that reads no row and no parameter.
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>>;
 
-    /// A step of planning: now and then it looks whether a cancel was asked for.
+    /// Counts a step of planning; now and then it tests for a cancel.
     fn plan_step(&self) -> Result<()>;
 
     /// The type of that name (pg_type.typname).

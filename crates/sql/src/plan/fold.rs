@@ -1,4 +1,4 @@
-//! Constant expressions are computed once, when the plan is made; what they raise is raised then.
+//! Constant expressions are evaluated once, during planning, and raise their errors then.
 
 use super::catalog::Catalog;
 use super::expr::{Expr, Function};
@@ -44,13 +44,13 @@ fn varies(e: &Expr) -> bool {
     }
 }
 
-/// Computes what is constant in an expression.
+/// Replaces the constant parts of an expression by their values.
 pub fn fold(e: Expr, catalog: &mut dyn Catalog) -> Result<Expr> {
     catalog.plan_step()?;
     match e {
         e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => Ok(e),
         e if !e.any(&varies) => catalog.constant(&e).map(Expr::Const),
-        // What these do not reach must not be computed.
+        // Operands that are not reached at run time must not be evaluated.
         e @ (Expr::Case { .. } | Expr::Coalesce(_)) => Ok(e),
         e => {
             let mut failed = None;
@@ -66,7 +66,7 @@ pub fn fold(e: Expr, catalog: &mut dyn Catalog) -> Result<Expr> {
     }
 }
 
-/// Computes what is constant in each of some expressions.
+/// Replaces the constant parts of several expressions by their values.
 pub(super) fn fold_all<'e>(
     list: impl IntoIterator<Item = &'e mut Expr>,
     catalog: &mut dyn Catalog,
@@ -79,7 +79,7 @@ pub(super) fn fold_all<'e>(
 }
 
 impl Query {
-    /// Computes what is constant in a query. Its subquery has been through this already.
+    /// Folds the expressions of a query. Its subquery has been folded before.
     pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<Query> {
         match &mut self.source {
             Node::Series { args, .. } => fold_all(args.iter_mut(), catalog)?,

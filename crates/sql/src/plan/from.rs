@@ -15,7 +15,7 @@ use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
-/// What FROM came to.
+/// The FROM clause, analyzed.
 pub struct FromItem {
     /// Where rows come from.
     pub source: Node,

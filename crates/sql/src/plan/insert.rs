@@ -21,8 +21,10 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<
     match relation {
         Relation::View(_) => {
             let message = format!("cannot {verb} view \"{}\"", name.name);
-            let detail = "Views that do not select from a single table or view are not automatically updatable.";
-            let hint = "To enable inserting into the view, provide an INSTEAD OF INSERT trigger or an unconditional ON INSERT DO INSTEAD rule.";
+            let detail = "Views that do not select from a single table or view are not \
+                          automatically updatable.";
+            let hint = "To enable inserting into the view, provide an INSTEAD OF INSERT trigger or \
+                        an unconditional ON INSERT DO INSTEAD rule.";
             Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .detail(detail)
                 .hint(hint))

@@ -1,4 +1,4 @@
-//! What planning a statement works with, and the relations that its names mean.
+//! The planner's context, and the relations that names mean.
 
 use super::bind::Binder;
 use super::catalog::Catalog;

@@ -1,4 +1,4 @@
-//! An analyzed query, and the tree of operators that it becomes.
+//! An analyzed query, and its conversion to a tree of operators.
 
 use super::aggregate::AggregateCall;
 use super::expr::Expr;

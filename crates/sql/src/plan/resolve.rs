@@ -1,4 +1,4 @@
-//! Which operator or function a name and argument types mean: PostgreSQL's rules of candidate
+//! Choosing an operator or function by name and argument types: PostgreSQL's rules of candidate
 //! selection.
 
 use super::expr::{Arithmetic, Comparison, Function};
@@ -13,7 +13,7 @@ pub fn category(ty: SqlType) -> (u8, bool) {
     (info.category, info.preferred)
 }
 
-/// May a value be cast without being asked?
+/// Whether there is an implicit cast.
 pub fn implicit_cast(from: SqlType, to: SqlType) -> bool {
     from == to
         || from == Unknown
@@ -34,7 +34,7 @@ pub fn implicit_cast(from: SqlType, to: SqlType) -> bool {
         }
 }
 
-/// What a choice came to.
+/// The result of choosing among candidates.
 pub enum Choice<T> {
     /// One candidate is best.
     One(T),

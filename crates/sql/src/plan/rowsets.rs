@@ -1,5 +1,5 @@
-//! Functions whose result is a row, or several: pg_buffercache 1.6's, those that PostgreSQL 19 adds
-//! to them, and Forebay's own of their kind; the end of a base backup, which cluster it is.
+//! Functions whose result is a row or several rows: those of pg_buffercache 1.6 and of PostgreSQL
+//! 19's, Forebay's own, pg_backup_stop and pg_control_system.
 
 use forebay_types::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 

@@ -1,4 +1,4 @@
-//! SELECT and VALUES: the query's tree, taken apart completely, to a plan.
+//! SELECT and VALUES: analysis of the parser's tree.
 
 use super::aggregate::{Aggregates, over_groups};
 use super::coerce::{self, Context};
@@ -123,7 +123,7 @@ impl Planner<'_> {
             None => None,
         };
         let sort = self.sort_keys(order, &scope, &mut aggregates, &mut items)?;
-        // PostgreSQL counts what is only grouped by, too.
+        // PostgreSQL also counts expressions that are only grouped by.
         let unseen = keys.iter().filter(|k| items.iter().all(|i| i.expr != **k)).count();
         check_entries(items.len() + unseen)?;
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
@@ -208,7 +208,7 @@ impl Planner<'_> {
             ));
             check_entries(list.len())?;
         }
-        // What is of unknown type when all is known becomes text.
+        // Expressions whose type is still unknown become text.
         for item in list.iter_mut().filter(|i| i.ty == SqlType::Unknown) {
             let unknown = Typed::new(item.expr.clone(), item.ty, item.position);
             let settled = self.binder(scope, "SELECT").settle(unknown)?;
@@ -427,7 +427,7 @@ impl Planner<'_> {
     }
 }
 
-/// An output expression; without a column it is only sorted by.
+/// An output expression. If it has no column, rows are only sorted by it.
 struct OutputItem {
     expr: Expr,
     ty: SqlType,

@@ -1,12 +1,11 @@
-//! GROUP BY: groups in memory up to work_mem; rows of the groups beyond that wait in temporary
-//! files for their turn.
+//! GROUP BY: groups in memory up to work_mem; the rows of further groups go into temporary files
+//! and are grouped later.
 //!
-//! - `overflow.rs`: rows that wait
+//! - `overflow.rs`: those files
 //!
-//! Once memory is full no group is added; a row of one that is not there goes into one of several
-//! files, chosen by its key. When the groups in memory have been given out, each file is grouped by
-//! itself in the same way. All rows of a group stay in the order in which they came, so that sums
-//! of floats come out the same.
+//! Once memory is full, no group is added; a row of a new group goes into one of several files,
+//! chosen by its key. After the groups in memory, each file is grouped in the same way. The rows of
+//! a group keep their order, so that sums of floats do not depend on memory.
 
 mod overflow;
 
@@ -21,7 +20,7 @@ use forebay_types::{Datum, pack_key};
 use overflow::{Overflow, Waiting};
 use std::collections::HashMap;
 
-/// What a group costs beside its key and its accumulators, about: its places in the tables.
+/// About how many bytes a group takes beside its key and its accumulators.
 const GROUP_COST: usize = 64;
 
 struct Group {
@@ -39,7 +38,7 @@ pub(super) struct Groups {
     most: usize,
     /// How often the rows were in files before.
     level: u32,
-    /// Some: no group is added any more.
+    /// If there is one, no group is added any more.
     overflow: Option<Overflow>,
 }
 
@@ -102,7 +101,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes in a row that was put off: its keys, then the inputs of its aggregates.
+    /// Takes a row out of a file: its keys, then the inputs of its aggregates.
     fn add_values(&mut self, grouping: &Grouping, values: OwnedRow, host: &mut Host) -> Result<()> {
         let (keys, inputs) = values.split_at(grouping.keys.len().min(values.len()));
         let Some(at) = self.find(grouping, keys)? else { return self.put_off(&values, host) };
@@ -115,7 +114,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The group with these keys, which is made if there is memory for it. Leaves the keys' bytes
+    /// The group with these keys, which is added if there is memory for it. Leaves the packed keys
     /// in `key`.
     fn find(&mut self, grouping: &Grouping, keys: &[Datum<'_>]) -> Result<Option<usize>> {
         if keys.is_empty() {
@@ -128,7 +127,7 @@ impl Groups {
         if let Some(at) = self.index.get(&self.key) {
             return Ok(Some(*at));
         }
-        // One must fit, or nothing would ever be done.
+        // The first is added in any case, so that each file makes progress.
         if self.overflow.is_some() || self.bytes > self.most && !self.groups.is_empty() {
             return Ok(None);
         }
@@ -142,7 +141,7 @@ impl Groups {
         Ok(Some(self.groups.len() - 1))
     }
 
-    /// Keeps a row for later; `key` has its keys' bytes.
+    /// Writes a row into a file; `key` has its packed keys.
     fn put_off(&mut self, values: &[Datum<'_>], host: &mut Host) -> Result<()> {
         let overflow = match &mut self.overflow {
             Some(overflow) => overflow,
@@ -205,7 +204,7 @@ impl GroupRows {
     }
 }
 
-/// What an aggregate takes of a row: NULL for nothing, and anything for a count of rows.
+/// An aggregate's input: NULL if it skips the row.
 fn input<'a>(
     call: &'a AggregateCall,
     row: Values<'a>,

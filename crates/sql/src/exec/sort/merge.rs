@@ -1,4 +1,4 @@
-//! One order out of several runs: a heap of the runs by their next rows.
+//! Merging runs: a heap of runs, ordered by their next rows.
 
 use super::order::{CANCEL_INTERVAL, order};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 /// Runs being merged.
 pub(in crate::exec) struct Merge {
     keys: Vec<SortKey>,
-    /// Those that have a row left, as a heap: none comes before the one half-way to it.
+    /// Runs that have rows left, as a binary heap.
     runs: Vec<Run>,
     scratch: Vec<u8>,
     /// Rows given out.
@@ -23,12 +23,12 @@ struct Run {
     reader: TempReader,
     /// Its next row.
     next: OwnedRow,
-    /// Among equal rows those of earlier runs come first.
+    /// Equal rows come out in the order of their runs.
     number: usize,
 }
 
 impl Merge {
-    /// Of runs in the order in which their rows came in.
+    /// Merges runs that are given in the order in which their rows arrived.
     pub(super) fn new(
         keys: Vec<SortKey>,
         readers: Vec<TempReader>,
@@ -62,7 +62,7 @@ impl Merge {
         Ok(Some(row))
     }
 
-    /// Whether a run's next row comes before another's; a run that is not there comes last.
+    /// Whether the next row of run `a` comes before that of run `b`; false if there is no such run.
     fn before(&self, a: usize, b: usize) -> Result<bool> {
         let (Some(a), Some(b)) = (self.runs.get(a), self.runs.get(b)) else { return Ok(false) };
         let order = order(&self.keys, &a.next, &b.next)?.then(a.number.cmp(&b.number));

@@ -2,14 +2,14 @@
 //! merged.
 //!
 //! - `order.rs`: which of two rows comes first
-//! - `runs.rs`: sorted runs in files, and how few of them are made out of many
-//! - `merge.rs`: one order out of several runs
+//! - `runs.rs`: sorted runs in files
+//! - `merge.rs`: merging runs
 //!
 //! ```text
 //!   push() --> rows in memory --(more than work_mem: sorted)--> runs --> merge --> next()
 //! ```
 //!
-//! Rows that are equal come out in the order in which they came in, spilled or not.
+//! The sort is stable, spilled or not.
 
 mod merge;
 mod order;
@@ -28,7 +28,7 @@ use std::cmp::Ordering;
 /// Takes rows in.
 pub(super) struct Sorter {
     keys: Vec<SortKey>,
-    /// Only so many rows are wanted, the first.
+    /// Only the first rows are wanted, so many of them.
     keep: Option<usize>,
     rows: Vec<OwnedRow>,
     bytes: usize,
@@ -44,9 +44,9 @@ pub(super) enum Sorted {
 }
 
 impl Sorter {
-    /// For rows to be sorted by these keys; by none, they stay as they come.
+    /// A sort by these keys; without keys, rows keep their order.
     pub(super) fn new(keys: &[SortKey], keep: Option<u64>, host: &mut Host) -> Sorter {
-        // Without an engine there are no files to go to.
+        // Without an engine there are no temporary files.
         let most = host.session_if_any().map_or(usize::MAX, |session| session.work_memory());
         Sorter {
             keys: keys.to_vec(),
@@ -67,10 +67,10 @@ impl Sorter {
             && self.rows.len() > keep
             && (full || self.rows.len() >= keep.saturating_mul(2).saturating_add(1024))
         {
-            // What cannot come out is dropped from time to time.
+            // From time to time, the rows that can't be among the first are dropped.
             self.sort()?;
             self.bytes = self.rows.iter().map(spill::memory).sum();
-            // Nearly full, it would soon be so again, for a few rows each time.
+            // If memory is still more than half full, dropping rows is not worth its cost.
             if self.bytes <= self.most / 2 {
                 return Ok(());
             }
@@ -78,7 +78,7 @@ impl Sorter {
         if full { self.spill(host) } else { Ok(()) }
     }
 
-    /// Sorts what is in memory, and drops what is not wanted of it.
+    /// Sorts the rows in memory, and drops those that are not wanted.
     fn sort(&mut self) -> Result<()> {
         if !self.keys.is_empty() {
             let (keys, mut failed) = (&self.keys, Ok(()));
@@ -97,7 +97,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Puts what is in memory into a run.
+    /// Writes the rows in memory as a run.
     fn spill(&mut self, host: &mut Host) -> Result<()> {
         self.sort()?;
         let runs = match &mut self.runs {
