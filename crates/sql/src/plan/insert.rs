@@ -38,7 +38,7 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<
             format!("cannot {verb} relation \"{}\"", table.name),
         )),
         Relation::Table(table) => {
-            table.check_insertable()?;
+            table.check_insertable().map_err(forebay_engine::EngineError::from)?;
             Ok(table)
         }
     }
