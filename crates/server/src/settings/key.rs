@@ -189,6 +189,7 @@ fn int(value: &Value) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::Unit;
     use super::*;
 
     #[test]
@@ -197,8 +198,8 @@ mod tests {
         assert_eq!(style.setting().name, "DateStyle");
         let port: Key<Count> = key!("port");
         assert_eq!(port.setting().name, "port");
-        assert!(Tag::Int.fits(&Kind::Int { min: -1, max: 1, unit: super::super::Unit::None }));
-        assert!(!Tag::Count.fits(&Kind::Int { min: -1, max: 1, unit: super::super::Unit::None }));
+        let signed = Kind::Int { min: -1, max: 1, unit: Unit::None };
+        assert!(Tag::Int.fits(&signed) && !Tag::Count.fits(&signed) && !Tag::Bool.fits(&signed));
         assert!(!same("port", "ports") && !same("port", "por") && same("", ""));
     }
 }

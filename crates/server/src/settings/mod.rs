@@ -26,5 +26,5 @@ mod value;
 pub use engine::{archive_settings, engine_config, io_settings, writing_settings};
 pub(crate) use key::key;
 pub use key::{Key, Lookup, Text};
-pub use server::{ConfigError, Reloaded, ServerSettings};
+pub use server::{ConfigError, ServerSettings};
 pub use session::SessionValues;

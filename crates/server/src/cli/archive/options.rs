@@ -40,7 +40,7 @@ pub(crate) struct StoreArgs {
     accept_unencrypted: bool,
     /// Bypass the kernel's page cache, where the file system can
     #[arg(long)]
-    direct: bool,
+    pub(super) direct: bool,
 }
 
 /// An open archive, and what it is read and written with.
