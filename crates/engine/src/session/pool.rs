@@ -83,7 +83,14 @@ impl Session {
             if range.is_empty() {
                 return Ok(0);
             }
-            Ok(forebay_storage::prewarm(&pool, &mut session.backend, table.locator, fork, range, mode)?)
+            Ok(forebay_storage::prewarm(
+                &pool,
+                &mut session.backend,
+                table.locator,
+                fork,
+                range,
+                mode,
+            )?)
         })
     }
 
