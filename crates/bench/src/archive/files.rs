@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AioError, AlignedBuf, BackendType, DirEntry, Namespace, OpenOptions};
+use forebay_aio::{Aio, AioError, AlignedBuf, BackendType, DirEntry, OpenOptions};
 use forebay_archive::{Expected, Mark, Place, WalName};
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, MAGIC, PageHeader};

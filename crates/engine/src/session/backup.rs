@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant};
+use forebay_archive::backup::{BackupSource, Stopped};
 use forebay_format::backup_label::BackupLabel;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::{Rmgr, xlog};
@@ -268,6 +269,26 @@ fn is_history(size: SegmentSize, name: &str) -> bool {
     };
     let hex = |b: u8| b.is_ascii_digit() || (b'A'..=b'F').contains(&b);
     size.parse_file_name(segment).is_some() && offset.len() == 8 && offset.bytes().all(hex)
+}
+
+/// For [`crate::backup::backup`]: a session begins and ends the backup of its own engine.
+impl BackupSource for Session {
+    fn start(&mut self, label: &str, fast: bool) -> Result<Lsn, String> {
+        self.start_backup(label, fast).map_err(|error| error.to_string())
+    }
+
+    fn stop(&mut self, wait: bool) -> Result<Stopped, String> {
+        let end = self.stop_backup(wait).map_err(|error| error.to_string())?;
+        Ok(Stopped { lsn: end.lsn, label: end.label })
+    }
+
+    fn is_archiving(&mut self) -> Result<bool, String> {
+        Ok(self.core.wal.is_archiving())
+    }
+
+    fn system_id(&mut self) -> Result<Option<u64>, String> {
+        Ok(Some(self.engine().system_identifier()))
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! An I/O as the kernel wants it described.
+//! The submission entry of an I/O.
 
 use io_uring::{opcode, squeue, types};
 
+use crate::execute::Request;
 use crate::op::OpKind;
 use crate::platform::MAX_VECTORS;
-use crate::table::KernelView;
 
-/// What of an I/O is registered, and under which number.
+/// The numbers of what is registered of an I/O.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Numbers {
     pub(super) file: Option<u32>,
@@ -29,19 +29,19 @@ macro_rules! on_file {
     };
 }
 
-/// The submission queue's entry.
-pub(super) fn describe(view: &KernelView<'_>, numbers: Numbers) -> squeue::Entry {
-    let fd = view.file.raw_fd().unwrap_or(-1); // another namespace's file: EBADF
-    on_file!(numbers.file, fd, |target| match view.op {
+/// Builds the entry.
+pub(super) fn describe(request: &Request<'_>, numbers: Numbers) -> squeue::Entry {
+    let fd = request.file.raw_fd().unwrap_or(-1); // another namespace's file: EBADF
+    on_file!(numbers.file, fd, |target| match request.op {
         OpKind::Readv | OpKind::Writev => {
-            let count = view.vectors.len().min(MAX_VECTORS) as u32;
-            let iov = view.vectors.as_ptr().cast::<libc::iovec>();
-            let write = view.op == OpKind::Writev;
-            let single = match view.vectors {
+            let count = request.vectors.len().min(MAX_VECTORS) as u32;
+            let iov = request.vectors.as_ptr().cast::<libc::iovec>();
+            let write = request.op == OpKind::Writev;
+            let single = match request.vectors {
                 [one] => u32::try_from(one.len()).ok().map(|len| (one.ptr(), len)),
                 _ => None,
             };
-            let offset = view.offset;
+            let offset = request.offset;
             match (write, single, numbers.memory) {
                 (false, Some((at, len)), Some(n)) => {
                     opcode::ReadFixed::new(target, at, len, n).offset(offset).build()
@@ -71,13 +71,14 @@ pub(super) fn describe(view: &KernelView<'_>, numbers: Numbers) -> squeue::Entry
         }
         OpKind::Fdatasync => opcode::Fsync::new(target).flags(types::FsyncFlags::DATASYNC).build(),
         OpKind::SyncFileRange => {
-            // The entry holds 32 bits: a longer range is written out up to the end of the file,
-            // which is no less.
-            let len = u32::try_from(view.length).unwrap_or(0);
+            // The entry holds 32 bits. A longer range is written out up to the end of the file,
+            // which includes it.
+            let len = u32::try_from(request.length).unwrap_or(0);
             let flags = libc::SYNC_FILE_RANGE_WRITE;
-            opcode::SyncFileRange::new(target, len).offset(view.offset).flags(flags).build()
+            opcode::SyncFileRange::new(target, len).offset(request.offset).flags(flags).build()
         }
-        OpKind::Allocate => opcode::Fallocate::new(target, view.length).offset(view.offset).build(),
+        OpKind::Allocate =>
+            opcode::Fallocate::new(target, request.length).offset(request.offset).build(),
         OpKind::Fsync | OpKind::Invalid => opcode::Fsync::new(target).build(),
     })
 }

@@ -1,14 +1,10 @@
-//! io_method worker: threads that execute I/O from one short queue.
+//! io_method worker: threads execute I/O from one short queue. `pool` decides when a worker starts,
+//! rests and ends.
 //!
-//! | Module | What it decides |
-//! |---|---|
-//! | `limits` | how many workers there may be |
-//! | `pool` | when one comes, rests and goes |
-//!
-//! A full queue, or none to serve it, makes the submitter execute its I/O itself. A waiter whose
-//! I/O is still queued takes it out and executes it: it needs the result now, and so no I/O ever
-//! depends on a worker that is busy, slow to start, or gone. A worker that panics ends the I/O it
-//! had in hand with an error, dies, and is replaced.
+//! A submitter executes its I/O itself if the queue is full or no worker serves it. A waiter whose
+//! I/O is still queued takes it out and executes it, because it needs the result now. So no I/O
+//! depends on a worker that is busy, slow to start, or gone. A worker that panics ends its current
+//! I/O with an error, ends, and is replaced.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,19 +12,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use smallvec::SmallVec;
 
-mod limits;
 mod pool;
 
-use super::Method;
 use crate::error::{AioError, Errno};
 use crate::handle::{HandleState, Word};
+use crate::method::Method;
 use crate::sync::{Arc, Condvar, Instant, Mutex, thread};
 use crate::table::HandleTable;
-pub use limits::WorkerLimits;
-pub use pool::WorkerCounts;
+use crate::workers::{WorkerCounts, WorkerLimits};
 use pool::{Numbers, Pool};
 
-/// Most I/Os waiting for a worker.
+/// The maximum number of I/Os that wait for a worker.
 const QUEUE_SIZE: usize = 64;
 
 struct Queue {
@@ -39,8 +33,8 @@ struct Queue {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Where each worker rests.
-    beds: [Condvar; WorkerLimits::MOST],
+    /// What each resting worker sleeps on.
+    wakeups: [Condvar; WorkerLimits::MOST],
     table: Arc<HandleTable>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
@@ -51,13 +45,13 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts the workers that there are to be at least.
+    /// Starts the minimum number of workers.
     pub(crate) fn new(table: Arc<HandleTable>, limits: WorkerLimits) -> Result<Workers, AioError> {
         limits.check()?;
         let entries = VecDeque::with_capacity(QUEUE_SIZE);
         let queue = Mutex::new(Queue { entries, pool: Pool::new(limits) });
-        let beds = std::array::from_fn(|_| Condvar::new());
-        let shared = Arc::new(Shared { queue, beds, table, threads: Mutex::new(Vec::new()) });
+        let wakeups = std::array::from_fn(|_| Condvar::new());
+        let shared = Arc::new(Shared { queue, wakeups, table, threads: Mutex::new(Vec::new()) });
         let method = Workers { shared };
         method.shared.start_missing()?;
         Ok(method)
@@ -71,7 +65,7 @@ impl Queue {
 }
 
 impl Shared {
-    /// Starts what the pool lacks.
+    /// Starts the workers that the pool lacks.
     fn start_missing(self: &Arc<Self>) -> Result<(), AioError> {
         loop {
             let Some(number) = self.queue.lock().launch() else { return Ok(()) };
@@ -79,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// Starts a worker that the pool asks for. Without it the others do the work.
+    /// Starts a worker that the pool asks for. If that fails, the other workers do the work.
     fn start_if(self: &Arc<Self>, number: Option<usize>) {
         if let Some(Err(e)) = number.map(|n| self.start(n)) {
             tracing::warn!("{e}");
@@ -104,14 +98,15 @@ impl Shared {
         }
     }
 
-    /// A worker's life, and what is to be done after its death.
+    /// A worker's thread, with the cleanup after a panic.
     fn live(self: &Arc<Self>, number: usize) {
         let in_hand = Cell::new(None);
         if catch_unwind(AssertUnwindSafe(|| self.serve(number, &in_hand))).is_ok() {
             return;
         }
         tracing::error!("I/O worker {number} panicked and is replaced");
-        // The replacement is counted before the I/O ends: who learns of the death finds it.
+        // The replacement is counted before the I/O ends, so that a thread that sees the error also
+        // sees the replacement.
         let successor = {
             let mut q = self.queue.lock();
             q.pool.lose(number);
@@ -143,13 +138,13 @@ impl Shared {
             let since = *idle_since.get_or_insert(now);
             match q.pool.rest(number, since, now) {
                 None => break,
-                Some(None) => self.beds[number].wait(&mut q),
-                Some(Some(until)) => drop(self.beds[number].wait_until(&mut q, until)),
+                Some(None) => self.wakeups[number].wait(&mut q),
+                Some(Some(until)) => drop(self.wakeups[number].wait_until(&mut q, until)),
             }
             q.pool.woke(number);
         }
         q.pool.retire(number);
-        // It may have been called for what is still queued.
+        // It may have been called for I/O that is still queued.
         let instead = if q.entries.is_empty() { Numbers::new() } else { q.pool.call(1) };
         drop(q);
         self.wake(&instead);
@@ -157,7 +152,7 @@ impl Shared {
 
     fn wake(&self, numbers: &[usize]) {
         for &number in numbers {
-            self.beds[number].notify_one();
+            self.wakeups[number].notify_one();
         }
     }
 
@@ -179,7 +174,7 @@ impl Method for Workers {
         let mut overflow: SmallVec<[u32; 32]> = SmallVec::new();
         let (called, another) = {
             let mut q = self.shared.queue.lock();
-            // Under the lock: who finds it submitted and looks into the queue finds it there, and
+            // Under the lock, so that a waiter that sees it submitted finds it in the queue, and
             // depends on no worker.
             for &index in staged {
                 table.begin(index);
@@ -241,7 +236,7 @@ impl Drop for Workers {
         };
         self.shared.wake(&called);
         let me = thread::current().id();
-        // A worker that was starting another may enter it while its own end is awaited.
+        // A worker that is starting another one may add it while this thread joins the first.
         loop {
             let Some(t) = self.shared.threads.lock().pop() else { break };
             if t.thread().id() != me {

@@ -1,4 +1,4 @@
-//! Where a demonstration can take place, and how its reads become cold.
+//! The directory of a demonstration, and dropping its files from the kernel's cache.
 
 use rustix::fs::{Advice, fadvise, statfs};
 use std::fs::{self, File};
@@ -9,30 +9,29 @@ const RAMFS: i64 = 0x8584_58f6;
 
 /// A directory made for a demonstration.
 #[derive(Debug)]
-pub(super) struct Place {
-    /// The directory; data and log are in it.
-    pub dir: PathBuf,
+pub(super) struct DemoDir {
+    /// Its path.
+    pub(super) path: PathBuf,
     /// Why direct I/O is left out, if it is.
-    pub no_direct: Option<String>,
+    pub(super) no_direct: Option<String>,
 }
 
-impl Place {
-    /// Makes a directory under `wanted`, or under the current directory, or under the system's
-    /// temporary one: the first that has room and is on a disk; failing that, the first that has
-    /// room.
-    pub(super) fn find(wanted: Option<&Path>, megabytes: u64) -> Result<Place, String> {
+impl DemoDir {
+    /// Makes a directory in `wanted`, or else in the current or the system's temporary directory:
+    /// in the first that has room and is on a disk, or in the first that has room.
+    pub(super) fn find(wanted: Option<&Path>, megabytes: u64) -> Result<DemoDir, String> {
         let candidates = match wanted {
             Some(dir) => vec![dir.to_owned()],
             None => vec![PathBuf::from("."), std::env::temp_dir()],
         };
-        // The table twice (the second load), its log, and room for the file system to breathe.
+        // The table twice, for there is a second load, the log, and something to spare.
         let need = (megabytes << 20) * 5 + (1 << 30);
         let mut reasons = Vec::new();
         let mut in_memory = None;
         for parent in candidates {
             let parent = parent.canonicalize().unwrap_or(parent);
             match look(&parent, need) {
-                Ok(true) => return Place::make(&parent, None),
+                Ok(true) => return DemoDir::make(&parent, None),
                 Ok(false) => in_memory = in_memory.or(Some(parent)),
                 Err(why) => reasons.push(why),
             }
@@ -43,21 +42,21 @@ impl Place {
                     "{} is a file system in memory; name one on a disk with --dir",
                     parent.display()
                 );
-                Place::make(&parent, Some(why))
+                DemoDir::make(&parent, Some(why))
             }
             None => Err(reasons.join("; ")),
         }
     }
 
-    fn make(parent: &Path, no_direct: Option<String>) -> Result<Place, String> {
-        let dir = parent.join(format!("forebay-demo-{}", std::process::id()));
-        fs::create_dir(&dir).map_err(|e| format!("could not make {}: {e}", dir.display()))?;
-        Ok(Place { dir, no_direct })
+    fn make(parent: &Path, no_direct: Option<String>) -> Result<DemoDir, String> {
+        let path = parent.join(format!("forebay-demo-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|e| format!("could not make {}: {e}", path.display()))?;
+        Ok(DemoDir { path, no_direct })
     }
 
     /// The server's data directory.
     pub(super) fn data_dir(&self) -> PathBuf {
-        self.dir.join("data")
+        self.path.join("data")
     }
 
     /// Bytes of the largest relation: the table.
@@ -69,9 +68,8 @@ impl Place {
             .unwrap_or(0)
     }
 
-    /// Makes the kernel forget the server's files, and only those: the caches of other programs are
-    /// none of a demonstration's business. The server is down, so nothing is dirty once it is
-    /// synced.
+    /// Drops the server's files, and no others, from the kernel's cache. The server is down, so
+    /// nothing is dirty after a sync.
     pub(super) fn evict(&self) -> std::io::Result<()> {
         for path in files(&self.data_dir()) {
             let file = File::open(path)?;
@@ -114,11 +112,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_needs_room() {
+    fn a_directory_needs_room() {
         let dir = tempfile::tempdir().expect("a directory");
         assert!(
-            Place::find(Some(dir.path()), 1 << 40).expect_err("no such disk").contains("needed")
+            DemoDir::find(Some(dir.path()), 1 << 40).expect_err("no such disk").contains("needed")
         );
-        assert!(Place::find(Some(Path::new("/nonexistent")), 8).is_err());
+        assert!(DemoDir::find(Some(Path::new("/nonexistent")), 8).is_err());
     }
 }

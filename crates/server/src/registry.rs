@@ -1,5 +1,5 @@
-//! The connections of a server: counted, found by number for a cancel, told to leave at a stop,
-//! ended at their deadlines.
+//! The connections of a server. They are counted, found by number for a cancel, told to leave at a
+//! stop, and ended at their deadlines.
 
 use crate::wire::stream::Stream;
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,18 +12,18 @@ use std::sync::Arc;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
-/// A connection, as others see it.
+/// A connection, as other threads see it.
 #[derive(Debug)]
 pub struct Connection {
     /// Another handle of its socket.
     stream: Stream,
-    /// It was told to leave.
+    /// It has been told to leave.
     leaving: AtomicBool,
     /// Its deadline has passed.
     timed_out: AtomicBool,
     /// It has not reached its first ReadyForQuery.
     starting: AtomicBool,
-    /// When its start-up or its statement is ended, in nanoseconds of the registry's life.
+    /// When its start-up or its statement is to end, in nanoseconds since the registry was made.
     deadline: AtomicU64,
     session: Mutex<Option<Session>>,
 }
@@ -36,12 +36,12 @@ struct Session {
 }
 
 impl Connection {
-    /// Whether it was told to leave.
+    /// Whether it has been told to leave.
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::SeqCst)
     }
 
-    /// Whether its deadline has passed; forgets it.
+    /// Whether its deadline has passed; clears that.
     pub fn take_timed_out(&self) -> bool {
         self.timed_out.swap(false, Ordering::SeqCst)
     }
@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Tells it to leave: what runs is interrupted, and a read from the client ends.
+    /// Tells it to leave: interrupts its statement, and ends a read from the client.
     fn leave(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         self.interrupt(InterruptKind::Terminate);
@@ -60,7 +60,7 @@ impl Connection {
         let _ = self.stream.shutdown(Shutdown::Read);
     }
 
-    /// Ends what has reached this deadline: the start-up, or the statement.
+    /// Ends the start-up or the statement that has reached this deadline.
     fn expire(&self, deadline: u64) {
         let claimed =
             self.deadline.compare_exchange(deadline, NEVER, Ordering::SeqCst, Ordering::SeqCst);
@@ -77,20 +77,20 @@ impl Connection {
     }
 }
 
-/// Every connection, and the timer of their deadlines.
+/// All connections, and the timer of their deadlines.
 ///
 /// A deadline is an atomic of its connection, so a statement that ends in time takes no lock and
-/// wakes nobody. The timer sleeps until the earliest deadline that it has seen, and is woken only
-/// for an earlier one. It stays set for a deadline that is withdrawn, and looks again then.
+/// wakes no thread. The timer sleeps until the earliest deadline that it has seen. Only an earlier
+/// deadline wakes it; a deadline that is cleared does not.
 #[derive(Debug)]
 pub struct Registry {
     inner: Mutex<Inner>,
     left: Condvar,
-    /// For the timer.
+    /// Wakes the timer.
     earlier: Condvar,
-    /// When the timer wakes by itself; [`NEVER`] while it looks.
+    /// When the timer wakes by itself; [`NEVER`] while it reads the deadlines.
     wakes: AtomicU64,
-    /// What deadlines count from.
+    /// When the registry was made: deadlines count from here.
     born: Instant,
 }
 
@@ -114,9 +114,9 @@ impl Default for Registry {
     }
 }
 
-/// A place in the registry, given back when dropped.
+/// An entry in the registry, removed when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct Registration {
     registry: Arc<Registry>,
     number: u64,
     is_session: bool,
@@ -125,8 +125,8 @@ pub struct Place {
 }
 
 impl Registry {
-    /// Enters a connection that has just been accepted; None when there are `limit` already.
-    pub fn enter(self: &Arc<Self>, stream: Stream, limit: usize) -> Option<Place> {
+    /// Registers a connection that has just been accepted; None if there are `limit` already.
+    pub fn enter(self: &Arc<Self>, stream: Stream, limit: usize) -> Option<Registration> {
         let connection = Arc::new(Connection {
             stream,
             leaving: AtomicBool::new(false),
@@ -142,7 +142,7 @@ impl Registry {
         inner.next += 1;
         let number = inner.next;
         inner.connections.insert(number, Arc::clone(&connection));
-        Some(Place { registry: Arc::clone(self), number, is_session: false, connection })
+        Some(Registration { registry: Arc::clone(self), number, is_session: false, connection })
     }
 
     /// Stops the statement of the session that has this number and key.
@@ -164,7 +164,7 @@ impl Registry {
         self.inner.lock().connections.values().for_each(|c| c.leave());
     }
 
-    /// Cuts the connections that have not left, because they wait for a client that does not read.
+    /// Shuts the sockets of all connections, for those that wait for a client that does not read.
     pub fn cut(&self) {
         for connection in self.inner.lock().connections.values() {
             // Fails when the client has gone.
@@ -172,7 +172,7 @@ impl Registry {
         }
     }
 
-    /// Waits until there is no connection; false if time ran out first.
+    /// Waits until there is no connection; false if the time runs out first.
     pub fn wait_until_empty(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut inner = self.inner.lock();
@@ -194,11 +194,11 @@ impl Registry {
         self.len() == 0
     }
 
-    /// The timer: ends what has reached its deadline, until `stop`.
+    /// The timer: ends start-ups and statements at their deadlines, until [`Registry::stop`].
     pub fn watch(&self) {
         let mut inner = self.inner.lock();
         while !inner.stopped {
-            // From here on who sets a deadline notifies: it may be one that is not seen below.
+            // From here on, setting a deadline notifies: the loop below may not see it.
             self.wakes.store(NEVER, Ordering::SeqCst);
             let now = self.nanos(Instant::now());
             let mut next = NEVER;
@@ -219,7 +219,7 @@ impl Registry {
         }
     }
 
-    /// A moment as deadlines have it.
+    /// Nanoseconds since the registry was made.
     fn nanos(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.born).as_nanos()).unwrap_or(NEVER)
     }
@@ -231,8 +231,8 @@ impl Registry {
     }
 }
 
-impl Place {
-    /// Counts it as a session; false when there are `limit` already.
+impl Registration {
+    /// Counts it as a session; false if there are `limit` already.
     pub fn become_session(&mut self, limit: usize) -> bool {
         let mut inner = self.registry.inner.lock();
         if inner.sessions >= limit {
@@ -243,8 +243,8 @@ impl Place {
         true
     }
 
-    /// Makes the session known to cancel requests. If it was told to leave meanwhile, it is
-    /// interrupted at once.
+    /// Makes the session known to cancel requests. Interrupts it at once if it has been told to
+    /// leave meanwhile.
     pub fn publish(&self, pid: i32, key: Vec<u8>, interrupt: Interrupt) {
         *self.connection.session.lock() = Some(Session { pid, key, interrupt });
         if self.connection.is_leaving() {
@@ -252,35 +252,36 @@ impl Place {
         }
     }
 
-    /// The start-up is over: deadlines are its statements' from now on. False if its time was up.
+    /// Ends the start-up: later deadlines are those of statements. False if its deadline has
+    /// passed.
     pub fn started(&self) -> bool {
         self.clear_deadline();
         self.connection.starting.store(false, Ordering::SeqCst);
         !self.connection.timed_out.load(Ordering::SeqCst)
     }
 
-    /// Sets the time at which the start-up, or else the running statement, is ended.
+    /// Sets the time at which the start-up or the running statement is to end.
     pub fn set_deadline(&self, after: Duration) {
         let registry = &self.registry;
         let at = registry.nanos(Instant::now() + after);
         self.connection.deadline.store(at, Ordering::SeqCst);
         if at < registry.wakes.load(Ordering::SeqCst) {
-            // The timer holds the lock while it looks: now it sleeps, or has not begun to look.
+            // The timer holds the lock while it reads: now it sleeps, or has not begun.
             drop(registry.inner.lock());
             registry.earlier.notify_all();
         }
     }
 
-    /// What had the deadline is over. Once this returns, it can't be ended any more.
+    /// Clears the deadline. Once this returns, it can't interrupt any more.
     pub fn clear_deadline(&self) {
         if self.connection.deadline.swap(NEVER, Ordering::SeqCst) == NEVER {
-            // The timer was faster: it holds the lock until it has interrupted.
+            // The timer was faster. It holds the lock until it has interrupted.
             drop(self.registry.inner.lock());
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         let mut inner = self.registry.inner.lock();
         inner.connections.remove(&self.number);
@@ -307,9 +308,9 @@ mod tests {
     #[test]
     fn cancel_needs_number_and_key() {
         let registry = Arc::new(Registry::default());
-        let place = registry.enter(stream(), 10).expect("room");
+        let registration = registry.enter(stream(), 10).expect("room");
         let interrupt = Interrupt::new();
-        place.publish(7, vec![1, 2, 3, 4], interrupt.clone());
+        registration.publish(7, vec![1, 2, 3, 4], interrupt.clone());
         assert!(!registry.cancel(7, &[1, 2, 3, 5]) && !registry.cancel(8, &[1, 2, 3, 4]));
         assert!(!registry.cancel(7, &[1, 2, 3]) && interrupt.pending().is_none());
         assert!(registry.cancel(7, &[1, 2, 3, 4]));
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_limited_and_given_back() {
+    fn registrations_are_limited_and_removed() {
         let registry = Arc::new(Registry::default());
         let mut first = registry.enter(stream(), 2).expect("room");
         let mut second = registry.enter(stream(), 2).expect("room");
@@ -342,24 +343,27 @@ mod tests {
     #[test]
     fn a_deadline_interrupts() {
         let registry = Arc::new(Registry::default());
-        let place = registry.enter(stream(), 2).expect("room");
+        let registration = registry.enter(stream(), 2).expect("room");
         let interrupt = Interrupt::new();
-        place.publish(1, vec![0], interrupt.clone());
-        assert!(place.started());
+        registration.publish(1, vec![0], interrupt.clone());
+        assert!(registration.started());
         with_timer(&registry, || {
-            // The timer sleeps for a later one, and hears of the earlier one.
+            // The timer sleeps until a later deadline, and is woken for an earlier one.
             let other = registry.enter(stream(), 2).expect("room");
             other.set_deadline(Duration::from_secs(3600));
             while registry.wakes.load(Ordering::SeqCst) == NEVER {
                 forebay_aio::sync::thread::yield_now();
             }
             for _ in 0..1000 {
-                place.set_deadline(Duration::ZERO);
+                registration.set_deadline(Duration::ZERO);
                 while interrupt.pending().is_none() {
                     forebay_aio::sync::thread::yield_now();
                 }
-                place.clear_deadline();
-                assert!(place.connection.take_timed_out() && !place.connection.take_timed_out());
+                registration.clear_deadline();
+                assert!(
+                    registration.connection.take_timed_out()
+                        && !registration.connection.take_timed_out()
+                );
                 interrupt.clear_cancel();
             }
         });
@@ -368,16 +372,16 @@ mod tests {
     #[test]
     fn a_deadline_that_is_cleared_ends_nothing() {
         let registry = Arc::new(Registry::default());
-        let place = registry.enter(stream(), 2).expect("room");
+        let registration = registry.enter(stream(), 2).expect("room");
         let interrupt = Interrupt::new();
-        place.publish(1, vec![0], interrupt.clone());
-        assert!(place.started());
+        registration.publish(1, vec![0], interrupt.clone());
+        assert!(registration.started());
         with_timer(&registry, || {
             for round in 0..10_000 {
-                place.set_deadline(Duration::from_nanos(round % 20_000));
-                place.clear_deadline();
-                // It may have struck before it was cleared, but not after.
-                place.connection.take_timed_out();
+                registration.set_deadline(Duration::from_nanos(round % 20_000));
+                registration.clear_deadline();
+                // It may have interrupted before it was cleared, but not after.
+                registration.connection.take_timed_out();
                 interrupt.clear_cancel();
                 forebay_aio::sync::thread::yield_now();
                 assert!(interrupt.pending().is_none(), "round {round}");
@@ -389,11 +393,11 @@ mod tests {
     fn a_start_up_that_takes_too_long_loses_its_socket() {
         let registry = Arc::new(Registry::default());
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let place = registry.enter(Stream::Unix(ours), 2).expect("room");
-        place.set_deadline(Duration::ZERO);
+        let registration = registry.enter(Stream::Unix(ours), 2).expect("room");
+        registration.set_deadline(Duration::ZERO);
         with_timer(&registry, || {
             assert_eq!(Stream::Unix(theirs).read(&mut [0]).expect("closed"), 0);
         });
-        assert!(!place.started());
+        assert!(!registration.started());
     }
 }

@@ -1,37 +1,36 @@
-//! A method for tests: it holds every submitted I/O until somebody waits, polls or releases, and
-//! then executes and completes what it holds in an order of its own.
+//! A method for tests: it holds every submitted I/O until a thread waits, polls or releases, and
+//! then executes and completes what it holds in random order.
 //!
-//! So each path that resumes after a wait is taken, and whatever silently counts on an I/O being
-//! fast, in order, or finished without anyone waiting for it comes to light:
+//! So tests take each path that resumes after a wait. Code fails that counts on an I/O being fast,
+//! in order, or finished although nobody waits for it:
 //!
-//! - execution and completion are two steps, and other I/Os' steps come between them;
-//! - who waits for one I/O may execute and complete any number of others first, its own and other
-//!   backends';
-//! - with [`Deferred::cutting`], some transfers stop short at a block, and some attempts never run,
-//!   as if the kernel had cancelled them: whoever finishes the I/O carries it on.
+//! - Execution and completion are two steps, and steps of other I/Os come between them.
+//! - A thread that waits for one I/O may first execute and complete any number of others, its own
+//!   and those of other backends.
+//! - With [`Deferred::cutting`], some transfers are short, and some attempts never run, as if the
+//!   kernel had cancelled them. The thread that finishes the I/O continues it.
 //!
-//! The choices follow from the seed (and, with several threads, from how these interleave).
+//! The choices follow from the seed, and from how threads interleave.
 //!
-//! Rule 3 holds: a waiter executes and completes what it waits for in its own thread, unless
-//! another thread is doing so at that moment; then it sleeps until that thread is through, or has
-//! put the I/O back.
+//! A waiter executes and completes its I/O in its own thread, unless another thread is doing so.
+//! Then it sleeps until that thread is done or has put the I/O back.
 
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::Method;
 use crate::error::Errno;
 use crate::handle::Word;
 use crate::memory::IO_ALIGN;
+use crate::method::Method;
 use crate::table::HandleTable;
 
-/// How far a held I/O has come.
+/// The progress of a held I/O.
 #[derive(Clone, Copy)]
 enum Step {
     /// Nothing has been done.
     Submitted,
-    /// Executed, with this result, and nobody has been told.
+    /// It was executed with this result, and no thread knows.
     Executed(Result<usize, Errno>),
     /// A thread is executing it.
     InHand,
@@ -50,17 +49,17 @@ struct Queue {
 struct Shared {
     cuts: bool,
     queue: Mutex<Queue>,
-    /// How often an I/O was put back after execution. Its waiters then look again.
+    /// How often an I/O was put back after its execution. Its waiters then check again.
     put_back: AtomicU64,
     table: OnceLock<Arc<HandleTable>>,
 }
 
-/// The method, and the test's hand on it. A clone is the same one.
+/// The method, which the test controls. A clone is the same method.
 #[derive(Clone)]
 pub struct Deferred(Arc<Shared>);
 
 impl Queue {
-    /// One in `n`. (The generator is SplitMix64.)
+    /// True once in `n` times. The generator is SplitMix64.
     fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -77,7 +76,7 @@ impl Queue {
         self.held.iter().position(|h| h.index == index)
     }
 
-    /// Any I/O that no thread has in hand.
+    /// A random I/O that no thread has taken.
     fn any(&mut self) -> Option<usize> {
         let free = |h: &Held| !matches!(h.step, Step::InHand);
         let n = self.held.iter().filter(|h| free(h)).count();
@@ -85,7 +84,7 @@ impl Queue {
         self.held.iter().enumerate().filter(|(_, h)| free(h)).nth(nth).map(|(at, _)| at)
     }
 
-    /// Takes an I/O in hand. One that was executed is no longer held: its completion is certain.
+    /// Takes an I/O. One that was executed is no longer held: this thread will complete it.
     fn take(&mut self, at: usize) -> (u32, Step) {
         let step = std::mem::replace(&mut self.held[at].step, Step::InHand);
         let index = self.held[at].index;
@@ -102,7 +101,7 @@ impl Deferred {
         Deferred::made(seed, false)
     }
 
-    /// One that also cuts transfers short, and loses attempts.
+    /// A method that also makes transfers short, and loses attempts.
     pub fn cutting(seed: u64) -> Deferred {
         Deferred::made(seed, true)
     }
@@ -116,24 +115,25 @@ impl Deferred {
         }))
     }
 
-    /// For [`Aio::with_method`](crate::Aio::with_method), once: `|table| Ok(deferred.over(table))`.
+    /// The method for [`Aio::with_method`](crate::Aio::with_method): `|table|
+    /// Ok(deferred.over(table))`. May be called once.
     pub fn over(&self, table: Arc<HandleTable>) -> Box<dyn Method> {
         assert!(self.0.table.set(table).is_ok(), "a deferring method serves one Aio");
         Box::new(self.clone())
     }
 
-    /// I/Os submitted and not completed.
+    /// How many I/Os are submitted and not completed.
     pub fn held(&self) -> usize {
         self.0.queue.lock().held.len()
     }
 
-    /// Executes and completes everything that is held, in random order. Returns once nothing is
-    /// held but what other threads have in hand.
+    /// Executes and completes everything that is held, in random order, except what other threads
+    /// have taken.
     pub fn release(&self) {
         while self.step() {}
     }
 
-    /// Executes or completes any one I/O. False: there was none.
+    /// Executes or completes a random I/O. False if there is none.
     pub fn step(&self) -> bool {
         let Some(table) = self.0.table.get() else { return false };
         let taken = {
@@ -167,7 +167,7 @@ impl Deferred {
         table.finish(index);
     }
 
-    /// One attempt; where it cuts, at times a part of it, at times none.
+    /// Makes one attempt; with cuts, sometimes only at a part, and sometimes none.
     fn attempt(&self, table: &HandleTable, index: u32) -> Result<usize, Errno> {
         let mut most = usize::MAX;
         if self.0.cuts {
@@ -178,7 +178,7 @@ impl Deferred {
                 _ => usize::MAX,
             };
         }
-        // A panic must not leave the I/O in hand for ever.
+        // A panic must not leave the I/O taken forever.
         catch_unwind(AssertUnwindSafe(|| table.attempt(index, most))).unwrap_or_else(|_| {
             tracing::error!(index, "the execution of an I/O panicked");
             Err(Errno::IO)

@@ -1,54 +1,55 @@
-//! io_method io_uring: the kernel executes; each backend slot has a ring, and any thread reaps it.
+//! io_method io_uring: the kernel executes. Each backend slot has a ring, and any thread reaps it.
 //!
-//! | Module | |
+//! | Module | Contents |
 //! |---|---|
-//! | `ring` | one ring: who leads, who follows, what has arrived |
-//! | `entry` | an I/O as the kernel wants it described |
+//! | `ring` | one ring: its leader and followers, and its completions |
+//! | `entry` | the submission entry of an I/O |
 //! | `buffers` | registered memory, cloned from one ring into the others |
 //! | `files` | registered files, of those used often |
 //!
-//! - The submission queue belongs to the slot's backend alone. Nobody else looks at it: waiters
-//!   enter the kernel with nothing to submit.
-//! - Of the threads that wait for I/O of one ring, one leads: it alone takes completions out of the
-//!   queue, and sleeps in the kernel for more. A leader whose handle is still SUBMITTED therefore
-//!   knows that its completion has yet to arrive. The others follow: they sleep on their handles,
-//!   so each wakes as soon as its own I/O is finished, whatever the leader still waits for. (Were
-//!   they queued for a lock that the leader holds, they would sleep through their own completion.)
-//!   A leader whose I/O has arrived gives up the lead, and nudges a follower to take it.
-//! - What arrived is finished after the lead is given up, so that several threads verify checksums
-//!   at once.
-//! - No IORING_SETUP_SINGLE_ISSUER or DEFER_TASKRUN: with them only the issuer could make
+//! - Only the slot's backend uses the submission queue. Waiters enter the kernel with nothing to
+//!   submit.
+//! - One of the threads that wait on a ring leads. It alone takes completions out of the queue, and
+//!   sleeps in the kernel for more. So while a leader's handle is SUBMITTED, its completion has not
+//!   arrived. The other threads follow: they sleep on their handles, and each wakes when its own
+//!   I/O is finished. If they waited for a lock of the leader, they would sleep through their own
+//!   completions. When the leader's I/O has arrived, it gives up the lead and wakes a follower to
+//!   take it.
+//! - A leader finishes what arrived after it gives up the lead, so that several threads verify
+//!   checksums at once.
+//! - IORING_SETUP_SINGLE_ISSUER and DEFER_TASKRUN are not set: with them only the issuer could make
 //!   completions appear.
-//! - No COOP_TASKRUN either: a completion then waits until the issuer next enters the kernel. A
-//!   thread that waits for the read of one that computes had it after 40 us without the flag, after
-//!   3.9 ms with it (a tick of 250 Hz) wherever the disk's interrupt came to the other processor;
-//!   and the flag saved no processor time (a read cost 2.8 us without and 3.0 us with it at 8 KiB,
-//!   5.5 and 5.9 us at 128 KiB; medians of nine, depth 32).
-//! - The kernel posts a completion by work that it gives to the submitting thread (task work). A
-//!   thread in an interruptible sleep is woken for it: in io_uring_enter, on a futex. One in an
-//!   uninterruptible sleep (a plain fdatasync or pwrite, the start of a process) is not, and its
-//!   completions reach nobody meanwhile. So a backend with I/O in flight hands its synchronous
-//!   operations to the ring and sleeps in io_uring_enter; see `completes_through_issuer`, and
-//!   `Backend::quiesce` for what no ring can do. IOSQE_ASYNC is no way out: direct I/O that a
-//!   kernel worker submits still completes by way of the first thread, and a read at depth 1 took
-//!   51 to 69 us instead of 37. Nor is IORING_SETUP_SQPOLL: on two busy processors its thread kept
-//!   a read waiting for a second (fio, 8 KiB direct, 3 rounds).
-//! - A ring stays with its slot, and goes when the method does: longer than anything in flight.
-//! - What the kernel cancels (because the thread that submitted it has exited) is executed by
-//!   whoever reaps it.
+//! - COOP_TASKRUN is not set: a completion would then wait until the issuer next enters the kernel.
+//!   For the read of a thread that computes, that took 3.9 ms (a tick of 250 Hz) in place of 40 us,
+//!   and the flag saved no processor time.
+//! - The kernel posts a completion by work on the submitting thread (task work). It wakes a thread
+//!   in an interruptible sleep for that: in io_uring_enter, or on a futex. It does not wake one in
+//!   an uninterruptible sleep (a plain fdatasync or pwrite, the start of a process), and
+//!   completions wait. So a backend with I/O in flight gives its synchronous operations to the ring
+//!   and sleeps in io_uring_enter; see `completes_through_issuer`, and `Backend::quiesce` for what
+//!   a ring can't do.
+//! - IOSQE_ASYNC and IORING_SETUP_SQPOLL would not help. With the first, direct I/O that a kernel
+//!   worker submits still completes through the submitting thread, and a read took 51 us or more in
+//!   place of 37. With the second, the kernel's thread delayed a read by up to a second on two busy
+//!   processors.
+//! - A ring stays with its slot until the method is dropped, so it outlives everything in flight.
+//! - The thread that reaps an I/O executes it if the kernel cancelled it because its submitter
+//!   exited.
 
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Arc, OnceLock};
 
 use io_uring::squeue;
 
-use super::{Method, setup_refusal};
-use crate::aio::AioConfig;
+use super::probe::{probe_io_uring_for, setup_refusal};
+use crate::config::AioConfig;
 use crate::error::AioError;
+use crate::execute::Request;
 use crate::handle::{HandleState, Word};
 use crate::memory::Region;
+use crate::method::Method;
 use crate::registration::{Registration, RegistrationStats};
-use crate::table::{HandleTable, KernelView};
+use crate::table::HandleTable;
 
 mod buffers;
 mod entry;
@@ -60,8 +61,8 @@ use entry::{Numbers, describe};
 use files::Files;
 use ring::{Counts, Ring, Rings, Until};
 
-/// Buffered I/Os in flight beyond which the kernel is told not to try in the submitter's time: the
-/// copy out of the page cache would run there, one after the other.
+/// With more buffered I/Os in flight than this, the kernel is told not to execute in the
+/// submitter's time, because it would copy out of the page cache there, one I/O after the other.
 const ASYNC_THRESHOLD: usize = 4;
 
 /// The method.
@@ -74,12 +75,15 @@ pub(crate) struct Uring {
 
 impl Uring {
     /// Rings for the backends of `config`, set up when first needed.
+    ///
+    /// # Errors
+    /// io_uring can't be used for so many backends.
     pub(crate) fn new(config: &AioConfig) -> Result<Uring, AioError> {
-        super::probe_io_uring_for(config.max_backends)?;
+        probe_io_uring_for(config.max_backends)?;
         let rings: Arc<Rings> =
             Arc::new((0..config.max_backends).map(|_| OnceLock::new()).collect());
         Ok(Uring {
-            // Twice as many completions fit; so neither queue overflows.
+            // Twice as many completions fit, so neither queue overflows.
             entries: (config.handles_per_backend as u32).next_power_of_two(),
             buffers: config.register_memory.then(|| Buffers::new(Arc::clone(&rings))),
             files: config.register_files.then(|| Files::new(Arc::clone(&rings))),
@@ -100,16 +104,13 @@ impl Uring {
         self.rings[slot as usize].get().expect("a backend that does I/O has its ring")
     }
 
-    /// What of an I/O is registered with the ring; counts it.
-    fn numbers(&self, ring: &Ring, view: &KernelView<'_>) -> Numbers {
-        let file = self.files.as_ref().and_then(|files| files.number(ring, view.file));
-        let memory =
-            self.buffers.as_ref().filter(|b| view.vectors.len() == 1 || b.vectored()).and_then(
-                |b| {
-                    let region = view.region.filter(|_| ring.has_buffers())?;
-                    b.number(region, view.vectors)
-                },
-            );
+    /// What of an I/O is registered with the ring; also counts its use.
+    fn numbers(&self, ring: &Ring, request: &Request<'_>) -> Numbers {
+        let file = self.files.as_ref().and_then(|files| files.number(ring, request.file));
+        let usable = |b: &&Arc<Buffers>| request.vectors.len() == 1 || b.vectored();
+        let buffers = self.buffers.as_ref().filter(usable);
+        let region = request.region.filter(|_| ring.has_buffers());
+        let memory = buffers.zip(region).and_then(|(b, region)| b.number(region, request.vectors));
         let counts = &ring.counts;
         Counts::add(&counts.operations);
         if file.is_some() {
@@ -155,12 +156,12 @@ impl Method for Uring {
         let ring = self.ring(slot);
         for (n, &index) in staged.iter().enumerate() {
             let user_data = table.word(index).generation() << 32 | u64::from(index);
-            let entry = table.with_kernel_view(index, |view| {
-                let force_async = in_flight + n > ASYNC_THRESHOLD && !view.file.is_direct();
+            let entry = table.with_request(index, |request| {
+                let force_async = in_flight + n > ASYNC_THRESHOLD && !request.file.is_direct();
                 let flags = if force_async { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
-                describe(&view, self.numbers(ring, &view)).flags(flags)
+                describe(request, self.numbers(ring, request)).flags(flags)
             });
-            // Before the kernel knows of it: the completion may be reaped at once, by anyone.
+            // Before the kernel has it: any thread may reap the completion at once.
             table.begin(index);
             // SAFETY: this is the slot's backend. The entry's memory (and its vectors, in the
             // handle's body) stays in place until the handle is collected, which happens after

@@ -1,9 +1,8 @@
-//! io_method sync: the issuer executes each I/O when it starts it, and those of a batch when it
-//! submits the batch: merged neighbours are one system call instead of many, which is worth most
-//! where nothing else overlaps.
+//! io_method sync: the issuer executes each I/O when it starts it. It executes those of a batch
+//! when it submits the batch, so that merged neighbours are one system call.
 
-use super::Method;
 use crate::handle::Word;
+use crate::method::Method;
 use crate::table::HandleTable;
 
 /// The method.

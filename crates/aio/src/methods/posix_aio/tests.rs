@@ -1,4 +1,4 @@
-//! What can't be brought about from outside: a system that takes only some blocks, or none.
+//! A system that takes only some blocks, or none: tests can't cause that from outside.
 
 use super::*;
 use crate::execute::PosixExecutor;
@@ -9,8 +9,8 @@ use crate::{
     Target,
 };
 
-/// So many blocks are taken, then one is refused, and so on. 0: none is taken. One test alone uses
-/// these.
+/// This many blocks are taken, then one is refused, and so on; with 0 none is taken. Only one test
+/// uses these.
 static RUN: AtomicUsize = AtomicUsize::new(0);
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -45,7 +45,7 @@ fn what_the_system_does_not_take_is_executed() {
             // SAFETY: inside the region, and nothing is in flight.
             unsafe { region.ptr(n * IO_ALIGN).write_bytes(n as u8 + 1, IO_ALIGN) };
         }
-        // Two I/Os of six pieces, none next to another in memory.
+        // Two I/Os of six ranges, none adjacent in memory.
         be.begin_batch();
         let refs: Vec<_> = (0..2)
             .map(|half| {
@@ -86,14 +86,14 @@ fn blocks_add_up_to_one_transfer() {
     assert_eq!(gather(&[lost, failed]), Err(Errno::NOSPC));
 }
 
-/// A request that nobody waits for keeps its blocks until the system is through with them.
+/// A request that nobody waits for keeps its blocks until the system is done with them.
 #[test]
 fn what_is_dropped_is_settled_first() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let file = crate::File::from_fd("pipe".into(), crate::FileFlags::default(), reader.into());
     let mut byte = [0u8; 1];
     let vectors = [crate::execute::Vector::new(byte.as_mut_ptr(), 1)];
-    let view = KernelView {
+    let io = Request {
         file: &file,
         op: OpKind::Readv,
         offset: 0,
@@ -102,7 +102,7 @@ fn what_is_dropped_is_settled_first() {
         vectors: &vectors,
     };
     // SAFETY: byte outlives the request.
-    let request = unsafe { Request::start(&view, enqueue) }.expect("taken");
+    let request = unsafe { ControlBlocks::start(&io, enqueue) }.expect("taken");
     std::io::Write::write_all(&mut writer, &[7]).unwrap();
     drop(request);
 }

@@ -95,7 +95,7 @@ fn what_a_backend_did_is_counted() {
                  INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 20000) g; CHECKPOINT",
             )
             .expect("loads");
-        // More than fits into the pool: some of it is read from the disk, by this backend.
+        // More than fits into the pool: this backend reads some of it from the disk.
         assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "20000");
         let mine = |client: &mut Client, what: &str| -> String {
             value(
@@ -132,7 +132,7 @@ fn what_a_backend_did_is_counted() {
     }
 }
 
-/// How many I/O workers the server has now.
+/// The number of the server's I/O workers.
 fn workers(server: &Server) -> usize {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
     threads
@@ -175,7 +175,7 @@ fn files_grow_by_the_method_of_the_last_reload() {
 fn workers_follow_a_reload() {
     let server = Server::with(&["io_method=worker"]);
     let mut client = server.client();
-    // Where nobody has set their number, it goes by the work: recovery may have wanted all of them.
+    // Unless it is set, their number depends on the work: recovery may have started all of them.
     assert!((2..=8).contains(&workers(&server)), "{} workers", workers(&server));
     let conf = server.data_dir().join("postgresql.conf");
     let sample = std::fs::read_to_string(&conf).expect("reads");
@@ -189,7 +189,7 @@ fn workers_follow_a_reload() {
         std::fs::write(&conf, format!("{sample}\n{line}\n")).expect("written");
         assert_eq!(value(&mut client, "SELECT pg_reload_conf()"), "t");
         if count == 4 {
-            // A worker above the minimum leaves when its time is up: only that many must be there.
+            // Workers above the minimum end when they have been idle long enough.
             server.wait_for_log("parameter \"io_min_workers\" changed to \"4\"");
             let start = Instant::now();
             while workers(&server) < 4 {
@@ -221,7 +221,7 @@ fn workers_follow_a_reload() {
 }
 
 #[test]
-fn the_method_that_is_had() {
+fn the_method_in_use_is_shown() {
     let server = Server::with(&["io_method=auto"]);
     let shown = server.value("SHOW io_method_status");
     assert_eq!(server.value("SHOW io_method"), "auto");
@@ -237,7 +237,7 @@ fn the_method_that_is_had() {
 }
 
 #[test]
-fn descriptors_are_raised_counted_and_missed() {
+fn descriptors_are_raised_counted_and_run_short() {
     let folder = Arc::new(tempfile::tempdir().expect("a folder"));
     // The soft limit is too low for a hundred connections; the hard one is not.
     let server = Server::limited(Arc::clone(&folder), Some("-Sn 100"), &[]);

@@ -1,62 +1,62 @@
-//! io_method posix_aio: the C library's or kernel's `aio_read` and kin execute. For portability,
-//! not for speed: glibc's is a pool of threads in user space that serves each descriptor's requests
-//! one after the other.
+//! io_method posix_aio: `aio_read` and its kin execute, in the C library or the kernel. It is for
+//! portability and not for speed: glibc's is a pool of threads that serves the requests of each
+//! descriptor one after the other.
 //!
-//! - An I/O is a request of one control block for each piece of memory, up to [`MOST_BLOCKS`]; what
-//!   goes beyond is a short transfer, which its finisher carries on. Syncs are `aio_fsync`.
-//!   Operations on a range have no call, and run in the issuer.
-//! - `lio_listio` is not used: after a partial refusal it leaves open which blocks it has taken,
-//!   and says so differently from system to system. Nor is `aio_cancel`: an open I/O's handle keeps
-//!   its file open, so no close ever meets one.
-//! - What the system does not take (EAGAIN: its resources have run out) runs in the issuer.
-//! - Nobody but the one thread that takes a request out of its handle's place may look at its
-//!   control blocks: it sleeps in `aio_suspend` until they are done, calls `aio_return` on each
-//!   once, and finishes the I/O. It holds no lock meanwhile, and waits for nothing else. Others
-//!   that wait for the I/O sleep on its handle. (A thread in `aio_suspend` for a block that another
-//!   thread returns could sleep for ever on some systems.) Each request has its own place, so there
-//!   is no lead to pass on, as rings have: who waits for one I/O never holds up another's waiter.
+//! - An I/O is a request of one control block for each range of memory, up to [`MOST_BLOCKS`]. The
+//!   rest is a short transfer, which the finisher continues. Syncs are `aio_fsync`. Operations on a
+//!   range have no call, so the issuer executes them.
+//! - `lio_listio` is not used: after a partial refusal it does not tell which blocks it has taken,
+//!   and systems differ in how they report that. `aio_cancel` is not used either: the handle of an
+//!   open I/O keeps its file open, so no close meets an open I/O.
+//! - The issuer executes what the system does not take (EAGAIN: its resources have run out).
+//! - Only the thread that takes a request out of its handle's slot may use its control blocks. It
+//!   sleeps in `aio_suspend` until they are done, calls `aio_return` once on each, and finishes the
+//!   I/O. It holds no lock in that time. Other waiters sleep on the handle. (On some systems a
+//!   thread in `aio_suspend` could sleep forever if another thread returns the block.) Each request
+//!   has its own slot, so a waiter of one I/O never delays a waiter of another.
 
 use std::ptr;
 
 use smallvec::SmallVec;
 
-use super::Method;
 use crate::error::Errno;
+use crate::execute::Request;
 use crate::handle::Word;
+use crate::method::Method;
 use crate::op::OpKind;
 use crate::sync::{Mutex, thread};
-use crate::table::{HandleTable, KernelView};
+use crate::table::HandleTable;
 
-/// Most control blocks of one I/O: macOS gives a process 16.
+/// The maximum number of control blocks of one I/O: macOS gives a process 16.
 const MOST_BLOCKS: usize = 16;
 
-/// Hands a control block to the system. False: it was not taken.
+/// Hands a control block to the system. False if it was not taken.
 ///
 /// # Safety
-/// The block, and the memory it describes, stay in place until the block has been returned.
+/// The block and its memory stay in place until the block has been returned.
 type Queue = unsafe fn(OpKind, *mut libc::aiocb) -> bool;
 
 /// The method.
 pub(crate) struct PosixAio {
-    /// One place for each handle: what is in flight and in no thread's hands.
-    requests: Box<[Mutex<Option<Request>>]>,
+    /// A slot for each handle: its request, if that is in flight and no thread has taken it.
+    requests: Box<[Mutex<Option<ControlBlocks>>]>,
     queue: Queue,
 }
 
-/// The control blocks of one I/O, all of them with the system until [`Request::settle`].
-struct Request {
-    /// From a boxed slice; raw, since the system holds the address.
+/// The control blocks of one I/O. The system has them until [`ControlBlocks::settle`].
+struct ControlBlocks {
+    /// From a boxed slice; raw because the system holds the address.
     blocks: *mut [libc::aiocb],
-    /// So many of them, from the first on, were taken by the system.
+    /// How many of them, from the first on, the system took.
     queued: usize,
     settled: bool,
 }
 
 // SAFETY: POSIX lets any thread of the process ask for and wait for a request.
-unsafe impl Send for Request {}
+unsafe impl Send for ControlBlocks {}
 
 unsafe fn enqueue(op: OpKind, block: *mut libc::aiocb) -> bool {
-    // macOS knows only the sync of everything.
+    // macOS only syncs data and metadata together.
     let data_only = op == OpKind::Fdatasync && cfg!(not(target_os = "macos"));
     let flavor = if data_only { libc::O_DSYNC } else { libc::O_SYNC };
     // SAFETY: the caller vouches for the block and its memory.
@@ -71,7 +71,7 @@ unsafe fn enqueue(op: OpKind, block: *mut libc::aiocb) -> bool {
 }
 
 impl PosixAio {
-    /// For so many handles.
+    /// A method for this many handles.
     pub(crate) fn new(handles: usize) -> PosixAio {
         PosixAio { requests: (0..handles).map(|_| Mutex::new(None)).collect(), queue: enqueue }
     }
@@ -86,18 +86,18 @@ fn block(fd: i32, offset: u64) -> Option<libc::aiocb> {
     Some(block)
 }
 
-impl Request {
-    /// Hands an I/O to the system. None: it has taken nothing of it.
+impl ControlBlocks {
+    /// Hands an I/O to the system. None if it took nothing of it.
     ///
     /// # Safety
-    /// The memory of the view stays in place until the request is settled.
-    unsafe fn start(view: &KernelView<'_>, queue: Queue) -> Option<Request> {
-        let fd = view.file.raw_fd()?;
+    /// The memory of the I/O stays in place until the request is settled.
+    unsafe fn start(io: &Request<'_>, queue: Queue) -> Option<ControlBlocks> {
+        let fd = io.file.raw_fd()?;
         let mut blocks = Vec::new();
-        match view.op {
+        match io.op {
             OpKind::Readv | OpKind::Writev => {
-                let mut offset = view.offset;
-                for v in view.vectors.iter().take(MOST_BLOCKS) {
+                let mut offset = io.offset;
+                for v in io.vectors.iter().take(MOST_BLOCKS) {
                     let mut block = block(fd, offset)?;
                     block.aio_buf = v.ptr().cast();
                     block.aio_nbytes = v.len();
@@ -109,11 +109,12 @@ impl Request {
             OpKind::SyncFileRange | OpKind::Allocate | OpKind::Invalid => return None,
         }
         let blocks = Box::into_raw(blocks.into_boxed_slice());
-        let mut request = Request { blocks, queued: 0, settled: false };
-        // SAFETY: the blocks are freed after settling; the caller vouches for the memory.
-        while request.queued < blocks.len()
-            && unsafe { queue(view.op, request.block(request.queued)) }
-        {
+        let mut request = ControlBlocks { blocks, queued: 0, settled: false };
+        for n in 0..blocks.len() {
+            // SAFETY: the blocks are freed after settling; the caller vouches for the memory.
+            if !unsafe { queue(io.op, request.block(n)) } {
+                break;
+            }
             request.queued += 1;
         }
         (request.queued > 0).then_some(request)
@@ -124,7 +125,7 @@ impl Request {
         self.blocks.cast::<libc::aiocb>().wrapping_add(n)
     }
 
-    /// The blocks that the system is not through with.
+    /// The blocks that are still in progress.
     fn pending(&self) -> SmallVec<[*const libc::aiocb; MOST_BLOCKS]> {
         // SAFETY: queued blocks that have not been returned.
         let in_progress =
@@ -132,7 +133,7 @@ impl Request {
         (0..self.queued).map(|n| self.block(n).cast_const()).filter(in_progress).collect()
     }
 
-    /// Waits for the system to be through with it; what it did.
+    /// Waits for the end of the request; returns its result.
     fn settle(&mut self) -> Result<usize, Errno> {
         assert!(!std::mem::replace(&mut self.settled, true), "a block is returned once");
         loop {
@@ -144,7 +145,7 @@ impl Request {
             let rc =
                 unsafe { libc::aio_suspend(pending.as_ptr(), pending.len() as i32, ptr::null()) };
             if rc != 0 && Errno::last() != Errno::INTR {
-                thread::yield_now(); // it refuses to sleep: ask again
+                thread::yield_now();
             }
         }
         let results: SmallVec<[_; MOST_BLOCKS]> =
@@ -152,7 +153,7 @@ impl Request {
         gather(&results)
     }
 
-    /// Bytes asked for, and the result.
+    /// The bytes asked for, and the result.
     fn take_result(&self, n: usize) -> (usize, Result<usize, Errno>) {
         let block = self.block(n);
         // SAFETY: the block was queued, is not in progress, and is returned here, once; its length
@@ -161,25 +162,25 @@ impl Request {
             unsafe { ((*block).aio_nbytes, libc::aio_error(block), libc::aio_return(block)) };
         let result = match error {
             0 => usize::try_from(returned).map_err(|_| Errno::IO),
-            -1 => Err(Errno::IO), // the system denies all knowledge of it
+            -1 => Err(Errno::IO), // the system does not know it
             e => Err(Errno(e)),
         };
         (asked, result)
     }
 }
 
-impl Drop for Request {
+impl Drop for ControlBlocks {
     fn drop(&mut self) {
         if !self.settled {
-            let _ = self.settle(); // the system still uses the blocks and their memory
+            let _ = self.settle(); // the system still uses the blocks
         }
         // SAFETY: made by Box::into_raw; the system has returned every block it took.
         drop(unsafe { Box::from_raw(self.blocks) });
     }
 }
 
-/// Several blocks' results as that of one transfer: an error is one whatever else was transferred;
-/// otherwise what was transferred up to the first gap. Attempts that never ran are gaps.
+/// Combines the results of blocks to that of one transfer. An error is the result whatever else was
+/// transferred; otherwise it is the bytes up to the first gap. Attempts that never ran are gaps.
 fn gather(results: &[(usize, Result<usize, Errno>)]) -> Result<usize, Errno> {
     if let Some(e) = results.iter().filter_map(|(_, r)| r.err()).find(|e| !e.is_repeatable()) {
         return Err(e);
@@ -214,13 +215,13 @@ impl Method for PosixAio {
     fn submit(&self, table: &HandleTable, _slot: u32, staged: &[u32], _in_flight: usize) {
         let mut refused: SmallVec<[u32; 32]> = SmallVec::new();
         for &index in staged {
-            // Who finds it submitted and waits for it comes to its place after it was put there.
+            // Under the lock, so that a waiter that sees it submitted finds the request.
             let mut place = self.requests[index as usize].lock();
             table.begin(index);
             // SAFETY: the handle keeps memory and file until it is collected, which happens after
             // completion.
             *place =
-                table.with_kernel_view(index, |view| unsafe { Request::start(&view, self.queue) });
+                table.with_request(index, |io| unsafe { ControlBlocks::start(io, self.queue) });
             if place.is_none() {
                 refused.push(index);
             }
@@ -233,7 +234,7 @@ impl Method for PosixAio {
     fn wait(&self, table: &HandleTable, index: u32, seen: Word) {
         let request = {
             let mut place = self.requests[index as usize].lock();
-            // Another use of the handle is not this waiter's.
+            // The slot may hold the request of a later use of the handle.
             if table.word(index) != seen { None } else { place.take() }
         };
         match request {
@@ -241,7 +242,7 @@ impl Method for PosixAio {
                 table.executed(index, request.settle());
                 table.finish(index);
             }
-            // In the hands of a waiter, or of its issuer, who executes it.
+            // A waiter has taken it, or the issuer executes it.
             None => table.wait_change(index, seen),
         }
     }

@@ -1,4 +1,4 @@
-//! One backend's ring: who leads, who follows, what has arrived, and what is registered with it.
+//! One backend's ring: its leader and followers, its completions, and what is registered with it.
 
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use crate::sync::{Mutex, MutexGuard, OnceLock, thread};
@@ -6,36 +6,46 @@ use crate::sync::{Mutex, MutexGuard, OnceLock, thread};
 use io_uring::{EnterFlags, IoUring, Submitter, cqueue, squeue};
 use smallvec::SmallVec;
 
-use super::files::{FILES, FileState};
 use crate::error::Errno;
 use crate::handle::Word;
 use crate::table::HandleTable;
 
-/// The rings of all slots, set up when first needed. They go when the method does.
+/// The rings of all slots, set up when first needed. They live as long as the method.
 pub(super) type Rings = Box<[OnceLock<Ring>]>;
 
-/// Completions that a reaper takes at once. The others stay where they are until it has finished
-/// these: who waits for one of them goes on sooner.
+/// The maximum number of completions that a reaper takes at once. It finishes them before it takes
+/// more, so that waiters of the first ones need not wait for the rest.
 const AT_ONCE: usize = 8;
 
-/// Handles that one reaper has taken upon itself to finish.
+/// How many numbers for files there are.
+pub(super) const FILES: usize = 128;
+
+/// Whether the kernel has a table of files for a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileTable {
+    Registered,
+    Refused,
+}
+
+/// Handles that a reaper must finish.
 pub(super) type Reaped = SmallVec<[u32; AT_ONCE]>;
 
 pub(super) struct Ring {
     uring: IoUring,
     waiting: Mutex<Waiting>,
-    /// Someone leads. Changed only under `waiting`; read by sleeping followers without it.
+    /// Whether a thread leads. Changed only under `waiting`; sleeping followers read it without
+    /// that lock.
     led: AtomicBool,
-    /// It has the home's registered memory. Changed under the lock of `Buffers`.
+    /// Whether it has the registered memory. Changed under the lock of `Buffers`.
     buffers: AtomicBool,
-    /// What it knows of each file's number; changed by the slot's backend, and by who closes the
-    /// file.
+    /// The state of each file number; changed by the slot's backend, and by the thread that closes
+    /// the file.
     pub(super) files: [AtomicU8; FILES],
-    pub(super) file_table: FileState,
+    pub(super) file_table: OnceLock<FileTable>,
     pub(super) counts: Counts,
 }
 
-/// Changed only by the slot's backend, but for `refused`.
+/// Changed only by the slot's backend, except `refused`.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) operations: AtomicU64,
@@ -49,7 +59,7 @@ pub(super) struct Counts {
 pub(super) enum Until {
     /// Its own I/O has been executed.
     Executed,
-    /// Any I/O of the ring has. Its completion is not taken.
+    /// Any I/O of the ring has been executed. Its completion is not taken.
     AnyArrived,
 }
 
@@ -61,8 +71,8 @@ struct Waiting {
 impl Ring {
     /// A ring of `entries` requests.
     pub(super) fn new(entries: u32) -> std::io::Result<Ring> {
-        // A request that is refused ends by itself, and the rest of its batch is submitted (Linux
-        // 5.18).
+        // With this flag (Linux 5.18) a refused request completes with an error, and the rest of
+        // its batch is submitted.
         let uring = IoUring::builder().setup_submit_all().build(entries);
         let uring = match uring {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries)?,
@@ -74,12 +84,12 @@ impl Ring {
             led: AtomicBool::new(false),
             buffers: AtomicBool::new(false),
             files: [const { AtomicU8::new(0) }; FILES],
-            file_table: FileState::default(),
+            file_table: OnceLock::new(),
             counts: Counts::default(),
         })
     }
 
-    /// For registrations, which any thread may make: the kernel keeps them apart from submissions.
+    /// For registrations, which any thread may make: the kernel separates them from submissions.
     pub(super) fn submitter(&self) -> Submitter<'_> {
         self.uring.submitter()
     }
@@ -103,10 +113,10 @@ impl Ring {
         assert!(pushed.is_ok(), "the submission queue has an entry for every handle");
     }
 
-    /// Takes what has arrived, up to [`AT_ONCE`].
+    /// Takes completions that have arrived, up to [`AT_ONCE`].
     ///
     /// # Safety
-    /// The caller leads, or holds `waiting` while nobody does.
+    /// The caller leads, or holds `waiting` while no thread leads.
     unsafe fn reap(&self, table: &HandleTable, into: &mut Reaped) {
         // SAFETY: the caller excludes every other user of the completion queue.
         let queue = unsafe { self.uring.completion_shared() };
@@ -115,7 +125,7 @@ impl Ring {
         }
     }
 
-    /// Takes the lead once nobody has it. False: the handle has moved on meanwhile.
+    /// Takes the lead when no other thread has it. False if the handle has moved on.
     pub(super) fn take_lead(&self, table: &HandleTable, index: u32, seen: Word) -> bool {
         let mut waiting = self.waiting.lock();
         while self.led.load(SeqCst) && table.word(index) == seen {
@@ -130,13 +140,13 @@ impl Ring {
             self.led.store(true, SeqCst);
             return true;
         }
-        // The nudge to take the lead may have come here: pass it on.
+        // The nudge to take the lead may have come here, so pass it on.
         self.pass_on(table, &waiting);
         false
     }
 
-    /// Leads until the handle has been executed, or until anything has arrived; returns what is to
-    /// be finished.
+    /// Leads until the handle has been executed, or until any completion has arrived; returns the
+    /// handles to finish.
     pub(super) fn lead(&self, table: &HandleTable, index: u32, seen: Word, until: Until) -> Reaped {
         let mut reaped = Reaped::new();
         loop {
@@ -149,7 +159,7 @@ impl Ring {
             if table.word(index) != seen {
                 break;
             }
-            // Others' completions, and it stays in the lead.
+            // It finishes completions of others, and keeps the lead.
             if reaped.is_empty() {
                 self.enter(0, 1);
             }
@@ -161,7 +171,7 @@ impl Ring {
         reaped
     }
 
-    /// Sees to it that a follower takes the lead, if nobody has it.
+    /// Wakes a follower to take the lead, if no thread has it.
     fn pass_on(&self, table: &HandleTable, waiting: &MutexGuard<'_, Waiting>) {
         if let Some(&follower) = waiting.followers.first()
             && !self.led.load(SeqCst)
@@ -170,7 +180,7 @@ impl Ring {
         }
     }
 
-    /// Completions that nobody has taken.
+    /// How many completions no thread has taken.
     ///
     /// # Safety
     /// As for [`Self::reap`].
@@ -179,16 +189,16 @@ impl Ring {
         unsafe { self.uring.completion_shared() }.len()
     }
 
-    /// Completions that have arrived and that nobody has taken; none while someone leads, who takes
-    /// them.
+    /// How many completions have arrived that no thread has taken; 0 while a thread leads, because
+    /// it takes them.
     pub(super) fn arrived(&self) -> usize {
         let _waiting = self.waiting.lock();
         // SAFETY: nobody leads, and nobody can begin to while the lock is held.
         if self.led.load(SeqCst) { 0 } else { unsafe { self.queued() } }
     }
 
-    /// Finishes of what has arrived up to [`AT_ONCE`], unless someone leads, who will. False: there
-    /// was nothing.
+    /// Finishes up to [`AT_ONCE`] completions that have arrived, unless a thread leads. False if
+    /// there were none.
     pub(super) fn collect_arrived(&self, table: &HandleTable) -> bool {
         let mut reaped = Reaped::new();
         {
@@ -205,20 +215,21 @@ impl Ring {
         some
     }
 
-    /// Hands over `count` entries that were just queued.
+    /// Submits `count` entries that were just queued.
     pub(super) fn submit(&self, table: &HandleTable, mut count: u32) {
         while count > 0 {
             let consumed = self.enter(count, 0);
             count -= consumed;
             if consumed == 0 {
-                // Interrupted, or out of memory for requests: make room.
+                // The kernel was interrupted, or has no memory for requests: make room.
                 self.collect_arrived(table);
                 thread::yield_now();
             }
         }
     }
 
-    /// One entry into the kernel. What was consumed; 0 when it is to be tried again.
+    /// Enters the kernel once. Returns how many entries it consumed; 0 if the caller should try
+    /// again.
     fn enter(&self, to_submit: u32, wait_for: u32) -> u32 {
         let flags = if wait_for > 0 { EnterFlags::GETEVENTS } else { EnterFlags::empty() };
         // SAFETY: no argument is passed; the entries queued describe memory that their handles keep
@@ -230,18 +241,18 @@ impl Ring {
             Ok(n) => n as u32,
             Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => 0,
             Err(e) => {
-                // The ring itself is broken: what was submitted can neither be finished nor taken
-                // back.
+                // The ring is broken: what was submitted can neither be finished nor taken back.
                 tracing::error!("io_uring_enter failed: {}", Errno(e));
                 std::process::abort();
             }
         }
     }
 
-    /// Moves the handle of a completion on.
+    /// Passes a completion to its handle; returns the handle.
     fn take(&self, table: &HandleTable, entry: &cqueue::Entry) -> u32 {
         let index = entry.user_data() as u32;
-        // In every build: a completion of an earlier use would report its success for this one.
+        // Checked in every build: a completion of an earlier use would report its success for this
+        // one.
         assert_eq!(
             (entry.user_data() >> 32) as u32,
             table.word(index).generation() as u32,
@@ -249,8 +260,8 @@ impl Ring {
         );
         let mut result = usize::try_from(entry.result()).map_err(|_| Errno(-entry.result()));
         if result == Err(Errno(libc::EFAULT)) {
-            // A region is always mapped, so it was the registered memory that did not do for this
-            // file. Nothing was transferred, and who finishes it attempts it the ordinary way.
+            // A region is always mapped, so the kernel rejected the registered memory for this
+            // file. Nothing was transferred, and the finisher makes the attempt without it.
             self.counts.refused.fetch_add(1, Relaxed);
             result = Err(Errno::CANCELED);
         }
@@ -260,7 +271,7 @@ impl Ring {
 }
 
 impl Counts {
-    /// Adds one; only the slot's backend may.
+    /// Adds one. Only the slot's backend may call this.
     pub(super) fn add(counter: &AtomicU64) {
         counter.store(counter.load(Relaxed) + 1, Relaxed);
     }
@@ -277,7 +288,8 @@ mod tests {
     use crate::execute::PosixExecutor;
     use crate::file::{File, FileFlags};
     use crate::handle::HandleState;
-    use crate::op::{Io, Op, Target};
+    use crate::io::{Io, Op};
+    use crate::op::Target;
     use crate::sync::Arc;
     use crate::table::Body;
 

@@ -1,46 +1,32 @@
-//! Registered files: those used often are named by a number, and the kernel need not look them up
-//! and count references for each I/O.
+//! Registered files: the kernel knows files that are used often by a number, so that it need not
+//! look them up and count references for each I/O.
 //!
-//! A file gets its number at its 32nd use (of [`FILES`] there are in all), and a ring registers it
-//! at the 32nd use in this ring: a registration costs a system call, which pays only after some
-//! dozen I/Os. The number is the same in every ring.
+//! A file gets one of [`FILES`] numbers at its 32nd use, and a ring registers it at the 32nd use in
+//! this ring. A registration costs a system call, which pays only after some dozen I/Os. The number
+//! is the same in every ring.
 //!
-//! Off unless asked for: with one ring, 8 KiB random reads at depth 32 cost 3.4 us of processor
-//! time instead of 3.6 (medians of ten interleaved runs that spread over 2.9 to 5.1), and beside
-//! registered memory no less at all. It may pay where many processors count references to one file;
-//! that has not been measured.
+//! It is off by default: 8 KiB random reads on one ring cost 3.4 us of processor time in place of
+//! 3.6, and nothing less with registered memory.
 //!
-//! A ring keeps a registered file open. So the last close takes it out of every ring that has it
-//! (see [`crate::registration`]): otherwise a dropped file would hold its space, and a lock on it
-//! would last.
+//! A ring keeps a registered file open. So the last close removes the file from every ring (see
+//! [`crate::registration`]). Otherwise a dropped file would keep its space and its lock.
 
-use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, OnceLock};
 
-use super::ring::{Ring, Rings};
+use super::ring::{FILES, FileTable, Ring, Rings};
 use crate::file::File;
-use crate::method::registration_refusal;
-use crate::registration::Keeper;
+use crate::methods::probe::registration_refusal;
+use crate::registration::Registrar;
 
-/// Numbers that there are.
-pub(super) const FILES: usize = 128;
-
-/// Uses after which a file gets a number, and after which a ring registers it.
+/// After this many uses a file gets a number, and a ring registers it.
 const OFTEN: u8 = 32;
 
 /// In place of a count of uses: the ring has the file.
 const REGISTERED: u8 = u8::MAX;
 
-/// In place of a count of uses: the ring can't have it.
+/// In place of a count of uses: the ring can't have the file.
 const REFUSED: u8 = u8::MAX - 1;
-
-/// A ring's table of files.
-#[derive(Default)]
-pub(super) struct FileState(AtomicU8);
-
-const ABSENT: u8 = 0;
-const PRESENT: u8 = 1;
-const IMPOSSIBLE: u8 = 2;
 
 /// The registered files of one method.
 pub(super) struct Files {
@@ -58,16 +44,16 @@ impl Files {
         })
     }
 
-    /// Files that have a number.
+    /// How many files have a number.
     pub(super) fn count(&self) -> u64 {
         self.taken.lock().iter().filter(|&&t| t).count() as u64
     }
 
-    /// The number under which `ring` knows `file`, about to be used once more. Only the ring's
+    /// Counts a use of `file` in `ring`; returns its number there, if it has one. Only the ring's
     /// backend calls this.
     pub(super) fn number(self: &Arc<Files>, ring: &Ring, file: &File) -> Option<u32> {
         let Some(number) = file.mark().number(&**self) else {
-            // Not at every use, where all numbers are taken.
+            // Not at every use, in case all numbers are taken.
             if file.count_use() % 1024 == u32::from(OFTEN) {
                 self.assign(file);
             }
@@ -99,15 +85,15 @@ impl Files {
     fn register(&self, ring: &Ring, number: u32, file: &File) -> bool {
         let Some(fd) = file.raw_fd() else { return false };
         let submitter = ring.submitter();
-        let table = &ring.file_table.0;
-        if table.load(Relaxed) == ABSENT {
-            let made = submitter.register_files_sparse(FILES as u32);
-            table.store(if made.is_ok() { PRESENT } else { IMPOSSIBLE }, Relaxed);
-            if let Err(e) = made {
-                self.complain(&e);
-            }
-        }
-        if table.load(Relaxed) == IMPOSSIBLE {
+        let table =
+            ring.file_table.get_or_init(|| match submitter.register_files_sparse(FILES as u32) {
+                Ok(()) => FileTable::Registered,
+                Err(e) => {
+                    self.complain(&e);
+                    FileTable::Refused
+                }
+            });
+        if *table == FileTable::Refused {
             return false;
         }
         match submitter.register_files_update(number, &[fd]) {
@@ -130,7 +116,7 @@ impl Files {
     }
 }
 
-impl Keeper for Files {
+impl Registrar for Files {
     fn forget(&self, number: u32, _count: u32) {
         let mut clean = true;
         for ring in self.rings.iter().filter_map(OnceLock::get) {
@@ -143,7 +129,7 @@ impl Keeper for Files {
         if clean {
             self.taken.lock()[number as usize] = false;
         } else {
-            // The number is not given out again: some ring still means the old file by it.
+            // The number is not used again: some ring still has the old file under it.
             tracing::warn!("io_uring does not let go of a closed file");
         }
     }

@@ -1,4 +1,4 @@
-//! Two doors in one process: nothing is global, faults neither.
+//! Two `Aio`s in one process: faults of one don't reach the other.
 
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::*;
@@ -8,7 +8,7 @@ use crate::{filled, pattern, read, report};
 
 const BLOCKS: usize = 4;
 
-/// Each pair of methods side by side; one has a broken disk, the other reads the same file.
+/// Each pair of methods side by side: one has a broken disk, the other reads the same file.
 #[test]
 fn the_faults_of_one_do_not_reach_the_other() {
     for broken in cases() {
@@ -25,8 +25,8 @@ fn the_faults_of_one_do_not_reach_the_other() {
             let fine = other.start(read(&same, &into, 0, BLOCKS));
             assert!(other.wait(fine).check().is_ok(), "{sound:?} beside {broken:?}");
             assert_eq!(one.wait(failing).report().unwrap().errno(), Some(Errno::IO), "{broken:?}");
-            // A file opened through one door can be used through the other; what counts is who
-            // executes.
+            // A file opened through one can be used through the other; the faults are those of the
+            // executor.
             assert!(report(&mut other, read(&file, &into, 0, BLOCKS)).check().is_ok());
             assert!(a.aio.namespace().stat(&a.path("data")).is_err());
             assert!(b.aio.namespace().exists(&a.path("data")).unwrap());

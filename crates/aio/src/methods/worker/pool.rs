@@ -1,16 +1,15 @@
-//! Who works, who rests, and when a worker comes or goes. Decides only; threads are started and
-//! woken by the caller.
+//! Decides when a worker starts, rests and ends. The caller starts and wakes the threads.
 //!
-//! - Fewer than `min`: one is missing, and is started at once. So a worker that died is replaced.
-//! - More I/Os wait than workers are on their way to them: one more is started, up to `max`, one in
-//!   a `launch_interval`.
-//! - A worker above `min` that found nothing to do for `idle_timeout` goes. The one that began to
-//!   rest last is called first, so that those that are not needed get to rest long enough.
+//! - If there are fewer than `min`, one is started at once. So a worker that panicked is replaced.
+//! - If more I/Os wait than workers are coming, one more is started, up to `max`, at most one in a
+//!   `launch_interval`.
+//! - A worker above `min` that found nothing to do for `idle_timeout` ends. The one that began to
+//!   rest last is called first, so that workers that are not needed rest long enough to end.
 
 use smallvec::SmallVec;
 
-use super::limits::WorkerLimits;
 use crate::sync::Instant;
+use crate::workers::{WorkerCounts, WorkerLimits};
 
 /// Numbers of workers.
 pub(super) type Numbers = SmallVec<[usize; WorkerLimits::MOST]>;
@@ -19,31 +18,14 @@ pub(super) type Numbers = SmallVec<[usize; WorkerLimits::MOST]>;
 pub(super) struct Pool {
     limits: WorkerLimits,
     running: [bool; WorkerLimits::MOST],
-    /// At rest; the last began last.
+    /// Workers at rest; the last one began to rest last.
     resting: Vec<usize>,
-    /// Started or called, and not yet at the queue.
+    /// How many were started or called, and are not yet at the queue.
     coming: usize,
-    /// When one was last started for load.
+    /// When a worker was last added for load.
     grown: Option<Instant>,
     stopped: bool,
     counts: WorkerCounts,
-}
-
-/// What has become of the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerCounts {
-    /// There are now.
-    pub running: usize,
-    /// Of these, without work.
-    pub resting: usize,
-    /// I/Os that wait for a worker.
-    pub queued: usize,
-    /// Were started.
-    pub started: u64,
-    /// Went, because there was too little work or the limits were lowered.
-    pub retired: u64,
-    /// Died.
-    pub lost: u64,
 }
 
 impl Pool {
@@ -63,7 +45,7 @@ impl Pool {
         self.limits = limits;
     }
 
-    /// All are to go.
+    /// Tells all workers to end.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -76,8 +58,8 @@ impl Pool {
         self.limits.min.min(self.limits.max)
     }
 
-    /// The number of a worker to be started now, with so many I/Os in the queue; it counts as
-    /// running from here on.
+    /// The number of a worker to start now, with `queued` I/Os in the queue. It counts as running
+    /// from now on.
     pub(super) fn launch(&mut self, queued: usize, now: impl FnOnce() -> Instant) -> Option<usize> {
         if self.stopped {
             return None;
@@ -104,14 +86,14 @@ impl Pool {
         Some(number)
     }
 
-    /// The thread could not be started.
+    /// Takes back a worker whose thread could not be started.
     pub(super) fn refused(&mut self, number: usize) {
         self.forget(number);
         self.counts.started -= 1;
         self.coming -= 1;
     }
 
-    /// Calls up to `n` workers from their rest; the caller wakes them.
+    /// Calls up to `n` resting workers; the caller wakes them.
     pub(super) fn call(&mut self, n: usize) -> Numbers {
         let called: Numbers = (0..n).map_while(|_| self.resting.pop()).collect();
         self.coming += called.len();
@@ -123,8 +105,8 @@ impl Pool {
         self.coming -= 1;
     }
 
-    /// A worker that found nothing to do since `since` rests. None: it is to go. Otherwise until
-    /// when, if there is a limit.
+    /// Lets a worker rest that found nothing to do since `since`. None: it must end. Otherwise
+    /// until when it rests, if there is a limit.
     pub(super) fn rest(
         &mut self,
         number: usize,
@@ -141,7 +123,7 @@ impl Pool {
         Some(until)
     }
 
-    /// It rests no more: it was called, or woke by itself.
+    /// A worker rests no longer: it was called, or woke by itself.
     pub(super) fn woke(&mut self, number: usize) {
         match self.resting.iter().position(|&r| r == number) {
             Some(at) => drop(self.resting.remove(at)),
@@ -149,18 +131,18 @@ impl Pool {
         }
     }
 
-    /// Are there too many?
+    /// Whether there are too many workers.
     pub(super) fn too_many(&self) -> bool {
         self.stopped || self.counts.running > self.limits.max
     }
 
-    /// It goes.
+    /// A worker ends.
     pub(super) fn retire(&mut self, number: usize) {
         self.forget(number);
         self.counts.retired += 1;
     }
 
-    /// It died with an I/O in hand.
+    /// A worker panicked.
     pub(super) fn lose(&mut self, number: usize) {
         self.forget(number);
         self.counts.lost += 1;
@@ -188,7 +170,7 @@ mod tests {
         move || start + Duration::from_millis(ms)
     }
 
-    /// A pool whose least number of workers has come and rests.
+    /// A pool whose minimum number of workers has arrived and rests.
     fn settled(start: Instant) -> Pool {
         let mut pool = Pool::new(LIMITS);
         for number in 0..LIMITS.min {
@@ -221,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_not_be_started_is_tried_again_after_the_interval() {
+    fn a_refused_start_is_repeated_after_the_interval() {
         let start = Instant::now();
         let mut pool = settled(start);
         pool.call(2);
@@ -258,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_replaced_at_once() {
+    fn workers_that_panic_are_replaced_at_once() {
         let mut pool = settled(Instant::now());
         pool.call(1);
         pool.woke(1);

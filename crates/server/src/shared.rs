@@ -1,21 +1,21 @@
 //! What every session of a server shares.
 
-use super::registry::Registry;
 use crate::hba::Hba;
-use crate::settings::ServerSettings;
+use crate::registry::Registry;
+use crate::settings::{Lookup, ServerSettings, key};
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_engine::Engine;
 use std::sync::Arc;
 
-/// Where a server is in its life.
+/// The phases of a server's life.
 #[derive(Clone, Debug)]
-pub enum State {
-    /// Recovery may be running: nobody is let in.
+pub enum Phase {
+    /// The engine is being opened, perhaps with a recovery. No session may begin.
     Starting,
     /// Sessions run.
     Running(Arc<Engine>),
-    /// Nobody is let in any more.
+    /// The engine is being closed. No session may begin.
     Stopping(Arc<Engine>),
 }
 
@@ -24,12 +24,12 @@ pub enum State {
 pub struct Shared {
     /// The connections.
     pub registry: Arc<Registry>,
-    /// What version() tells.
+    /// The result of version().
     pub version: String,
-    state: RwLock<State>,
+    phase: RwLock<Phase>,
     hba: RwLock<Arc<Hba>>,
     settings: RwLock<Arc<ServerSettings>>,
-    /// Counts reloads, so that a session looks only when there was one.
+    /// Counts reloads, so that a session reads the settings only after one.
     version_of_settings: AtomicU64,
 }
 
@@ -40,26 +40,26 @@ impl Shared {
             registry: Arc::default(),
             version: format!(
                 "PostgreSQL {} on {}-{}, {}-bit",
-                settings.text("server_version"),
+                settings.text(key!("server_version")),
                 std::env::consts::ARCH,
                 std::env::consts::OS,
                 usize::BITS
             ),
-            state: RwLock::new(State::Starting),
+            phase: RwLock::new(Phase::Starting),
             hba: RwLock::new(Arc::new(hba)),
             settings: RwLock::new(Arc::new(settings)),
             version_of_settings: AtomicU64::new(0),
         }
     }
 
-    /// Where the server is in its life.
-    pub fn state(&self) -> State {
-        self.state.read().clone()
+    /// The server's phase.
+    pub fn phase(&self) -> Phase {
+        self.phase.read().clone()
     }
 
-    /// Moves on.
-    pub fn set_state(&self, state: State) {
-        *self.state.write() = state;
+    /// Enters a phase.
+    pub fn set_phase(&self, phase: Phase) {
+        *self.phase.write() = phase;
     }
 
     /// Who may connect.
@@ -67,7 +67,7 @@ impl Shared {
         Arc::clone(&self.hba.read())
     }
 
-    /// Lets others connect from now on.
+    /// Replaces them.
     pub fn set_hba(&self, hba: Hba) {
         *self.hba.write() = Arc::new(hba);
     }
@@ -77,12 +77,12 @@ impl Shared {
         Arc::clone(&self.settings.read())
     }
 
-    /// Grows when they change.
+    /// A number that grows when they change.
     pub fn settings_version(&self) -> u64 {
         self.version_of_settings.load(Ordering::Acquire)
     }
 
-    /// Puts others in their place.
+    /// Replaces them.
     pub fn set_settings(&self, settings: ServerSettings) {
         *self.settings.write() = Arc::new(settings);
         self.version_of_settings.fetch_add(1, Ordering::Release);
