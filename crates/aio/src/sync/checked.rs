@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use shuttle::sync as inner;
 
-use super::{Duration, Instant};
+use std::time::{Duration, Instant};
 
 pub use shuttle::sync::atomic;
 
