@@ -159,7 +159,7 @@ fn write_everything(
     let started = Instant::now();
     // Should it fail, but for a sync, its pages stay to be written by the next checkpoint.
     report.slru_pages = core.clog.flush_behind(&mut be.io, |io| {
-        core.wal.flush_unawaited(io)?;
+        core.wal.flush_async_commits(io)?;
         core.fatal.check_alive()
     })?;
     write_pages(core, be, causes, redo, report)?;

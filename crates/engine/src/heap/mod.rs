@@ -75,7 +75,7 @@ impl Heap {
     /// The same for a deletion, which is how room is made on a full disk.
     fn ensure_log_room_to_delete(&self, be: &mut Backend) -> Result<(), EngineError> {
         if self.logged {
-            self.wal.ensure_room_of_the_spare(&mut be.io, insert::RECORD_ROOM)?;
+            self.wal.ensure_room_to_free_space(&mut be.io, insert::RECORD_ROOM)?;
         }
         Ok(())
     }

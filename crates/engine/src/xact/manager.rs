@@ -209,7 +209,7 @@ impl XactManager {
             flushed?;
         } else {
             // Before pg_xact has it: who writes that out sees to the log first.
-            self.wal.leave_to_writer(inserted.end);
+            self.wal.note_async_commit(inserted.end);
         }
         outcome.set(Outcome::Committed);
         std::mem::drop(pass);

@@ -163,7 +163,7 @@ fn a_commit_need_not_wait_but_comes_before_what_tells_of_it() {
     // The page of pg_xact that has it is written behind the log.
     let mut seen = None;
     let flushed = bench.clog.flush_behind(&mut be.io, |io| {
-        bench.wal.flush_unawaited(io)?;
+        bench.wal.flush_async_commits(io)?;
         seen = Some(bench.wal.flushed_lsn());
         Ok(())
     });
