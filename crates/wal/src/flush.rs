@@ -280,8 +280,8 @@ impl Wal {
         results.into_iter().try_for_each(|(from, result)| result.map(drop).map_err(|e| (from, e)))
     }
 
-    /// Makes everything before `upto` durable, which is written and, as far as it is not durable
-    /// yet, in one segment. An error ends the log.
+    /// Makes everything before `upto` durable by a sync of one segment. It must be written, and
+    /// earlier segments durable. An error ends the log.
     fn sync(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
         forebay_aio::planted_bug!(io.aio(), WalFlushNotSynced, return Ok(()));
         let unfinished = UnfinishedIo(self, Lsn(upto.0 - 1));

@@ -9,12 +9,12 @@
 //! next write, if the disk is idle, the first committer waits until as many are present again. It
 //! does so only if
 //!
-//! - the count is small: at most [`MAX_EXPECTED`], and of late never more. Among many committers,
+//! - the count is small: at most [`MAX_EXPECTED`], and recently never more. Among many committers,
 //!   enough arrive during a write anyway;
 //! - the wait has not taken longer than the last write did, or than [`MAX_WAIT`]. Beyond the time
 //!   of a write, writing twice is as fast;
 //! - the last wait brought the expected committers. After each wait that did not, twice as many
-//!   writes start at once, up to [`MAX_SKIPPED`].
+//!   writes start without a wait, up to [`MAX_SKIPPED`].
 //!
 //! A committer that is alone expects nobody, and never waits.
 //!
