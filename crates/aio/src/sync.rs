@@ -2,16 +2,17 @@
 //! a checked build can replace them.
 //!
 //! - In ordinary builds they are parking_lot's and the standard library's.
-//! - With `--cfg shuttle` they are `checked`: the same types over shuttle's, whose scheduler chooses
-//!   each interleaving from a seed.
+//! - With `--cfg shuttle` they are `checked`: the same types over shuttle's, whose scheduler
+//!   chooses each interleaving from a seed.
 //!
 //! [`Event`] is this crate's own: it wakes many waiters at once.
 //!
 //! The crates above use these instead of the standard library's (`cargo xtask tidy` checks that).
-//! Cells that are set once stay the standard library's, since setting one waits for no other thread.
+//! Cells that are set once stay the standard library's, since setting one waits for no other
+//! thread.
 //!
-//! The checked build is only for the tests named `interleavings`: outside of a shuttle execution its
-//! types panic. Its clocks are the system's, so nothing that is checked may depend on time.
+//! The checked build is only for the tests named `interleavings`: outside of a shuttle execution
+//! its types panic. Its clocks are the system's, so nothing that is checked may depend on time.
 
 #[cfg(shuttle)]
 mod checked;

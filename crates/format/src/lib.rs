@@ -10,7 +10,6 @@ pub mod lsn;
 pub mod page;
 pub mod relmap;
 pub mod slru;
-pub mod time;
 pub mod timeline;
 pub mod tuple;
 pub mod varlena;

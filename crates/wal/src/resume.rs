@@ -28,7 +28,6 @@ use forebay_aio::{
 };
 use forebay_format::{
     Lsn,
-    time::POSTGRES_EPOCH,
     wal::{PageHeader, Rmgr, xlog::OVERWRITE_CONTRECORD},
 };
 
@@ -52,6 +51,8 @@ const BLOCK: usize = WAL_BLOCK as usize;
 const MAX_WRITE: u64 = 1 << 20;
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
+/// Microseconds from 1970-01-01 to 2000-01-01, from which PostgreSQL counts.
+const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
 
 impl Wal {
     /// Starts the log at `resume`: reads the partial block there, clears what a crash left behind
@@ -148,7 +149,7 @@ fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), 
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
     let mut main = [0; 16];
     main[..8].copy_from_slice(&aborted.start.0.to_le_bytes());
-    main[8..].copy_from_slice(&(now - POSTGRES_EPOCH * 1_000_000).to_le_bytes());
+    main[8..].copy_from_slice(&(now - POSTGRES_EPOCH).to_le_bytes());
     let record =
         Record { rmgr: Rmgr::XLOG, info: OVERWRITE_CONTRECORD, xid: 0, main: &main, blocks: &[] };
     let inserted = wal.insert(io, &record)?;

@@ -28,8 +28,8 @@ enum Renamed {
 }
 
 impl Segments {
-    /// Recycles or removes the segments below `before`; while archiving, only archived ones. Recycled
-    /// segments get free names up to `upto`.
+    /// Recycles or removes the segments below `before`; while archiving, only archived ones.
+    /// Recycled segments get free names up to `upto`.
     pub fn remove_before(&self, before: u64, upto: u64) -> Result<OldSegments, WalError> {
         let _retiring = self.retiring.lock();
         self.demand.keep_fewer();
