@@ -12,7 +12,7 @@ use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
 use forebay_format::{Fork, RelFileLocator, Xid};
-use forebay_storage::{Backend, LocalPool};
+use forebay_storage::{Backend, TempRelations};
 use forebay_wal::Record;
 
 use super::bootstrap::{PG_CATALOG, PG_TOAST, POSTGRES_DB};
@@ -101,7 +101,7 @@ pub(crate) enum Persistence<'a> {
     /// Everyone's, and its changes are logged.
     Permanent,
     /// The session's that makes it, in a pool of its own, and its changes are not logged.
-    Temporary(&'a LocalPool),
+    Temporary(&'a TempRelations),
 }
 
 /// Makes a table; the caller holds its name's lock and knows that the name is free. Its file's

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use forebay_format::{Fork, RelFileLocator};
-use forebay_storage::{Backend, BufferPool, LocalPool};
+use forebay_storage::{Backend, BufferPool, TempRelations};
 
 use super::Session;
 use crate::catalog::ddl::{self, Persistence};
@@ -58,7 +58,7 @@ pub(super) struct TempTables {
     slot: u32,
     tables: Vec<TempTable>,
     /// Their pages, from the first one on.
-    pool: Option<LocalPool>,
+    pool: Option<TempRelations>,
 }
 
 /// The number that the files of a slot's session are named for.
@@ -147,7 +147,8 @@ impl Session {
         let emptied = of(&self.temp.tables, OnCommit::DeleteRows);
         self.drop_temp(core, doomed)?;
         for table in emptied {
-            let Some(pool) = &self.temp.pool else { break };
+            let Some(relations) = &self.temp.pool else { break };
+            let pool = relations.pool();
             if pool.nblocks(table.locator, Fork::Main)? > 0 {
                 pool.truncate(&mut self.be, table.locator, Fork::Main, 0)?;
                 core.spaces.forget(table.locator);
@@ -176,10 +177,10 @@ impl Session {
     }
 
     /// The session's pool for temporary tables, which is made if there is none.
-    fn take_temp_pool(&mut self, core: &Core) -> Result<LocalPool, EngineError> {
+    fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
         match self.temp.pool.take() {
             Some(pool) => Ok(pool),
-            None => Ok(LocalPool::new(
+            None => Ok(TempRelations::new(
                 &core.pool,
                 owner_number(self.temp.slot),
                 self.settings.temp_buffers,
@@ -199,8 +200,8 @@ impl Session {
         }
         let mut pool = self.take_temp_pool(core)?;
         let wanted = self.settings.temp_buffers;
-        let resized = if pool.buffers() == wanted { Ok(()) } else { pool.resize(wanted) };
-        let found = Arc::clone(&pool);
+        let resized = if pool.pool().buffers() == wanted { Ok(()) } else { pool.resize(wanted) };
+        let found = Arc::clone(pool.pool());
         self.temp.pool = Some(pool);
         resized?;
         Ok(found)
@@ -209,7 +210,7 @@ impl Session {
     /// How many buffers its temporary tables have, once one was needed: temp_buffers has no say
     /// from then on.
     pub fn temp_buffers_in_use(&self) -> Option<usize> {
-        self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.buffers())
+        self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.pool().buffers())
     }
 
     /// A transaction is over: the files of temporary tables that are gone go.

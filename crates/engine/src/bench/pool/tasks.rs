@@ -99,7 +99,7 @@ impl Lane<'_> {
                 joined(user.join())?;
             }
             while !cleaner.is_finished() {
-                lane.pool.call_cleaner();
+                lane.pool.wake_cleaner();
                 thread::yield_now();
             }
             joined(cleaner.join())?;
