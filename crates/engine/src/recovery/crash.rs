@@ -2,7 +2,7 @@
 
 use forebay_access::redo::Registry;
 use forebay_aio::sync::Instant;
-use forebay_format::control::ControlFile;
+use forebay_format::control::{ControlFile};
 use forebay_format::timeline::TimelineHistory;
 use forebay_storage::Backend;
 use forebay_txn::redo::RedoContext;
