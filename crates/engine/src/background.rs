@@ -202,7 +202,7 @@ impl Threads {
         self.ticker.stop();
         core.wal_writer.wake();
         core.wal.wake_preparer();
-        core.pool.call_cleaner();
+        core.pool.wake_cleaner();
         for handle in self.handles.drain(..) {
             if handle.join().is_err() {
                 core.fatal.stop("a background thread panicked");

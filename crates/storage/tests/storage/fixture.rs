@@ -1,5 +1,5 @@
-//! What the tests stand on: a directory, an I/O layer of some kind, a pool; stamped pages; a method
-//! whose I/O stays in flight until a gate opens.
+//! The tests' fixture: a directory, an I/O layer of some kind, and a pool; stamped pages; and an
+//! I/O method that keeps I/O in flight until a gate opens.
 
 use forebay_aio::execute::Executor;
 use forebay_aio::fault::FaultPlan;
@@ -8,15 +8,15 @@ use forebay_aio::method::Method;
 use forebay_aio::sync::{Condvar, Duration, Mutex};
 use forebay_aio::table::HandleTable;
 use forebay_aio::{
-    Aio, AioConfig, BackendType, HugePages, IoContext, IoObject, IoOp, MethodKind, PosixNamespace,
-    WorkerLimits, probe_direct, probe_io_uring,
+    Aio, AioConfig, BackendType, HugePages, IoContext, IoMemory, IoObject, IoOp, MethodKind,
+    PosixNamespace, WorkerLimits, probe_direct, probe_io_uring,
 };
 use forebay_format::{
     BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum,
 };
 use forebay_storage::{
-    Backend, BlockSource, BufferPool, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig, Strategy,
-    StreamFlags, StreamSettings,
+    Backend, BlockSource, BufferPool, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig,
+    StorageError, Strategy, StreamFlags, StreamSettings,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn tag(block: BlockNumber) -> PageTag {
     PageTag::new(REL, Fork::Main, block)
 }
 
-/// What a test's own namespace leaves to the system.
+/// The functions that a test's own namespace leaves to the system.
 macro_rules! as_the_system_does {
     ($($name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
         $(fn $name(&self, $($arg: $type),*) -> $ret {
@@ -40,7 +40,7 @@ macro_rules! as_the_system_does {
 }
 pub(crate) use as_the_system_does;
 
-/// How a bed is made.
+/// How a fixture is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     pub method: MethodKind,
@@ -48,7 +48,7 @@ pub struct Spec {
     pub buffers: usize,
     pub segment_blocks: u32,
     pub combine: u32,
-    /// What was written is read back.
+    /// Whether written pages are read back.
     pub verify: bool,
 }
 
@@ -66,19 +66,19 @@ impl Spec {
 }
 
 /// Runs a test over every method, buffered and direct.
-pub fn each(base: Spec, test: impl Fn(&Bed)) {
-    each_spec(base, |spec| test(&Bed::new(spec)));
+pub fn each(base: Spec, test: impl Fn(&Fixture)) {
+    each_spec(base, |spec| test(&Fixture::new(spec)));
 }
 
-/// The same, over a disk with a plan of faults, new each time.
-pub fn each_faulty(base: Spec, test: impl Fn(&Bed, &Arc<FaultPlan>)) {
+/// The same, over a disk with a new plan of faults each time.
+pub fn each_faulty(base: Spec, test: impl Fn(&Fixture, &Arc<FaultPlan>)) {
     each_spec(base, |spec| {
         let plan = FaultPlan::new();
-        test(&Bed::faulty(spec, &plan), &plan);
+        test(&Fixture::faulty(spec, &plan), &plan);
     });
 }
 
-/// The same for a test that makes its beds itself.
+/// The same for a test that makes its fixtures itself.
 pub fn each_spec(base: Spec, test: impl Fn(Spec)) {
     let mut methods = vec![
         MethodKind::Sync,
@@ -104,7 +104,7 @@ pub fn each_spec(base: Spec, test: impl Fn(Spec)) {
     }
 }
 
-pub struct Bed {
+pub struct Fixture {
     pub dir: TempDir,
     pub spec: Spec,
     pub aio: Arc<Aio>,
@@ -116,43 +116,43 @@ pub fn config() -> AioConfig {
     AioConfig { max_backends: 12, handles_per_backend: 32, ..AioConfig::default() }
 }
 
-impl Bed {
-    pub fn new(spec: Spec) -> Bed {
+impl Fixture {
+    pub fn new(spec: Spec) -> Fixture {
         let aio = Aio::new(Arc::new(PosixNamespace), spec.method, config()).unwrap();
-        Bed::on(spec, aio)
+        Fixture::on(spec, aio)
     }
 
-    /// Executes in the calling thread, through the given executor.
-    pub fn with_executor(spec: Spec, executor: Arc<dyn Executor>) -> Bed {
+    /// Executes I/O in the calling thread, through the given executor.
+    pub fn with_executor(spec: Spec, executor: Arc<dyn Executor>) -> Fixture {
         let aio = Aio::with_method(Arc::new(PosixNamespace), executor, config(), |_| {
             Ok(Box::new(Inline))
         });
-        Bed::on(spec, aio.unwrap())
+        Fixture::on(spec, aio.unwrap())
     }
 
-    /// Over a disk that fails as the plan says.
-    pub fn faulty(spec: Spec, plan: &Arc<FaultPlan>) -> Bed {
-        Bed::on(spec, plan.open(Arc::new(PosixNamespace), spec.method, config()).unwrap())
+    /// Uses a disk that fails as the plan says.
+    pub fn faulty(spec: Spec, plan: &Arc<FaultPlan>) -> Fixture {
+        Fixture::on(spec, plan.open(Arc::new(PosixNamespace), spec.method, config()).unwrap())
     }
 
-    /// Leaves I/O in flight while the gate is shut.
-    pub fn gated(spec: Spec, executor: Arc<dyn Executor>) -> (Bed, Arc<Gate>) {
+    /// Keeps I/O in flight while the gate is shut.
+    pub fn gated(spec: Spec, executor: Arc<dyn Executor>) -> (Fixture, Arc<Gate>) {
         let gate = Arc::new(Gate::default());
         let method = GateMethod(Arc::clone(&gate));
         let aio = Aio::with_method(Arc::new(PosixNamespace), executor, config(), |table| {
             *gate.table.lock() = Some(table);
             Ok(Box::new(method))
         });
-        (Bed::on(spec, aio.unwrap()), gate)
+        (Fixture::on(spec, aio.unwrap()), gate)
     }
 
-    /// Over an I/O layer of the test's.
-    pub fn on(spec: Spec, aio: Arc<Aio>) -> Bed {
+    /// Uses an I/O layer of the test's.
+    pub fn on(spec: Spec, aio: Arc<Aio>) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("base/5")).unwrap();
         let smgr = smgr(&aio, dir.path(), spec);
         let pool = pool(&aio, &smgr, spec);
-        Bed { dir, spec, aio, smgr, pool }
+        Fixture { dir, spec, aio, smgr, pool }
     }
 
     /// The same directory and I/O layer with nothing in memory.
@@ -189,7 +189,7 @@ impl Bed {
         self.pool.write_dirty(be, forebay_storage::WriteScope::All).unwrap();
     }
 
-    /// Like [`Self::fill`], and then a pool that has none of the pages.
+    /// As [`Self::fill`]; returns a pool with none of the pages in memory.
     pub fn fill_cold(&self, be: &mut Backend, n: u32) -> Arc<BufferPool> {
         self.fill(be, n);
         self.cold().1
@@ -208,7 +208,7 @@ impl Bed {
             .sum()
     }
 
-    /// Reads a block from its file, past everything, and checks its checksum.
+    /// Reads a block directly from its file, and checks its checksum.
     pub fn on_disk(&self, block: BlockNumber) -> PageBytes {
         use std::os::unix::fs::FileExt;
         let per_segment = self.spec.segment_blocks;
@@ -252,8 +252,8 @@ fn pool(aio: &Arc<Aio>, smgr: &Arc<Smgr>, spec: Spec) -> Arc<BufferPool> {
     BufferPool::new(config, Arc::clone(aio), Arc::clone(smgr)).unwrap()
 }
 
-/// A stream over blocks of [`REL`] that looks ahead in full from the start: so many reads at once,
-/// of so many blocks each.
+/// A stream over blocks of [`REL`] that looks ahead in full from the start: `reads` reads at once,
+/// of `combine` blocks each.
 pub fn full_stream<S: BlockSource>(
     pool: &Arc<BufferPool>,
     source: S,
@@ -263,6 +263,17 @@ pub fn full_stream<S: BlockSource>(
 ) -> ReadStream<S> {
     let settings = StreamSettings::new(reads, combine);
     ReadStream::new(pool, REL, Fork::Main, source, StreamFlags::FULL, strategy, settings)
+}
+
+/// Reads blocks of [`REL`] past the pool.
+pub fn read_blocks(
+    smgr: &Smgr,
+    io: &mut forebay_aio::Backend,
+    first: BlockNumber,
+    memory: &IoMemory,
+) -> Result<(), StorageError> {
+    let transfer = smgr.start_read(io, REL, Fork::Main, first, memory)?;
+    smgr.finish(io, transfer)
 }
 
 /// Changes a page under its exclusive lock.
@@ -275,7 +286,7 @@ pub fn change(pin: &Pinned, by: impl FnOnce(&mut PageBytes)) {
 const NEAR: usize = 64;
 const FAR: usize = 8192 - 16;
 
-/// Makes a page that says twice which block and version it is.
+/// Writes the page's block and version in two places on it.
 pub fn stamp(page: &mut PageBytes, block: BlockNumber, version: u64) {
     if Page::new(page).is_new() {
         PageMut(page).init(0);
@@ -286,7 +297,7 @@ pub fn stamp(page: &mut PageBytes, block: BlockNumber, version: u64) {
     }
 }
 
-/// The version of a stamped page; asserts that it is whole and of this block.
+/// Returns the version of a stamped page. Asserts that it is not torn and belongs to this block.
 pub fn version(page: &PageBytes, block: BlockNumber) -> u64 {
     let [near, far] = [NEAR, FAR].map(|at| &page[at..at + 12]);
     assert_eq!(near, far, "block {block} is torn");
@@ -298,7 +309,7 @@ pub fn set_lsn(page: &mut PageBytes, lsn: u64) {
     PageMut(page).set_lsn(Lsn(lsn));
 }
 
-/// Executes at once in whichever thread submits.
+/// Executes I/O at once, in the thread that submits it.
 struct Inline;
 
 impl Method for Inline {
@@ -316,7 +327,7 @@ impl Method for Inline {
     }
 }
 
-/// Holds I/O back while shut. It begins open.
+/// Holds I/O back while shut. It is open at first.
 #[derive(Default)]
 pub struct Gate {
     table: Mutex<Option<Arc<HandleTable>>>,
@@ -336,7 +347,7 @@ impl Gate {
         self.state.lock().shut = true;
     }
 
-    /// Lets everything through, and executes what was held, here.
+    /// Opens the gate, and executes the held I/O in this thread.
     pub fn open(&self) {
         let table = self.table.lock().clone().unwrap();
         let held = {
@@ -350,8 +361,8 @@ impl Gate {
         }
     }
 
-    /// Opens when the value is dropped, so that a failed assertion does not leave threads behind
-    /// the gate.
+    /// Opens the gate when the value is dropped, so that a failed assertion leaves no thread
+    /// waiting.
     pub fn open_at_end(self: &Arc<Self>) -> OpenAtEnd {
         OpenAtEnd(Arc::clone(self))
     }
@@ -370,7 +381,7 @@ impl Gate {
         let mut state = self.state.lock();
         while !reached(&state) {
             let timeout = self.changed.wait_for(&mut state, Duration::from_secs(60));
-            assert!(!timeout.timed_out(), "what was waited for at the gate never came");
+            assert!(!timeout.timed_out(), "the gate did not reach the expected state");
         }
     }
 

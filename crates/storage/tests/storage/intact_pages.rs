@@ -1,8 +1,8 @@
-//! What reaches the disk is whole: nothing changes a page while it is on its way, however many want
-//! to, and each arrives with the checksum of what it says.
+//! Pages reach the disk intact: nothing changes a page while it is written, and each has the right
+//! checksum on disk.
 
-use crate::bed::{Bed, Spec, change, each, stamp, version};
-use crate::log::pin;
+use crate::fixture::{Fixture, Spec, change, each, stamp, version};
+use crate::wal::pin;
 use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::{Errno, OpKind};
 use forebay_format::{PageBytes, checksum};
@@ -14,9 +14,9 @@ use std::thread;
 const BLOCKS: u32 = 96;
 const ROUNDS: u64 = 6;
 
-/// Changes pages until it is told to stop; each page's version only rises.
-fn keep_changing(bed: &Bed, pool: &Arc<BufferPool>, first: u32, stop: &AtomicBool) {
-    let mut be = bed.backend();
+/// Changes pages until it is stopped. Each page's version only rises.
+fn keep_changing(fixture: &Fixture, pool: &Arc<BufferPool>, first: u32, stop: &AtomicBool) {
+    let mut be = fixture.backend();
     let mut block = first;
     while !stop.load(Ordering::SeqCst) {
         change(&pin(pool, &mut be, block), |page| {
@@ -27,8 +27,8 @@ fn keep_changing(bed: &Bed, pool: &Arc<BufferPool>, first: u32, stop: &AtomicBoo
     }
 }
 
-fn keep_looking(bed: &Bed, pool: &Arc<BufferPool>, stop: &AtomicBool) {
-    let (mut be, mut block) = (bed.backend(), 0);
+fn keep_looking(fixture: &Fixture, pool: &Arc<BufferPool>, stop: &AtomicBool) {
+    let (mut be, mut block) = (fixture.backend(), 0);
     while !stop.load(Ordering::SeqCst) {
         let pinned = pin(pool, &mut be, block);
         version(&pinned.lock_shared().copy(), block);
@@ -36,7 +36,7 @@ fn keep_looking(bed: &Bed, pool: &Arc<BufferPool>, stop: &AtomicBool) {
     }
 }
 
-/// Tells the threads to stop when it goes, so that a failed assertion does not leave them running.
+/// Stops the threads when dropped, so that a failed assertion does not leave them running.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -45,19 +45,20 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// While threads change and read the pages of a pool that does not hold all of them, others write:
-/// passes, and the cleaner.
-fn write_under_load(bed: &Bed, passes: u64, then: impl Fn()) {
-    let mut be = bed.backend();
-    let pool = bed.cold().1;
+/// Runs passes and the cleaner while threads change and read pages. The pool is smaller than the
+/// relation.
+fn write_under_load(fixture: &Fixture, passes: u64, then: impl Fn()) {
+    let mut be = fixture.backend();
+    let pool = fixture.cold().1;
     for _ in 0..ROUNDS {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let (pool, stop) = (&pool, &stop);
-            (0..2).for_each(|n| drop(scope.spawn(move || keep_changing(bed, pool, n * 3, stop))));
-            scope.spawn(move || keep_looking(bed, pool, stop));
+            (0..2)
+                .for_each(|n| drop(scope.spawn(move || keep_changing(fixture, pool, n * 3, stop))));
+            scope.spawn(move || keep_looking(fixture, pool, stop));
             scope.spawn(move || {
-                let (mut be, mut cleaner) = (bed.backend(), Cleaner::default());
+                let (mut be, mut cleaner) = (fixture.backend(), Cleaner::default());
                 while !stop.load(Ordering::SeqCst) {
                     cleaner.step(pool, &mut be, &CleanerOptions::default()).unwrap();
                     thread::yield_now();
@@ -72,10 +73,10 @@ fn write_under_load(bed: &Bed, passes: u64, then: impl Fn()) {
     }
     pool.write_dirty(&mut be, WriteScope::All).unwrap();
     assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
-    let cold = bed.cold().1;
+    let cold = fixture.cold().1;
     for block in 0..BLOCKS {
         let latest = version(&pin(&cold, &mut be, block).lock_shared().copy(), block);
-        assert_eq!(version(&bed.on_disk(block), block), latest);
+        assert_eq!(version(&fixture.on_disk(block), block), latest);
     }
 }
 
@@ -84,7 +85,7 @@ fn pages_of(request: &Request<'_>) -> Vec<PageBytes> {
     request.bytes().chunks_exact(8192).map(|page| page.try_into().unwrap()).collect()
 }
 
-/// Looks at what it writes before and after, with all the time in between that others may want.
+/// Compares the pages before and after a write, and gives other threads time in between.
 #[derive(Default)]
 struct Suspicious {
     pages: AtomicU64,
@@ -109,25 +110,25 @@ impl Executor for Suspicious {
 }
 
 #[test]
-fn pages_stand_still_while_they_are_written() {
+fn pages_do_not_change_during_their_write() {
     let executor = Arc::new(Suspicious::default());
     let spec = Spec { buffers: 64, ..Spec::plain() };
-    let bed = Bed::with_executor(spec, Arc::clone(&executor) as Arc<dyn Executor>);
-    bed.fill(&mut bed.backend(), BLOCKS);
-    // How much is written in a pass depends on how the threads take turns.
+    let fixture = Fixture::with_executor(spec, Arc::clone(&executor) as Arc<dyn Executor>);
+    fixture.fill(&mut fixture.backend(), BLOCKS);
+    // How much a pass writes depends on the scheduling of the threads.
     while executor.pages.load(Ordering::SeqCst) < 1000 {
-        write_under_load(&bed, 20, || ());
+        write_under_load(&fixture, 20, || ());
     }
 }
 
 #[test]
-fn every_page_on_disk_has_its_checksum_however_it_came_there() {
-    each(Spec { buffers: 64, ..Spec::plain() }, |bed| {
-        bed.fill(&mut bed.backend(), BLOCKS);
-        // While nothing is in flight, whatever was written, newest or not, must be whole.
-        write_under_load(bed, 6, || {
+fn every_page_on_disk_has_the_right_checksum() {
+    each(Spec { buffers: 64, ..Spec::plain() }, |fixture| {
+        fixture.fill(&mut fixture.backend(), BLOCKS);
+        // While nothing is in flight, every page on disk must be intact, whether newest or not.
+        write_under_load(fixture, 6, || {
             for block in 0..BLOCKS {
-                version(&bed.on_disk(block), block);
+                version(&fixture.on_disk(block), block);
             }
         });
     });

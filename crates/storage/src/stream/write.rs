@@ -1,19 +1,21 @@
-//! A write stream: dirty pages go in, in any order; neighbours come out as single writes, a bounded
-//! number in flight.
+//! A write stream takes dirty pages in any order and writes neighbours together, with a bounded
+//! number of writes in flight.
 //!
 //! ```text
-//!   push() --> window (not locked) --> runs (locked, not started) --> in flight --> next_written(), in order
-//!               sorted when full        log flushed once for all       at most `depth`
+//!   push() --> window --> runs --> in flight --> next_written(), in order
+//!              |          |        |
+//!              |          |        at most `depth` writes
+//!              |          locked pages; the log is flushed once for all
+//!              unlocked pages; sorted when the window is full
 //! ```
 //!
-//! A page is locked only when its run is about to start. Whoever waits for a page's lock holds
-//! nothing: the runs that are locked by then are started first. After an error the stream gives up
-//! what it has not started, and waits for the rest; unless it was told to go on, and to tell at the
-//! end.
+//! A page is locked only when its run is about to start. A stream that waits for a page's lock
+//! holds no other one: the runs that are locked by then are started first. After an error the
+//! stream releases the pages whose writes it has not started, and waits for the others. With
+//! [`WriteOptions::go_on`] it continues, and returns the first error at the end.
 
-use crate::Backend;
 use crate::error::StorageError;
-use crate::pool::{BufferPool, Pinned, Run, WriteReport};
+use crate::pool::{Backend, BufferPool, Pinned, Run};
 use forebay_aio::{self as aio, IoContext, WaitRef};
 use forebay_format::PageTag;
 use std::collections::VecDeque;
@@ -21,32 +23,32 @@ use std::collections::VecDeque;
 /// What a stream does with a page that is locked when its turn comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locked {
-    /// Waits for it.
+    /// It waits for the lock.
     Wait,
-    /// Leaves it out.
+    /// It leaves the page out.
     Skip,
 }
 
 /// How a stream writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Writes in flight at once; fewer where the pool is small.
+    /// Writes in flight at once; fewer if the pool is small.
     pub depth: usize,
-    /// Most pages of one write; not more than the pool's combine limit.
+    /// The most pages of one write; bounded by the pool's combine limit.
     pub combine: u32,
-    /// Where statistics count the writes.
+    /// The context that statistics count the writes under.
     pub context: IoContext,
-    /// What becomes of locked pages.
+    /// What happens to locked pages.
     pub locked: Locked,
-    /// Does the stream go on after a write that failed? The first failure is then told at the end.
+    /// Whether the stream goes on after a failed write, and returns the first error at the end.
     pub go_on: bool,
-    /// Blocks after which the kernel is told to begin writing back what it has buffered; 0: never.
-    /// Without effect on direct files.
+    /// Blocks after which the kernel is told to write back what it has buffered; 0: never. It has
+    /// no effect on direct files.
     pub flush_after: u32,
 }
 
 impl WriteOptions {
-    /// For a pass that must have all pages: the pool's own depth, waiting for locks.
+    /// For a pass that must write all pages: it waits for locks.
     pub fn checkpoint(pool: &BufferPool) -> WriteOptions {
         WriteOptions {
             depth: pool.config.write_depth,
@@ -58,11 +60,19 @@ impl WriteOptions {
         }
     }
 
-    /// For cleaning ahead of need: the pool's own depth, leaving out pages that are locked or can't
-    /// be written.
+    /// For cleaning ahead of need: pages that are locked or cannot be written are left out.
     pub fn cleaning(pool: &BufferPool) -> WriteOptions {
         WriteOptions { locked: Locked::Skip, go_on: true, ..WriteOptions::checkpoint(pool) }
     }
+}
+
+/// What a stream wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteReport {
+    /// The number of pages.
+    pub buffers: u64,
+    /// The number of writes.
+    pub writes: u64,
 }
 
 /// A write that has ended.
@@ -70,15 +80,15 @@ impl WriteOptions {
 pub struct Written {
     /// Its first page.
     pub first: PageTag,
-    /// Its pages.
+    /// The number of its pages.
     pub pages: u32,
 }
 
-/// A page to be written.
+/// A page that may have to be written.
 struct Candidate {
     tag: PageTag,
     buf: u32,
-    /// The caller's pin. Without one the buffer may hold another page by now.
+    /// The caller's pin. Without one the buffer may contain another page by now.
     pin: Option<Pinned>,
 }
 
@@ -88,28 +98,28 @@ struct InFlight {
     run: Run,
 }
 
-/// Pages on their way to their files.
+/// Writes pages to their files.
 pub struct WriteStream<'a> {
     pool: &'a BufferPool,
     options: WriteOptions,
-    /// Pages not looked at yet.
+    /// Pages not examined yet.
     window: Vec<Candidate>,
-    /// Locked, not started.
+    /// Locked pages whose writes are not started.
     runs: Vec<Run>,
     in_flight: VecDeque<InFlight>,
     written: VecDeque<Written>,
     report: WriteReport,
-    /// The first write that failed, if the stream went on then.
+    /// The first failure, if the stream went on after it.
     failure: Option<StorageError>,
-    /// Blocks written since the kernel was last told to write back, in runs.
+    /// Runs written since the kernel was last told to write back.
     buffered: Vec<Written>,
 }
 
 impl<'a> WriteStream<'a> {
-    /// A stream into the files of a pool's relations.
+    /// Makes a stream into the files of a pool's relations.
     pub fn new(pool: &'a BufferPool, options: WriteOptions) -> Self {
         let combine = options.combine.clamp(1, pool.run_limit().max(1) as u32);
-        // Of a small pool only a part may be locked at once.
+        // Only a part of a small pool may be locked at once.
         let most = (pool.config.buffers / 4 / combine as usize).max(1);
         WriteStream {
             pool,
@@ -124,31 +134,31 @@ impl<'a> WriteStream<'a> {
         }
     }
 
-    /// How many pages the stream takes together: their order does not matter, and the log is
-    /// flushed once for them.
+    /// Returns the number of pages that are taken together: the stream sorts them, and flushes the
+    /// log once for them.
     pub fn window(&self) -> usize {
         self.group() * self.options.combine as usize
     }
 
-    /// Most pages of one write.
+    /// Returns the most pages of one write.
     pub(crate) fn combine(&self) -> usize {
         self.options.combine as usize
     }
 
-    /// Runs that are started together: half of what may be in flight, so that the other half keeps
-    /// the disk busy.
+    /// Returns the number of runs that are started together: half of the depth, so that the other
+    /// half keeps the disk busy.
     fn group(&self) -> usize {
         self.options.depth.div_ceil(2)
     }
 
-    /// Takes a page to be written, if it is dirty when its turn comes. The stream keeps the pin
-    /// until then; the caller holds no lock on the page when it next calls the stream.
+    /// Takes a page, which is written if it is dirty when its turn comes. The stream keeps the pin
+    /// until then. The caller holds no lock on the page during further calls.
     pub fn push(&mut self, be: &mut Backend, pin: Pinned) -> Result<(), StorageError> {
         let candidate = Candidate { tag: pin.tag(), buf: pin.buffer(), pin: Some(pin) };
         self.take(be, candidate)
     }
 
-    /// Takes a buffer that held this dirty page a moment ago.
+    /// Takes a buffer that contained this dirty page a moment ago.
     pub(crate) fn push_buffer(
         &mut self,
         be: &mut Backend,
@@ -163,14 +173,14 @@ impl<'a> WriteStream<'a> {
         if self.window.len() >= self.window() { self.start(be) } else { Ok(()) }
     }
 
-    /// Starts writing all that was taken so far.
+    /// Starts to write all pages taken so far.
     pub fn start(&mut self, be: &mut Backend) -> Result<(), StorageError> {
         let io = &mut be.io;
         let mut window = std::mem::take(&mut self.window);
         window.sort_unstable_by_key(|candidate| candidate.tag);
-        // Taken twice, a page would stand in its own way.
+        // A page must not be locked twice.
         window.dedup_by_key(|candidate| (candidate.tag, candidate.buf));
-        // What is staged elsewhere must not wait for what happens here.
+        // This may wait for locks, so nothing stays staged.
         io.submit();
         for candidate in window {
             if let Err(error) = self.add(io, candidate) {
@@ -181,17 +191,17 @@ impl<'a> WriteStream<'a> {
         self.start_runs(io)
     }
 
-    /// The next write that has ended, in the order in which the writes were started.
+    /// Returns the next write that has ended, in the order in which writes were started.
     pub fn next_written(&mut self) -> Option<Written> {
         self.written.pop_front()
     }
 
-    /// What was written so far.
+    /// Returns what was written so far.
     pub fn report(&self) -> WriteReport {
         self.report
     }
 
-    /// Starts what was taken, and waits for all writes.
+    /// Starts to write all pages taken so far, and waits for all writes.
     pub fn drain(&mut self, be: &mut Backend) -> Result<(), StorageError> {
         let mut result = self.start(be);
         while !self.in_flight.is_empty() {
@@ -201,12 +211,13 @@ impl<'a> WriteStream<'a> {
         result.and(self.failure.take().map_or(Ok(()), Err))
     }
 
-    /// Writes what was taken, waits for all of it, and tells what was written.
+    /// Writes all pages taken so far, waits, and returns what was written.
     pub fn finish(mut self, be: &mut Backend) -> Result<WriteReport, StorageError> {
         self.drain(be).map(|()| self.report)
     }
 
-    /// Gives up what was not started, waits for what was, and returns the error.
+    /// Gives up the pages whose writes are not started, waits for the others, and returns the
+    /// error.
     pub(crate) fn abandon(
         mut self,
         be: &mut Backend,
@@ -229,14 +240,14 @@ impl<'a> WriteStream<'a> {
             self.pool.core.unpin(buf);
             return Ok(());
         }
-        // The write has a pin of its own now.
+        // The stream has a pin of its own now.
         drop(pin);
         if !desc.try_share_exclusive() {
             if self.options.locked == Locked::Skip {
                 self.pool.core.unpin(buf);
                 return Ok(());
             }
-            // Nothing may be held while waiting.
+            // No lock may be held while waiting.
             self.start_runs(io).inspect_err(|_| self.pool.core.unpin(buf))?;
             self.pool.lock_share_exclusive(io, buf);
         }
@@ -275,10 +286,9 @@ impl<'a> WriteStream<'a> {
 
     /// Flushes the log for all runs, and starts their writes as one batch.
     fn start_runs(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
-        if self.runs.is_empty() {
+        let Some(newest) = self.runs.iter().map(|run| self.pool.run_lsn(run)).max() else {
             return Ok(());
-        }
-        let newest = self.runs.iter().map(|run| self.pool.run_lsn(run)).max().unwrap_or_default();
+        };
         if let Err(error) = self.pool.flush_wal(io, newest) {
             self.give_up_runs();
             return Err(error);
@@ -341,13 +351,11 @@ impl<'a> WriteStream<'a> {
         Ok(())
     }
 
-    /// Has the kernel begin to write back what it has buffered. Only a hint: what it can't do is
-    /// left to the sync.
+    /// Tells the kernel to write back what it has buffered. This is only a hint: if it fails, the
+    /// sync does the work.
     fn write_back(&mut self, io: &mut aio::Backend) {
         for Written { first, pages } in self.buffered.drain(..) {
-            if let Some(hint) =
-                self.pool.smgr.writeback_io(first.rel, first.fork, first.block, pages)
-            {
+            if let Some(hint) = self.pool.smgr.writeback_io(&first, pages) {
                 let wait = io.start(hint);
                 io.forget(wait);
             }
@@ -357,7 +365,7 @@ impl<'a> WriteStream<'a> {
 
 impl Drop for WriteStream<'_> {
     fn drop(&mut self) {
-        // Writes in flight have locks and pins of their own and end without us.
+        // Writes in flight have locks and pins of their own and end by themselves.
         self.give_up_runs();
     }
 }

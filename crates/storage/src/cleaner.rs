@@ -1,92 +1,41 @@
-//! The cleaner: keeps clean buffers ahead of the clock's hand, so that nobody who needs one waits
-//! for a write.
+//! The cleaner (bgwriter): keeps clean buffers ahead of the clock's hand, so that a backend that
+//! needs a buffer does not wait for a write.
 //!
 //! ```text
 //!        hand                 wake                       clean_to
-//!   ------|--------------------|----------------------------|------------------------> clock
-//!         |<--- looked at: idle buffers are clean here ---->|
+//!   ------|--------------------|----------------------------|-----------------------> clock
+//!         |<-- examined: idle buffers are clean here ------>|
 //! ```
 //!
-//! How many it wants there follows from how fast buffers were taken lately: it rises at once and
-//! falls slowly. It looks again after its delay, and earlier when it is called: when the hand has
-//! come halfway, or meets a dirty buffer. So a burst does not outrun it for the time of a delay.
+//! The number of clean buffers that it aims at follows from the rate at which buffers were taken
+//! lately. That number rises at once and falls slowly. The cleaner runs after its delay, and
+//! earlier if it is woken: when the hand has moved half of the way, or meets a dirty buffer. So it
+//! keeps up with a burst.
 
-use super::BufferPool;
-use super::desc::{DIRTY, refcount, usage};
-use crate::Backend;
 use crate::error::StorageError;
-use crate::write_stream::{WriteOptions, WriteStream};
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
-use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
+use crate::pool::desc::{DIRTY, refcount, usage};
+use crate::pool::{Backend, BufferPool, NEVER};
+use crate::stream::{WriteOptions, WriteStream};
+use forebay_aio::sync::atomic::Ordering;
+use forebay_aio::sync::{Duration, Instant};
 
-/// Clean buffers wanted ahead at least, where the pool is not small.
+/// Clean buffers to have ahead at least, in a pool that is not small.
 const AT_LEAST: f64 = 256.0;
-/// Times between two looks at the rate that are too short to tell one.
+/// The shortest time from which a rate is computed.
 const TOO_SHORT: Duration = Duration::from_millis(2);
-/// Delays for which an idle cleaner rests.
+/// How many delays an idle cleaner sleeps.
 const HIBERNATION: u32 = 50;
-/// How slowly the rate falls: the part of the old one that is kept.
+/// The part of the old rate that is kept when the rate falls.
 const KEPT: f64 = 15.0 / 16.0;
 
-/// A clock position that the hand never reaches.
-const NOT_BY_DEMAND: u64 = u64::MAX;
-
-/// Where the cleaner sleeps, and how it is called.
-pub(crate) struct Demand {
-    /// The clock position at which the hand calls; never while nobody sleeps or was called already.
-    wake_at: AtomicU64,
-    called: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl Demand {
-    pub(crate) fn new() -> Demand {
-        Demand {
-            wake_at: AtomicU64::new(NOT_BY_DEMAND),
-            called: Mutex::new(false),
-            wake: Condvar::new(),
-        }
-    }
-
-    /// Has the hand come so far that the cleaner should look?
-    pub(crate) fn is_due(&self, hand: u64) -> bool {
-        hand >= self.wake_at.load(Ordering::Relaxed)
-    }
-
-    /// Calls the cleaner, if it sleeps.
-    pub(crate) fn call(&self) {
-        if self.wake_at.load(Ordering::Relaxed) != NOT_BY_DEMAND
-            && self.wake_at.swap(NOT_BY_DEMAND, Ordering::SeqCst) != NOT_BY_DEMAND
-        {
-            self.call_in_any_case();
-        }
-    }
-
-    fn call_in_any_case(&self) {
-        *self.called.lock() = true;
-        self.wake.notify_one();
-    }
-
-    /// Sleeps until called, at most for `time`.
-    fn sleep(&self, wake_at: u64, time: Duration) {
-        let mut called = self.called.lock();
-        if !*called {
-            self.wake_at.store(wake_at, Ordering::SeqCst);
-            self.wake.wait_for(&mut called, time);
-            self.wake_at.store(NOT_BY_DEMAND, Ordering::SeqCst);
-        }
-        *called = false;
-    }
-}
-
-/// How the cleaner works.
+/// The cleaner's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CleanerOptions {
-    /// Most pages written in one round (bgwriter_lru_maxpages); 0: it does not work.
+    /// The most pages written in one round (bgwriter_lru_maxpages); 0 turns the cleaner off.
     pub max_pages: usize,
-    /// How many times what was needed lately is kept clean (bgwriter_lru_multiplier).
+    /// How many times the recent demand is kept clean (bgwriter_lru_multiplier).
     pub multiplier: f64,
-    /// Time between rounds that nobody called for (bgwriter_delay).
+    /// The time between rounds, unless the cleaner is woken (bgwriter_delay).
     pub delay: Duration,
     /// Blocks after which the kernel is told to write back what it has buffered
     /// (bgwriter_flush_after); 0: never.
@@ -101,8 +50,8 @@ impl Default for CleanerOptions {
 }
 
 impl CleanerOptions {
-    /// How long a cleaner rests that nobody calls. A round that stopped at its limit is followed by
-    /// the next without much ado while buffers are in demand; where nobody needs any, it
+    /// Returns how long the cleaner sleeps unless it is woken. A round that stopped at its limit is
+    /// followed by the next one at once while buffers are in demand. Without any demand the cleaner
     /// hibernates.
     pub fn rest_after(&self, last: CleanReport) -> Duration {
         match last {
@@ -120,23 +69,23 @@ impl CleanerOptions {
 pub struct CleanReport {
     /// Pages written.
     pub cleaned: u64,
-    /// True if it stopped at its limit, short of what it wanted.
+    /// Whether it stopped at its limit before it had enough clean buffers.
     pub limited: bool,
-    /// True if nobody has needed a buffer since the last round.
+    /// Whether no buffer was taken since the last round.
     pub idle: bool,
 }
 
-/// What a cleaner knows from one round to the next. A pool has one.
+/// What the cleaner keeps from one round to the next. A pool has one cleaner.
 #[derive(Debug)]
 pub struct Cleaner {
-    /// Looked at up to here, in the clock's count.
+    /// The clock position up to which buffers were examined.
     clean_to: u64,
-    /// Buffers that may be reused between the hand and there, by estimate.
+    /// The estimated number of reusable buffers between the hand and that position.
     ahead: f64,
-    /// Buffers taken in a second, smoothed.
+    /// Buffers taken per second, smoothed.
     rate: f64,
     allocations: u64,
-    /// When the rate was last looked at.
+    /// When the rate was last computed.
     at: Instant,
 }
 
@@ -147,9 +96,9 @@ impl Default for Cleaner {
 }
 
 impl Cleaner {
-    /// One round: writes dirty idle buffers ahead of the hand until enough are clean there. A bad
-    /// block does not hold up the others, but the next round does not count on what this one has
-    /// found.
+    /// Runs one round: writes dirty idle buffers ahead of the hand until enough are clean. An error
+    /// does not keep it from writing the other pages, but the next round examines all buffers
+    /// again.
     pub fn step(
         &mut self,
         pool: &BufferPool,
@@ -167,8 +116,9 @@ impl Cleaner {
         let looked = self.look_ahead(pool, be, options, &mut stream);
         let drained = stream.drain(be);
         let cleaned = stream.report().buffers;
-        let limited = *looked.as_ref().unwrap_or(&false);
-        pool.counters.cleaned(cleaned, limited);
+        let limited = matches!(looked, Ok(true));
+        pool.counters.cleaned.add(cleaned);
+        pool.counters.clean_limited.add(u64::from(limited));
         if let Err(error) = looked.and(drained) {
             self.ahead = 0.0;
             return Err(error);
@@ -176,8 +126,8 @@ impl Cleaner {
         Ok(CleanReport { cleaned, limited, idle })
     }
 
-    /// Goes on from where the last round stopped, and hands dirty idle buffers to the stream. True
-    /// if it came to its limit.
+    /// Continues where the last round stopped, and gives dirty idle buffers to the stream. Returns
+    /// true if it reached its limit.
     fn look_ahead(
         &mut self,
         pool: &BufferPool,
@@ -208,23 +158,23 @@ impl Cleaner {
         Ok(false)
     }
 
-    /// Sleeps until the next round is due, or until it is called.
+    /// Sleeps until the next round is due, or until the cleaner is woken.
     pub fn rest(&self, pool: &BufferPool, options: &CleanerOptions, last: CleanReport) {
         let hand = pool.hand.load(Ordering::Relaxed);
         let wake_at = match options.max_pages {
-            0 => NOT_BY_DEMAND,
+            0 => NEVER,
             _ if last.limited => hand,
             _ => hand + self.clean_to.saturating_sub(hand) / 2,
         };
         let time = options.rest_after(last);
         if !time.is_zero() {
-            pool.demand.sleep(wake_at, time);
+            pool.cleaner_wakeup.sleep(wake_at, time);
         }
     }
 
-    /// Takes in what happened since the last round. True: nothing.
+    /// Updates the estimates. Returns true if no buffer was taken since the last round.
     fn catch_up(&mut self, pool: &BufferPool) -> bool {
-        let allocations = pool.counters.allocations();
+        let allocations = pool.counters.allocated.get();
         let taken = (allocations - self.allocations) as f64;
         let hand = pool.hand.load(Ordering::Relaxed);
         if hand >= self.clean_to {
@@ -242,16 +192,9 @@ impl Cleaner {
         taken == 0.0
     }
 
-    /// How many clean buffers there should be ahead of the hand.
+    /// Returns how many clean buffers there should be ahead of the hand.
     fn wanted(&self, pool: &BufferPool, options: &CleanerOptions) -> f64 {
         let most = pool.core.descs.len() as f64 / 4.0;
         (self.rate * options.delay.as_secs_f64() * options.multiplier).max(AT_LEAST).min(most)
-    }
-}
-
-impl BufferPool {
-    /// Ends a cleaner's rest.
-    pub fn call_cleaner(&self) {
-        self.demand.call_in_any_case();
     }
 }

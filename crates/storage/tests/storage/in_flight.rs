@@ -1,6 +1,6 @@
-//! What others do while an I/O is in flight.
+//! Other threads while an I/O is in flight.
 
-use crate::bed::{Bed, REL, Spec, change, full_stream, stamp, tag, version};
+use crate::fixture::{Fixture, REL, Spec, change, full_stream, stamp, tag, version};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
 use forebay_aio::{Errno, IoOp};
@@ -12,15 +12,15 @@ use std::thread;
 
 #[test]
 fn a_read_in_flight_is_joined() {
-    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
-    let pool = bed.fill_cold(&mut bed.backend(), 8);
+    let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let pool = fixture.fill_cold(&mut fixture.backend(), 8);
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
         for block in [0, 2, 2, 3] {
-            let (mut be, pool, gate) = (bed.backend(), &pool, &gate);
+            let (mut be, pool, gate) = (fixture.backend(), &pool, &gate);
             if block != 0 {
-                // The first has its read under way.
+                // The first thread's read is in flight.
                 gate.await_held(1);
             }
             scope.spawn(move || {
@@ -34,21 +34,21 @@ fn a_read_in_flight_is_joined() {
         assert_eq!(gate.held(), 1);
         gate.open();
     });
-    assert_eq!(bed.count(IoOp::Read), 1);
+    assert_eq!(fixture.count(IoOp::Read), 1);
 }
 
 #[test]
-fn who_joined_a_failed_read_reads_for_himself() {
+fn a_thread_that_joined_a_failed_read_reads_the_page_itself() {
     let plan = FaultPlan::new();
     plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
     let executor = FaultyExecutor::new(Arc::new(PosixExecutor), plan);
-    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(executor));
-    let pool = bed.fill_cold(&mut bed.backend(), 8);
+    let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(executor));
+    let pool = fixture.fill_cold(&mut fixture.backend(), 8);
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let mut issuer = bed.backend();
-        let mut joiner = bed.backend();
+        let mut issuer = fixture.backend();
+        let mut joiner = fixture.backend();
         let (pool, gate) = (&pool, &gate);
         let failed =
             scope.spawn(move || pool.read(&mut issuer, tag(1), Strategy::Normal).map(drop));
@@ -60,7 +60,7 @@ fn who_joined_a_failed_read_reads_for_himself() {
         gate.await_waiters(2);
         gate.open();
         assert_eq!(joined.join().unwrap(), 0);
-        // The joiner may have read it before the issuer looked.
+        // The joiner may have read the page before the issuer looked.
         if let Err(error) = failed.join().unwrap() {
             assert!(error.to_string().contains("block 1"), "{error}");
         }
@@ -69,18 +69,18 @@ fn who_joined_a_failed_read_reads_for_himself() {
 
 #[test]
 fn pages_do_not_change_while_they_are_written() {
-    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
-    let mut be = bed.backend();
-    bed.fill(&mut be, 4);
-    let pin = bed.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+    let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 4);
+    let pin = fixture.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
     change(&pin, |page| stamp(page, 1, 1));
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let (bed, gate) = (&bed, &gate);
+        let (fixture, gate) = (&fixture, &gate);
         scope.spawn(move || {
-            let mut be = bed.backend();
-            assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
+            let mut be = fixture.backend();
+            assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
         });
         gate.await_held(1);
         // Readers go on.
@@ -92,30 +92,30 @@ fn pages_do_not_change_while_they_are_written() {
             change(&writers_pin, |page| stamp(page, 1, 2));
             done.send(()).unwrap();
         });
-        // The writer waits for the I/O that the checkpoint started: it could finish it.
+        // The writer waits for the I/O that the checkpoint started, which it could complete.
         gate.await_waiters(2);
         assert!(changed.try_recv().is_err());
         gate.open();
         changed.recv().unwrap();
     });
-    assert_eq!(version(&bed.on_disk(1), 1), 1);
+    assert_eq!(version(&fixture.on_disk(1), 1), 1);
     assert!(pin.is_dirty());
-    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-    assert_eq!(version(&bed.on_disk(1), 1), 2);
+    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    assert_eq!(version(&fixture.on_disk(1), 1), 2);
 }
 
 #[test]
-fn a_drop_waits_for_reads_that_nobody_wants_any_more() {
-    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
-    bed.aio.set_combine_limit(0); // each read of the stream is held by itself
-    let mut be = bed.backend();
-    let pool = bed.fill_cold(&mut be, 64);
+fn a_drop_waits_for_reads_that_were_given_up() {
+    let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
+    fixture.aio.set_combine_limit(0); // Each read of the stream is held separately.
+    let mut be = fixture.backend();
+    let pool = fixture.fill_cold(&mut be, 64);
     gate.shut();
     let mut blocks = 0..64;
     let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 4, 8);
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let (pool_ref, gate_ref, bed_ref) = (&pool, &gate, &bed);
+        let (pool_ref, gate_ref, bed_ref) = (&pool, &gate, &fixture);
         let reader = scope.spawn(move || {
             let first = stream.next(&mut be).unwrap().unwrap().tag();
             (first, stream, be)
@@ -124,7 +124,7 @@ fn a_drop_waits_for_reads_that_nobody_wants_any_more() {
         gate.open();
         let (first, mut stream, mut be) = reader.join().unwrap();
         assert_eq!(first, tag(0));
-        // Leave reads of later blocks in flight, and forget them.
+        // Leave reads of later blocks in flight.
         gate.shut();
         for _ in 1..9 {
             stream.next(&mut be).unwrap().unwrap();
@@ -142,29 +142,31 @@ fn a_drop_waits_for_reads_that_nobody_wants_any_more() {
         gate_ref.open();
         dropped.recv().unwrap();
     });
-    assert!(!bed.path(0).exists());
+    assert!(!fixture.path(0).exists());
     assert!((0..64).all(|block| pool.lookup(&tag(block)).is_none()));
 }
 
 #[test]
 fn a_drop_writes_nothing_but_waits_for_writes() {
-    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
-    let mut be = bed.backend();
-    bed.fill(&mut be, 32);
+    let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 32);
     for block in 0..32 {
-        let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
         change(&pin, |page| stamp(page, block, 1));
     }
-    let before = bed.count(IoOp::Write);
+    let before = fixture.count(IoOp::Write);
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let (bed, gate) = (&bed, &gate);
-        scope.spawn(move || bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        let (fixture, gate) = (&fixture, &gate);
+        scope.spawn(move || {
+            fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap()
+        });
         gate.await_held(2);
         let (done, dropped) = mpsc::channel();
         scope.spawn(move || {
-            bed.pool.drop_relation(&mut bed.backend(), REL).unwrap();
+            fixture.pool.drop_relation(&mut fixture.backend(), REL).unwrap();
             done.send(()).unwrap();
         });
         gate.await_waiters(2);
@@ -172,59 +174,64 @@ fn a_drop_writes_nothing_but_waits_for_writes() {
         gate.open();
         dropped.recv().unwrap();
     });
-    assert_eq!(bed.count(IoOp::Write) - before, 2);
-    assert!(!bed.path(0).exists());
-    assert_eq!(bed.pool.sync_pending(&mut be).unwrap().files, 0, "its sync requests are void");
+    assert_eq!(fixture.count(IoOp::Write) - before, 2);
+    assert!(!fixture.path(0).exists());
+    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().files, 0, "its sync requests are void");
 
-    bed.fill(&mut be, 32);
-    let pin = bed.pool.read(&mut be, tag(5), Strategy::Normal).unwrap();
+    fixture.fill(&mut be, 32);
+    let pin = fixture.pool.read(&mut be, tag(5), Strategy::Normal).unwrap();
     change(&pin, |page| stamp(page, 5, 1));
     drop(pin);
-    let before = bed.count(IoOp::Write);
-    bed.pool.drop_relation(&mut be, REL).unwrap();
-    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-    assert_eq!(bed.count(IoOp::Write), before, "dirty pages of a dropped relation are not written");
+    let before = fixture.count(IoOp::Write);
+    fixture.pool.drop_relation(&mut be, REL).unwrap();
+    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    assert_eq!(
+        fixture.count(IoOp::Write),
+        before,
+        "dirty pages of a dropped relation are not written"
+    );
 }
 
 #[test]
-fn a_page_dirtied_behind_the_checkpoint_keeps_its_sync() {
-    // The write is in flight while a checkpoint syncs; when it ends, a later checkpoint must sync
-    // again.
-    let (bed, gate) = Bed::gated(Spec::plain(), Arc::new(PosixExecutor));
-    let mut be = bed.backend();
-    bed.fill(&mut be, 2);
-    bed.pool.sync_pending(&mut be).unwrap();
-    let pin = bed.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+fn a_write_that_ends_after_a_checkpoints_syncs_is_synced_by_the_next() {
+    // The write is in flight while a checkpoint syncs. A later checkpoint must sync its file.
+    let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 2);
+    fixture.pool.sync_pending(&mut be).unwrap();
+    let pin = fixture.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
     change(&pin, |page| stamp(page, 1, 1));
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let (bed, gate) = (&bed, &gate);
-        scope.spawn(move || bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        let (fixture, gate) = (&fixture, &gate);
+        scope.spawn(move || {
+            fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap()
+        });
         gate.await_held(1);
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().files, 0);
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().files, 0);
         gate.open();
     });
-    assert_eq!(bed.pool.sync_pending(&mut bed.backend()).unwrap().files, 1);
+    assert_eq!(fixture.pool.sync_pending(&mut fixture.backend()).unwrap().files, 1);
 }
 
 #[test]
-fn a_failed_write_is_reported_although_someone_else_tries_again() {
-    // The first write of the checkpoint fails. Before it looks, someone else has the page in a
-    // write that ends only after the checkpoint: what the checkpoint says must not depend on that.
+fn a_failed_write_is_reported_although_another_thread_repeats_it() {
+    // The first write of the checkpoint fails. Before the checkpoint looks, another thread starts a
+    // write of the page, which ends after the checkpoint. That must not hide the failure.
     let plan = FaultPlan::new();
-    let bed = Bed::faulty(Spec::plain(), &plan);
-    let (mut be, mut other) = (bed.backend(), bed.backend());
-    bed.smgr.create(REL, Fork::Main, false).unwrap();
+    let fixture = Fixture::faulty(Spec::plain(), &plan);
+    let (mut be, mut other) = (fixture.backend(), fixture.backend());
+    fixture.smgr.create(REL, Fork::Main, false).unwrap();
     for block in 0..3 {
-        let pins = bed.pool.extend(&mut be, REL, Fork::Main, 1, Strategy::Normal).unwrap();
+        let pins = fixture.pool.extend(&mut be, REL, Fork::Main, 1, Strategy::Normal).unwrap();
         if block != 1 {
-            change(&pins[0], |page| stamp(page, block, 1)); // two runs
+            change(&pins[0], |page| stamp(page, block, 1)); // Two runs.
         }
     }
     plan.add(Rule::on(Ops::WRITE).nth(0), Effect::Fail(Errno::IO));
     thread::scope(|scope| {
-        let pool = &bed.pool;
+        let pool = &fixture.pool;
         let checkpoints = plan.hold(Rule::on(Ops::WRITE).nth(1));
         let others = plan.hold(Rule::on(Ops::WRITE).skip(2));
         let checkpoint = scope.spawn(move || pool.write_dirty(&mut be, WriteScope::All));
@@ -240,5 +247,5 @@ fn a_failed_write_is_reported_although_someone_else_tries_again() {
             "could not write block 0 in file \"base/5/16384\": Input/output error"
         );
     });
-    assert_eq!(version(&bed.on_disk(0), 0), 1);
+    assert_eq!(version(&fixture.on_disk(0), 0), 1);
 }

@@ -1,46 +1,48 @@
-//! One fork of a relation: its size, its extension lock, its segment files.
+//! One fork of a relation: its size, extension lock and segment files.
 
-use super::line::Line;
+use super::extension_queue::ExtensionQueue;
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_aio::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
 use forebay_aio::{Aio, File, VirtualFile, WaitRef};
-use forebay_format::{BlockNumber, Fork, RelFileLocator};
+use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 
-/// What identifies a fork.
+/// Identifies a fork.
 pub(crate) type ForkKey = (RelFileLocator, Fork);
 
-/// The size was not read from the file system yet.
+/// The size while it was not yet read from the file system.
 pub(crate) const UNKNOWN_SIZE: u64 = u64::MAX;
 
-/// What is known of a fork.
+/// What the storage manager knows about a fork.
 pub(crate) struct RelFork {
-    /// Held by whoever changes the size. The holder waits for nothing but the file system.
+    pub(super) rel: RelFileLocator,
+    pub(super) fork: Fork,
+    /// The extension lock: its holder may change the size, and waits for the file system only.
     pub(crate) extending: Mutex<()>,
     size: AtomicU64,
-    /// Space is set aside for blocks below this number; only under the extension lock.
+    /// Space is reserved for blocks below this number; changed under the extension lock.
     reserved: AtomicU64,
-    /// Those who want pages at the fork's end: with zeroed buffers of their own, which they get
-    /// back as those pages.
-    pub(crate) line: Line<Vec<u32>, Result<Vec<u32>, StorageError>>,
+    /// Backends that wait to extend the fork. A request is a list of zeroed buffers; the answer is
+    /// the buffers of the new pages.
+    pub(crate) extension_queue: ExtensionQueue<Vec<u32>, Result<Vec<u32>, StorageError>>,
     pub(super) transfers: Transfers,
     files: RwLock<Files>,
 }
 
-/// Transfers that the pool knows nothing of.
+/// Reads and writes of the fork that do not go through the buffer pool.
 #[derive(Default)]
 pub(super) struct Transfers {
-    /// Read-locked while one is being started, write-locked while the files are cut or removed.
+    /// Read-locked while a transfer starts, write-locked while files are truncated or removed.
     starting: RwLock<()>,
-    /// In flight, or ended not long ago.
+    /// Transfers in flight, and some that have ended.
     waits: Mutex<Vec<WaitRef>>,
 }
 
 impl Transfers {
-    /// So many may have ended before a look at which have.
+    /// The list's length from which on ended transfers are removed.
     const KEPT: usize = 64;
 
-    /// Starts one, which is submitted when this returns.
+    /// Starts a transfer; `start` returns once it is submitted.
     pub(super) fn start<E>(
         &self,
         aio: &Aio,
@@ -56,7 +58,7 @@ impl Transfers {
         Ok(wait)
     }
 
-    /// Waits for those in flight, and lets none start while the guard lives.
+    /// Waits for all transfers in flight, and keeps new ones from starting while the guard lives.
     pub(super) fn close(&self, aio: &Aio) -> RwLockWriteGuard<'_, ()> {
         let closed = self.starting.write();
         let waits = std::mem::take(&mut *self.waits.lock());
@@ -68,50 +70,55 @@ impl Transfers {
 #[derive(Default)]
 struct Files {
     segments: Vec<Option<Arc<VirtualFile>>>,
-    /// The fork was removed: whoever still has this entry opens no file by it.
+    /// The fork was removed: holders of this entry open no more files through it.
     removed: bool,
 }
 
-impl Default for RelFork {
-    fn default() -> Self {
+impl RelFork {
+    pub(super) fn new(rel: RelFileLocator, fork: Fork) -> RelFork {
         RelFork {
+            rel,
+            fork,
             extending: Mutex::new(()),
             size: AtomicU64::new(UNKNOWN_SIZE),
             reserved: AtomicU64::new(0),
-            line: Line::default(),
+            extension_queue: ExtensionQueue::default(),
             transfers: Transfers::default(),
             files: RwLock::default(),
         }
     }
-}
 
-impl RelFork {
-    /// Blocks, if known.
+    /// Returns the tag of a block.
+    pub(crate) fn page(&self, block: BlockNumber) -> PageTag {
+        PageTag::new(self.rel, self.fork, block)
+    }
+
+    /// Returns the number of blocks, if it is known.
     pub(crate) fn known_size(&self) -> Option<BlockNumber> {
         u32::try_from(self.size.load(Ordering::Acquire)).ok()
     }
 
-    /// Publishes the size; only under the extension lock.
+    /// Publishes the size in blocks. The caller holds the extension lock.
     pub(crate) fn set_size(&self, blocks: u64) {
         self.size.store(blocks, Ordering::Release);
     }
 
-    /// Up to which block space is set aside beyond the file's end.
+    /// Returns the end of the reserved space, in blocks.
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Notes that space is set aside, or with 0 that it is not any more.
+    /// Records the end of the reserved space; 0 means that nothing is reserved.
     pub(crate) fn set_reserved(&self, blocks: u64) {
         self.reserved.store(blocks, Ordering::Relaxed);
     }
 
-    /// A segment's file, if it is open.
+    /// Returns a segment's file if it is open.
     pub(crate) fn file(&self, segment: u32) -> Option<File> {
         self.files.read().segments.get(segment as usize)?.as_ref()?.get()
     }
 
-    /// A segment's entry; `make` makes it when first asked for. None: the fork was removed.
+    /// Returns a segment's entry, which `make` makes at the first call. None: the fork was removed.
     pub(crate) fn segment(
         &self,
         segment: u32,
@@ -132,7 +139,7 @@ impl RelFork {
         Some(Arc::clone(files.segments[at].get_or_insert_with(|| Arc::new(make()))))
     }
 
-    /// Forgets a segment that is about to be unlinked.
+    /// Drops the entry of a segment that is about to be unlinked.
     pub(crate) fn forget(&self, segment: u32) {
         let entry = self.files.write().segments.get_mut(segment as usize).and_then(Option::take);
         if let Some(entry) = entry {
@@ -140,7 +147,7 @@ impl RelFork {
         }
     }
 
-    /// Forgets all segments: the fork's files are about to be unlinked.
+    /// Drops all segments, as the fork's files are about to be unlinked.
     pub(crate) fn remove(&self) {
         let segments = {
             let mut files = self.files.write();

@@ -1,16 +1,16 @@
-//! Pages read ahead without a pin for anybody.
+//! Reading pages ahead without keeping a pin.
 
-use crate::bed::*;
+use crate::fixture::*;
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::{Errno, IoOp};
 use forebay_storage::{Pinned, Prefetched, Strategy};
 
 #[test]
-fn pages_read_ahead_are_there_when_they_are_wanted() {
-    each(Spec::plain(), |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 40);
-        let before = bed.count(IoOp::Read);
+fn prefetched_pages_are_in_memory_when_they_are_read() {
+    each(Spec::plain(), |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 40);
+        let before = fixture.count(IoOp::Read);
         let mut reads = Vec::new();
         be.io.begin_batch();
         for block in [3, 4, 5, 20, 39] {
@@ -19,26 +19,26 @@ fn pages_read_ahead_are_there_when_they_are_wanted() {
                 other => panic!("block {block}: {other:?}"),
             }
         }
-        // Once asked for is enough.
+        // A second request starts no read.
         assert_eq!(pool.prefetch(&mut be, tag(4), Strategy::Normal).unwrap(), Prefetched::Cached);
         be.io.end_batch();
         reads.into_iter().for_each(|read| drop(be.io.wait(read)));
-        assert_eq!(bed.count(IoOp::Read) - before, 5);
+        assert_eq!(fixture.count(IoOp::Read) - before, 5);
         for block in [3, 4, 5, 20, 39] {
             let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
             check(&pin, block, 0);
         }
-        assert_eq!(bed.count(IoOp::Read) - before, 5, "they were there");
+        assert_eq!(fixture.count(IoOp::Read) - before, 5, "they were in memory");
         assert_eq!(pool.prefetch(&mut be, tag(20), Strategy::Normal).unwrap(), Prefetched::Cached);
     });
 }
 
-/// A read ahead that fails troubles nobody; who wants the page reads it again.
+/// A failed prefetch has no effect; the backend that needs the page reads it again.
 #[test]
-fn a_failed_read_ahead_is_done_again() {
-    each_faulty(Spec::plain(), |bed, plan| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 8);
+fn a_failed_prefetch_is_repeated_by_the_reader() {
+    each_faulty(Spec::plain(), |fixture, plan| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 8);
         let fault = plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
         let Prefetched::Started(read) = pool.prefetch(&mut be, tag(2), Strategy::Normal).unwrap()
         else {
@@ -58,12 +58,12 @@ fn a_failed_read_ahead_is_done_again() {
     });
 }
 
-/// Many more pages than buffers, some of them pinned: it never waits, and takes no pin along.
+/// Many more pages than buffers, some of them pinned: prefetching never waits and leaves no pin.
 #[test]
-fn a_full_pool_is_no_trouble() {
-    each(Spec { buffers: 16, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 100);
+fn prefetching_copes_with_a_full_pool() {
+    each(Spec { buffers: 16, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 100);
         let held: Vec<_> =
             (0..3).map(|n| pool.read(&mut be, tag(n), Strategy::Normal).unwrap()).collect();
         let mut started = 0;

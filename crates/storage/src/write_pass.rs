@@ -1,33 +1,40 @@
-//! Writing out.
-//!
-//! | module | what it holds |
-//! |---|---|
-//! | `run` | runs of neighbours: locked, checksummed, written as one I/O |
-//! | `behind` | victims and rings: writes that nobody waits for, if that can be |
-//!
-//! Passes over many pages go through [`crate::WriteStream`].
+//! Passes that write all dirty pages of a scope, as a checkpoint does; and their speed.
 
-mod behind;
-mod run;
-
-pub(crate) use behind::Started;
-pub(crate) use run::Run;
-
-use super::BufferPool;
-use super::desc::DIRTY;
 use crate::error::StorageError;
-use crate::write_stream::{WriteOptions, WriteStream};
-use crate::{Backend, Pace};
+use crate::pool::desc::DIRTY;
+use crate::pool::{Backend, BufferPool};
+use crate::stream::{WriteOptions, WriteReport, WriteStream};
 use forebay_format::{Oid, PageTag, RelFileLocator};
+
+/// Decides when a pass pauses. The pass asks between writes, and holds no lock while it pauses.
+pub trait Pace {
+    /// Whether the pass is ahead of its schedule, with `done` of `total` pages behind it.
+    fn is_ahead(&mut self, done: usize, total: usize) -> bool;
+
+    /// Pauses until the pass is no longer ahead, or until there is a reason to go on at once.
+    fn rest(&mut self, done: usize, total: usize);
+}
+
+/// The pace of a pass that never pauses.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FullSpeed;
+
+impl Pace for FullSpeed {
+    fn is_ahead(&mut self, _done: usize, _total: usize) -> bool {
+        false
+    }
+
+    fn rest(&mut self, _done: usize, _total: usize) {}
+}
 
 /// Which pages a pass writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteScope {
-    /// All.
+    /// All pages.
     All,
-    /// Those of a database.
+    /// The pages of a database.
     Database(Oid),
-    /// Those of a relation.
+    /// The pages of a relation.
     Relation(RelFileLocator),
 }
 
@@ -41,29 +48,19 @@ impl WriteScope {
     }
 }
 
-/// What a pass wrote.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WriteReport {
-    /// Pages written.
-    pub buffers: u64,
-    /// Writes they took.
-    pub writes: u64,
-}
-
 impl BufferPool {
-    /// Writes all dirty pages of the scope, sorted by file and block, combined, several writes in
-    /// flight. What is dirty when the call begins is in the files when it returns;
-    /// [`Self::sync_pending`] makes it durable.
+    /// Writes all dirty pages of the scope, sorted by file and block and combined, with several
+    /// writes in flight. Pages that are dirty at the call are in the files when it returns;
+    /// [`Self::sync_pending`] makes them durable.
     pub fn write_dirty(
         &self,
         be: &mut Backend,
         scope: WriteScope,
     ) -> Result<WriteReport, StorageError> {
-        self.write_paced(be, scope, WriteOptions::checkpoint(self), &mut crate::pace::FullSpeed)
+        self.write_paced(be, scope, WriteOptions::checkpoint(self), &mut FullSpeed)
     }
 
-    /// As [`Self::write_dirty`], at the pace of the caller's choice: it may rest between any two
-    /// writes.
+    /// As [`Self::write_dirty`], but `pace` may pause the pass between any two writes.
     pub fn write_paced(
         &self,
         be: &mut Backend,
@@ -82,7 +79,7 @@ impl BufferPool {
             while stream.next_written().is_some() {}
             done += run.len();
             if done < pages.len() && pace.is_ahead(done, pages.len()) {
-                // Nobody shall wait for a page that we hold while we rest.
+                // No page stays locked during the pause.
                 stream.drain(be)?;
                 pace.rest(done, pages.len());
             }
@@ -90,8 +87,8 @@ impl BufferPool {
         stream.finish(be)
     }
 
-    /// Dirty pages by file and block, with their buffers; taken down without pins, so each may have
-    /// changed.
+    /// Lists the dirty pages of the scope with their buffers, by file and block. It takes no pins,
+    /// so the list is only a hint.
     fn dirty_pages_of(&self, scope: WriteScope) -> Vec<(PageTag, u32)> {
         let mut pages: Vec<(PageTag, u32)> = Vec::new();
         for (buf, desc) in self.core.descs.iter().enumerate() {
@@ -107,7 +104,7 @@ impl BufferPool {
     }
 }
 
-/// The neighbours that sorted pages begin with, at most `limit` of them; none where there are no
+/// Returns the neighbours at the start of the sorted pages, at most `limit`. None if there are no
 /// pages.
 fn next_run(pages: &[(PageTag, u32)], limit: usize) -> Option<&[(PageTag, u32)]> {
     let &(first, _) = pages.first()?;

@@ -1,12 +1,12 @@
-//! 256 kB of buffers, shared and temporary, and relations of every kind that go while reads of them
-//! are outstanding.
+//! Pools of 256 kB, shared and temporary; and relations of every kind that are dropped while reads
+//! of them are in flight.
 
-use crate::bed::{Bed, REL, Spec, change, each, stamp, version};
+use crate::fixture::{Fixture, REL, Spec, change, each, stamp, version};
 use forebay_aio::PosixNamespace;
 use forebay_format::{Fork, PageTag, RelFileLocator, checksum};
 use forebay_storage::{
-    Backend, BufferPool, LocalPool, ReadStream, Strategy, StreamFlags, StreamSettings, WriteScope,
-    kernel_cached_pages, remove_private_files,
+    Backend, BufferPool, ReadStream, Strategy, StreamFlags, StreamSettings, TempRelations,
+    WriteScope, kernel_cached_pages, remove_temp_relations,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ fn fill(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, fork: For
     }
 }
 
-/// Moves all pages on from one version to the next, through a stream.
+/// Changes all pages from one version to the next, through a stream.
 fn update(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, from: u64) {
     let mut blocks = 0..PAGES;
     let next = move || blocks.next();
@@ -57,37 +57,37 @@ fn update(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, from: u
     assert_eq!(seen, PAGES);
 }
 
-/// What a session does: a shared relation and a temporary one, each three times as large as all
-/// buffers, by turns.
-fn session(bed: &Bed, number: u32) {
-    let mut be = bed.backend();
-    let local = LocalPool::new(&bed.pool, number as i32, 32).unwrap();
+/// A session that uses a shared relation and a temporary one in turns. Each is three times as large
+/// as the pool.
+fn session(fixture: &Fixture, number: u32) {
+    let mut be = fixture.backend();
+    let local = TempRelations::new(&fixture.pool, number as i32, 32).unwrap();
     let rel = relation(number);
-    bed.smgr.create(rel, Fork::Main, false).unwrap();
+    fixture.smgr.create(rel, Fork::Main, false).unwrap();
     local.create(&mut be, rel).unwrap();
-    for pool in [&bed.pool, &*local] {
+    for pool in [&fixture.pool, local.pool()] {
         fill(pool, &mut be, rel, Fork::Main, PAGES, 1);
     }
     for v in 1..4 {
-        update(&bed.pool, &mut be, rel, v);
-        update(&local, &mut be, rel, v);
+        update(&fixture.pool, &mut be, rel, v);
+        update(local.pool(), &mut be, rel, v);
     }
-    // The session is gone without a word: its temporary files stay.
+    // The session ends without cleaning up, so its temporary files stay.
     let _ = be.io.drain();
 }
 
 #[test]
 fn a_small_cluster_serves_its_sessions_and_what_was_checkpointed_outlives_it() {
-    each(TINY, |bed| {
+    each(TINY, |fixture| {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let sessions: Vec<_> =
-                (1..=SESSIONS).map(|n| scope.spawn(move || session(bed, n))).collect();
+                (1..=SESSIONS).map(|n| scope.spawn(move || session(fixture, n))).collect();
             let checkpointer = scope.spawn(|| {
-                let mut be = bed.backend();
+                let mut be = fixture.backend();
                 while !done.load(Ordering::SeqCst) {
-                    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-                    bed.pool.sync_pending(&mut be).unwrap();
+                    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+                    fixture.pool.sync_pending(&mut be).unwrap();
                     thread::yield_now();
                 }
             });
@@ -96,15 +96,15 @@ fn a_small_cluster_serves_its_sessions_and_what_was_checkpointed_outlives_it() {
             checkpointer.join().unwrap();
             assert_eq!(failed, 0);
         });
-        let mut be = bed.backend();
-        bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        bed.pool.sync_pending(&mut be).unwrap();
-        assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
-        // What comes up after an immediate stop.
+        let mut be = fixture.backend();
+        fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        fixture.pool.sync_pending(&mut be).unwrap();
+        assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+        // A start after an immediate stop.
         let temporary = SESSIONS * PAGES.div_ceil(TINY.segment_blocks);
-        let removed = remove_private_files(&PosixNamespace, bed.dir()).unwrap();
+        let removed = remove_temp_relations(&PosixNamespace, fixture.dir()).unwrap();
         assert_eq!(removed, u64::from(temporary));
-        let (smgr, pool) = bed.cold();
+        let (smgr, pool) = fixture.cold();
         for rel in (1..=SESSIONS).map(relation) {
             assert_eq!(smgr.nblocks(rel, Fork::Main).unwrap(), PAGES);
             for block in 0..PAGES {
@@ -114,10 +114,10 @@ fn a_small_cluster_serves_its_sessions_and_what_was_checkpointed_outlives_it() {
                 checksum::verify_page(&page, block).unwrap();
                 assert_eq!(version(&page, block), 4);
             }
-            if bed.spec.direct {
-                let path = bed.dir().join(rel.segment_path(Fork::Main, 0));
+            if fixture.spec.direct {
+                let path = fixture.dir().join(rel.segment_path(Fork::Main, 0));
                 assert_eq!(
-                    kernel_cached_pages(&bed.aio, &path).unwrap().0,
+                    kernel_cached_pages(&fixture.aio, &path).unwrap().0,
                     0,
                     "the kernel caches pages"
                 );
@@ -126,7 +126,7 @@ fn a_small_cluster_serves_its_sessions_and_what_was_checkpointed_outlives_it() {
     });
 }
 
-/// Has reads of a fork outstanding that nobody waits for any more.
+/// Leaves reads of a fork in flight that nobody waits for.
 fn leave_reads(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, fork: Fork) {
     pool.write_dirty(be, WriteScope::Relation(rel)).unwrap();
     pool.evict_all(be).unwrap();
@@ -145,8 +145,8 @@ fn leave_reads(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator, fo
     assert_eq!(pin.tag(), PageTag::new(rel, fork, 0));
 }
 
-/// A transaction that makes a relation, reads of it what it does not wait for, and is rolled back;
-/// and again, under the same name.
+/// A transaction that creates a relation, leaves reads of it in flight, and is rolled back;
+/// repeated with the same name.
 fn rolled_back(
     pool: &Arc<BufferPool>,
     be: &mut Backend,
@@ -174,15 +174,15 @@ fn rolled_back(
 }
 
 #[test]
-fn a_rollback_with_reads_outstanding_leaves_nothing_of_relations_of_any_kind() {
-    each(TINY, |bed| {
-        let mut be = bed.backend();
-        let create = |_: &mut Backend| bed.smgr.create(REL, Fork::Main, false).unwrap();
-        rolled_back(&bed.pool, &mut be, &[Fork::Main], create);
-        // What is not logged has a fork that it starts from after a crash.
-        rolled_back(&bed.pool, &mut be, &[Fork::Main, Fork::Init, Fork::Fsm, Fork::Vm], create);
-        let local = LocalPool::new(&bed.pool, 3, 32).unwrap();
-        rolled_back(&local, &mut be, &[Fork::Main], |be| local.create(be, REL).unwrap());
-        assert_eq!(std::fs::read_dir(bed.dir().join("base/5")).unwrap().count(), 0);
+fn a_rollback_with_reads_in_flight_leaves_nothing_of_any_kind_of_relation() {
+    each(TINY, |fixture| {
+        let mut be = fixture.backend();
+        let create = |_: &mut Backend| fixture.smgr.create(REL, Fork::Main, false).unwrap();
+        rolled_back(&fixture.pool, &mut be, &[Fork::Main], create);
+        // An unlogged relation has an init fork, from which it is reset after a crash.
+        rolled_back(&fixture.pool, &mut be, &[Fork::Main, Fork::Init, Fork::Fsm, Fork::Vm], create);
+        let local = TempRelations::new(&fixture.pool, 3, 32).unwrap();
+        rolled_back(local.pool(), &mut be, &[Fork::Main], |be| local.create(be, REL).unwrap());
+        assert_eq!(std::fs::read_dir(fixture.dir().join("base/5")).unwrap().count(), 0);
     });
 }

@@ -1,37 +1,35 @@
-//! Orders about single buffers from outside, as pg_buffercache gives them: empty them, or mark them
-//! dirty. They reach only buffers that nobody uses at that moment.
+//! Requests about single buffers, as in pg_buffercache: evict them, or mark them dirty. They affect
+//! only buffers that nobody uses at that moment.
 
-use super::BufferPool;
-use super::desc::{DIRTY, READING, TAG_VALID, VALID, WRITING, refcount};
-use super::victim::Claim;
-use super::write::WriteScope;
-use crate::Backend;
 use crate::error::StorageError;
+use crate::pool::desc::{DIRTY, READING, TAG_VALID, VALID, WRITING, refcount};
+use crate::pool::{Backend, BufferPool, Claim};
+use crate::write_pass::WriteScope;
 use forebay_aio::IoContext;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::{PageTag, RelFileLocator};
 
-/// What became of one buffer that was to be emptied.
+/// What became of a buffer that was to be evicted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evicted {
-    /// It holds no page any more.
+    /// It is free now.
     pub evicted: bool,
     /// Its page was written first.
     pub flushed: bool,
 }
 
-/// What became of many buffers that were to be emptied.
+/// What became of several buffers that were to be evicted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EvictReport {
-    /// Buffers emptied.
+    /// Buffers that are free now.
     pub evicted: u32,
-    /// Pages written for that.
+    /// Pages that were written first.
     pub flushed: u32,
-    /// Buffers that were in use, and kept.
+    /// Buffers that were in use and kept their pages.
     pub skipped: u32,
 }
 
-/// What became of one buffer that was to be marked dirty.
+/// What became of a buffer that was to be marked dirty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dirtied {
     /// It is dirty now and was not before.
@@ -40,29 +38,29 @@ pub struct Dirtied {
     pub already: bool,
 }
 
-/// What became of many buffers that were to be marked dirty.
+/// What became of several buffers that were to be marked dirty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DirtyReport {
     /// Buffers that are dirty now and were not before.
     pub dirtied: u32,
     /// Buffers that were dirty already.
     pub already: u32,
-    /// Buffers that were in use, and left alone.
+    /// Buffers that were in use and left alone.
     pub skipped: u32,
 }
 
-/// What a user's order to empty or mark a buffer met.
+/// The result of trying to pin a buffer that nobody uses.
 enum Reach {
-    /// It holds no page.
+    /// It contains no page.
     Free,
     /// Somebody uses it.
     InUse,
-    /// The caller has it pinned, alone a moment ago.
+    /// The caller has pinned it. A moment before, nobody else had.
     Pinned,
 }
 
 impl BufferPool {
-    /// Empties a buffer that nobody uses, writing its page first if it is dirty. None if there is
+    /// Evicts a buffer that nobody uses, and writes its page first if it is dirty. None if there is
     /// no such buffer.
     pub fn evict_buffer(
         &self,
@@ -78,8 +76,8 @@ impl BufferPool {
         }
     }
 
-    /// Empties the buffers of a relation, all forks, that nobody uses. Dirty pages are written
-    /// first, together.
+    /// Evicts the unused buffers of a relation, of all forks. Dirty pages are written first,
+    /// together.
     pub fn evict_relation(
         &self,
         be: &mut Backend,
@@ -88,9 +86,23 @@ impl BufferPool {
         self.evict_pages(be, WriteScope::Relation(rel), |tag| tag.rel == rel)
     }
 
-    /// Empties all buffers that nobody uses. Dirty pages are written first, together.
+    /// Evicts all unused buffers. Dirty pages are written first, together.
     pub fn evict_unused(&self, be: &mut Backend) -> Result<EvictReport, StorageError> {
         self.evict_pages(be, WriteScope::All, |_| true)
+    }
+
+    /// Writes all dirty pages and evicts all pages, for tests and measurements. Returns how many
+    /// pages stay because they are in use.
+    pub fn evict_all(&self, be: &mut Backend) -> Result<usize, StorageError> {
+        self.write_dirty(be, WriteScope::All)?;
+        let mut kept = 0;
+        for (buf, desc) in self.core.descs.iter().enumerate() {
+            if desc.pin_if(0) {
+                kept += usize::from(!self.remove_from_table(buf as u32, DIRTY));
+                self.core.unpin(buf as u32);
+            }
+        }
+        Ok(kept)
     }
 
     fn evict_pages(
@@ -99,11 +111,11 @@ impl BufferPool {
         scope: WriteScope,
         wanted: impl Fn(&PageTag) -> bool,
     ) -> Result<EvictReport, StorageError> {
-        let flushed = u32::try_from(self.write_dirty(be, scope)?.buffers).unwrap_or(u32::MAX);
+        let flushed = self.write_dirty(be, scope)?.buffers as u32;
         let mut report = EvictReport { flushed, ..EvictReport::default() };
         for buf in 0..self.core.descs.len() as u32 {
             let desc = self.desc(buf);
-            // Without a pin the tag is a hint: what the pin below finds may be another page.
+            // Without a pin the tag is only a hint, so it is checked again below.
             if desc.load() & TAG_VALID == 0 || !wanted(&desc.tag()) {
                 continue;
             }
@@ -122,7 +134,7 @@ impl BufferPool {
         Ok(report)
     }
 
-    /// Pins a buffer if it holds a page and nobody uses it.
+    /// Pins a buffer if it contains a page and nobody uses it.
     fn reach(&self, buf: u32) -> Reach {
         let desc = self.desc(buf);
         let state = desc.load();
@@ -135,7 +147,7 @@ impl BufferPool {
         if desc.pin_if(0) { Reach::Pinned } else { Reach::Free }
     }
 
-    /// Empties a buffer that the caller has pinned, and gives the pin up.
+    /// Evicts a buffer that the caller has pinned, and releases the pin.
     fn evict_pinned(&self, be: &mut Backend, buf: u32) -> Result<Evicted, StorageError> {
         let dirty = self.desc(buf).load() & DIRTY != 0;
         match self.clean_and_evict(&mut be.io, buf, IoContext::Normal)? {
@@ -147,8 +159,8 @@ impl BufferPool {
         }
     }
 
-    /// Marks a page dirty that nobody uses, though nothing in it changed: for tests of writing.
-    /// None if there is no such buffer.
+    /// Marks an unused page dirty although it was not changed, to test writing. None if there is no
+    /// such buffer.
     pub fn dirty_buffer(&self, buf: u32) -> Option<Dirtied> {
         if buf as usize >= self.core.descs.len() {
             return None;
@@ -160,7 +172,7 @@ impl BufferPool {
         Some(done)
     }
 
-    /// Marks dirty all pages that nobody uses: of a relation, all forks, or of all.
+    /// Marks all unused pages dirty: those of a relation, of all forks, or of all relations.
     pub fn dirty_pages(&self, of: Option<RelFileLocator>) -> DirtyReport {
         let mut report = DirtyReport::default();
         let wanted = |tag: PageTag| of.is_none_or(|rel| tag.rel == rel);
@@ -185,7 +197,7 @@ impl BufferPool {
         report
     }
 
-    /// Marks a page dirty that the caller has pinned, and gives the pin up. None if somebody has it
+    /// Marks a page dirty that the caller has pinned, and releases the pin. None if the page is
     /// locked.
     fn dirty_pinned(&self, buf: u32) -> Option<Dirtied> {
         let desc = self.desc(buf);

@@ -1,21 +1,21 @@
-//! Logs for the pool: one that keeps an account and fails on order, one that fails now and then;
-//! the order in which log and disk were written.
+//! Logs for the pool: one that records events and fails on request, and one that fails now and
+//! then. The events tell in which order log and disk were written.
 
-use crate::bed::{Bed, change, set_lsn, stamp, tag};
+use crate::fixture::{Fixture, change, set_lsn, stamp, tag};
 use forebay_aio as aio;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
 use forebay_format::Lsn;
-use forebay_storage::error::WalFailure;
+use forebay_storage::WalFailure;
 use forebay_storage::{Backend, BufferPool, Pinned, Strategy, WalFlush};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The log was made durable up to here.
+    /// The log was made durable up to this LSN.
     Flushed(u64),
-    /// These blocks went to the disk.
+    /// These blocks were written.
     Wrote { first: u32, blocks: u32 },
 }
 
@@ -28,7 +28,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Attached to the bed's pool; sees every write of the plan's disk.
+    /// Attaches a log to the pool, and records every write of the plan's disk.
     pub fn attach(pool: &BufferPool, plan: &FaultPlan) -> Arc<Log> {
         let log = Arc::new(Log::default());
         pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
@@ -42,17 +42,17 @@ impl Log {
         log
     }
 
-    /// From now on flushes fail, or no longer.
+    /// Sets whether flushes fail from now on.
     pub fn set_broken(&self, broken: bool) {
         self.broken.store(broken, Ordering::SeqCst);
     }
 
-    /// How often it refused to be flushed.
+    /// How many flushes have failed.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::SeqCst)
     }
 
-    /// What happened since the last time.
+    /// Returns the events since the last call.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().unwrap())
     }
@@ -74,7 +74,7 @@ impl WalFlush for Log {
     }
 }
 
-/// A log that refuses every so many flushes, while it is unwell.
+/// A log of which some flushes fail while it is not well.
 #[derive(Default)]
 pub struct UnsteadyLog {
     end: AtomicU64,
@@ -88,7 +88,7 @@ impl UnsteadyLog {
         self.well.store(well, Ordering::SeqCst);
     }
 
-    /// The place of one more record.
+    /// Returns the LSN of a new record.
     pub fn insert(&self) -> Lsn {
         Lsn(self.end.fetch_add(1, Ordering::SeqCst) + 1)
     }
@@ -100,7 +100,7 @@ impl WalFlush for UnsteadyLog {
         if calls % 16 == 15 && !self.well.load(Ordering::SeqCst) {
             return Err(Arc::new(std::io::Error::other("the log is unwell")));
         }
-        assert!(upto.0 <= self.end.load(Ordering::SeqCst), "a page is from the future");
+        assert!(upto.0 <= self.end.load(Ordering::SeqCst), "a page's LSN is beyond the log's end");
         self.flushed.fetch_max(upto.0, Ordering::SeqCst);
         Ok(())
     }
@@ -129,9 +129,9 @@ pub fn lsn(block: u32, version: u64) -> u64 {
     1000 * version + u64::from(block)
 }
 
-/// Do all pins, locks and handles seem to have been given back, once the backend is gone?
-pub fn assert_nothing_held(bed: &Bed, mut be: Backend) {
-    assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0, "a pin or a lock was left behind");
+/// Asserts that all pins, locks and handles are released, once the backend is gone.
+pub fn assert_nothing_held(fixture: &Fixture, mut be: Backend) {
+    assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0, "a pin or a lock was left behind");
     drop(be);
-    assert!(bed.aio.snapshot().is_empty(), "handles are still in use");
+    assert!(fixture.aio.snapshot().is_empty(), "handles are still in use");
 }

@@ -1,36 +1,38 @@
-//! Writes that make buffers reusable: of victims that the clock's hand meets dirty, and ahead of a
-//! ring's turn.
+//! Writes that make buffers reusable: of dirty victims, and of a ring's buffers ahead of their
+//! turn.
 //!
-//! Nobody waits for them if that can be avoided. A victim that is dirty has its write started and
-//! is passed over; the hand goes on to a clean one. A page that the log does not cover yet is only
-//! passed over: the cleaner flushes the log. Only who meets many dirty ones in one search waits,
-//! for the first of those it started, and is counted. A write that failed shows when the page is
-//! written again: by the checkpoint, or by who then waits and finds that all it started have
-//! failed.
+//! A search for a victim avoids waiting for writes. It starts the write of a dirty victim and moves
+//! on to a clean one. If the log is not yet durable up to the victim's LSN, it only moves on: the
+//! cleaner flushes the log. A search that meets many dirty victims waits for the first of its
+//! writes; a counter tells how often.
+//!
+//! If such a write fails, the error is reported when the page is written again: by the checkpoint,
+//! or by a search that waits and finds that all of its writes have failed.
 
-use super::super::desc::{DIRTY, refcount, usage};
-use super::super::{BufferPool, Ring};
+use super::buffer_pool::BufferPool;
+use super::desc::{DIRTY, refcount, usage};
 use super::run::Run;
+use super::strategy::Ring;
 use crate::error::StorageError;
 use forebay_aio::{self as aio, IoContext, WaitRef};
 use smallvec::SmallVec;
 
-/// How far ahead of its need, in writes of full size, a ring that dirties its pages writes them.
+/// How far ahead of need a ring that dirties its pages writes them, in writes of full size.
 const RING_WRITES_AHEAD: usize = 8;
-/// Writes that one search for a victim starts before it waits for one of them.
+/// Writes that a search for a victim starts before it waits for one of them.
 const STARTED_BY_A_SEARCH: usize = 8;
-/// Pages not covered by the log that one search passes over before it flushes the log itself.
+/// Pages with an LSN that is not durable that a search passes over before it flushes the log.
 const PASSED_BY_A_SEARCH: u32 = 64;
 
-/// What one search for a victim has done about dirty buffers.
+/// What a search for a victim has done about dirty buffers.
 #[derive(Default)]
-pub(crate) struct Started {
+pub(crate) struct VictimWrites {
     writes: SmallVec<[(WaitRef, Run); STARTED_BY_A_SEARCH]>,
     passed: u32,
 }
 
-impl Started {
-    /// More would be too many: time to wait for one.
+impl VictimWrites {
+    /// Whether the search has started as many writes as it may.
     pub(crate) fn is_full(&self) -> bool {
         self.writes.len() == STARTED_BY_A_SEARCH
     }
@@ -41,44 +43,44 @@ impl Started {
 }
 
 impl BufferPool {
-    /// Passes over a dirty victim that the caller has pinned: starts its write, and that of dirty
-    /// neighbours that nobody needs soon. Takes over the pin.
+    /// Passes over a dirty victim that the caller has pinned. Starts its write, together with dirty
+    /// neighbours that are not needed soon. Takes over the pin.
     pub(crate) fn pass_over(
         &self,
         io: &mut aio::Backend,
         buf: u32,
         context: IoContext,
-        started: &mut Started,
+        started: &mut VictimWrites,
     ) -> Result<(), StorageError> {
-        self.demand.call();
+        self.cleaner_wakeup.wake();
         if !self.lock_pinned_dirty(buf) {
             self.core.unpin(buf);
             return Ok(());
         }
-        // The pin goes to the write.
+        // The pin goes over to the write.
         let run = self.gather_run(buf);
         if started.passed < PASSED_BY_A_SEARCH && !self.is_log_durable(self.run_lsn(&run)) {
             started.passed += 1;
             self.release_run(&run);
             return Ok(());
         }
-        self.counters.victim_dirty();
+        self.counters.victims_dirty.add(1);
         let wait = self.start_run(io, &run, context)?;
         started.writes.push((wait, run));
         Ok(())
     }
 
-    /// Waits for the first of the writes that a search has started, and takes one of its buffers if
-    /// it can. One that failed is no reason to fail, as long as another one did not.
+    /// Waits for the first of the search's writes, and pins one of its buffers if it is idle. A
+    /// failed write is ignored if another one succeeds.
     pub(crate) fn await_started(
         &self,
         io: &mut aio::Backend,
-        started: &mut Started,
+        started: &mut VictimWrites,
     ) -> Result<Option<u32>, StorageError> {
         let mut failure = None;
         while !started.is_empty() {
             let (wait, run) = started.writes.remove(0);
-            self.counters.victim_waited();
+            self.counters.victims_waited.add(1);
             match self.finish_run(io, wait, &run) {
                 Ok(()) => {
                     let idle = |s| s & DIRTY == 0 && refcount(s) == 0 && usage(s) <= 1;
@@ -86,7 +88,7 @@ impl BufferPool {
                         .bufs
                         .iter()
                         .copied()
-                        .find(|&buf| self.desc(buf).pin_alone(idle)));
+                        .find(|&buf| self.desc(buf).pin_where(idle)));
                 }
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -94,12 +96,13 @@ impl BufferPool {
         failure.map_or(Ok(None), Err)
     }
 
-    /// The search is over: nobody waits for its writes.
-    pub(crate) fn leave_started(&self, io: &mut aio::Backend, started: Started) {
+    /// Ends the search: nobody waits for its writes.
+    pub(crate) fn forget_writes(&self, io: &mut aio::Backend, started: VictimWrites) {
         started.writes.into_iter().for_each(|(wait, _)| io.forget(wait));
     }
 
-    /// The run around a pinned page, if it is dirty and not locked; with a pin of its own.
+    /// Collects the run around a pinned page if it is dirty and not locked. The run has its own
+    /// pin.
     fn take_run(&self, buf: u32) -> Option<Run> {
         if !self.lock_pinned_dirty(buf) {
             return None;
@@ -108,7 +111,7 @@ impl BufferPool {
         Some(self.gather_run(buf))
     }
 
-    /// Writes a dirty buffer, pinned by the caller, and waits for it. False if it is locked.
+    /// Writes a dirty buffer that the caller has pinned, and waits. Returns false if it is locked.
     pub(crate) fn clean_victim(
         &self,
         io: &mut aio::Backend,
@@ -118,12 +121,11 @@ impl BufferPool {
         let Some(run) = self.take_run(buf) else { return Ok(self.desc(buf).load() & DIRTY == 0) };
         io.submit();
         let wait = self.start_run(io, &run, context)?;
-        self.counters.victim_waited();
+        self.counters.victims_waited.add(1);
         self.finish_run(io, wait, &run).map(|()| true)
     }
 
-    /// Starts writes of the ring's next dirty buffers, so that they are clean when their turn
-    /// comes.
+    /// Starts to write the ring's next dirty buffers, so that they are clean when their turn comes.
     pub(crate) fn write_ahead_of_ring(
         &self,
         io: &mut aio::Backend,

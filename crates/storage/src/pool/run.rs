@@ -1,55 +1,54 @@
-//! Runs: neighbouring dirty pages that leave as one write.
+//! Runs: neighbouring dirty pages that are written by one I/O.
 //!
-//! A page is written under its share-exclusive lock: readers may go on, nobody may change it. The
-//! lock and a pin go over to the I/O, whose completion gives them back, in any thread. Before the
-//! I/O starts, the WAL is durable up to the newest of its pages, and each page carries its
-//! checksum.
+//! A page is written under its share-exclusive lock: others may read it, nobody may change it. The
+//! lock and a pin go over to the I/O; its completion releases them, in any thread. Before the I/O
+//! starts, the WAL is durable up to the newest LSN of its pages, and each page has its checksum.
 //!
-//! A run's further pages are locked only if that needs no waiting: whoever waits for one lock while
-//! holding another could wait forever.
+//! The further pages of a run are locked only if that needs no waiting: a thread that holds one
+//! lock and waits for another could wait forever.
 
-use super::super::BufferPool;
-use super::super::desc::{DIRTY, VALID, WRITING, refcount, usage};
-use crate::error::StorageError;
+use super::buffer_pool::BufferPool;
+use super::desc::{DIRTY, VALID, WRITING, refcount, usage};
+use crate::error::{StorageError, errno_of};
 use forebay_aio::sync::atomic::Ordering;
-use forebay_aio::{self as aio, Errno, IoContext, IoMemory, IoOp, WaitRef};
+use forebay_aio::{self as aio, IoContext, IoMemory, IoOp, WaitRef};
 use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageTag, checksum};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Pages whose checksums are taken side by side: as many as need no memory but the stack's.
+/// Pages whose checksums are computed together: as many as fit on the stack.
 const SUMMED_TOGETHER: usize = 32;
 
-/// Neighbouring pages, each pinned and share-exclusively locked by whoever has this.
+/// Neighbouring pages. The owner of the run has them pinned and share-exclusively locked.
 pub(crate) struct Run {
     pub(crate) first: PageTag,
     pub(crate) bufs: SmallVec<[u32; 16]>,
 }
 
 impl Run {
-    /// A run of one page.
+    /// Makes a run of one page.
     pub(crate) fn of(tag: PageTag, buf: u32) -> Run {
         Run { first: tag, bufs: SmallVec::from_slice(&[buf]) }
     }
 
-    /// The page that would continue it.
+    /// Returns the tag of the page that would continue the run.
     pub(crate) fn next(&self) -> PageTag {
         PageTag { block: self.first.block + self.bufs.len() as u32, ..self.first }
     }
 }
 
 impl BufferPool {
-    /// Most pages of one write.
+    /// Returns the most pages of one write.
     pub(crate) fn run_limit(&self) -> usize {
         (self.config.combine_limit as usize).min(self.config.buffers / 4)
     }
 
-    /// True if a block begins a segment: no write goes across that border.
+    /// Whether a block is the first of its segment. No write crosses that border.
     pub(crate) fn starts_segment(&self, block: u32) -> bool {
         self.smgr.room_in_segment(block) == self.smgr.room_in_segment(0)
     }
 
-    /// Gives up a run's locks and pins.
+    /// Releases a run's locks and pins.
     pub(crate) fn release_run(&self, run: &Run) {
         for &buf in &run.bufs {
             self.unlock_share_exclusive(buf);
@@ -57,7 +56,7 @@ impl BufferPool {
         }
     }
 
-    /// The run of dirty pages around a page that the caller has pinned and locked.
+    /// Collects the run of dirty pages around a page that the caller has pinned and locked.
     pub(super) fn gather_run(&self, buf: u32) -> Run {
         let tag = self.desc(buf).tag();
         let mut run = Run::of(tag, buf);
@@ -76,7 +75,7 @@ impl BufferPool {
         run
     }
 
-    /// Pins and locks a page for writing if it is in memory, dirty, not in use and not wanted soon.
+    /// Pins and locks a page if it is in memory, dirty, unused and not needed soon.
     fn lock_dirty_neighbour(&self, tag: &PageTag) -> Option<u32> {
         let idle = |s| s & (DIRTY | VALID) == DIRTY | VALID && refcount(s) == 0 && usage(s) <= 1;
         let buf = self.pin_cached_if(tag, idle)?;
@@ -87,7 +86,7 @@ impl BufferPool {
         None
     }
 
-    /// Takes the share-exclusive lock of a pinned page if it is free and the page dirty.
+    /// Takes the share-exclusive lock of a pinned page, if it is free and the page is dirty.
     pub(super) fn lock_pinned_dirty(&self, buf: u32) -> bool {
         let desc = self.desc(buf);
         if !desc.try_share_exclusive() {
@@ -100,13 +99,14 @@ impl BufferPool {
         dirty
     }
 
-    /// Up to where the log must be durable before a run may be written.
+    /// Returns the LSN up to which the log must be durable before the run is written.
     pub(crate) fn run_lsn(&self, run: &Run) -> Lsn {
-        run.bufs.iter().map(|&buf| self.locked_page_lsn(buf)).max().unwrap_or_default()
+        let lsns = run.bufs.iter().map(|&buf| self.locked_page_lsn(buf));
+        lsns.max().expect("a run has pages")
     }
 
-    /// Starts the write of a run, whose locks and one pin each go over to the I/O. After an error
-    /// they are given up too.
+    /// Starts the write of a run, to which its locks and pins go over. After an error they are
+    /// released too.
     pub(crate) fn start_run(
         &self,
         io: &mut aio::Backend,
@@ -118,9 +118,8 @@ impl BufferPool {
         for &buf in &run.bufs {
             memory.push(buf as usize * BLOCK_SIZE, BLOCK_SIZE);
         }
-        let PageTag { rel, fork, block } = run.first;
         let ready =
-            self.flush_wal(io, newest).and_then(|()| self.smgr.write_io(rel, fork, block, memory));
+            self.flush_wal(io, newest).and_then(|()| self.smgr.write_io(&run.first, memory));
         let write = match ready {
             Ok(write) => write,
             Err(error) => {
@@ -130,7 +129,7 @@ impl BufferPool {
         };
         let mut rounds: SmallVec<[u32; 16]> = SmallVec::new();
         if self.core.checksums {
-            self.set_checksums(&run.bufs, block);
+            self.set_checksums(&run.bufs, run.first.block);
         }
         for &buf in &run.bufs {
             let desc = self.desc(buf);
@@ -148,8 +147,8 @@ impl BufferPool {
         Ok(wait)
     }
 
-    /// Waits for a run's write, which this backend has started. What the descriptors say may be of
-    /// a later write.
+    /// Waits for a run's write, which this backend has started. The result comes from the I/O's
+    /// report, since the descriptors may already describe a later write.
     pub(crate) fn finish_run(
         &self,
         io: &mut aio::Backend,
@@ -158,21 +157,21 @@ impl BufferPool {
     ) -> Result<(), StorageError> {
         let Err(error) = io.wait(wait).check() else { return Ok(()) };
         Err(StorageError::Write {
-            file: self.smgr.file_name(run.first.rel, run.first.fork, run.first.block),
+            file: self.smgr.file_name(&run.first),
             block: run.first.block,
             count: run.bufs.len() as u32,
-            errno: error.errno().unwrap_or(Errno::IO),
+            errno: errno_of(&error),
         })
     }
 
-    /// Is the log durable up to `lsn`, or is there none?
+    /// Whether the log is durable up to `lsn`, or no log is attached.
     pub(super) fn is_log_durable(&self, lsn: Lsn) -> bool {
         self.wal.get().is_none_or(|wal| lsn <= wal.flushed())
     }
 
-    /// Makes the log durable up to `lsn`, if there is one and it is not yet: what is asked of it
-    /// before a page with that LSN is written, and before files change in a way that a record tells
-    /// of. Fails, whatever `lsn`, once the log has ended.
+    /// Makes the log durable up to `lsn`, unless it is already or no log is attached. It must be
+    /// before a page with that LSN is written, and before files change in a way that a record
+    /// describes. Fails, whatever `lsn`, once the log has ended.
     pub fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
         forebay_aio::planted_bug!(self.aio, PagesWrittenBeforeWal, return Ok(()));
         match self.wal.get() {
@@ -192,9 +191,9 @@ impl BufferPool {
         }
     }
 
-    /// The LSN of a page that the caller has locked.
+    /// Returns the LSN of a page that the caller has locked.
     fn locked_page_lsn(&self, buf: u32) -> Lsn {
-        // SAFETY: the caller has the page pinned, and its share-exclusive lock excludes writers.
+        // SAFETY: the caller has the page pinned, and its share-exclusive lock excludes changes.
         unsafe { self.core.page(buf) }.lsn()
     }
 
@@ -204,8 +203,8 @@ impl BufferPool {
         for (group, bufs) in bufs.chunks(SUMMED_TOGETHER).enumerate() {
             let sums = &mut sums[..bufs.len()];
             let news: SmallVec<[bool; SUMMED_TOGETHER]> = {
-                // SAFETY: as in `locked_page_lsn`; and the checksum too is only the lock's holder's
-                // to store, who does it when these are gone.
+                // SAFETY: as in `locked_page_lsn`. Only the lock's holder may store the checksum,
+                // which happens below, when these references are gone.
                 let page = |&buf: &u32| unsafe { &*self.core.page_ptr(buf).cast::<PageBytes>() };
                 let pages: SmallVec<[&PageBytes; SUMMED_TOGETHER]> =
                     bufs.iter().map(page).collect();
