@@ -185,7 +185,9 @@ impl Place {
     /// Stores a file of the log under its name, or under that of the same contents.
     pub fn store(&self, io: &mut Backend, name: &str, source: &mut Source) -> Result<Archived> {
         for turn in 0..MOST_TURNS {
-            if !self.has(name)? || self.aio.has_bug("archive: an existing file is replaced") {
+            let mut exists = self.has(name)?;
+            forebay_aio::planted_bug!(self.aio, ArchiveReplacesFile, exists = false);
+            if !exists {
                 if turn > 0 {
                     source.rewind(io);
                 }
@@ -299,16 +301,21 @@ impl Place {
         })
     }
 
+    /// Opens a file for reading, and syncs it.
+    fn open_synced(&self, io: &mut Backend, path: &Path) -> Result<File, AioError> {
+        let file = self.aio.namespace().open(path, &OpenOptions::READ)?;
+        forebay_aio::planted_bug!(self.aio, ArchiveIdenticalFileNotSynced, return Ok(file));
+        io.fsync(&file)?;
+        Ok(file)
+    }
+
     fn read_back(
         &self,
         io: &mut Backend,
         path: &Path,
         buffers: &Buffers,
     ) -> Result<Option<StoredFile>, AioError> {
-        let file = self.aio.namespace().open(path, &OpenOptions::READ)?;
-        if !self.aio.has_bug("archive: an identical file is not synced") {
-            io.fsync(&file)?;
-        }
+        let file = self.open_synced(io, path)?;
         // Where there is no such advice, a direct read does it.
         let _ = self.aio.namespace().forget_cached(&file);
         drop(file);
@@ -348,9 +355,7 @@ impl Place {
 
     /// Makes the names in `dir` durable, and that of `dir` itself if that is not known.
     pub fn settle_names(&self, dir: &Path) -> Result<(), AioError> {
-        if self.aio.has_bug("archive: names of stored files are not synced") {
-            return Ok(());
-        }
+        forebay_aio::planted_bug!(self.aio, ArchiveNamesNotSynced, return Ok(()));
         // From the top: a directory is found again only if all above it are.
         let mut unknown: Vec<&Path> = Vec::new();
         for dir in dir.ancestors().take_while(|dir| dir.starts_with(&self.dir)) {
@@ -359,10 +364,9 @@ impl Place {
             }
         }
         for dir in unknown.into_iter().rev() {
+            forebay_aio::planted_bug!(self.aio, ArchiveParentNotSynced, continue);
             let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-            if let Some(parent) = parent
-                && !self.aio.has_bug("archive: a new directory's parent is not synced")
-            {
+            if let Some(parent) = parent {
                 match self.aio.namespace().sync_dir(parent) {
                     // The place itself may be in a directory that is none of our business.
                     Err(e) if dir == self.dir && e.errno() == Some(Errno::ACCES) => {}
@@ -558,9 +562,8 @@ impl Incoming<'_> {
         if self.padded {
             namespace.set_len(&self.file, self.len)?;
         }
-        if !self.place.aio.has_bug("archive: a stored file is not synced") {
-            io.fsync(&self.file)?;
-        }
+        forebay_aio::planted_bug!(self.place.aio, ArchiveFileNotSynced, return Ok(()));
+        io.fsync(&self.file)?;
         if !self.file.is_direct() {
             // It is advice: others need the kernel's memory more than a file nobody reads.
             let _ = namespace.forget_cached(&self.file);
@@ -571,11 +574,12 @@ impl Incoming<'_> {
     fn give_name(&mut self) -> Result<Placed, AioError> {
         let Some(temporary) = &self.temporary else { return Ok(Placed::Exists) };
         let namespace = self.place.aio.namespace();
-        let renamed = match self.place.aio.has_bug("archive: an existing file is replaced") {
-            true => namespace.rename(temporary, &self.path),
-            false => namespace.rename_noreplace(temporary, &self.path),
-        };
-        match renamed {
+        forebay_aio::planted_bug!(self.place.aio, ArchiveReplacesFile, {
+            namespace.rename(temporary, &self.path)?;
+            self.temporary = None;
+            return Ok(Placed::Stored);
+        });
+        match namespace.rename_noreplace(temporary, &self.path) {
             Ok(()) => {
                 self.temporary = None;
                 Ok(Placed::Stored)
