@@ -1,30 +1,7 @@
-//! `cargo xtask tidy`: what no compiler lint expresses.
-//!
-//! 1. Arrows point down: a crate uses only crates below it.
-//! 2. Files stay small: none over 800 lines, but for those in `tidy-ratchet.txt`, which may only
-//!    shrink.
-//! 3. Bans, each with its replacement; `unsafe` only where it belongs.
+//! Constructs that are banned in product code, each with its replacement.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// The product's crates from the bottom up. A crate may use those before it, unless [`FORBIDDEN`]
-/// says no.
-const LAYERS: [&str; 11] = [
-    "format", "aio", "wal", "storage", "archive", "engine", "sql", "server", "sim", "powercut",
-    "xtask",
-];
-
-/// Arrows that would point down and are still wrong.
-const FORBIDDEN: [(&str, &str, &str); 4] = [
-    ("aio", "format", "aio moves bytes and knows no PostgreSQL format"),
-    ("archive", "storage", "the archive knows WAL segments, not pages"),
-    ("server", "storage", "the server reaches storage through engine"),
-    ("server", "wal", "the server reaches the log through engine"),
-];
-
-const LINE_LIMIT: usize = 800;
-const RATCHET: &str = "tidy-ratchet.txt";
+use super::finding::Finding;
+use super::sources::Sources;
 
 /// A construct that is banned in the product's sources.
 struct Ban {
@@ -48,7 +25,7 @@ const BANS: [Ban; 13] = [
             "crates/powercut/src/save.rs",
             "crates/xtask/",
         ],
-        instead: "go through aio's namespace and files: the data directory has one door",
+        instead: "go through aio's namespace and files, the one way to the data directory",
     },
     Ban {
         text: "std::sync::Mutex",
@@ -103,172 +80,55 @@ const BANS: [Ban; 13] = [
     Ban { text: "extern crate", allowed: &[], instead: "use the dependency by its path" },
 ];
 
-/// Crates whose sources may hold `unsafe`; every other one forbids it in its root file.
-const UNSAFE_CRATES: [&str; 4] = ["format", "aio", "wal", "storage"];
+/// The file that names the bans, and what tests are made of.
+const EXEMPT: [&str; 2] = ["crates/xtask/src/tidy/bans.rs", "crates/testkit/"];
 
-/// Runs every check and lists all that is wrong.
-///
-/// # Errors
-/// A count, after the findings have been printed.
-pub fn run(root: &Path) -> Result<(), String> {
+/// One finding for each line of product code that holds a banned construct. Comments and unit tests
+/// do not count.
+pub fn check(sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
-    check_layers(root, &mut findings);
-    let sources = rust_sources(&root.join("crates"));
-    check_sizes(root, &sources, &mut findings);
-    for source in &sources {
-        let Ok(text) = fs::read_to_string(source) else { continue };
-        let shown = relative(root, source);
-        check_bans(&shown, &text, &mut findings);
-    }
-    check_unsafe(root, &mut findings);
-    for finding in &findings {
-        println!("tidy: {finding}");
-    }
-    if findings.is_empty() {
-        println!("tidy: {} files are in order", sources.len());
-        Ok(())
-    } else {
-        Err(format!("{} findings", findings.len()))
-    }
-}
-
-fn check_layers(root: &Path, findings: &mut Vec<String>) {
-    for (rank, layer) in LAYERS.iter().enumerate() {
-        let manifest = root.join("crates").join(layer).join("Cargo.toml");
-        let Ok(text) = fs::read_to_string(&manifest) else { continue };
-        for used in used_layers(&text) {
-            let used_rank = LAYERS.iter().position(|l| *l == used);
-            if used_rank.is_none_or(|r| r >= rank) {
-                findings.push(format!(
-                    "crates/{layer} uses {used}: arrows point down ({})",
-                    LAYERS.join(" < ")
-                ));
-            }
-            if let Some((.., why)) = FORBIDDEN.iter().find(|(a, b, _)| a == layer && *b == used) {
-                findings.push(format!("crates/{layer} uses {used}: {why}"));
-            }
-        }
-    }
-}
-
-/// The product's crates that a manifest names as dependencies (development ones do not count).
-fn used_layers(manifest: &str) -> Vec<String> {
-    let mut used = Vec::new();
-    let mut counts = false;
-    for line in manifest.lines() {
-        if line.starts_with('[') {
-            counts = line.trim() == "[dependencies]" || line.contains(".dependencies]");
-        } else if let (true, Some(rest)) = (counts, line.strip_prefix("forebay-")) {
-            used.extend(rest.split(['.', ' ', '=']).next().map(str::to_string));
-        }
-    }
-    used
-}
-
-fn check_sizes(root: &Path, sources: &[PathBuf], findings: &mut Vec<String>) {
-    let ratchet = fs::read_to_string(root.join(RATCHET)).unwrap_or_default();
-    let limit_of = |path: &str| {
-        ratchet.lines().filter_map(|line| line.split_once(' ')).find_map(|(lines, file)| {
-            (file.trim() == path).then(|| lines.parse::<usize>().ok()).flatten()
-        })
+    let exempt = |path: &str| {
+        path.contains("/tests/") || EXEMPT.iter().any(|exempt| path.starts_with(exempt))
     };
-    for source in sources {
-        let lines = fs::read_to_string(source).map_or(0, |text| text.lines().count());
-        let shown = relative(root, source);
-        match limit_of(&shown) {
-            None if lines > LINE_LIMIT => {
-                findings.push(format!("{shown}: {lines} lines; split it (limit {LINE_LIMIT})"))
-            }
-            Some(limit) if lines > limit => {
-                findings.push(format!("{shown}: grew to {lines} lines from {limit}"))
-            }
-            Some(limit) if lines < limit => {
-                findings.push(format!(
-                    "{shown}: shrank to {lines} lines; lower its {limit} in {RATCHET}"
-                ));
-            }
-            _ => {}
-        }
-    }
-}
-
-fn check_bans(shown: &str, text: &str, findings: &mut Vec<String>) {
-    // Tests may look at files and sleep-free helpers directly; the tasks name the bans themselves.
-    let development = ["/tests/", "/benches/", "/examples/"].iter().any(|dir| shown.contains(dir));
-    if development || shown == "crates/xtask/src/tidy.rs" {
-        return;
-    }
-    let product = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
-    for ban in BANS.iter().filter(|ban| !ban.allowed.iter().any(|prefix| shown.starts_with(prefix)))
-    {
-        for (number, line) in product.lines().enumerate() {
-            if line.contains(ban.text) && !line.trim_start().starts_with("//") {
-                findings.push(format!(
-                    "{shown}:{}: `{}` is banned; {}",
-                    number + 1,
-                    ban.text,
-                    ban.instead
-                ));
+    for (path, text) in sources.product().filter(|(path, _)| !exempt(path)) {
+        let product = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+        let applies = |ban: &&Ban| !ban.allowed.iter().any(|prefix| path.starts_with(prefix));
+        for ban in BANS.iter().filter(applies) {
+            for (number, line) in (1..).zip(product.lines()) {
+                if line.contains(ban.text) && !line.trim_start().starts_with("//") {
+                    let text = format!("`{}` is banned; {}", ban.text, ban.instead);
+                    findings.push(Finding::new("bans", path, number, text));
+                }
             }
         }
     }
-}
-
-fn check_unsafe(root: &Path, findings: &mut Vec<String>) {
-    for layer in LAYERS.iter().filter(|layer| !UNSAFE_CRATES.contains(layer)) {
-        let folder = root.join("crates").join(layer).join("src");
-        for file in ["lib.rs", "main.rs"].map(|name| folder.join(name)) {
-            let Ok(text) = fs::read_to_string(&file) else { continue };
-            if !text.contains("#![forbid(unsafe_code)]") {
-                findings
-                    .push(format!("{}: must say #![forbid(unsafe_code)]", relative(root, &file)));
-            }
-        }
-    }
-}
-
-fn rust_sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-fn relative(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).display().to_string()
+    findings
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{check_bans, used_layers};
-
-    #[test]
-    fn development_dependencies_do_not_count_as_arrows() {
-        let manifest = "[dependencies]\nforebay-aio.workspace = true\n[dev-dependencies]\nforebay-sql = { path = \"x\" }\n";
-        assert_eq!(used_layers(manifest), ["aio"]);
-    }
+    use super::{Sources, check};
 
     #[test]
     fn a_ban_names_its_line_and_replacement() {
-        let mut findings = Vec::new();
-        check_bans(
-            "crates/wal/src/flush.rs",
-            "fn a() {\n    thread::sleep(d);\n}\n",
-            &mut findings,
-        );
+        let text = "fn a() {\n    thread::sleep(d);\n}\n";
+        let findings = check(&Sources::from([("crates/wal/src/flush.rs", text)]));
         assert_eq!(findings.len(), 1);
-        assert!(findings[0].starts_with("crates/wal/src/flush.rs:2:"), "{}", findings[0]);
-        check_bans("crates/wal/tests/all.rs", "thread::sleep(d)", &mut findings);
-        assert_eq!(findings.len(), 1);
+        let found = findings[0].to_string();
+        assert!(found.starts_with("crates/wal/src/flush.rs:2: bans: `thread::sleep`"), "{found}");
+    }
+
+    #[test]
+    fn tests_comments_and_allowed_places_are_left_alone() {
+        for (path, text, found) in [
+            ("crates/wal/src/a.rs", "use std::fs::File;", 1),
+            ("crates/wal/tests/a.rs", "use std::fs::File;", 0),
+            ("crates/wal/src/ring/tests/a.rs", "use std::fs::File;", 0),
+            ("crates/aio/src/a.rs", "use std::fs::File;", 0),
+            ("crates/wal/src/a.rs", "// std::fs::File\n", 0),
+            ("crates/wal/src/a.rs", "#[cfg(test)]\nmod tests { use std::fs::File; }", 0),
+        ] {
+            assert_eq!(check(&Sources::from([(path, text)])).len(), found, "{path}: {text}");
+        }
     }
 }
