@@ -1,35 +1,36 @@
-//! `global/pg_control`: the state of the cluster and its last checkpoint.
+//! The whole control file.
 //!
-//! One struct of 296 bytes at the beginning of a file of 8192, the rest zeros. It is smaller than a
-//! sector, so that its update is whole or not done at all; the checksum over all before it tells
-//! the difference.
+//! It is one struct of 296 bytes at the beginning of a file of 8192 bytes; the rest is zeros. The
+//! struct is smaller than a sector, so that an update is atomic. The checksum covers all bytes
+//! before it.
 //!
 //! ```text
-//!   0         8        12       16     24    32          40                128       136                  168
-//!   +---------+--------+--------+------+-----+-----------+-----------------+---------+--------------------+
-//!   | system  | version| catalog| state| time| checkpoint| its copy, 88 B  | unlogged| minimum recovery,  |
-//!   | id      | 1800   | version| pad  |     | record    | see wal::xlog   | lsn     | backup start, end  |
-//!   +---------+--------+--------+------+-----+-----------+-----------------+---------+--------------------+
-//!   168         172           204                              257               289  292   296
-//!   +-----------+-------------+--------------------------------+-----------------+----+-----+
-//!   | backup    | settings    | alignment, sizes, checksums,   | nonce, 32 bytes | 0  | crc |
-//!   | end req.  | for standbys| signedness of char             |                 |    |     |
-//!   +-----------+-------------+--------------------------------+-----------------+----+-----+
+//!   0         8        12        16      24     32           40              128
+//!   +---------+--------+---------+-------+------+------------+---------------+
+//!   | system  | version| catalog | state,| time | checkpoint | its copy,     |
+//!   | id      | 1800   | version | pad   |      | record     | see wal::xlog |
+//!   +---------+--------+---------+-------+------+------------+---------------+
+//!   128        136          148    152             168         172            204
+//!   +----------+------------+------+---------------+-----------+--------------+
+//!   | unlogged | minimum    | pad  | backup start, | backup    | settings for |
+//!   | lsn      | recovery   |      | backup end    | end req.  | standbys     |
+//!   +----------+------------+------+---------------+-----------+--------------+
+//!   204                                       257              289   292   296
+//!   +-----------------------------------------+----------------+-----+-----+
+//!   | alignment, sizes, checksum version,     | nonce,         | pad | crc |
+//!   | signedness of char                      | 32 bytes       |     |     |
+//!   +-----------------------------------------+----------------+-----+-----+
 //! ```
 //!
 //! - system id: ties WAL and backups to the cluster
-//! - version, catalog version: who may open it
+//! - version, catalog version: which server may open the cluster
 //! - state, time, checkpoint, its copy: where recovery begins, and whether it is needed
 //! - unlogged lsn: a counter for pages without WAL
 //! - minimum recovery, backup start and end: how far an archive recovery must go
-//! - settings for standbys: those that a standby may not have smaller
-//! - alignment, sizes: what the files were written with
+//! - settings for standbys: a standby's values must not be smaller
+//! - alignment, sizes: how the files were written
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
-
-mod outline;
-
-pub use outline::Outline;
 
 use crate::{
     bytes::{Cursor, put},
@@ -56,11 +57,11 @@ const FLOAT_FORMAT: f64 = 1_234_567.0;
 const _: () = assert!(CRC_AT + 4 == STRUCT_SIZE);
 const _: () = assert!(STRUCT_SIZE <= 512, "an update must fit a sector");
 
-/// What the cluster was doing when the file was written.
+/// The state of the cluster when the file was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DbState {
-    /// Being made.
+    /// Being initialized.
     Startup = 0,
     /// Shut down.
     ShutDown = 1,
@@ -77,7 +78,7 @@ pub enum DbState {
 }
 
 impl DbState {
-    /// The state of this number.
+    /// The state with a number.
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             0 => Some(Self::Startup),
@@ -91,7 +92,7 @@ impl DbState {
         }
     }
 
-    /// As `pg_controldata` prints it.
+    /// The name that `pg_controldata` prints.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Startup => "starting up",
@@ -105,31 +106,31 @@ impl DbState {
     }
 }
 
-/// Contents of the control file. Fields that can have one value only are checked when decoding and
-/// not kept.
+/// Contents of the control file. Fields that can have only one value are checked by
+/// [`ControlFile::decode`] and not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlFile {
-    /// The cluster.
+    /// Identifies the cluster.
     pub system_id: u64,
-    /// What it was doing.
+    /// State of the cluster.
     pub state: DbState,
     /// When the file was written, in seconds of the Unix epoch.
     pub time: i64,
     /// The last checkpoint's record.
     pub checkpoint: Lsn,
-    /// What that record says.
+    /// Contents of that record.
     pub checkpoint_copy: CheckPoint,
     /// Counter for pages without WAL.
     pub unlogged_lsn: Lsn,
-    /// Recovery must reach this.
+    /// Recovery must reach this position.
     pub min_recovery_point: Lsn,
-    /// On this timeline.
+    /// Timeline of that position.
     pub min_recovery_timeline: TimelineId,
     /// Redo point of the backup being recovered.
     pub backup_start: Lsn,
     /// End of the backup being recovered, if it was taken from a standby.
     pub backup_end: Lsn,
-    /// Must a record of the backup's end be seen?
+    /// Whether recovery must find the record of the backup's end.
     pub backup_end_required: bool,
     /// wal_level as stored.
     pub wal_level: i32,
@@ -149,46 +150,47 @@ pub struct ControlFile {
     pub track_commit_timestamp: bool,
     /// Size of WAL segments.
     pub segment_size: SegmentSize,
-    /// 1 if pages carry checksums, else 0.
+    /// 1 if pages have checksums, else 0.
     pub checksum_version: u32,
-    /// Is C's char signed where the cluster was made?
+    /// Whether C's `char` is signed on the platform on which the cluster was made.
     pub char_signed: bool,
-    /// For authentication that must fail in an unsuspicious way.
+    /// Random bytes for mock authentication.
     pub mock_nonce: [u8; 32],
 }
 
 /// Why a control file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// Too few bytes.
+    /// The file is too short.
     #[error("control file has {0} bytes only")]
     TooShort(usize),
     /// The checksum differs.
     #[error("incorrect checksum in control file")]
     BadCrc,
-    /// Made by another version.
+    /// The file was made by another version.
     #[error(
-        "database files are incompatible with server: {what} {found}, but this server needs {expected}"
+        "database files are incompatible with server: \
+         {what} {found}, but this server needs {expected}"
     )]
     Incompatible {
-        /// Which of the things that must agree.
+        /// The property that differs.
         what: &'static str,
-        /// What the file has.
+        /// Its value in the file.
         found: u64,
-        /// What is needed.
+        /// The value that is needed.
         expected: u64,
     },
-    /// No such state.
+    /// A field has an invalid value.
     #[error("control file has an impossible value: {what} {found}")]
     Impossible {
-        /// Which.
+        /// The field.
         what: &'static str,
-        /// What the file has.
+        /// Its value in the file.
         found: u64,
     },
 }
 
-/// Numbers that are the same in all files this version can open: name and value.
+/// Name and value of the fields that must have this value.
 const FIXED_SIZES: [(&str, u32); 3] = [
     ("block size", BLOCK_SIZE as u32),
     ("relation segment size", RELSEG_BLOCKS),
@@ -203,7 +205,7 @@ const FIXED_LIMITS: [(&str, u32); 4] = [
 const MAX_ALIGN: u32 = 8;
 
 impl ControlFile {
-    /// Makes the whole file.
+    /// Encodes the whole file.
     pub fn encode(&self) -> [u8; FILE_SIZE] {
         let mut out = [0; FILE_SIZE];
         put(&mut out, 0, self.system_id.to_le_bytes());
@@ -357,7 +359,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(super) fn sample() -> ControlFile {
+    pub(in crate::control) fn sample() -> ControlFile {
         ControlFile {
             system_id: 7,
             state: DbState::Production,
@@ -439,8 +441,10 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), fix: bool) {
-            let mut bytes = bytes;
+        fn arbitrary_bytes_never_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            fix: bool,
+        ) {
             if fix && bytes.len() >= STRUCT_SIZE {
                 bytes[8..16].copy_from_slice(&sample().encode()[8..16]);
                 let crc = crc::crc32c(&bytes[..CRC_AT]);

@@ -1,4 +1,4 @@
-//! The two halves of aio's door: names, and the execution of I/O on open files.
+//! The simulated disk as aio's file layer: a namespace, and the execution of I/O on open files.
 
 use std::path::Path;
 
@@ -12,8 +12,9 @@ use forebay_aio::{
 
 use crate::disk::{SimDisk, State};
 use crate::faults::{CallKind, Strike};
-use crate::file::{InFlight, SECTOR};
+use crate::file::InFlight;
 use crate::names::Node;
+use crate::survival::SECTOR;
 
 /// EISDIR.
 const ISDIR: Errno = Errno(21);
@@ -43,7 +44,7 @@ impl Drop for Opened {
 }
 
 impl SimDisk {
-    /// What was opened; EBADF where the file is another disk's, such as that from before a crash.
+    /// The open file; EBADF if it belongs to another disk, such as the one before a crash.
     fn opened<'f>(&self, file: &'f File) -> Result<&'f Opened, Errno> {
         let opened =
             file.object().and_then(|object| object.downcast_ref::<Opened>()).ok_or(Errno::BADF)?;
@@ -320,7 +321,7 @@ impl State {
             self.file(number)?.forget_unsynced();
             return Err(Errno::IO);
         }
-        // A crash during a sync leaves what the survival of the unsynced leaves.
+        // At a crash during a sync, survival decides what is left.
         if change.is_whole() && self.heeds_file(path) && self.file(number)?.sync() {
             self.became_durable();
         }
@@ -330,7 +331,7 @@ impl State {
         change.told(())
     }
 
-    /// Bytes that are read. A short read ends between sectors.
+    /// Reads, and returns the number of bytes. A short read ends between sectors.
     fn read(
         &mut self,
         file: &File,
@@ -377,7 +378,7 @@ impl State {
             }
             Some(Strike::Part(_, errno)) => {
                 let most = self.part(bytes.len());
-                // A write that fails may have come to its last byte, or to nothing.
+                // A failed write may have reached its last byte, or none.
                 let most = match errno {
                     Some(_) if self.faults.dice.chance(200) => bytes.len(),
                     Some(_) if self.faults.dice.chance(300) => 0,
@@ -394,7 +395,7 @@ impl State {
         } else {
             target.write(offset, bytes);
             if durably && change.is_whole() && failed.is_none() {
-                // A write that extends the file makes the length durable with it.
+                // A write that extends the file makes its length durable too.
                 target.sync();
                 self.became_durable();
             }
@@ -405,15 +406,15 @@ impl State {
         }
     }
 
-    /// A part of `n` bytes, in whole sectors; or pages, where those are written whole.
+    /// A part of `n` bytes in whole sectors, or in whole pages if the disk writes those whole.
     fn part(&mut self, n: usize) -> usize {
         let unit = if self.whole_pages { 16 * SECTOR } else { SECTOR };
         let units = n / unit;
         if units > 1 { (1 + self.faults.dice.below(units as u64 - 1) as usize) * unit } else { n }
     }
 
-    /// The system's end has come: what was in flight is taken down, and nobody is told.
-    fn last_words(&mut self, request: &Request<'_>, file: u64) -> Result<usize, Errno> {
+    /// Notes I/O that was in flight when the disk ended. Nobody receives its answer.
+    fn note_in_flight(&mut self, request: &Request<'_>, file: u64) -> Result<usize, Errno> {
         if request.op() == OpKind::Writev {
             self.in_flight.push(InFlight {
                 file,
@@ -430,7 +431,7 @@ impl SimDisk {
         let file = request.file();
         let mut state = self.state.lock();
         if state.is_dying() {
-            return state.last_words(request, number);
+            return state.note_in_flight(request, number);
         }
         match request.op() {
             OpKind::Readv => {
@@ -463,7 +464,7 @@ impl Executor for SimDisk {
         }
         let dying = self.state.lock().is_dying();
         let result = self.transfer(request, number);
-        // Who found it dying is called by the one who saw it end.
+        // A call during the end comes from `settle` itself.
         if !dying {
             self.settle();
         }

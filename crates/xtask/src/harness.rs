@@ -1,17 +1,17 @@
-//! What the test harness of Rust prints, as it comes: what is counted, what is shown, and which
-//! tests still run.
+//! Reads what Rust's test harness prints, while it runs: counts outcomes, decides what is shown,
+//! and knows which tests still run.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::watch::Heard;
+use crate::watch::Progress;
 
 /// Outcome counts over all test binaries.
 #[derive(Default)]
 pub struct Counts {
-    /// Tests that passed, those among them that were skipped.
+    /// Tests that passed; skipped ones count too.
     pub passed: usize,
     /// Tests that failed.
     pub failed: usize,
@@ -28,32 +28,32 @@ impl Counts {
     }
 }
 
-/// What is known of the tests that run.
+/// The tests that run now.
 pub struct Running {
-    state: Mutex<State>,
+    state: Mutex<Tests>,
 }
 
-struct State {
+struct Tests {
     last: Instant,
-    /// Tests of which the harness has said that they take long, and not yet that they have ended.
+    /// Tests that the harness has called slow, and that have not ended.
     slow: BTreeSet<String>,
     /// How many have ended of how many, in this binary.
     ended: usize,
     announced: usize,
-    /// A line that is not complete: with one thread, the name of the test that runs.
+    /// An incomplete line: with one thread, the name of the test that runs.
     partial: String,
 }
 
 impl Default for Running {
     fn default() -> Running {
         let (slow, partial) = (BTreeSet::new(), String::new());
-        let state = State { last: Instant::now(), slow, ended: 0, announced: 0, partial };
+        let state = Tests { last: Instant::now(), slow, ended: 0, announced: 0, partial };
         Running { state: Mutex::new(state) }
     }
 }
 
 impl Running {
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut Tests)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.last = Instant::now();
         change(&mut state);
@@ -83,7 +83,7 @@ impl Running {
     }
 }
 
-impl Heard for Running {
+impl Progress for Running {
     fn last(&self) -> Instant {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).last
     }
@@ -102,8 +102,8 @@ impl Heard for Running {
     }
 }
 
-/// Prints a test run's output without what passing tests printed but for figures (`battery: ...`),
-/// and counts its outcomes. It is read to its end, whatever it holds and whether or not it can be
+/// Counts the outcomes in a test run's output, and prints the output. What passing tests printed is
+/// left out, except for figures (`battery: ...`). The output is read to its end even if it can't be
 /// printed.
 pub fn follow(mut output: impl Read, print: &mut impl Write, running: &Running) -> Counts {
     let mut counts = Counts::default();
@@ -130,7 +130,7 @@ pub fn follow(mut output: impl Read, print: &mut impl Write, running: &Running) 
     counts
 }
 
-/// Counts a line; whether it is one to print.
+/// Counts a line, and tells whether to print it.
 fn shown(line: &str, in_successes: &mut bool, counts: &mut Counts) -> bool {
     if let Some(skipped) = line.strip_prefix("skipped: ") {
         counts.skipped.push(skipped.to_string());
@@ -155,17 +155,19 @@ fn count_before(text: &str, word: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Heard, Running, follow};
+    use super::{Progress, Running, follow};
 
     #[test]
     fn counts_results_and_names_what_was_skipped() {
-        let output = b"running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- b stdout ----\nskipped: b needs PostgreSQL 18\n\xff\nbattery: b: 7 runs\n\n\
-                      successes:\n    a\n    b\n\ntest result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured\n";
+        let output = b"running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- b stdout ----\n\
+                      skipped: b needs PostgreSQL 18\n\xff\nbattery: b: 7 runs\n\n\
+                      successes:\n    a\n    b\n\n\
+                      test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured\n";
         let mut printed = Vec::new();
         let counts = follow(&output[..], &mut printed, &Running::default());
         assert!(
             !String::from_utf8_lossy(&printed).contains("skipped: b"),
-            "what passing tests print stays unseen"
+            "what passing tests print is left out"
         );
         assert!(
             String::from_utf8_lossy(&printed).contains("battery: b: 7 runs"),
@@ -178,8 +180,10 @@ mod tests {
     #[test]
     fn tests_that_still_run_are_known() {
         let running = Running::default();
-        let output = "running 4 tests\ntest a ... ok\ntest b::c has been running for over 60 seconds\n\
-                      test d has been running for over 60 seconds\ntest d ... FAILED\ntest e::f ... ";
+        let output = "running 4 tests\ntest a ... ok\n\
+                      test b::c has been running for over 60 seconds\n\
+                      test d has been running for over 60 seconds\ntest d ... FAILED\n\
+                      test e::f ... ";
         follow(output.as_bytes(), &mut Vec::new(), &running);
         assert_eq!(
             running.at(),

@@ -1,31 +1,9 @@
-//! Heap tuples: the header, and values into bytes and back.
-//!
-//! ```text
-//!   0      4      8      12         18          20         22     23               hoff
-//!   +------+------+------+----------+-----------+----------+------+----------------+----------------------------+
-//!   | xmin | xmax | cid  | ctid     | infomask2 | infomask | hoff | null bitmap    | values, each aligned to its |
-//!   |      |      |      | block|off |           |          |      | 1 bit: present | type, NULLs left out        |
-//!   +------+------+------+----------+-----------+----------+------+----------------+----------------------------+
-//! ```
-//!
-//! - xmin, xmax: transactions that inserted and that deleted (or locked) it
-//! - cid: number of the command that inserted or deleted it, for its own transaction
-//! - ctid: its own place, or that of its newer version
-//! - infomask2: number of values in the low 11 bits, flags above; infomask: flags
-//! - hoff: where the values begin, a multiple of 8
-//!
-//! This module is the header; `tuple/values.rs` forms and deforms.
+//! The header of a heap tuple.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod values;
-
-pub use values::{
-    Align, AttrLayout, Deform, MAX_ATTRIBUTES, TupleBuilder, deform, form_tuple, form_tuple_into,
-};
-
 use crate::{
-    bytes::{array_at, put, u16_at, u32_at},
+    bytes::{field, put, u16_field, u32_field},
     ids::{CommandId, ItemPointer, Xid},
 };
 
@@ -38,11 +16,11 @@ pub const HEAP_HASNULL: u16 = 0x0001;
 pub const HEAP_HASVARWIDTH: u16 = 0x0002;
 /// Infomask: has values stored in a TOAST table.
 pub const HEAP_HASEXTERNAL: u16 = 0x0004;
-/// Infomask: has an object id (not made any more).
+/// Infomask: has an object id (by old versions).
 pub const HEAP_HASOID_OLD: u16 = 0x0008;
 /// Infomask: xmax is a key-share locker.
 pub const HEAP_XMAX_KEYSHR_LOCK: u16 = 0x0010;
-/// Infomask: cid stands for a pair of commands.
+/// Infomask: cid represents a pair of commands.
 pub const HEAP_COMBOCID: u16 = 0x0020;
 /// Infomask: xmax is an exclusive locker.
 pub const HEAP_XMAX_EXCL_LOCK: u16 = 0x0040;
@@ -56,7 +34,7 @@ pub const HEAP_LOCK_MASK: u16 = HEAP_XMAX_SHR_LOCK;
 pub const HEAP_XMIN_COMMITTED: u16 = 0x0100;
 /// Infomask (hint): xmin aborted.
 pub const HEAP_XMIN_INVALID: u16 = 0x0200;
-/// Infomask: xmin is so old that everyone sees it.
+/// Infomask: xmin is visible to all transactions.
 pub const HEAP_XMIN_FROZEN: u16 = HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID;
 /// Infomask (hint): xmax committed.
 pub const HEAP_XMAX_COMMITTED: u16 = 0x0400;
@@ -66,13 +44,13 @@ pub const HEAP_XMAX_INVALID: u16 = 0x0800;
 pub const HEAP_XMAX_IS_MULTI: u16 = 0x1000;
 /// Infomask: the newer version of an updated row.
 pub const HEAP_UPDATED: u16 = 0x2000;
-/// Infomask: moved off by an ancient VACUUM FULL.
+/// Infomask: moved off by VACUUM FULL of an old version.
 pub const HEAP_MOVED_OFF: u16 = 0x4000;
-/// Infomask: moved in by an ancient VACUUM FULL.
+/// Infomask: moved in by VACUUM FULL of an old version.
 pub const HEAP_MOVED_IN: u16 = 0x8000;
-/// Infomask: all that is about visibility.
+/// Infomask: all bits about visibility.
 pub const HEAP_XACT_MASK: u16 = 0xfff0;
-/// Infomask: all that is about xmax.
+/// Infomask: all bits about xmax.
 pub const HEAP_XMAX_BITS: u16 = HEAP_XMAX_COMMITTED
     | HEAP_XMAX_INVALID
     | HEAP_XMAX_IS_MULTI
@@ -87,29 +65,32 @@ pub const HEAP_KEYS_UPDATED: u16 = 0x2000;
 pub const HEAP_HOT_UPDATED: u16 = 0x4000;
 /// Infomask2: no index points to it.
 pub const HEAP_ONLY_TUPLE: u16 = 0x8000;
-/// Infomask2: all that is about visibility.
+/// Infomask2: all bits about visibility.
 pub const HEAP2_XACT_MASK: u16 = 0xe000;
 
 const XMAX_AT: usize = 4;
 const CID_AT: usize = 8;
-const CTID_AT: usize = 12;
-const INFOMASK2_AT: usize = 18;
-const INFOMASK_AT: usize = 20;
-const HOFF_AT: usize = 22;
+pub(super) const CTID_AT: usize = 12;
+pub(super) const INFOMASK2_AT: usize = 18;
+pub(super) const INFOMASK_AT: usize = 20;
+pub(super) const HOFF_AT: usize = 22;
 
 const _: () = assert!(CTID_AT + ItemPointer::SIZE == INFOMASK2_AT);
 const _: () = assert!(HOFF_AT + 1 == HEADER_SIZE);
 
-/// What can be wrong with a stored tuple or with values to be stored.
+/// Most values that a heap tuple can have.
+pub const MAX_ATTRIBUTES: usize = 1600;
+
+/// Why a stored tuple, or values to be stored, are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TupleError {
-    /// Not even a header.
+    /// The tuple is shorter than a header.
     #[error("tuple of {len} bytes is shorter than its header")]
     TooShort {
         /// Its length.
         len: usize,
     },
-    /// The values cannot begin where the header says.
+    /// The header states an impossible offset of the values.
     #[error(
         "tuple header length {hoff} is not possible for a tuple of {len} bytes with {attrs} values"
     )]
@@ -118,10 +99,10 @@ pub enum TupleError {
         hoff: usize,
         /// Length of the tuple.
         len: usize,
-        /// Number of values it says it has.
+        /// Number of values that the header states.
         attrs: usize,
     },
-    /// A value runs over the end, or its own header is damaged.
+    /// A value runs past the end, or its own header is damaged.
     #[error("value {attr} of the tuple, at byte {offset}, is damaged")]
     BadValue {
         /// Index of the value, from 0.
@@ -135,7 +116,7 @@ pub enum TupleError {
         /// Index of the value, from 0.
         attr: usize,
     },
-    /// A value's length is not what its type says.
+    /// A value's length does not match its type.
     #[error("value {attr} has {len} bytes, which its type does not allow")]
     WrongLength {
         /// Index of the value, from 0.
@@ -143,7 +124,7 @@ pub enum TupleError {
         /// Bytes given.
         len: usize,
     },
-    /// More values than a tuple can have, or their number is not that of the layouts.
+    /// There are too many values, or not as many as layouts.
     #[error("{values} values for {layouts} columns; at most {MAX_ATTRIBUTES} are possible")]
     WrongCount {
         /// Values given.
@@ -151,7 +132,7 @@ pub enum TupleError {
         /// Columns given.
         layouts: usize,
     },
-    /// The tuple would be larger than any can be.
+    /// The tuple would be too large.
     #[error("tuple would take {len} bytes")]
     TooLarge {
         /// Bytes needed.
@@ -159,12 +140,12 @@ pub enum TupleError {
     },
 }
 
-/// A stored tuple, to read: at least a whole header.
+/// A stored tuple, to read. It has at least a whole header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapTuple<'a>(&'a [u8]);
 
 impl<'a> HeapTuple<'a> {
-    /// Looks at the bytes of an item as a tuple.
+    /// Views the bytes of an item as a tuple.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, TupleError> {
         if bytes.len() < HEADER_SIZE {
@@ -183,82 +164,82 @@ impl<'a> HeapTuple<'a> {
     /// The transaction that inserted it, as stored.
     #[inline]
     pub fn xmin(&self) -> Xid {
-        u32_at(self.0, 0).unwrap_or(0)
+        u32_field(self.0, 0)
     }
 
     /// The transaction that deleted or locked it, as stored.
     #[inline]
     pub fn xmax(&self) -> Xid {
-        u32_at(self.0, XMAX_AT).unwrap_or(0)
+        u32_field(self.0, XMAX_AT)
     }
 
     /// The command id, as stored.
     #[inline]
     pub fn cid(&self) -> CommandId {
-        u32_at(self.0, CID_AT).unwrap_or(0)
+        u32_field(self.0, CID_AT)
     }
 
-    /// Its own place or that of its newer version.
+    /// Its own position, or that of its newer version.
     #[inline]
     pub fn ctid(&self) -> ItemPointer {
-        array_at(self.0, CTID_AT).map_or(ItemPointer::INVALID, ItemPointer::decode)
+        ItemPointer::decode(field(self.0, CTID_AT))
     }
 
     /// Flags.
     #[inline]
     pub fn infomask(&self) -> u16 {
-        u16_at(self.0, INFOMASK_AT).unwrap_or(0)
+        u16_field(self.0, INFOMASK_AT)
     }
 
     /// Number of values, and flags.
     #[inline]
     pub fn infomask2(&self) -> u16 {
-        u16_at(self.0, INFOMASK2_AT).unwrap_or(0)
+        u16_field(self.0, INFOMASK2_AT)
     }
 
-    /// Where the values begin.
+    /// Offset of the values.
     #[inline]
     pub fn hoff(&self) -> usize {
-        self.0.get(HOFF_AT).map_or(0, |&hoff| usize::from(hoff))
+        usize::from(field::<1>(self.0, HOFF_AT)[0])
     }
 
-    /// Number of values stored; columns added later have none.
+    /// Number of stored values. Columns that were added later have none.
     #[inline]
     pub fn attribute_count(&self) -> usize {
         usize::from(self.infomask2() & HEAP_NATTS_MASK)
     }
 
-    /// Is there a null bitmap?
+    /// Whether there is a null bitmap.
     #[inline]
     pub fn has_nulls(&self) -> bool {
         self.infomask() & HEAP_HASNULL != 0
     }
 
-    /// Is its inserter known to have committed (or is it frozen)?
+    /// Whether its inserter is known to have committed, or it is frozen.
     #[inline]
     pub fn xmin_committed(&self) -> bool {
         self.infomask() & HEAP_XMIN_COMMITTED != 0
     }
 
-    /// Is its inserter known to have aborted?
+    /// Whether its inserter is known to have aborted.
     #[inline]
     pub fn xmin_invalid(&self) -> bool {
         self.infomask() & HEAP_XMIN_FROZEN == HEAP_XMIN_INVALID
     }
 
-    /// Does everyone see its insertion?
+    /// Whether its insertion is visible to all transactions.
     #[inline]
     pub fn xmin_frozen(&self) -> bool {
         self.infomask() & HEAP_XMIN_FROZEN == HEAP_XMIN_FROZEN
     }
 
-    /// Did xmax only lock it?
+    /// Whether xmax only locked it.
     pub fn xmax_is_locked_only(&self) -> bool {
         xmax_is_locked_only(self.infomask())
     }
 }
 
-/// By its infomask: did xmax only lock the tuple?
+/// Whether xmax only locked the tuple with this infomask.
 pub const fn xmax_is_locked_only(infomask: u16) -> bool {
     infomask & HEAP_XMAX_LOCK_ONLY != 0
         || infomask & (HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK) == HEAP_XMAX_EXCL_LOCK
@@ -269,7 +250,7 @@ pub const fn xmax_is_locked_only(infomask: u16) -> bool {
 pub struct HeapTupleMut<'a>(&'a mut [u8]);
 
 impl<'a> HeapTupleMut<'a> {
-    /// Looks at the bytes of an item as a tuple to change.
+    /// Views the bytes of an item as a tuple to change.
     #[inline]
     pub fn new(bytes: &'a mut [u8]) -> Result<Self, TupleError> {
         if bytes.len() < HEADER_SIZE {
@@ -303,7 +284,7 @@ impl<'a> HeapTupleMut<'a> {
         put(self.0, CID_AT, cid.to_le_bytes());
     }
 
-    /// Sets its place.
+    /// Sets its position.
     #[inline]
     pub fn set_ctid(&mut self, ctid: ItemPointer) {
         put(self.0, CTID_AT, ctid.encode());
@@ -321,13 +302,13 @@ impl<'a> HeapTupleMut<'a> {
         put(self.0, INFOMASK2_AT, infomask2.to_le_bytes());
     }
 
-    /// Sets where the values begin.
+    /// Sets the offset of the values.
     pub fn set_hoff(&mut self, hoff: u8) {
         put(self.0, HOFF_AT, [hoff]);
     }
 
-    /// What an insertion writes: xmin and command, no xmax; the flags about visibility are cleared
-    /// but for "no xmax".
+    /// Stamps the header for an insertion: sets xmin and the command, clears xmax, and clears all
+    /// flags about visibility except `HEAP_XMAX_INVALID`, which it sets.
     pub fn stamp_insert(&mut self, xid: Xid, cid: CommandId) {
         let (mask, mask2) = (self.tuple().infomask(), self.tuple().infomask2());
         self.set_infomask(mask & !HEAP_XACT_MASK | HEAP_XMAX_INVALID);

@@ -1,4 +1,4 @@
-//! Requests of the kernel, each answered from a disk.
+//! Answers the kernel's requests from a disk.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use fuser::{
 use crate::change::Manner;
 use crate::disk::{Disk, Meta, inode};
 
-/// All changes come through the kernel, so what it knows stays true.
+/// How long the kernel may keep what it knows: all changes come through it.
 const VALID: Duration = Duration::from_secs(60);
 const GENERATION: Generation = Generation(0);
 
@@ -28,15 +28,16 @@ const O_DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 /// A name in a directory when it was opened.
 type Listed = (u64, FileType, OsString);
 
-pub(crate) struct Door {
+/// The file system as fuser wants it.
+pub(crate) struct Requests {
     disk: Arc<Disk>,
     listings: Mutex<BTreeMap<u64, Arc<Vec<Listed>>>>,
     next: AtomicU64,
 }
 
-impl Door {
-    pub fn new(disk: Arc<Disk>) -> Door {
-        Door { disk, listings: Mutex::new(BTreeMap::new()), next: AtomicU64::new(1) }
+impl Requests {
+    pub fn new(disk: Arc<Disk>) -> Requests {
+        Requests { disk, listings: Mutex::new(BTreeMap::new()), next: AtomicU64::new(1) }
     }
 
     fn look_up(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
@@ -80,7 +81,7 @@ fn new_meta(request: &Request, mode: u32) -> Meta {
     Meta { mode, uid: request.uid(), gid: request.gid(), modified: SystemTime::now() }
 }
 
-/// Direct descriptors go past the kernel's cache, and many at a time.
+/// Direct descriptors bypass the kernel's cache, and several of their requests run at a time.
 fn open_flags(flags: i32) -> FopenFlags {
     if flags & O_DIRECT == 0 {
         FopenFlags::empty()
@@ -110,9 +111,9 @@ fn empty(reply: ReplyEmpty, outcome: Result<(), Errno>) {
     }
 }
 
-impl Filesystem for Door {
+impl Filesystem for Requests {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Kernels without them work as well, with less at a time.
+        // Kernels without these capabilities handle fewer requests at a time.
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
             let _ = config.add_capabilities(wanted);
         }

@@ -1,97 +1,24 @@
-//! Page checksums.
-//!
-//! A page is 64 rows of 32 words. Each column runs through a multiplicative hash of its own, with a
-//! start value of its own; two rows of zeros are mixed in behind, the 32 results are XORed together
-//! and with the block number, and the sum is folded to 1 .. 65535. The checksum's own field counts
-//! as zero.
-//!
-//! There are several implementations, which tests compare; [`Variant`] lists them, and
-//! [`Variant::best`] is the choice at run time. The multiplication takes long, so independent
-//! chains hide each other's latency: the wide ones take several pages side by side, and fetch the
-//! next ones meanwhile.
-//!
-//! - `variant`: the list, the choice
-//! - `scalar`, `sse2`, `avx2`, `avx512`, `neon`: one each
-//! - `touch`: reading alone, to compare with
-
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-#[cfg(target_arch = "aarch64")]
-mod neon;
-mod scalar;
-#[cfg(target_arch = "x86_64")]
-mod sse2;
-mod touch;
-mod variant;
+//! Computes, stores and verifies the checksums of pages.
 
 use std::fmt;
 
+use super::{columns::folded, variant::Variant};
 use crate::{
-    ids::{BLOCK_SIZE, BlockNumber},
+    ids::BlockNumber,
     page::{Page, PageBytes, PageMut, is_all_zeros, stored_checksum},
 };
 
-pub use touch::{TOUCH_STREAMS, touch};
-pub use variant::Variant;
-
-const LANES: usize = 32;
-const PRIME: u32 = 16_777_619;
-const ROW_BYTES: usize = LANES * 4;
-const ROWS: usize = BLOCK_SIZE / ROW_BYTES;
-/// The word that holds the checksum (its low half) and the flags (its high half).
-const CHECKSUM_WORD: usize = 2;
-
-const _: () = assert!(ROWS == 64 && CHECKSUM_WORD * 4 == 8);
-
-/// Start values of the columns.
-const START: [u32; LANES] = [
-    0x5b1f_36e9,
-    0xb852_5960,
-    0x02ab_50aa,
-    0x1de6_6d2a,
-    0x79ff_467a,
-    0x9bb9_f8a3,
-    0x217e_7cd2,
-    0x83e1_3d2c,
-    0xf8d4_474f,
-    0xe39e_b970,
-    0x42c6_ae16,
-    0x9932_16fa,
-    0x7b09_3b5d,
-    0x98da_ff3c,
-    0xf718_902a,
-    0x0b1c_9cdb,
-    0xe58f_764b,
-    0x1876_36bc,
-    0x5d7b_3bb1,
-    0xe73d_e7de,
-    0x92be_c979,
-    0xcca6_c0b2,
-    0x304a_0979,
-    0x85aa_43d4,
-    0x7831_25bb,
-    0x6ca8_eaa2,
-    0xe407_eac6,
-    0x4b5c_fc3e,
-    0x9fbf_8c76,
-    0x15ca_20be,
-    0xf2ca_9fd3,
-    0x959b_d756,
-];
-
-/// Why a page read from disk is not to be trusted.
+/// Why a page is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageDefect {
-    /// The checksum is not that of the bytes.
+    /// The stored checksum is wrong.
     BadChecksum {
-        /// What the bytes give.
+        /// The computed checksum.
         expected: u16,
-        /// What the page says.
+        /// The stored checksum.
         found: u16,
     },
-    /// The header is impossible.
+    /// The header is not plausible.
     BadHeader,
 }
 
@@ -111,31 +38,26 @@ impl fmt::Display for PageDefect {
 
 impl std::error::Error for PageDefect {}
 
-/// The checksum that a page should carry at this block, counted across segments.
+/// The checksum of a page at `block`, which is counted across segments.
 pub fn page_checksum(page: &PageBytes, block: BlockNumber) -> u16 {
     let [sum] = Variant::best().hash([page], [page]);
     folded(sum, block)
 }
 
-/// The checksums of pages at consecutive blocks, into `sums`, which has one place a page. Several
-/// pages are taken side by side, which is faster than one after the other, in the processor's cache
-/// and from memory.
+/// Computes the checksums of pages at consecutive blocks into `sums`, which has one element a page.
+/// This is faster than one page after the other, because several are hashed at the same time.
 pub fn checksum_pages(pages: &[PageBytes], first: BlockNumber, sums: &mut [u16]) {
     let best = Variant::best();
     best.each(pages.len(), |n| &pages[n], first, sums, best.preferred());
 }
 
-/// As [`checksum_pages`], for pages that are at several places in memory.
+/// Like [`checksum_pages`], for pages that are not contiguous in memory.
 pub fn checksum_scattered(pages: &[&PageBytes], first: BlockNumber, sums: &mut [u16]) {
     let best = Variant::best();
     best.each(pages.len(), |n| pages[n], first, sums, best.preferred());
 }
 
-fn folded(sum: u32, block: BlockNumber) -> u16 {
-    ((sum ^ block) % 65_535 + 1) as u16
-}
-
-/// Stores the checksum; a new page (all zeros) stays as it is.
+/// Stores the checksum. A new page (all zeros) gets none.
 pub fn set_checksum(page: &mut PageBytes, block: BlockNumber) {
     if !Page::new(page).is_new() {
         let checksum = page_checksum(page, block);
@@ -143,13 +65,13 @@ pub fn set_checksum(page: &mut PageBytes, block: BlockNumber) {
     }
 }
 
-/// Checks a page read from disk: all zeros, or a right checksum and a possible header.
+/// Verifies a page: it must be all zeros, or have a correct checksum and a plausible header.
 pub fn verify_page(page: &PageBytes, block: BlockNumber) -> Result<(), PageDefect> {
-    verdict(page, || page_checksum(page, block))
+    verify(page, || page_checksum(page, block))
 }
 
-/// As [`verify_page`], for pages at consecutive blocks that are at several places in memory. `each`
-/// gets the place of each page among them, in order, and its verdict.
+/// Like [`verify_page`], for pages at consecutive blocks that are not contiguous in memory. Calls
+/// `each` with the index of each page, in order, and its result.
 pub fn verify_scattered(
     pages: &[&PageBytes],
     first: BlockNumber,
@@ -161,12 +83,12 @@ pub fn verify_scattered(
         let sums = &mut sums[..some.len()];
         checksum_scattered(some, first.wrapping_add(before as u32), sums);
         for (n, (page, sum)) in some.iter().zip(sums).enumerate() {
-            each(before + n, verdict(page, || *sum));
+            each(before + n, verify(page, || *sum));
         }
     }
 }
 
-fn verdict(bytes: &PageBytes, sum: impl FnOnce() -> u16) -> Result<(), PageDefect> {
+fn verify(bytes: &PageBytes, sum: impl FnOnce() -> u16) -> Result<(), PageDefect> {
     let page = Page::new(bytes);
     if page.is_new() {
         return if is_all_zeros(bytes) { Ok(()) } else { Err(PageDefect::BadHeader) };
@@ -178,7 +100,7 @@ fn verdict(bytes: &PageBytes, sum: impl FnOnce() -> u16) -> Result<(), PageDefec
     if page.header_is_sane() { Ok(()) } else { Err(PageDefect::BadHeader) }
 }
 
-/// As [`verify_page`], for a cluster without checksums.
+/// Like [`verify_page`], for a cluster without checksums.
 pub fn verify_header(page: &PageBytes) -> Result<(), PageDefect> {
     let view = Page::new(page);
     let good = if view.is_new() { is_all_zeros(page) } else { view.header_is_sane() };
@@ -188,6 +110,7 @@ pub fn verify_header(page: &PageBytes) -> Result<(), PageDefect> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::BLOCK_SIZE;
     use proptest::prelude::*;
 
     fn page(seed: &[u8]) -> PageBytes {
@@ -199,8 +122,8 @@ mod tests {
         bytes
     }
 
-    /// Every implementation that this processor can run gives what plain code gives, however many
-    /// pages it takes at a time.
+    /// Every variant that this processor has must compute the same checksums as the scalar one,
+    /// with any number of pages at a time.
     fn agree(pages: &[PageBytes], first: BlockNumber) {
         let plain: Vec<u16> = pages
             .iter()
@@ -229,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_variant_is_there_and_its_preference_is_possible() {
+    fn the_best_variant_is_available_and_its_preference_valid() {
         assert!(Variant::best().is_available());
         assert!(Variant::available().any(|variant| variant == Variant::Scalar));
         for variant in Variant::ALL {
@@ -238,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_pages_get_the_verdicts_of_single_ones() {
+    fn scattered_pages_get_the_results_of_single_ones() {
         let mut pages = vec![[0; BLOCK_SIZE]; 70];
         for (n, page) in pages.iter_mut().enumerate().filter(|(n, _)| n % 7 != 3) {
             PageMut(page).init(0);
@@ -250,11 +173,11 @@ mod tests {
         for count in [0, 1, 31, 32, 33, 64, 65, 70] {
             let some: Vec<&PageBytes> = pages[..count].iter().collect();
             let mut got = Vec::new();
-            verify_scattered(&some, 1000, |n, verdict| got.push((n, verdict)));
+            verify_scattered(&some, 1000, |n, result| got.push((n, result)));
             let one = |(n, page): (usize, &&PageBytes)| (n, verify_page(page, 1000 + n as u32));
             assert_eq!(got, some.iter().enumerate().map(one).collect::<Vec<_>>());
             let bad = [3, 33, 69].iter().filter(|&&n| n < count).count();
-            assert_eq!(got.iter().filter(|(_, verdict)| verdict.is_err()).count(), bad);
+            assert_eq!(got.iter().filter(|(_, result)| result.is_err()).count(), bad);
         }
     }
 
@@ -282,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_good_and_nearly_zeros_are_not() {
+    fn a_page_of_zeros_is_valid_but_not_with_another_byte() {
         let mut bytes = [0; BLOCK_SIZE];
         set_checksum(&mut bytes, 3);
         assert!(is_all_zeros(&bytes));
@@ -293,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_header_is_found_behind_a_right_checksum() {
+    fn an_implausible_header_is_found_despite_a_correct_checksum() {
         let mut bytes = [0; BLOCK_SIZE];
         let mut page = PageMut(&mut bytes);
         page.init(0);
@@ -327,7 +250,10 @@ mod tests {
         }
 
         #[test]
-        fn all_implementations_agree_on_noise(bytes in proptest::collection::vec(any::<u8>(), 5 * BLOCK_SIZE), first: u32) {
+        fn all_implementations_agree_on_noise(
+            bytes in proptest::collection::vec(any::<u8>(), 5 * BLOCK_SIZE),
+            first: u32,
+        ) {
             let (pages, _) = bytes.as_chunks::<BLOCK_SIZE>();
             agree(pages, first);
         }

@@ -1,4 +1,4 @@
-//! Writes side by side: how far the log counts as durable, and what is left to the WAL writer.
+//! Concurrent writes: how far the log is durable, and what the WAL writer does.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -13,14 +13,14 @@ const BLOCK: u64 = 8192;
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Offsets of writes that have begun, and of those that have ended.
+    /// Offsets of writes that have started, and of those that have ended.
     begun: Vec<u64>,
     ended: Vec<u64>,
     held: Option<u64>,
     syncs: usize,
 }
 
-/// Holds the write to one offset until it is let go.
+/// Blocks the write to one offset until it is released.
 #[derive(Debug, Default)]
 struct Gate {
     seen: Mutex<Seen>,
@@ -34,8 +34,7 @@ impl Gate {
         result
     }
 
-    /// Waits for what comes within milliseconds; should it never come, that is an error and no
-    /// endless wait.
+    /// Waits for an event that happens within milliseconds. Fails if it takes a minute.
     fn wait(&self, what: &str, ready: impl Fn(&Seen) -> bool) {
         let seen = self.seen.lock().expect("gate");
         let limit = Duration::from_secs(60);
@@ -50,7 +49,7 @@ impl Executor for Gate {
         let of_log = !request.file().path().to_string_lossy().contains("xlogtemp");
         if of_log && request.op() == OpKind::Writev {
             self.change(|seen| seen.begun.push(request.offset()));
-            self.wait("letting go", |seen| seen.held != Some(request.offset()));
+            self.wait("the release", |seen| seen.held != Some(request.offset()));
         }
         let done = PosixExecutor.execute(request);
         self.change(|seen| match request.op() {
@@ -72,10 +71,10 @@ fn gated() -> (Rig, Arc<Gate>) {
     (Rig::with(aio.expect("aio")), gate)
 }
 
-/// A later write that has ended before an earlier one makes nothing durable by itself, neither with
-/// writes that are durable nor with syncs.
+/// A later write that completes before an earlier one makes nothing durable, with durable writes
+/// and with syncs.
 #[test]
-fn durable_is_what_has_no_gap_before_it() {
+fn only_bytes_without_a_gap_before_them_are_durable() {
     for sync_method in [SyncMethod::OpenDatasync, SyncMethod::Fdatasync] {
         let (mut rig, gate) = gated();
         if sync_method == SyncMethod::OpenDatasync {
@@ -98,7 +97,7 @@ fn durable_is_what_has_no_gap_before_it() {
             let a = scope.spawn(move || wal.flush(&mut io_a, first.end));
             gate.wait("the first write", |seen| seen.begun == [0]);
             let b = scope.spawn(move || wal.flush(&mut io_b, second.end));
-            gate.wait("the second write, beside the first", |seen| seen.ended == [BLOCK]);
+            gate.wait("the second write, before the first", |seen| seen.ended == [BLOCK]);
             assert_eq!((wal.written_lsn(), wal.flushed_lsn()), (BEGIN, BEGIN));
             assert!(!a.is_finished() && !b.is_finished());
             gate.change(|seen| seen.held = None);
@@ -107,15 +106,14 @@ fn durable_is_what_has_no_gap_before_it() {
         });
         assert_eq!((wal.written_lsn(), wal.flushed_lsn()), (second.end, second.end));
         let stats = wal.stats();
-        assert_eq!((stats.writes, stats.in_flight), (2, 3), "the second was one of two under way");
+        assert_eq!((stats.writes, stats.in_flight), (2, 3), "the second was one of two in flight");
         assert_eq!(rig.read_all(BEGIN).0.len(), 2);
     }
 }
 
-/// Of two writes allowed, one that takes long is one: the other place is free again for those
-/// behind.
+/// Two writes may be in flight: while one is slow, others can follow one another.
 #[test]
-fn a_write_that_takes_long_holds_up_no_others() {
+fn a_slow_write_does_not_hold_up_others() {
     let (mut rig, gate) = gated();
     rig.config.sync_method = SyncMethod::Fdatasync;
     rig.config.writes_in_flight = 2;
@@ -124,7 +122,7 @@ fn a_write_that_takes_long_holds_up_no_others() {
     std::thread::scope(|scope| {
         for number in 1..=3 {
             let (wal, mut io) = (&wal, rig.backend());
-            // Up to the end of a block: the next piece begins with another one.
+            // Up to the end of a block, so that the next write begins with another one.
             let end = insert(wal, &mut io, &[number; 9000]).end.page_start();
             scope.spawn(move || wal.flush(&mut io, end).expect("flush"));
             gate.wait("another write", |seen| seen.begun.len() == usize::from(number));
@@ -136,10 +134,10 @@ fn a_write_that_takes_long_holds_up_no_others() {
     assert_eq!(wal.flushed_lsn(), wal.end_lsn().page_start());
 }
 
-/// Buffered writes that are durable by themselves go one by one: either of two could be told of a
-/// failure.
+/// Buffered writes that are durable by themselves are not concurrent, because either of two could
+/// get the error of a failure.
 #[test]
-fn buffered_durable_writes_go_one_by_one() {
+fn buffered_durable_writes_are_sequential() {
     let (mut rig, gate) = gated();
     rig.config.sync_method = SyncMethod::OpenDatasync;
     let wal = rig.fresh();
@@ -158,9 +156,9 @@ fn buffered_durable_writes_go_one_by_one() {
     assert_eq!(wal.flushed_lsn(), second.end);
 }
 
-/// While a sync is under way others write, and all of them are covered by the next sync.
+/// Without gather writes, a flush writes the blocks one by one, and syncs once.
 #[test]
-fn gathering_off_writes_block_by_block() {
+fn without_gather_writes_each_block_is_a_write() {
     let (mut rig, gate) = gated();
     rig.config.gather = false;
     let wal = rig.fresh();
@@ -173,36 +171,37 @@ fn gathering_off_writes_block_by_block() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_the_writers() {
+fn the_wal_writer_flushes_asynchronous_commits() {
     let (mut rig, gate) = gated();
     let wal = rig.fresh();
     let io = &mut rig.io;
     let syncs = |gate: &Gate| gate.change(|seen| seen.syncs);
     wal.step(io).expect("step");
     let at = insert(&wal, io, &[1; 100]);
-    // Nobody asked for it to become durable.
+    // No commit was noted.
     assert!(!wal.step(io).expect("step"));
-    wal.leave_to_writer(at.end);
+    wal.note_async_commit(at.end);
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (BEGIN, 0));
     let mut pace =
         WriterPace { delay: Duration::from_secs(3600), flush_after: 3 * BLOCK, last_flush: None };
     assert!(wal.write_behind(io, &mut pace).expect("step"), "the first round flushes");
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (at.end, 1));
-    // Within the hour: whole blocks are written and not synced, before there are three of them.
+    // Within the hour, whole blocks are written but not synced, as long as they are fewer than
+    // three.
     let at = insert(&wal, io, &[2; 9000]);
-    wal.leave_to_writer(at.end);
+    wal.note_async_commit(at.end);
     assert!(!wal.write_behind(io, &mut pace).expect("step"));
     assert_eq!((wal.written_lsn(), syncs(&gate)), (at.end.page_start(), 1));
     let at = insert(&wal, io, &[2; 30_000]);
-    wal.leave_to_writer(at.end);
+    wal.note_async_commit(at.end);
     assert!(wal.write_behind(io, &mut pace).expect("step"));
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (at.end.page_start(), 2));
-    // And when the time is over, the rest.
+    // When the delay is over, the rest is flushed.
     pace.delay = Duration::ZERO;
     assert!(wal.write_behind(io, &mut pace).expect("step"));
     assert_eq!((wal.flushed_lsn(), syncs(&gate)), (at.end, 3));
     assert!(!wal.write_behind(io, &mut pace).expect("step"));
-    wal.flush_unawaited(io).expect("flush");
+    wal.flush_async_commits(io).expect("flush");
     assert_eq!(syncs(&gate), 3);
     assert!(wal.flushed_lsn() > Lsn(0));
 }

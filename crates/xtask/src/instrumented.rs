@@ -1,15 +1,15 @@
-//! Builds that look closer: shuttle's, which chooses the interleavings of threads, and Miri's,
-//! which watches every access to memory.
+//! Tests in instrumented builds: shuttle's, which chooses the interleavings of threads, and Miri's,
+//! which checks every access to memory.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::heard::Counts;
+use crate::harness::Counts;
 use crate::run::output;
-use crate::test::{TESTS, cargo_test};
+use crate::suite::{TESTS, cargo_test};
 
-/// Runs what threads share in interleavings of shuttle's choice.
+/// Runs the tests of what threads share, in interleavings that shuttle chooses.
 ///
 /// # Errors
 /// As [`cargo_test`].
@@ -33,8 +33,8 @@ pub fn interleavings(root: &Path, counts: &mut Counts) -> Result<(), String> {
     cargo_test(root, &[flags], &suite, &TESTS, counts)
 }
 
-/// Runs the tests of I/O memory under Miri, where it can be had. It comes with nightly toolchains
-/// only, and not with all.
+/// Runs the tests of I/O memory under Miri, where it can be had: it comes with most nightly
+/// toolchains and no others.
 ///
 /// # Errors
 /// As [`cargo_test`].
@@ -43,7 +43,7 @@ pub fn miri(root: &Path, counts: &mut Counts) -> Result<(), String> {
         println!("without Miri: rustup has no nightly toolchain with it here");
         return Ok(());
     }
-    // Files and the clock of the system; system calls by way of libc, as Miri knows no assembly.
+    // Files and the clock are the system's. Miri knows no assembly: system calls go through libc.
     let set = [
         ("MIRIFLAGS", OsString::from("-Zmiri-disable-isolation")),
         ("RUSTFLAGS", OsString::from("--cfg rustix_use_libc")),
