@@ -170,8 +170,8 @@ fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
 
 fn fork_blocks(smgr: &Smgr, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
     // Another session's temporary table: only its files are read.
-    let owner = table.temp.filter(|_| !smgr.is_private());
-    let theirs = owner.map(|slot| smgr.private(owner_number(slot)));
+    let owner = table.temp.filter(|_| !smgr.is_temporary());
+    let theirs = owner.map(|slot| smgr.temporary(owner_number(slot)));
     let smgr = theirs.as_deref().unwrap_or(smgr);
     let exists = smgr.exists(table.locator, fork)?;
     Ok(if exists { Some(smgr.nblocks(table.locator, fork)?) } else { None })

@@ -227,7 +227,7 @@ fn a_commit_that_does_not_wait_is_flushed_before_its_page_of_pg_xact() {
     // The page of pg_xact with its outcome is written after the log.
     let mut seen = None;
     let flushed = fixture.clog.flush_behind(&mut be.io, |io| {
-        fixture.wal.flush_unawaited(io)?;
+        fixture.wal.flush_async_commits(io)?;
         seen = Some(fixture.wal.flushed_lsn());
         Ok::<(), TxnError>(())
     });
