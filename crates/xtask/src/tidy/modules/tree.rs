@@ -43,6 +43,9 @@ pub struct Import {
     pub name: Option<String>,
 }
 
+/// A module's number, and a path below it.
+type Below = (usize, Vec<String>);
+
 /// The modules and files of a crate. Both are numbered from 0, which is the root.
 pub struct Tree {
     /// Paths of the files.
@@ -50,9 +53,9 @@ pub struct Tree {
     /// The items of each file, and the number of the module that it is.
     pub items: Vec<(Vec<Item>, usize)>,
     modules: Vec<Module>,
-    /// What is known of paths below modules. It is nothing as long as it is being found out, so that
-    /// imports of each other come to an end.
-    known: RefCell<BTreeMap<(usize, Vec<String>), Vec<Meaning>>>,
+    /// What paths below modules mean. A path means nothing while it is looked up, so imports of
+    /// each other come to an end.
+    known: RefCell<BTreeMap<Below, Vec<Meaning>>>,
 }
 
 impl Tree {
