@@ -12,7 +12,7 @@ use crate::method::{
     Deferred, Immediate, IoUringRefusal, Method, WorkerCounts, WorkerLimits, Workers, posix_aio,
 };
 use crate::namespace::Namespace;
-use crate::planted::Planted;
+use crate::planted::{Planted, PlantedBug};
 use crate::registration::{Registration, RegistrationStats};
 use crate::stats::{BackendType, IoStats};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
@@ -228,17 +228,16 @@ impl Aio {
         self.method.name()
     }
 
-    /// Whether a test has planted this bug. Always false, at compile time, without the feature
-    /// `planted-bugs`.
+    /// Whether a test has planted this bug: for [`planted_bug!`](crate::planted_bug).
     #[inline(always)]
-    pub fn has_bug(&self, bug: &str) -> bool {
+    pub fn has_bug(&self, bug: PlantedBug) -> bool {
         self.planted.has(bug)
     }
 
-    /// Plants a bug, once: the places that ask for it misbehave from now on, and count in `reached`
-    /// how often they were asked.
+    /// Plants a bug, once: its places misbehave from now on, and count in `reached` how often they
+    /// were reached.
     #[cfg(feature = "planted-bugs")]
-    pub fn plant(&self, bug: &str, reached: Arc<crate::sync::atomic::AtomicU64>) {
+    pub fn plant(&self, bug: PlantedBug, reached: Arc<crate::sync::atomic::AtomicU64>) {
         self.planted.plant(bug, reached);
     }
 

@@ -73,7 +73,7 @@ pub use method::{
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
 pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
 pub use owned::OwnedIo;
-pub use planted::CAN_HAVE_BUGS;
+pub use planted::{CAN_HAVE_BUGS, PlantedBug};
 pub use registration::{Registration, RegistrationRefusal, RegistrationStats};
 pub use stats::{BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
 

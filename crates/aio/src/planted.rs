@@ -1,10 +1,12 @@
-//! Bugs that a test plants, to show that the batteries would notice them.
+//! Bugs that a test plants, to show that the tests would notice them.
 //!
-//! A place in the program asks [`Aio::has_bug`](crate::Aio::has_bug) for its bug by name and
-//! misbehaves if it is planted: `if aio.has_bug("wal: sync skipped") { return Ok(());
-//! }`. Only builds with the feature `planted-bugs` can plant any, and nothing of the product has
-//! it: there the answer is a constant, and what it guards is not in the program. A bug belongs to
-//! one door, so that two engines in a process can have different ones.
+//! [`PlantedBug`] lists every bug. The place in the program where a bug belongs names it in a
+//! [`planted_bug!`](crate::planted_bug) on a line of its own. Only builds with the feature
+//! `planted-bugs` can have bugs, and no crate of the product turns it on. In other builds the
+//! macro's condition is a constant `false`: the compiler checks the misbehaviour and removes it.
+//!
+//! A bug belongs to one [`Aio`](crate::Aio), so that two engines in a process can have different
+//! ones. The simulator's test (crates/sim/tests/planted.rs) has a case for each bug of the list.
 
 #[cfg(feature = "planted-bugs")]
 use crate::sync::{
@@ -12,33 +14,185 @@ use crate::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Whether this build can have planted bugs at all: for places where asking costs something.
+/// Whether this build can have planted bugs at all.
 pub const CAN_HAVE_BUGS: bool = cfg!(feature = "planted-bugs");
 
-/// The bug of one door, if any.
+/// `planted_bug!(aio, Name, misbehave)`: evaluates the expression `misbehave` if `PlantedBug::Name`
+/// is planted in `aio` (anything with a method `has_bug`). Nothing without the feature
+/// `planted-bugs`.
+#[macro_export]
+macro_rules! planted_bug {
+    ($aio:expr, $bug:ident, $misbehave:expr $(,)?) => {
+        if $crate::CAN_HAVE_BUGS && $aio.has_bug($crate::PlantedBug::$bug) {
+            $misbehave;
+        }
+    };
+}
+
+macro_rules! planted_bugs {
+    ($($(#[$doc:meta])* $bug:ident,)*) => {
+        /// A bug that a test can plant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum PlantedBug {
+            $($(#[$doc])* $bug,)*
+        }
+
+        impl PlantedBug {
+            /// Every bug.
+            pub const ALL: &[PlantedBug] = &[$(PlantedBug::$bug),*];
+        }
+    };
+}
+
+planted_bugs! {
+    /// A flush of the WAL ends without a sync.
+    WalFlushNotSynced,
+    /// A failed sync of the WAL is tried again.
+    WalFailedSyncRetried,
+    /// WAL segments are opened without `O_DSYNC`.
+    WalSegmentsOpenedWithoutDsync,
+    /// The directory of the WAL is not synced.
+    WalSegmentNamesNotSynced,
+    /// WAL segments that the last checkpoint needs are removed.
+    WalSegmentsRemovedBeforeCheckpoint,
+    /// WAL segments are removed before the archive has them.
+    WalSegmentsRemovedBeforeArchived,
+    /// Full-page images are decided by an old redo pointer.
+    WalImagesByOldRedoPointer,
+    /// Records have no full-page images.
+    WalPagesLoggedWithoutImages,
+    /// The WAL reader does not check the checksums of records.
+    ReaderIgnoresChecksums,
+    /// A commit is acknowledged before its record is durable.
+    CommitAcknowledgedBeforeDurable,
+    /// A commit removes files before its record is durable.
+    CommitRemovesFilesBeforeDurable,
+    /// A commit ignores an error of the WAL.
+    CommitIgnoresWalError,
+    /// pg_xact is written without a sync.
+    ClogNotSynced,
+    /// Changed pages of pg_xact are not written.
+    ClogNotWritten,
+    /// A checkpoint's redo pointer is its end, not its beginning.
+    CheckpointRedoAtItsEnd,
+    /// pg_control says "shut down" before the shutdown checkpoint is complete.
+    CheckpointShutDownTooEarly,
+    /// A checkpoint writes no pages.
+    CheckpointPagesNotWritten,
+    /// A checkpoint syncs no files.
+    CheckpointFilesNotSynced,
+    /// pg_control names a checkpoint record that is not durable.
+    CheckpointRecordNotFlushed,
+    /// pg_control is written without a sync.
+    ControlFileNotSynced,
+    /// Redo takes a page that is one record behind for current.
+    RedoSkipsLastRecord,
+    /// Redo changes pages whatever their LSN.
+    RedoIgnoresPageLsn,
+    /// Redo leaves a changed page its old LSN.
+    RedoKeepsOldPageLsn,
+    /// Redo does not restore full-page images.
+    RedoIgnoresImages,
+    /// Redo does not record the ends of transactions.
+    RedoIgnoresTransactionEnds,
+    /// Crash recovery does not sync the data directory first.
+    RecoveryFilesNotSyncedFirst,
+    /// Recovery keeps what the kernel has cached.
+    RecoveryTrustsKernelCache,
+    /// Recovery hands out transaction ids from the checkpoint's on.
+    RecoveryReusesTransactionIds,
+    /// A segment restored from the archive is not synced.
+    RecoveryRestoredSegmentNotSynced,
+    /// A segment that exists is not restored from the archive.
+    RecoveryKeepsExistingSegment,
+    /// backup_label is removed before pg_control has its contents.
+    RecoveryRemovesLabelEarly,
+    /// recovery.signal is removed before the new timeline has begun.
+    RecoveryRemovesSignalEarly,
+    /// The name of a new timeline's history file is not synced.
+    RecoveryHistoryNameNotSynced,
+    /// recovery.ending is removed before the checkpoint that ends recovery.
+    RecoveryRemovesEndingEarly,
+    /// Redo removes files before pg_control names a point that far.
+    RecoveryRemovesFilesEarly,
+    /// pg_xact is written before pg_control names a point that far.
+    RecoveryWritesClogEarly,
+    /// Unlogged tables are emptied without a sync.
+    RecoveryEmptiedTablesNotSynced,
+    /// The directories of emptied unlogged tables are not synced.
+    RecoveryEmptiedDirectoriesNotSynced,
+    /// A change of a heap page is not logged.
+    HeapChangeNotLogged,
+    /// Pages are written before their WAL.
+    PagesWrittenBeforeWal,
+    /// A written page asks for no sync of its file.
+    PagesWrittenWithoutSyncRequest,
+    /// A page turns clean although its write failed.
+    PagesCleanAfterFailedWrite,
+    /// Pages are not verified when they are read.
+    PagesNotVerified,
+    /// Written pages are not read back.
+    ReadBackSkipsPages,
+    /// Pages that are read are not compared with what was written.
+    ReadBackSkipsComparison,
+    /// pg_xact and pg_control are not read back.
+    ReadBackSkipsClogAndControl,
+    /// A requested sync of a file is forgotten.
+    SyncRequestForgotten,
+    /// A failed sync of a file is ignored.
+    SyncFailureIgnored,
+    /// Directories of relations are not synced.
+    SyncSkipsDirectories,
+    /// The engine goes on after a failed sync.
+    StopIgnored,
+    /// A file stored in the archive is not synced.
+    ArchiveFileNotSynced,
+    /// A file that the archive has already is not synced.
+    ArchiveIdenticalFileNotSynced,
+    /// The archive replaces a file that exists.
+    ArchiveReplacesFile,
+    /// The names of files stored in the archive are not synced.
+    ArchiveNamesNotSynced,
+    /// The parent of a new directory of the archive is not synced.
+    ArchiveParentNotSynced,
+    /// The archiver acknowledges a segment before the archive has it.
+    ArchiveAcknowledgesEarly,
+    /// A backup's files are not synced before its manifest is written.
+    BackupFilesNotSynced,
+    /// The names of a backup's files are not synced.
+    BackupNamesNotSynced,
+    /// A backup does not wait until the archive has its WAL.
+    BackupDoesNotWaitForWal,
+    /// A restore does not write pg_control last.
+    RestoreControlNotLast,
+    /// A restore's files are not synced.
+    RestoreFilesNotSynced,
+}
+
+/// The bug planted in one [`Aio`](crate::Aio), if any.
 #[derive(Debug, Default)]
 pub(crate) struct Planted {
-    /// Its name, and how often the program came by.
+    /// The bug, and how often its place was reached.
     #[cfg(feature = "planted-bugs")]
-    bug: OnceLock<(String, Arc<AtomicU64>)>,
+    bug: OnceLock<(PlantedBug, Arc<AtomicU64>)>,
 }
 
 #[cfg(not(feature = "planted-bugs"))]
 impl Planted {
     #[inline(always)]
-    pub fn has(&self, _bug: &str) -> bool {
+    pub fn has(&self, _bug: PlantedBug) -> bool {
         false
     }
 }
 
 #[cfg(feature = "planted-bugs")]
 impl Planted {
-    pub fn has(&self, bug: &str) -> bool {
-        let planted = self.bug.get().filter(|(name, _)| name == bug);
+    pub fn has(&self, bug: PlantedBug) -> bool {
+        let planted = self.bug.get().filter(|(planted, _)| *planted == bug);
         planted.map(|(_, reached)| reached.fetch_add(1, Relaxed)).is_some()
     }
 
-    pub fn plant(&self, bug: &str, reached: Arc<AtomicU64>) {
-        assert!(self.bug.set((bug.to_owned(), reached)).is_ok(), "a door has one bug at most");
+    pub fn plant(&self, bug: PlantedBug, reached: Arc<AtomicU64>) {
+        assert!(self.bug.set((bug, reached)).is_ok(), "at most one bug is planted in an Aio");
     }
 }

@@ -167,7 +167,9 @@ impl DurableDir {
     /// Stores a file of the log under `name`, or finds the same contents under that name.
     pub fn store(&self, io: &mut Backend, name: &str, source: &mut Source) -> Result<Archived> {
         for attempt in 0..MOST_ATTEMPTS {
-            if !self.has(name)? || self.aio.has_bug("archive: an existing file is replaced") {
+            let mut exists = self.has(name)?;
+            forebay_aio::planted_bug!(self.aio, ArchiveReplacesFile, exists = false);
+            if !exists {
                 if attempt > 0 {
                     source.rewind(io);
                 }
@@ -239,6 +241,13 @@ impl DurableDir {
         Ok(Some(Archived::Identical))
     }
 
+    fn open_synced(&self, io: &mut Backend, path: &Path) -> Result<File, AioError> {
+        let file = self.aio.namespace().open(path, &OpenOptions::READ)?;
+        forebay_aio::planted_bug!(self.aio, ArchiveIdenticalFileNotSynced, return Ok(file));
+        io.fsync(&file)?;
+        Ok(file)
+    }
+
     /// Syncs a file and reads it from the medium: the kernel's cache may hold what a failed
     /// write-out never brought there. The file's name may not be durable yet
     /// ([`DurableDir::sync_names`]).
@@ -248,10 +257,7 @@ impl DurableDir {
         path: &Path,
         buffers: &Buffers,
     ) -> Result<Contents, AioError> {
-        let file = self.aio.namespace().open(path, &OpenOptions::READ)?;
-        if !self.aio.has_bug("archive: an identical file is not synced") {
-            io.fsync(&file)?;
-        }
+        let file = self.open_synced(io, path)?;
         // Where the cache can't be dropped, the direct read bypasses it.
         let _ = self.aio.namespace().forget_cached(&file);
         drop(file);
@@ -291,9 +297,7 @@ impl DurableDir {
 
     /// Makes the names in `dir` durable, and the name of `dir` itself unless it is known to be.
     pub fn sync_names(&self, dir: &Path) -> Result<(), AioError> {
-        if self.aio.has_bug("archive: names of stored files are not synced") {
-            return Ok(());
-        }
+        forebay_aio::planted_bug!(self.aio, ArchiveNamesNotSynced, return Ok(()));
         // From the top: after a crash, a directory is found only if all above it are.
         let mut unknown: Vec<&Path> = Vec::new();
         for dir in dir.ancestors().take_while(|dir| dir.starts_with(&self.dir)) {
@@ -302,10 +306,9 @@ impl DurableDir {
             }
         }
         for dir in unknown.into_iter().rev() {
+            forebay_aio::planted_bug!(self.aio, ArchiveParentNotSynced, continue);
             let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-            if let Some(parent) = parent
-                && !self.aio.has_bug("archive: a new directory's parent is not synced")
-            {
+            if let Some(parent) = parent {
                 match self.aio.namespace().sync_dir(parent) {
                     // The archive may lie in a directory that we may not read.
                     Err(e) if dir == self.dir && e.errno() == Some(Errno::ACCES) => {}
@@ -418,9 +421,8 @@ impl NewFile<'_> {
     fn make_durable(&mut self, io: &mut Backend) -> Result<(), AioError> {
         self.writer.finish(io)?;
         let file = self.writer.file();
-        if !self.dir.aio.has_bug("archive: a stored file is not synced") {
-            io.fsync(file)?;
-        }
+        forebay_aio::planted_bug!(self.dir.aio, ArchiveFileNotSynced, return Ok(()));
+        io.fsync(file)?;
         if !file.is_direct() {
             // Nobody will read it soon, so the kernel can use the memory for something else.
             let _ = self.dir.aio.namespace().forget_cached(file);
@@ -431,11 +433,12 @@ impl NewFile<'_> {
     fn rename(&mut self) -> Result<StoreOutcome, AioError> {
         let temporary = self.temporary.as_ref().expect("a file is renamed only once");
         let namespace = self.dir.aio.namespace();
-        let renamed = match self.dir.aio.has_bug("archive: an existing file is replaced") {
-            true => namespace.rename(temporary, &self.path),
-            false => namespace.rename_noreplace(temporary, &self.path),
-        };
-        match renamed {
+        forebay_aio::planted_bug!(self.dir.aio, ArchiveReplacesFile, {
+            namespace.rename(temporary, &self.path)?;
+            self.temporary = None;
+            return Ok(StoreOutcome::Stored);
+        });
+        match namespace.rename_noreplace(temporary, &self.path) {
             Ok(()) => {
                 self.temporary = None;
                 Ok(StoreOutcome::Stored)

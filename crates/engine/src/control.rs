@@ -209,9 +209,7 @@ pub(crate) fn overwrite(
     bytes: &[u8; FILE_SIZE],
 ) -> Result<(), AioError> {
     io.write_all_at(file, 0, &AlignedBuf::copy_of(bytes)?)?;
-    if io.aio().has_bug("pg_control: written without a sync") {
-        return Ok(());
-    }
+    forebay_aio::planted_bug!(io.aio(), ControlFileNotSynced, return Ok(()));
     io.fsync(file)
 }
 

@@ -23,9 +23,6 @@ use forebay_wal::WalError;
 use crate::config::FatalAction;
 use crate::error::EngineError;
 
-/// A planted bug: a failed sync is told, and all goes on.
-const DEAF: &str = "stop: all goes on after a failed sync";
-
 /// Why an engine stopped: the first failure after which nothing may become durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -94,19 +91,21 @@ pub(crate) struct Fatal {
     failure: OnceLock<Arc<Failure>>,
     /// What else ends with the engine.
     hooks: Mutex<Vec<Hook>>,
-    deaf: bool,
+    /// A planted bug.
+    ignored: bool,
 }
 
 impl Fatal {
     /// With the action from the configuration; None: the engine is poisoned, and the process goes
     /// on.
     pub(crate) fn new(action: Option<FatalAction>) -> Fatal {
-        Fatal { action, failure: OnceLock::new(), hooks: Mutex::default(), deaf: false }
+        Fatal { action, failure: OnceLock::new(), hooks: Mutex::default(), ignored: false }
     }
 
-    /// The same, with the bugs that are planted at this door.
-    pub(crate) fn with_bugs(self, aio: &forebay_aio::Aio) -> Fatal {
-        Fatal { deaf: aio.has_bug(DEAF), ..self }
+    /// The same, with the bug that is planted in `aio`.
+    pub(crate) fn with_bugs(mut self, aio: &forebay_aio::Aio) -> Fatal {
+        forebay_aio::planted_bug!(aio, StopIgnored, self.ignored = true);
+        self
     }
 
     /// Has `hook` called when everything stops; at once, if that has happened.
@@ -122,7 +121,7 @@ impl Fatal {
     /// action ends the process.
     pub(crate) fn stop(&self, failure: impl Into<Failure>) {
         let failure = Arc::new(failure.into());
-        if !self.deaf {
+        if !self.ignored {
             let hooks = self.hooks.lock();
             if self.failure.set(Arc::clone(&failure)).is_err() {
                 return;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{Aio, AioConfig, AioError, Deferred, Errno};
+use forebay_aio::{Aio, AioConfig, AioError, Deferred, Errno, PlantedBug};
 
 use crate::dice::Dice;
 use crate::faults::{CallKind, Failure, FaultClass, FaultRates, Faults, FileKind, Fired, Strike};
@@ -217,7 +217,7 @@ pub enum Forgotten {
 #[derive(Clone, Default)]
 struct Mischief {
     forgotten: Vec<Forgotten>,
-    bug: Option<&'static str>,
+    bug: Option<PlantedBug>,
     /// How often a program came by its bug.
     reached: Arc<AtomicU64>,
 }
@@ -341,9 +341,9 @@ impl SimDisk {
 
     /// From now on programs that open this disk, or one that follows from it, have this bug. Needs
     /// the feature `planted-bugs`.
-    pub fn plant(&self, bug: &'static str) {
+    pub fn plant(&self, bug: PlantedBug) {
         let possible = forebay_aio::CAN_HAVE_BUGS;
-        assert!(possible, "this build can't have the bug \"{bug}\"");
+        assert!(possible, "this build can't have the bug {bug:?}");
         self.state.lock().mischief.bug = Some(bug);
     }
 

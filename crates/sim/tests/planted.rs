@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{setting, threads};
+use forebay_aio::PlantedBug;
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
@@ -48,69 +49,70 @@ enum By {
     Restores,
 }
 
-const BUGS: &[(&str, By)] = &[
-    ("wal: a flush does not sync", By::Lives),
-    ("wal: a failed sync is tried again", By::Failing(Failure::Error)),
-    ("wal: segments are not opened O_DSYNC", By::Lives),
-    ("wal: names of segments are not synced", By::Lives),
-    ("wal: segments go before the checkpoint is past them", By::Lives),
-    ("wal: images go by an old redo pointer", By::Lives),
-    ("wal: pages are logged without images", By::Lives),
-    ("reader: checksums of records are not looked at", By::Rot),
-    ("commit: acknowledged before its record is durable", By::Lives),
-    ("commit: files go before its record is durable", By::Lives),
-    ("commit: an error of the log goes unheard", By::Failing(Failure::Error)),
-    ("pg_xact: written without a sync", By::Lives),
-    ("pg_xact: changed pages are not written", By::Lives),
-    ("checkpoint: redo begins where it ended", By::Lives),
-    ("checkpoint: shut down before it is", By::Lives),
-    ("checkpoint: pages are not written", By::Lives),
-    ("checkpoint: files are not synced", By::Lives),
-    ("checkpoint: its record is not durable when pg_control tells of it", By::Lives),
-    ("pg_control: written without a sync", By::Lives),
-    ("redo: a page that is one record behind is taken for new", By::Lives),
-    ("redo: pages are changed whatever their LSN", By::Lives),
-    ("redo: a changed page keeps its old LSN", By::Again),
-    ("redo: images are not restored", By::Lives),
-    ("redo: ends of transactions are not noted", By::Crashes),
-    ("recovery: files are not synced first", By::Lives),
-    ("recovery: what the kernel has cached is trusted", By::Failing(Failure::Error)),
-    ("recovery: transaction ids begin again at the checkpoint's", By::Lives),
-    ("heap: a change goes without a record", By::Lives),
-    ("pages: written before their log", By::Lives),
-    ("pages: written without asking for a sync", By::Lives),
-    ("pages: clean after a write that failed", By::Lives),
-    ("pages: read as they are", By::Lies),
-    ("readback: pages are taken to be there", By::Verified),
-    ("readback: pages that are read are not compared", By::Verified),
-    ("readback: pg_xact and pg_control are taken to be there", By::Verified),
-    ("files: a sync that was asked for is forgotten", By::Lives),
-    ("files: a failed sync goes unheard", By::Failing(Failure::Error)),
-    ("files: directories are not synced", By::Lives),
-    ("stop: all goes on after a failed sync", By::Failing(Failure::Error)),
-    ("archive: a stored file is not synced", By::Archive),
-    ("archive: an identical file is not synced", By::Archive),
-    ("archive: an existing file is replaced", By::Archive),
-    ("archive: names of stored files are not synced", By::Archive),
-    ("archive: a new directory's parent is not synced", By::Archive),
-    ("archive: a segment is acknowledged before it is stored", By::Archive),
-    ("wal: segments go before the archive has them", By::Archived),
-    ("recovery: restored segments are not synced", By::Pitr),
-    ("recovery: a segment that is there is not restored again", By::Pitr),
-    ("recovery: backup_label goes before pg_control has what it says", By::Pitr),
-    ("recovery: recovery.signal goes before the new timeline has begun", By::Pitr),
-    ("recovery: the name of a new timeline's history is not durable", By::Pitr),
-    ("recovery: recovery.ending goes before the checkpoint", By::Pitr),
-    ("recovery: files go before pg_control names the record", By::Retarget),
-    ("recovery: pg_xact is written before pg_control names a point that far", By::Retarget),
-    ("recovery: unlogged tables are emptied without a sync", By::Again),
-    ("recovery: directories of emptied tables are not synced", By::Again),
-    ("backup: files are not synced before the manifest tells of them", By::Backups),
-    ("backup: names of files are not synced", By::Backups),
-    ("backup: nobody waits for the WAL of its end", By::Backups),
-    ("restore: pg_control does not come last", By::Restores),
-    ("restore: files are not synced", By::Restores),
-];
+/// What catches each bug. A bug of the list without a case does not compile.
+fn caught_by(bug: PlantedBug) -> By {
+    match bug {
+        PlantedBug::WalFlushNotSynced
+        | PlantedBug::WalSegmentsOpenedWithoutDsync
+        | PlantedBug::WalSegmentNamesNotSynced
+        | PlantedBug::WalSegmentsRemovedBeforeCheckpoint
+        | PlantedBug::WalImagesByOldRedoPointer
+        | PlantedBug::WalPagesLoggedWithoutImages
+        | PlantedBug::CommitAcknowledgedBeforeDurable
+        | PlantedBug::CommitRemovesFilesBeforeDurable
+        | PlantedBug::ClogNotSynced
+        | PlantedBug::ClogNotWritten
+        | PlantedBug::CheckpointRedoAtItsEnd
+        | PlantedBug::CheckpointShutDownTooEarly
+        | PlantedBug::CheckpointPagesNotWritten
+        | PlantedBug::CheckpointFilesNotSynced
+        | PlantedBug::CheckpointRecordNotFlushed
+        | PlantedBug::ControlFileNotSynced
+        | PlantedBug::RedoSkipsLastRecord
+        | PlantedBug::RedoIgnoresPageLsn
+        | PlantedBug::RedoIgnoresImages
+        | PlantedBug::RecoveryFilesNotSyncedFirst
+        | PlantedBug::RecoveryReusesTransactionIds
+        | PlantedBug::HeapChangeNotLogged
+        | PlantedBug::PagesWrittenBeforeWal
+        | PlantedBug::PagesWrittenWithoutSyncRequest
+        | PlantedBug::PagesCleanAfterFailedWrite
+        | PlantedBug::SyncRequestForgotten
+        | PlantedBug::SyncSkipsDirectories => By::Lives,
+        PlantedBug::WalFailedSyncRetried
+        | PlantedBug::CommitIgnoresWalError
+        | PlantedBug::RecoveryTrustsKernelCache
+        | PlantedBug::SyncFailureIgnored
+        | PlantedBug::StopIgnored => By::Failing(Failure::Error),
+        PlantedBug::ReaderIgnoresChecksums => By::Rot,
+        PlantedBug::RedoKeepsOldPageLsn
+        | PlantedBug::RecoveryEmptiedTablesNotSynced
+        | PlantedBug::RecoveryEmptiedDirectoriesNotSynced => By::Again,
+        PlantedBug::RedoIgnoresTransactionEnds => By::Crashes,
+        PlantedBug::PagesNotVerified => By::Lies,
+        PlantedBug::ReadBackSkipsPages
+        | PlantedBug::ReadBackSkipsComparison
+        | PlantedBug::ReadBackSkipsClogAndControl => By::Verified,
+        PlantedBug::ArchiveFileNotSynced
+        | PlantedBug::ArchiveIdenticalFileNotSynced
+        | PlantedBug::ArchiveReplacesFile
+        | PlantedBug::ArchiveNamesNotSynced
+        | PlantedBug::ArchiveParentNotSynced
+        | PlantedBug::ArchiveAcknowledgesEarly => By::Archive,
+        PlantedBug::WalSegmentsRemovedBeforeArchived => By::Archived,
+        PlantedBug::RecoveryRestoredSegmentNotSynced
+        | PlantedBug::RecoveryKeepsExistingSegment
+        | PlantedBug::RecoveryRemovesLabelEarly
+        | PlantedBug::RecoveryRemovesSignalEarly
+        | PlantedBug::RecoveryHistoryNameNotSynced
+        | PlantedBug::RecoveryRemovesEndingEarly => By::Pitr,
+        PlantedBug::RecoveryRemovesFilesEarly | PlantedBug::RecoveryWritesClogEarly => By::Retarget,
+        PlantedBug::BackupFilesNotSynced
+        | PlantedBug::BackupNamesNotSynced
+        | PlantedBug::BackupDoesNotWaitForWal => By::Backups,
+        PlantedBug::RestoreControlNotLast | PlantedBug::RestoreFilesNotSynced => By::Restores,
+    }
+}
 
 /// The first seeds look at few calls, so that what is easily caught is caught soon.
 fn stride(seed: u64) -> usize {
@@ -118,12 +120,7 @@ fn stride(seed: u64) -> usize {
 }
 
 /// The seed that notices a bug, and what it says.
-fn catch(
-    template: &SimDisk,
-    bug: &'static str,
-    by: By,
-    most: u64,
-) -> Result<(u64, String), String> {
+fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64, String), String> {
     let rotten = template.copy(0);
     rotten.plant(bug);
     let once = |seed: u64| match by {
@@ -150,7 +147,7 @@ fn catch(
             Err(_) => return Ok((seed, "panicked".to_owned())),
         }
     }
-    Err(format!("nobody noticed \"{bug}\" in {most} seeds ({by:?})"))
+    Err(format!("nobody noticed {bug:?} in {most} seeds ({by:?})"))
 }
 
 #[test]
@@ -158,15 +155,17 @@ fn every_planted_bug_is_caught() {
     let template = fresh_disk().expect("init");
     let only = std::env::var("FOREBAY_SIM_BUG").unwrap_or_default();
     let most = setting("FOREBAY_SIM_BUG_SEEDS", 1000);
-    let bugs: Vec<&(&str, By)> = BUGS.iter().filter(|(bug, _)| bug.contains(&only)).collect();
+    let chosen = |bug: &PlantedBug| format!("{bug:?}").contains(&only);
+    let bugs: Vec<PlantedBug> = PlantedBug::ALL.iter().copied().filter(chosen).collect();
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..threads() {
             scope.spawn(|| {
-                while let Some(&&(bug, by)) = bugs.get(next.fetch_add(1, Relaxed)) {
+                while let Some(&bug) = bugs.get(next.fetch_add(1, Relaxed)) {
+                    let by = caught_by(bug);
                     match catch(&template, bug, by, most) {
                         Ok((seed, wrong)) => {
-                            println!("battery: \"{bug}\": {by:?}, seed {seed}: {wrong}")
+                            println!("battery: {bug:?}: {by:?}, seed {seed}: {wrong}")
                         }
                         Err(uncaught) => missed.lock().expect("no panic in between").push(uncaught),
                     }
@@ -191,14 +190,15 @@ fn every_planted_bug_is_reached() {
             By::Archive | By::Archived | By::Pitr | By::Retarget | By::Backups | By::Restores
         )
     };
-    for (bug, by) in BUGS.iter().filter(|(_, by)| !elsewhere(by)) {
+    let all = PlantedBug::ALL.iter().map(|&bug| (bug, caught_by(bug)));
+    for (bug, by) in all.filter(|(_, by)| !elsewhere(by)) {
         let rotten = template.copy(0);
         rotten.plant(bug);
         let mut seed = 0;
         while rotten.bug_reached() == 0 && seed < 100 {
             seed += 1;
             let run = || match by {
-                By::Failing(failure) => every_failure(&rotten, seed, *failure, 6, 1).map(drop),
+                By::Failing(failure) => every_failure(&rotten, seed, failure, 6, 1).map(drop),
                 By::Again => recovery_again(&rotten, seed, 30, 7).map(drop),
                 By::Lies => lying_writes(&rotten, seed, Damage::Lost, false).map(drop),
                 By::Verified => lying_writes(&rotten, seed, Damage::Lost, true).map(drop),
@@ -207,6 +207,6 @@ fn every_planted_bug_is_reached() {
             // Caught or not, it was there.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         }
-        assert!(rotten.bug_reached() > 0, "no place asks for the bug \"{bug}\"");
+        assert!(rotten.bug_reached() > 0, "no place has the bug {bug:?}");
     }
 }

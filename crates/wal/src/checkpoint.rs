@@ -69,9 +69,8 @@ impl Wal {
 
     /// Moves the redo pointer; the caller has closed the slots.
     fn move_redo(&self, redo: Lsn) {
-        if !self.segments.has_bug("wal: images go by an old redo pointer") {
-            self.redo.store(redo.0, Ordering::Release);
-        }
+        forebay_aio::planted_bug!(self.segments.aio(), WalImagesByOldRedoPointer, return);
+        self.redo.store(redo.0, Ordering::Release);
     }
 
     /// Bytes inserted since the redo pointer: what a checkpoint by size goes by.
@@ -87,9 +86,9 @@ impl Wal {
         let size = self.config.segment_size;
         // Nothing that is still to be written or synced is ever old.
         let mut number = size.number(before).min(size.number(self.flushed_lsn()));
-        if self.segments.has_bug("wal: segments go before the checkpoint is past them") {
-            number = size.number(self.flushed_lsn());
-        }
+        forebay_aio::planted_bug!(self.segments.aio(), WalSegmentsRemovedBeforeCheckpoint, {
+            number = size.number(self.flushed_lsn())
+        });
         let upto = number.saturating_add(keep / size.bytes());
         self.segments.remove_before(number, upto).map_err(|e| self.note(e))
     }

@@ -279,9 +279,7 @@ impl Wal {
     /// Makes everything before `upto` that was written durable, all of it in one segment. An error
     /// has ended the log.
     fn sync(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
-        if io.aio().has_bug("wal: a flush does not sync") {
-            return Ok(());
-        }
+        forebay_aio::planted_bug!(io.aio(), WalFlushNotSynced, return Ok(()));
         let begun = Begun(self, Lsn(upto.0 - 1));
         let file = self.segment_file(self.config.segment_size.number_before(upto))?;
         let op = match self.config.sync_method {
@@ -289,10 +287,16 @@ impl Wal {
             _ => Op::Fdatasync,
         };
         let sync = || Io::new(file.clone(), op.clone(), Target::File);
-        while let Err(e) = io.run(sync().account(IoObject::Wal, IoContext::Normal, IoOp::Fsync)) {
-            if !io.aio().has_bug("wal: a failed sync is tried again") {
-                return Err(self.fail(file.path(), "sync", 0, 0, e));
+        let mut result = io.run(sync().account(IoObject::Wal, IoContext::Normal, IoOp::Fsync));
+        forebay_aio::planted_bug!(
+            io.aio(),
+            WalFailedSyncRetried,
+            while result.is_err() {
+                result = io.run(sync());
             }
+        );
+        if let Err(e) = result {
+            return Err(self.fail(file.path(), "sync", 0, 0, e));
         }
         std::mem::forget(begun);
         WalCounters::add(&self.counters.syncs, 1);

@@ -122,8 +122,12 @@ impl Wal {
     }
 
     pub(crate) fn image_policy(&self) -> ImagePolicy {
-        let full_page_writes = self.full_page_writes.load(Ordering::Acquire)
-            && !self.segments.has_bug("wal: pages are logged without images");
+        let mut full_page_writes = self.full_page_writes.load(Ordering::Acquire);
+        forebay_aio::planted_bug!(
+            self.segments.aio(),
+            WalPagesLoggedWithoutImages,
+            full_page_writes = false
+        );
         ImagePolicy { redo: self.redo_lsn(), full_page_writes, compression: self.compression() }
     }
 

@@ -78,9 +78,9 @@ impl Archiver {
             Err(ArchiveError::Vanished { .. }) => return self.orphan(name),
             opened => opened?,
         };
-        if self.aio.has_bug("archive: a segment is acknowledged before it is stored") {
-            self.status.acknowledge(std::slice::from_ref(name))?;
-        }
+        forebay_aio::planted_bug!(self.aio, ArchiveAcknowledgesEarly, {
+            self.status.acknowledge(std::slice::from_ref(name))?
+        });
         let archived = catch_unwind(AssertUnwindSafe(|| module.archive(io, &mut file)));
         file.close(io);
         match archived {

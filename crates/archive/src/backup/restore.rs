@@ -358,11 +358,10 @@ impl Work<'_> {
                 None => self.names.mkdir(&plan.place(dir))?,
             }
         }
-        let early = self.aio.has_bug("restore: pg_control does not come last");
-        if early {
+        forebay_aio::planted_bug!(self.aio, RestoreControlNotLast, {
             let contents = self.io.read_file(&plan.from.join(control::PATH))?;
-            self.write(&plan.to.join(control::PATH), &contents)?;
-        }
+            self.write(&plan.to.join(control::PATH), &contents)?
+        });
         self.observer.step("copying files");
         let mut bytes = self.copy(plan)?;
         let special = std::mem::take(&mut plan.special);
@@ -393,9 +392,8 @@ impl Work<'_> {
             self.sync_parent(root)?;
         }
         let path = plan.to.join(control::PATH);
-        if !early {
-            self.write(&path, &control.unwrap_or_default())?;
-        }
+        forebay_aio::planted_bug!(self.aio, RestoreControlNotLast, self.names.unlink(&path)?);
+        self.write(&path, &control.unwrap_or_default())?;
         if let Some(dir) = path.parent() {
             self.names.sync_dir(dir)?;
         }
@@ -404,14 +402,15 @@ impl Work<'_> {
 
     fn copy(&mut self, plan: &Plan) -> Result<u64, BackupError> {
         let direct = |dir: &Path| self.options.direct && self.names.probe_direct(dir).is_ok();
-        let how = How {
+        let mut how = How {
             direct_read: direct(&plan.from),
             direct_write: direct(&plan.to),
             checksums: ChecksumKind::None,
             live: false,
             pages: None,
-            sync: !self.aio.has_bug("restore: files are not synced"),
+            sync: true,
         };
+        forebay_aio::planted_bug!(self.aio, RestoreFilesNotSynced, how.sync = false);
         let (total, observer) = (plan.total, &mut *self.observer);
         let mut watch = |done: u64| {
             observer.progress(done.min(total), total);

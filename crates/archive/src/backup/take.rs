@@ -290,16 +290,16 @@ impl Take<'_> {
     fn how(&self, outline: &Outline, live: bool) -> How {
         let direct = |dir: &Path| self.options.direct && self.names.probe_direct(dir).is_ok();
         let has_sums = outline.checksum_version == 1 && self.options.verify_pages;
-        How {
+        let mut how = How {
             direct_read: direct(&self.data.join("base")),
             direct_write: direct(&self.path),
             checksums: self.options.checksums,
             live,
             pages: has_sums.then_some(outline.segment_blocks),
-            sync: !self
-                .aio
-                .has_bug("backup: files are not synced before the manifest tells of them"),
-        }
+            sync: true,
+        };
+        forebay_aio::planted_bug!(self.aio, BackupFilesNotSynced, how.sync = false);
+        how
     }
 
     fn copy(&mut self, tree: &Tree, how: How) -> Result<Copy, BackupError> {
@@ -454,10 +454,9 @@ impl Take<'_> {
         let manifest = Manifest { system_id, files: copy.files, wal: vec![range] };
         let data = self.path.join(DATA);
         self.io.write_file(&data.join(manifest::FILE_NAME), manifest.to_text().as_bytes())?;
-        if !self.aio.has_bug("backup: names of files are not synced") {
-            for dir in &tree.directories {
-                self.names.sync_dir(&data.join(dir))?;
-            }
+        for dir in &tree.directories {
+            forebay_aio::planted_bug!(self.aio, BackupNamesNotSynced, break);
+            self.names.sync_dir(&data.join(dir))?;
         }
         self.names.sync_dir(&data)?;
         self.write_about(&about)?;

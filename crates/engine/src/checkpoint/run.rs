@@ -44,20 +44,23 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     let began = Instant::now();
     core.checkpointer.totals.begin(causes);
     if causes.shutdown {
-        let early = core.aio.has_bug("checkpoint: shut down before it is");
-        let state = if early { DbState::ShutDown } else { DbState::ShuttingDown };
+        let mut state = DbState::ShuttingDown;
+        forebay_aio::planted_bug!(core.aio, CheckpointShutDownTooEarly, state = DbState::ShutDown);
         core.control.set_state(&mut be.io, state)?;
     }
     // Its beginning, what runs, and its record; or the record alone.
     core.archiving.note_housekeeping(if quiet { 1 } else { 3 });
     let mut report = Report::default();
-    let (redo, point) = begin(core, be, causes)?;
+    let (redo, mut point) = begin(core, be, causes)?;
     tell(core, CheckpointStep::Begun)?;
     write_everything(core, be, causes, redo, &mut report)?;
-    let mut point = point;
-    if !quiet && core.aio.has_bug("checkpoint: redo begins where it ended") {
-        point.redo = core.wal.insert_lsn();
-    }
+    forebay_aio::planted_bug!(
+        core.aio,
+        CheckpointRedoAtItsEnd,
+        if !quiet {
+            point.redo = core.wal.insert_lsn();
+        }
+    );
     let inserted = log_checkpoint(core, be, quiet, redo, &point)?;
     tell(core, CheckpointStep::Logged)?;
     let state = if causes.shutdown { DbState::ShutDown } else { DbState::Production };
@@ -159,29 +162,43 @@ fn write_everything(
         core.wal.flush_unawaited(io)?;
         core.fatal.check_alive()
     })?;
+    write_pages(core, be, causes, redo, report)?;
+    report.write = started.elapsed();
+    tell(core, CheckpointStep::Written)?;
+    let started = Instant::now();
+    sync_files(core, be, report)?;
+    report.sync = started.elapsed().saturating_sub(report.synced.read_back_time);
+    tell(core, CheckpointStep::Synced)
+}
+
+fn write_pages(
+    core: &Core,
+    be: &mut Backend,
+    causes: Causes,
+    redo: Lsn,
+    report: &mut Report,
+) -> Result<(), EngineError> {
+    forebay_aio::planted_bug!(core.aio, CheckpointPagesNotWritten, return Ok(()));
     let options = WriteOptions {
         flush_after: core.writing().checkpoint_flush_after,
         ..WriteOptions::checkpoint(&core.pool)
     };
     let mut schedule = Schedule::new(core, causes, redo);
-    if !core.aio.has_bug("checkpoint: pages are not written") {
-        report.written = core.pool.write_paced(be, WriteScope::All, options, &mut schedule)?;
+    report.written = core.pool.write_paced(be, WriteScope::All, options, &mut schedule)?;
+    Ok(())
+}
+
+fn sync_files(core: &Core, be: &mut Backend, report: &mut Report) -> Result<(), EngineError> {
+    forebay_aio::planted_bug!(core.aio, CheckpointFilesNotSynced, return Ok(()));
+    report.synced = core.pool.sync_pending(be)?;
+    if core.config.verify_writes {
+        tracing::info!(
+            "checkpoint: {} buffers read back from disk in {:.3} s",
+            report.synced.read_back,
+            report.synced.read_back_time.as_secs_f64()
+        );
     }
-    report.write = started.elapsed();
-    tell(core, CheckpointStep::Written)?;
-    let started = Instant::now();
-    if !core.aio.has_bug("checkpoint: files are not synced") {
-        report.synced = core.pool.sync_pending(be)?;
-        if core.config.verify_writes {
-            tracing::info!(
-                "checkpoint: {} buffers read back from disk in {:.3} s",
-                report.synced.read_back,
-                report.synced.read_back_time.as_secs_f64()
-            );
-        }
-    }
-    report.sync = started.elapsed().saturating_sub(report.synced.read_back_time);
-    tell(core, CheckpointStep::Synced)
+    Ok(())
 }
 
 fn log_checkpoint(
@@ -195,9 +212,9 @@ fn log_checkpoint(
     let main = point.encode();
     let record = Record { rmgr: Rmgr::XLOG, info, xid: INVALID_XID, main: &main, blocks: &[] };
     let inserted = core.wal.insert(&mut be.io, &record)?;
-    if !core.aio.has_bug("checkpoint: its record is not durable when pg_control tells of it") {
-        core.wal.flush(&mut be.io, inserted.end)?;
-    }
+    let mut flush_to = inserted.end;
+    forebay_aio::planted_bug!(core.aio, CheckpointRecordNotFlushed, flush_to = Lsn(0));
+    core.wal.flush(&mut be.io, flush_to)?;
     if quiet && inserted.start != redo {
         let message = format!(
             "concurrent write-ahead log activity while database system is shutting down: {redo} became {}",

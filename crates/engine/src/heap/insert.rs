@@ -284,11 +284,16 @@ impl Heap {
         opened: Opened,
         change: Change<'_>,
     ) -> Result<(), EngineError> {
-        if !self.logged
-            || !opened.empty && be.io.aio().has_bug("heap: a change goes without a record")
-        {
+        if !self.logged {
             return Ok(());
         }
+        forebay_aio::planted_bug!(
+            be.io.aio(),
+            HeapChangeNotLogged,
+            if !opened.empty {
+                return Ok(());
+            }
+        );
         let (init, will_init) = if opened.empty {
             (heap::INIT_PAGE, BlockFlags::WILL_INIT)
         } else {

@@ -289,12 +289,7 @@ impl Startup<'_> {
             }
             Ok(())
         };
-        let early =
-            self.aio.has_bug("recovery: backup_label goes before pg_control has what it says");
-        if early {
-            put_aside()?;
-        }
-        self.control.begin_archive_recovery(&mut be.io, checkpoint.start, point, |control| {
+        let change = |control: &mut ControlFile| {
             if let Some(scan) = local_end
                 && scan.end.end > control.min_recovery_point
             {
@@ -308,8 +303,15 @@ impl Startup<'_> {
                     control.backup_end = control.min_recovery_point;
                 }
             }
-        })?;
-        if early { Ok(()) } else { put_aside() }
+        };
+        let begin =
+            || self.control.begin_archive_recovery(&mut be.io, checkpoint.start, point, change);
+        forebay_aio::planted_bug!(self.aio, RecoveryRemovesLabelEarly, {
+            put_aside()?;
+            return begin();
+        });
+        begin()?;
+        put_aside()
     }
 
     /// What the log goes on with: on a new timeline, if the archive was asked for.
@@ -381,10 +383,10 @@ impl Startup<'_> {
                 begun
             }
         };
-        if self.aio.has_bug("recovery: recovery.ending goes before the checkpoint") {
+        forebay_aio::planted_bug!(self.aio, RecoveryRemovesEndingEarly, {
             remove(&be.io, &self.dir.join(ENDING))?;
-            self.aio.namespace().sync_dir(self.dir)?;
-        }
+            self.aio.namespace().sync_dir(self.dir)?
+        });
         let ended = branch.tidy(&mut be.io, &begun)?;
         course.restore.clean(&be.io)?;
         tracing::info!("archive recovery complete");

@@ -78,10 +78,10 @@ impl Branch<'_> {
     ) -> Result<(), EngineError> {
         let wal = self.dir.join("pg_wal");
         let history = until(parent, begun.at).branch(begun.timeline, begun.at);
-        if self.aio.has_bug("recovery: recovery.signal goes before the new timeline has begun") {
+        forebay_aio::planted_bug!(self.aio, RecoveryRemovesSignalEarly, {
             remove(io, &self.dir.join(SIGNAL))?;
-            self.aio.namespace().sync_dir(self.dir)?;
-        }
+            self.aio.namespace().sync_dir(self.dir)?
+        });
         begin_timeline(self.aio, io, &wal, self.size, &history)?;
         let ending = self.dir.join(ENDING);
         remove(io, &ending)?;
@@ -125,9 +125,7 @@ impl Branch<'_> {
         }
         Disk::new(io).write_new(&temporary, text.as_bytes())?;
         self.aio.namespace().rename_noreplace(&temporary, &path)?;
-        if self.aio.has_bug("recovery: the name of a new timeline's history is not durable") {
-            return Ok(());
-        }
+        forebay_aio::planted_bug!(self.aio, RecoveryHistoryNameNotSynced, return Ok(()));
         Ok(self.aio.namespace().sync_dir(wal)?)
     }
 

@@ -188,9 +188,7 @@ impl Startup<'_> {
                 tracing::info!(
                     "database system was not properly shut down; automatic recovery in progress"
                 );
-                if !self.aio.has_bug("recovery: files are not synced first") {
-                    self.sync_everything(be)?;
-                }
+                self.sync_everything(be)?;
                 let registry = self.registry();
                 let scan = self.scan(be, &control, &history, &checkpoint, &registry)?;
                 self.control.set_state(&mut be.io, DbState::CrashRecovery)?;
@@ -251,6 +249,7 @@ impl Startup<'_> {
     }
 
     fn sync_everything(&self, be: &mut Backend) -> Result<(), EngineError> {
+        forebay_aio::planted_bug!(self.aio, RecoveryFilesNotSyncedFirst, return Ok(()));
         let started = Instant::now();
         let files = sync::sync_everything(&mut be.io, self.dir)?;
         let elapsed = started.elapsed().as_secs_f64();
@@ -356,9 +355,9 @@ impl Startup<'_> {
         );
         ctx.check_missing()?;
         let mut counters = ctx.counters;
-        if self.aio.has_bug("recovery: transaction ids begin again at the checkpoint's") {
-            counters.next_xid = checkpoint.point.next_xid;
-        }
+        forebay_aio::planted_bug!(self.aio, RecoveryReusesTransactionIds, {
+            counters.next_xid = checkpoint.point.next_xid
+        });
         self.empty_unlogged(be)?;
         self.clog.set_recovering(false);
         self.clog.trim(&mut be.io, next_xid(&counters))?;

@@ -235,12 +235,7 @@ impl Replay<'_, '_> {
         // Outcomes have no LSN that would hold them back: pages of pg_xact tell of every record so
         // far.
         self.startup.clog.flush_behind(&mut io.io, |io| {
-            if io
-                .aio()
-                .has_bug("recovery: pg_xact is written before pg_control names a point that far")
-            {
-                return Ok(());
-            }
+            forebay_aio::planted_bug!(io.aio(), RecoveryWritesClogEarly, return Ok(()));
             self.course.floor.raise(io, record.end)
         })?;
         pool.write_paced(io, WriteScope::All, WriteOptions::checkpoint(pool), &mut FullSpeed)?;

@@ -206,22 +206,17 @@ impl Restore {
             return Ok(false);
         }
         let (temporary, path) = (self.wal().join(SEGMENT), self.wal().join(name));
-        if io.aio().has_bug("recovery: a segment that is there is not restored again")
-            && io.aio().namespace().exists(&path)?
-        {
-            return Ok(true);
-        }
+        forebay_aio::planted_bug!(io.aio(), RecoveryKeepsExistingSegment, {
+            if io.aio().namespace().exists(&path)? {
+                return Ok(true);
+            }
+        });
         if !self.run(io, name, &temporary)? {
             return Ok(false);
         }
         self.examine(io, name, &temporary)?;
         let names = Arc::clone(io.aio().namespace());
-        if !io.aio().has_bug("recovery: restored segments are not synced") {
-            // It may stay, be archived or recycled: a crash must not leave a part of it under its
-            // name.
-            let file = names.open(&temporary, &OpenOptions::READ_WRITE)?;
-            io.fsync(&file)?;
-        }
+        sync_restored(io, &temporary)?;
         names.rename(&temporary, &path)?;
         if self.archive_mode == ArchiveMode::Always {
             // Its mark may be durable before it is.
@@ -362,6 +357,14 @@ impl Fetch for Restore {
             FetchFailure::from(text)
         })
     }
+}
+
+/// Syncs a restored segment. It may be kept, archived or recycled under its final name, so a crash
+/// must not leave only a part of it there.
+fn sync_restored(io: &mut Backend, path: &Path) -> Result<(), EngineError> {
+    forebay_aio::planted_bug!(io.aio(), RecoveryRestoredSegmentNotSynced, return Ok(()));
+    let file = io.aio().namespace().open(path, &OpenOptions::READ_WRITE)?;
+    Ok(io.fsync(&file)?)
 }
 
 /// Nobody knows whether the archive has a file.

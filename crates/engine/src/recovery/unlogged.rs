@@ -44,9 +44,8 @@ impl Startup<'_> {
             for file in files.iter().filter(|file| file.fork == Fork::Init) {
                 copy(&mut be.io, &dir, file)?;
             }
-            if !self.aio.has_bug("recovery: directories of emptied tables are not synced") {
-                names.sync_dir(&dir)?;
-            }
+            forebay_aio::planted_bug!(self.aio, RecoveryEmptiedDirectoriesNotSynced, continue);
+            names.sync_dir(&dir)?;
         }
         if tables > 0 {
             tracing::info!("emptied {tables} unlogged relations");
@@ -98,9 +97,7 @@ fn copy(io: &mut Io, dir: &Path, init: &RelationFile) -> Result<(), EngineError>
     if !bytes.is_empty() {
         io.write_all_at(&file, 0, &AlignedBuf::copy_of(&bytes)?)?;
     }
-    if io.aio().has_bug("recovery: unlogged tables are emptied without a sync") {
-        return Ok(());
-    }
+    forebay_aio::planted_bug!(io.aio(), RecoveryEmptiedTablesNotSynced, return Ok(()));
     Ok(io.fsync(&file)?)
 }
 

@@ -86,9 +86,7 @@ impl<'a> RedoContext<'a> {
     /// a page, pg_control is made to name a point that far. Recovery of a crash has nothing to ask:
     /// it has no targets, and always gets to the end of the same log.
     pub fn before_files_go(&mut self, record: &RedoRecord<'_>) -> Result<(), RedoError> {
-        if self.be.io.aio().has_bug("recovery: files go before pg_control names the record") {
-            return Ok(());
-        }
+        forebay_aio::planted_bug!(self.be.io.aio(), RecoveryRemovesFilesEarly, return Ok(()));
         let told = self.pool.flush_wal(&mut self.be.io, record.end);
         told.map_err(|source| RedoError::Storage { lsn: record.start, source })
     }

@@ -9,7 +9,7 @@
 //! | neither | older | the change |
 
 use forebay_format::wal::BlockRef;
-use forebay_format::{PageTag, page::PageMut};
+use forebay_format::{Lsn, PageTag, page::PageMut};
 use forebay_storage::{Pinned, StorageError, Strategy};
 
 use super::{RedoContext, RedoError, RedoRecord};
@@ -48,13 +48,10 @@ impl RedoContext<'_> {
                 self.missing.insert(tag);
                 return Ok(());
             }
-            let bug = |bug| self.be.io.aio().has_bug(bug);
-            let limit = if bug("redo: a page that is one record behind is taken for new") {
-                record.start
-            } else {
-                record.end
-            };
-            if guard.page().lsn() >= limit && !bug("redo: pages are changed whatever their LSN") {
+            let mut limit = record.end;
+            forebay_aio::planted_bug!(self.be.io.aio(), RedoSkipsLastRecord, limit = record.start);
+            forebay_aio::planted_bug!(self.be.io.aio(), RedoIgnoresPageLsn, limit = Lsn(u64::MAX));
+            if guard.page().lsn() >= limit {
                 return Ok(());
             }
         }
@@ -63,9 +60,9 @@ impl RedoContext<'_> {
             tag,
             problem,
         })?;
-        if !self.be.io.aio().has_bug("redo: a changed page keeps its old LSN") {
-            guard.set_lsn(record.end);
-        }
+        let mut lsn = record.end;
+        forebay_aio::planted_bug!(self.be.io.aio(), RedoKeepsOldPageLsn, lsn = guard.page().lsn());
+        guard.set_lsn(lsn);
         guard.mark_dirty();
         Ok(())
     }
@@ -79,9 +76,7 @@ impl RedoContext<'_> {
         let Some(image) = block.image else {
             return Err(record.damaged("there is no image"));
         };
-        if self.be.io.aio().has_bug("redo: images are not restored") {
-            return Ok(());
-        }
+        forebay_aio::planted_bug!(self.be.io.aio(), RedoIgnoresImages, return Ok(()));
         let mut bytes = Box::new([0; forebay_format::BLOCK_SIZE]);
         image.restore(&mut bytes).map_err(|error| record.damaged(error.to_string()))?;
         let pin = self

@@ -43,9 +43,7 @@ fn end(
     }
     for &xid in end.subxacts.iter().chain([&header.xid]) {
         ctx.counters.advance_past(xid);
-        if ctx.be.io.aio().has_bug("redo: ends of transactions are not noted") {
-            continue;
-        }
+        forebay_aio::planted_bug!(ctx.be.io.aio(), RedoIgnoresTransactionEnds, continue);
         let set = ctx.clog.set(&mut ctx.be.io, xid, outcome);
         set.map_err(|source| RedoError::Engine { lsn: record.start, source: Box::new(source) })?;
     }

@@ -125,7 +125,9 @@ impl Session {
         core.backups.leave(&core.wal, core.config.full_page_writes);
         let (lsn, names) = ended?;
         let archived = core.wal.is_archiving();
-        if wait && archived && !core.aio.has_bug("backup: nobody waits for the WAL of its end") {
+        let mut wait = wait && archived;
+        forebay_aio::planted_bug!(core.aio, BackupDoesNotWaitForWal, wait = false);
+        if wait {
             for name in &names {
                 self.wait_until_archived(&core, name)?;
             }

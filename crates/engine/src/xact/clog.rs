@@ -191,9 +191,7 @@ impl Clog {
         before: impl FnOnce(&mut aio::Backend) -> Result<(), EngineError>,
     ) -> Result<u64, EngineError> {
         let mut new_names = self.flushing.lock();
-        if io.aio().has_bug("pg_xact: changed pages are not written") {
-            return Ok(0);
-        }
+        forebay_aio::planted_bug!(io.aio(), ClogNotWritten, return Ok(0));
         let copies = {
             let mut cache = self.cache.lock();
             take_changed(&mut cache, AlignedBuf::copy_of)?
@@ -226,9 +224,7 @@ impl Clog {
             for (page, bytes) in of_one_file {
                 io.write_all_at(&file, slru::segment_offset(*page), bytes)?;
             }
-            if !io.aio().has_bug("pg_xact: written without a sync") {
-                io.fsync(&file)?;
-            }
+            sync_segment(io, &file)?;
             for (page, bytes) in of_one_file {
                 read_back.verify(io, slru::segment_offset(*page), bytes)?;
             }
@@ -340,6 +336,11 @@ fn make_room(cache: &mut Cache) {
     for (_, page) in clean.into_iter().take(excess) {
         cache.pages.remove(&page);
     }
+}
+
+fn sync_segment(io: &mut aio::Backend, file: &aio::File) -> Result<(), AioError> {
+    forebay_aio::planted_bug!(io.aio(), ClogNotSynced, return Ok(()));
+    io.fsync(file)
 }
 
 impl std::fmt::Debug for Clog {

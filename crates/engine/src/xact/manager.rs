@@ -191,18 +191,22 @@ impl XactManager {
         let pass = self.gate.enter();
         let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &drop)?;
         *tx = Transaction::new();
-        let bug = |bug| io.aio().has_bug(bug);
-        let early = bug("commit: acknowledged before its record is durable")
-            || !drop.is_empty() && bug("commit: files go before its record is durable");
-        let deaf = bug("commit: an error of the log goes unheard");
         if way.wait || !drop.is_empty() {
             // The one that commits runs too.
             let others = !way.delay.is_zero() && self.procs.count() > way.siblings;
             let delay = if others { way.delay } else { Duration::ZERO };
-            if !early {
-                let flushed = self.wal.flush_after(io, inserted.end, delay);
-                flushed.or_else(|error| if deaf { Ok(()) } else { Err(error) })?;
-            }
+            let mut flush_to = inserted.end;
+            forebay_aio::planted_bug!(io.aio(), CommitAcknowledgedBeforeDurable, flush_to = Lsn(0));
+            forebay_aio::planted_bug!(
+                io.aio(),
+                CommitRemovesFilesBeforeDurable,
+                if !drop.is_empty() {
+                    flush_to = Lsn(0);
+                }
+            );
+            let mut flushed = self.wal.flush_after(io, flush_to, delay);
+            forebay_aio::planted_bug!(io.aio(), CommitIgnoresWalError, flushed = Ok(()));
+            flushed?;
         } else {
             // Before pg_xact has it: who writes that out sees to the log first.
             self.wal.leave_to_writer(inserted.end);

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::{Arc, Duration, Instant, Mutex};
-use forebay_aio::{Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, OpenOptions};
+use forebay_aio::{
+    Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, OpenOptions, PlantedBug,
+};
 use forebay_archive::place::TEMPORARY;
 use forebay_archive::{
     ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Digest, Expected, Mark, Next,
@@ -35,7 +37,7 @@ const PATIENCE: usize = 10_000;
 ///
 /// # Errors
 /// What was promised and not kept.
-pub fn archive_life(seed: u64, bug: Option<&'static str>) -> Result<Tally, String> {
+pub fn archive_life(seed: u64, bug: Option<PlantedBug>) -> Result<Tally, String> {
     let mut world = World::new(seed);
     let mut disk = SimDisk::new(ROOT, seed);
     if let Some(bug) = bug {

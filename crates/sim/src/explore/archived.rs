@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use forebay_aio::PlantedBug;
 use forebay_format::SegmentSize;
 use forebay_format::wal::PageHeader;
 
@@ -25,7 +26,7 @@ const LIVES: u32 = 3;
 pub fn archived_lives(
     template: &SimDisk,
     seed: u64,
-    bug: Option<&'static str>,
+    bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
     let mut disk = template.copy(seed);
     bug.into_iter().for_each(|bug| disk.plant(bug));

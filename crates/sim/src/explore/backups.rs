@@ -3,7 +3,7 @@
 //! that looks complete is.
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AioConfig, BackendType};
+use forebay_aio::{Aio, AioConfig, BackendType, PlantedBug};
 use forebay_archive::backup::{
     self, BackupOptions, BackupSource, BackupState, ChecksumKind, Origin, RecoveryTarget,
     RestoreOptions, Silent, Stopped, Target,
@@ -160,7 +160,7 @@ pub fn backups_cut_short(
     template: &SimDisk,
     seed: u64,
     stride: usize,
-    bug: Option<&'static str>,
+    bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
     let world = World::new(template, seed)?;
     let mut tally = Tally::one();
@@ -196,7 +196,7 @@ pub fn restores_cut_short(
     template: &SimDisk,
     seed: u64,
     stride: usize,
-    bug: Option<&'static str>,
+    bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
     let world = World::new(template, seed)?;
     let mut model = world.model.clone();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{AioError, AlignedBuf, Backend, OpenOptions};
+use forebay_aio::{AioError, AlignedBuf, Backend, OpenOptions, PlantedBug};
 use forebay_engine::{
     ArchiveMode, EngineConfig, EngineError, RecoveryTarget, RestoreFrom, RestoreSettings,
     RestoreSource, TargetAction,
@@ -221,7 +221,7 @@ pub fn archive_recovery(
     template: &SimDisk,
     seed: u64,
     stride: usize,
-    bug: Option<&'static str>,
+    bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
     let past = Past::new(template, seed)?;
     let mut tally = Tally::one();

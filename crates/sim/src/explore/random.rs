@@ -1,6 +1,8 @@
 //! Lives by chance: three of them on one disk, each ended by a crash, a kill or a fault, each
 //! followed by a comparison.
 
+use forebay_aio::PlantedBug;
+
 use super::Tally;
 use crate::dice::Dice;
 use crate::disk::{Ending, Forgotten, SimDisk};
@@ -15,14 +17,14 @@ pub enum Flaw {
     /// It forgets syncs.
     Forgets(Forgotten),
     /// It has a bug, planted by the feature `planted-bugs`.
-    Bug(&'static str),
+    Bug(PlantedBug),
 }
 
 impl Flaw {
     pub(super) fn apply(self, disk: &SimDisk) {
         match self {
             Flaw::Forgets(what) => disk.forget(what),
-            Flaw::Bug(name) => disk.plant(name),
+            Flaw::Bug(bug) => disk.plant(bug),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use forebay_aio::PlantedBug;
 use forebay_engine::{EngineError, Lsn, RecoveryTarget, TargetAction};
 
 use super::Tally;
@@ -153,7 +154,7 @@ pub fn recovery_moved_back(
     template: &SimDisk,
     seed: u64,
     stride: usize,
-    bug: Option<&'static str>,
+    bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
     let past = Past::new(template, seed)?;
     let mut tally = Tally::one();

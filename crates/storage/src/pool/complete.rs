@@ -6,7 +6,7 @@ use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
 use super::desc::{BadPages, DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use crate::error::relation_path;
 use crate::smgr::Version;
-use forebay_aio::{Completed, Errno, Outcome, SharedCompletion, Status};
+use forebay_aio::{Completed, Errno, Outcome, PlantedBug, SharedCompletion, Status};
 use forebay_format::checksum::{self, PageDefect};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Page, PageBytes, PageTag};
 use smallvec::SmallVec;
@@ -71,16 +71,14 @@ impl SharedCompletion for WriteCompletion {
     fn complete(&self, io: &Completed<'_>) -> Outcome {
         let core = &*self.0;
         let outcome = io.transfer_outcome();
-        let ok =
-            outcome.status == Status::Ok || core.has_bug("pages: clean after a write that failed");
+        let mut ok = outcome.status == Status::Ok;
+        forebay_aio::planted_bug!(core, PagesCleanAfterFailedWrite, ok = true);
         let fault = Some(IoFault::Transfer(io.result.err().unwrap_or(Errno::IO)));
         if let Some(&first) = io.data.first()
             && ok
-            && !core.has_bug("pages: written without asking for a sync")
         {
             // Before a page turns clean: a checkpoint that finds it clean must find the request.
-            let tag = core.descs[first as usize].tag();
-            core.sync.request(&tag);
+            core.request_sync(first);
         }
         core.note_written(io.data, ok);
         for &buf in io.data {
@@ -100,10 +98,15 @@ impl SharedCompletion for WriteCompletion {
 }
 
 impl Core {
-    /// See [`forebay_aio::Aio::has_bug`].
-    #[inline(always)]
-    fn has_bug(&self, bug: &str) -> bool {
-        forebay_aio::CAN_HAVE_BUGS && self.aio.upgrade().is_some_and(|aio| aio.has_bug(bug))
+    /// For [`forebay_aio::planted_bug!`].
+    fn has_bug(&self, bug: PlantedBug) -> bool {
+        self.aio.upgrade().is_some_and(|aio| aio.has_bug(bug))
+    }
+
+    /// Requests a sync of the file that has this buffer's page.
+    fn request_sync(&self, buf: u32) {
+        forebay_aio::planted_bug!(self, PagesWrittenWithoutSyncRequest, return);
+        self.sync.request(&self.descs[buf as usize].tag());
     }
 
     /// Pages are to be read back that were written, or are not any more. While their write holds
@@ -184,9 +187,7 @@ impl Core {
         defects: &[(usize, PageDefect)],
         judged: &mut [Judgement],
     ) {
-        if self.has_bug("readback: pages that are read are not compared") {
-            return;
-        }
+        forebay_aio::planted_bug!(self, ReadBackSkipsComparison, return);
         let version = |(n, &buf): (usize, &u32)| {
             let is_valid = defects.iter().all(|(defect, _)| *defect != n);
             is_valid.then(|| self.version(buf, first.block + n as u32))
@@ -203,9 +204,7 @@ impl Core {
             // completion off them, and the transfer is over.
             .map(|&buf| unsafe { &*self.page_ptr(buf).cast::<PageBytes>() })
             .collect();
-        if self.has_bug("pages: read as they are") {
-            return;
-        }
+        forebay_aio::planted_bug!(self, PagesNotVerified, return);
         if self.checksums {
             checksum::verify_scattered(&pages, first, |n, verdict| {
                 verdict.err().into_iter().for_each(|defect| bad(n, defect));

@@ -167,16 +167,12 @@ pub(super) fn sync_pending(smgr: &Smgr, io: &mut aio::Backend) -> Result<SyncRep
     io.submit();
     let queue = smgr.sync_queue();
     let _turn = queue.turn.lock();
-    if !smgr.aio().has_bug("stop: all goes on after a failed sync") {
-        queue.check()?;
-    }
+    let mut checked = queue.check();
+    forebay_aio::planted_bug!(smgr.aio(), StopIgnored, checked = Ok(()));
+    checked?;
     let (mut keys, mut directories) = queue.take();
-    if smgr.aio().has_bug("files: a sync that was asked for is forgotten") {
-        keys.pop();
-    }
-    if smgr.aio().has_bug("files: directories are not synced") {
-        directories.clear();
-    }
+    forebay_aio::planted_bug!(smgr.aio(), SyncRequestForgotten, keys.pop());
+    forebay_aio::planted_bug!(smgr.aio(), SyncSkipsDirectories, directories.clear());
     let mut report = SyncReport::default();
     let mut in_flight: VecDeque<InFlight> = VecDeque::with_capacity(DEPTH);
     let mut failure = None;
@@ -279,8 +275,11 @@ fn finish_oldest(
         Err(error) if !queue.still_wanted(&oldest.key) => {
             tracing::info!(%error, "of a file that is gone");
         }
-        Err(_) if io.aio().has_bug("files: a failed sync goes unheard") => report.files += 1,
         Err(error) => {
+            forebay_aio::planted_bug!(io.aio(), SyncFailureIgnored, {
+                report.files += 1;
+                return queue.done(&oldest.key);
+            });
             let errno = error.errno().unwrap_or(Errno::IO);
             // A sync that failed outweighs a file that could not be opened.
             *failure = Some(StorageError::Sync { file: oldest.file.path().to_path_buf(), errno });

@@ -127,10 +127,8 @@ impl Source {
         &self.config
     }
 
-    /// See [`Aio::has_bug`].
-    #[inline(always)]
-    pub fn has_bug(&self, bug: &str) -> bool {
-        self.aio.has_bug(bug)
+    pub fn aio(&self) -> &Aio {
+        &self.aio
     }
 
     pub fn history(&self) -> &TimelineHistory {

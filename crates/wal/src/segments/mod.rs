@@ -168,10 +168,9 @@ impl Segments {
         Ok(segments)
     }
 
-    /// See [`Aio::has_bug`].
-    #[inline(always)]
-    pub fn has_bug(&self, bug: &str) -> bool {
-        self.aio.has_bug(bug)
+    /// The I/O layer that holds the segments.
+    pub fn aio(&self) -> &Aio {
+        &self.aio
     }
 
     /// Path of a segment file.
@@ -341,9 +340,9 @@ impl Segments {
     pub fn open_existing(&self, number: u64) -> Result<Option<File>, WalError> {
         let path = self.path(number);
         let mut options = self.sync_method.open_options().direct(self.direct);
-        if self.aio.has_bug("wal: segments are not opened O_DSYNC") {
-            options = options.dsync(false).sync(false);
-        }
+        forebay_aio::planted_bug!(self.aio, WalSegmentsOpenedWithoutDsync, {
+            options = options.dsync(false).sync(false)
+        });
         let namespace = self.aio.namespace();
         let file = match namespace.open(&path, &options) {
             Ok(file) => file,
@@ -432,9 +431,7 @@ impl Segments {
     /// Makes the names durable. If the sync fails, it is unknown which names would survive a crash.
     fn sync_dir(&self) -> Result<(), WalError> {
         self.poison.check()?;
-        if self.aio.has_bug("wal: names of segments are not synced") {
-            return Ok(());
-        }
+        forebay_aio::planted_bug!(self.aio, WalSegmentNamesNotSynced, return Ok(()));
         sync_dir(&self.aio, &self.dir)
     }
 }

@@ -70,9 +70,8 @@ impl Segments {
         for (_, name) in old.iter().filter(|(_, name)| !known.knows(name)) {
             self.announce(name);
         }
-        if !self.has_bug("wal: segments go before the archive has them") {
-            old.retain(|(_, name)| known.is_done(name));
-        }
+        forebay_aio::planted_bug!(self.aio, WalSegmentsRemovedBeforeArchived, return Ok(true));
+        old.retain(|(_, name)| known.is_done(name));
         self.poison.check()?;
         if !old.is_empty() {
             // After a crash nothing may be waiting for the archive that has become another segment.

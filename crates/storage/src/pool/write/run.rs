@@ -174,8 +174,8 @@ impl BufferPool {
     /// before a page with that LSN is written, and before files change in a way that a record tells
     /// of. Fails, whatever `lsn`, once the log has ended.
     pub fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
+        forebay_aio::planted_bug!(self.aio, PagesWrittenBeforeWal, return Ok(()));
         match self.wal.get() {
-            Some(_) if self.aio.has_bug("pages: written before their log") => Ok(()),
             Some(wal) if lsn > wal.flushed() || wal.has_ended() => {
                 // The log may stage a batch of its own.
                 let in_batch = io.in_batch();
