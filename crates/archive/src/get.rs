@@ -62,9 +62,8 @@ pub(crate) fn check(
     size: u64,
     system: Option<u64>,
 ) -> Result<()> {
-    check_stored(name, head, size, system).map_err(|reason| {
-        ArchiveError::damaged(repository.depot().describe(name.as_str()), reason)
-    })
+    check_stored(name, head, size, system)
+        .map_err(|reason| ArchiveError::damaged(repository.depot().describe(name.as_str()), reason))
 }
 
 /// A file that is being restored.

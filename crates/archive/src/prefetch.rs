@@ -120,11 +120,9 @@ impl Prefetcher {
             .collect();
         let mut ahead = self.ahead.lock();
         // A recovery goes forward and will not request earlier files again.
-        ahead.retain(|name, progress| {
-            matches!(progress, Progress::Fetching) || next.contains(name)
-        });
-        let new: Vec<WalName> =
-            next.into_iter().filter(|name| !ahead.contains_key(name)).collect();
+        ahead
+            .retain(|name, progress| matches!(progress, Progress::Fetching) || next.contains(name));
+        let new: Vec<WalName> = next.into_iter().filter(|name| !ahead.contains_key(name)).collect();
         ahead.extend(new.iter().map(|name| (name.clone(), Progress::Queued)));
         new
     }
@@ -242,7 +240,11 @@ mod tests {
         {
             let prefetcher = Prefetcher::new(Arc::new(fixture.repository()), files, budget);
             let names: Vec<WalName> = (4..4 + count).map(name).collect();
-            assert_eq!(fixture.get(&prefetcher, 3).unwrap(), names, "{files} files, {budget} bytes");
+            assert_eq!(
+                fixture.get(&prefetcher, 3).unwrap(),
+                names,
+                "{files} files, {budget} bytes"
+            );
         }
     }
 

@@ -109,15 +109,15 @@ fn name(n: u64) -> WalName {
     WalName::parse(&format!("0000000100000000{n:08X}")).expect("a name")
 }
 
-struct Bed {
+struct Fixture {
     dir: tempfile::TempDir,
     plan: Arc<FaultPlan>,
     archiver: Arc<Archiver>,
 }
 
-impl Bed {
+impl Fixture {
     /// A log with so many segments, all of them empty.
-    fn new(segments: u64) -> Arc<Bed> {
+    fn new(segments: u64) -> Arc<Fixture> {
         let memory = std::path::Path::new("/dev/shm");
         let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         let dir = dir.expect("a directory");
@@ -130,7 +130,7 @@ impl Bed {
         let aio: Arc<Aio> =
             plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("aio");
         let archiver = Archiver::new(&aio, dir.path(), ArchiverConfig::default());
-        Arc::new(Bed { dir, plan, archiver })
+        Arc::new(Fixture { dir, plan, archiver })
     }
 
     fn status(&self) -> PathBuf {
@@ -157,10 +157,10 @@ impl Bed {
         self: &Arc<Self>,
         numbers: std::ops::RangeInclusive<u64>,
     ) -> thread::JoinHandle<()> {
-        let bed = Arc::clone(self);
+        let fixture = Arc::clone(self);
         thread::spawn(move || {
             for n in numbers {
-                bed.archiver.announce(&name(n)).expect("a mark");
+                fixture.archiver.announce(&name(n)).expect("a mark");
                 thread::yield_now();
             }
         })
@@ -190,20 +190,20 @@ fn check(scheduler: impl Scheduler + 'static, scenario: fn()) {
 #[test]
 fn each_file_goes_once_and_what_is_acknowledged_has_no_gap() {
     each(|| {
-        let (bed, module) = (Bed::new(4), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        let announcing = bed.announcing(1..=4);
+        let (fixture, module) = (Fixture::new(4), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        let announcing = fixture.announcing(1..=4);
         for _ in 0..3 {
-            let (done, _) = bed.marks();
+            let (done, _) = fixture.marks();
             assert_eq!(done, all(1..=done.len() as u64), "in order, and without a gap");
             thread::yield_now();
         }
         announcing.join().expect("announced");
         threads.stop(StopMode::Drain).expect("no failure");
-        assert_eq!(bed.marks(), (all(1..=4), Vec::new()));
-        assert_eq!(bed.archiver.stats().archived_count, 4);
-        assert_eq!(bed.archiver.backlog().files, 0);
+        assert_eq!(fixture.marks(), (all(1..=4), Vec::new()));
+        assert_eq!(fixture.archiver.stats().archived_count, 4);
+        assert_eq!(fixture.archiver.backlog().files, 0);
         module.check();
         let life = module.0.lock();
         assert_eq!((life.starts, life.ends, life.stored.len()), (1, 1, 4));
@@ -214,13 +214,13 @@ fn each_file_goes_once_and_what_is_acknowledged_has_no_gap() {
 #[test]
 fn a_stop_in_mid_transfer_says_nothing_that_was_not_done() {
     each(|| {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        bed.announcing(1..=3).join().expect("announced");
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        fixture.announcing(1..=3).join().expect("announced");
         threads.stop(StopMode::Now).expect("no failure");
-        assert!(bed.archiver.is_ended());
-        let (done, ready) = bed.marks();
+        assert!(fixture.archiver.is_ended());
+        let (done, ready) = fixture.marks();
         assert_eq!([done.clone(), ready].concat(), all(1..=3));
         module.check();
         let life = module.0.lock();
@@ -230,20 +230,20 @@ fn a_stop_in_mid_transfer_says_nothing_that_was_not_done() {
             life.stored
         );
         assert_eq!(life.starts, life.ends);
-        assert_eq!(bed.archiver.stats().failed_count, 0, "a stop is no failure");
-        assert_eq!(bed.archiver.stats().archived_count as usize, done.len());
+        assert_eq!(fixture.archiver.stats().failed_count, 0, "a stop is no failure");
+        assert_eq!(fixture.archiver.stats().archived_count as usize, done.len());
     });
 }
 
 #[test]
 fn a_drain_that_is_cut_short() {
     each(|| {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 2).expect("threads");
-        let announcing = bed.announcing(1..=3);
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 2).expect("threads");
+        let announcing = fixture.announcing(1..=3);
         let impatient = {
-            let archiver = Arc::clone(&bed.archiver);
+            let archiver = Arc::clone(&fixture.archiver);
             thread::spawn(move || {
                 thread::yield_now();
                 archiver.stop(StopMode::Now);
@@ -252,7 +252,7 @@ fn a_drain_that_is_cut_short() {
         threads.stop(StopMode::Drain).expect("no failure");
         impatient.join().expect("stopped");
         announcing.join().expect("announced");
-        let (done, ready) = bed.marks();
+        let (done, ready) = fixture.marks();
         assert_eq!([done.clone(), ready].concat(), all(1..=3));
         module.check();
         assert!(done.iter().all(|name| module.0.lock().stored.contains(name)));
@@ -264,28 +264,28 @@ fn a_drain_that_is_cut_short() {
                 AioConfig { max_backends: 2, handles_per_backend: 2, ..AioConfig::default() },
             )
             .expect("aio"),
-            bed.dir.path(),
+            fixture.dir.path(),
             ArchiverConfig::default(),
         );
         archiver.set_module(Some(Arc::new(Slow::default())));
         archiver.scan().expect("listed");
         Threads::start(&archiver, 1).expect("threads").stop(StopMode::Drain).expect("no failure");
-        assert_eq!(bed.marks(), (all(1..=3), Vec::new()));
+        assert_eq!(fixture.marks(), (all(1..=3), Vec::new()));
     });
 }
 
 #[test]
 fn a_module_is_changed_when_nothing_of_it_flies() {
     each(|| {
-        let (bed, one, two) = (Bed::new(4), Arc::new(Slow::default()), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(one.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        let announcing = bed.announcing(1..=4);
+        let (fixture, one, two) = (Fixture::new(4), Arc::new(Slow::default()), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(one.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        let announcing = fixture.announcing(1..=4);
         thread::yield_now();
-        bed.archiver.set_module(Some(two.clone()));
+        fixture.archiver.set_module(Some(two.clone()));
         announcing.join().expect("announced");
         threads.stop(StopMode::Drain).expect("no failure");
-        assert_eq!(bed.marks(), (all(1..=4), Vec::new()));
+        assert_eq!(fixture.marks(), (all(1..=4), Vec::new()));
         for module in [&one, &two] {
             module.check();
             let life = module.0.lock();
@@ -301,16 +301,16 @@ fn a_module_is_changed_when_nothing_of_it_flies() {
 #[test]
 fn a_failed_sync_of_the_marks_is_the_end_for_all() {
     each(|| {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        bed.plan
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        fixture.plan
             .add(Rule::on(Ops::SYNC_DIR).path("archive_status").times(1), Effect::Fail(Errno::IO));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        bed.announcing(1..=3).join().expect("announced");
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        fixture.announcing(1..=3).join().expect("announced");
         let error = threads.stop(StopMode::Drain).expect_err("one of them says it");
         assert!(error.is_fatal(), "{error}");
-        assert!(bed.archiver.is_ended());
-        assert_eq!(bed.archiver.stats().archived_count, 0, "nothing was acknowledged");
+        assert!(fixture.archiver.is_ended());
+        assert_eq!(fixture.archiver.stats().archived_count, 0, "nothing was acknowledged");
         assert_eq!(module.0.lock().wrong, [""; 0]);
     });
 }
@@ -320,10 +320,10 @@ fn a_failed_sync_of_the_marks_is_the_end_for_all() {
 fn transfers_are_seen_side_by_side() {
     static MOST: AtomicUsize = AtomicUsize::new(0);
     check(RandomScheduler::new(rounds()), || {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        (1..=3).for_each(|n| bed.archiver.announce(&name(n)).expect("a mark"));
-        bed.archiver.set_module(Some(module.clone()));
-        Threads::start(&bed.archiver, 3)
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        (1..=3).for_each(|n| fixture.archiver.announce(&name(n)).expect("a mark"));
+        fixture.archiver.set_module(Some(module.clone()));
+        Threads::start(&fixture.archiver, 3)
             .expect("threads")
             .stop(StopMode::Drain)
             .expect("no failure");

@@ -1,110 +1,61 @@
-//! An archive: WAL files, each with its manifest, in a place.
-//!
-//! | Module | What |
-//! |---|---|
-//! | `depot` | where it lies: the [`Depot`] trait |
-//! | `directory` | a directory as such a place |
-//! | `objects` | object stores as such: S3, Google, Azure (the cargo feature `object-store`) |
-//! | [`layout`] | where in it a file lies: plain or hashed |
-//! | [`manifest`] | what a stored file is; what the archive is |
-//! | `text` | the form of these |
-//! | [`codec`] | compression, and reading back; [`seal`]: encryption; `auth`: manifests nobody else can make |
-//! | `put` | a WAL file into the archive |
-//! | `fetch` | a WAL file out of the archive |
-//! | `inventory` | what is there |
-//! | [`verify`] | gaps, damage, foreign files |
-//! | [`expire`] | old WAL goes |
-//! | `error` | what can be wrong with an archive |
-//!
-//! What holds whatever happens:
-//!
-//! 1. A file that was acknowledged is durable, with a manifest that says what it is.
-//! 2. Nothing stored is ever replaced. A file is stored under a temporary name, made durable, and
-//!    renamed without replacing; then its manifest is stored in the same way. The manifest decides:
-//!    of two that store one name with different contents, or compressed differently, the one whose
-//!    manifest is first has stored it, and the other takes its own away.
-//! 3. A crash between the two leaves a file without a manifest. Who stores the same name again
-//!    compares the contents, and makes the manifest where they are the same.
-//! 4. That a file is absent is said only of an archive that is there: its own file
-//!    `forebay-archive` could be read, before and after the file was looked for.
-//! 5. With a key, only what its holder made is believed: encrypted files and authenticated
-//!    manifests.
+//! [`Repository`]: an archive, and how it is used.
 
-mod auth;
-pub mod codec;
-pub(crate) mod depot;
-mod directory;
-mod error;
-pub mod expire;
-mod fetch;
-mod inventory;
-pub mod layout;
-pub mod manifest;
-#[cfg(feature = "object-store")]
-mod objects;
-mod put;
-pub mod seal;
-pub(crate) mod text;
-pub mod verify;
-
-pub use depot::{Depot, Download, Object, Upload};
-pub use directory::Directory;
-pub use error::StoreError;
-pub use fetch::Fetched;
-pub use inventory::{Inventory, Stored, TimelineRange};
-#[cfg(feature = "object-store")]
-pub use objects::Bucket;
+use std::path::Path;
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Aio, Backend};
-use std::path::Path;
 
-use crate::error::Result;
+use super::auth::{self, Signature};
+use super::codec::Compression;
+use super::depot::Depot;
+use super::directory::Directory;
+use super::layout::{Entry, LayoutKind};
+use super::manifest::{Manifest, Marker};
+#[cfg(feature = "object-store")]
+use super::objects::Bucket;
+use super::seal::{Key, KeyId};
+use super::text;
+use crate::durable_dir::StoreOutcome;
+use crate::error::{ArchiveError, ManifestError, Result};
 use crate::names::WalName;
-use crate::place::Placed;
-use auth::Signature;
-use codec::Compression;
-use layout::LayoutKind;
-use manifest::{Manifest, Marker};
-use seal::{Key, KeyId};
-use text::TextError;
 
 /// How to use an archive.
 #[derive(Debug, Clone, Default)]
 pub struct StoreOptions {
-    /// The layout it must have; a new one gets it. None: whichever it has, plain for a new one.
+    /// The layout that the archive must have, and that a new one gets. None: any; plain for a new
+    /// one.
     pub layout: Option<LayoutKind>,
     /// How new files are compressed.
     pub compression: Compression,
-    /// New files are encrypted and their manifests authenticated with it; what was not is refused.
+    /// Encrypts new files and authenticates their manifests. Files stored without it are refused.
     pub key: Option<Key>,
-    /// With a key, files are read as well that are not encrypted, and manifests that are not
-    /// authenticated with it: those of an archive that was begun without a key or with another one,
-    /// or before manifests were authenticated.
+    /// With a key, also accept files that are not encrypted and manifests that are not
+    /// authenticated with it. An archive has such files if it was begun without a key or with
+    /// another one, or before manifests were authenticated.
     pub accept_unencrypted: bool,
-    /// Past the kernel's cache, where the file system can.
+    /// Use direct I/O, where the file system has it.
     pub direct: bool,
 }
 
 /// An archive.
 pub struct Repository {
-    depot: Arc<dyn Depot>,
-    options: StoreOptions,
-    /// What is known of it.
+    pub(super) depot: Arc<dyn Depot>,
+    pub(super) options: StoreOptions,
+    /// The marker, once it was read.
     marker: Mutex<Option<Marker>>,
-    /// What killed processes have left is looked for before something is stored.
-    tidies: bool,
+    /// Remove temporary files of dead processes before a file is stored.
+    pub(super) cleans_first: bool,
 }
 
 impl Repository {
-    /// The archive at that place; nothing is read yet.
+    /// The archive in a depot. Nothing is read yet.
     pub fn new(depot: Arc<dyn Depot>, options: StoreOptions) -> Repository {
-        Repository { depot, options, marker: Mutex::new(None), tidies: false }
+        Repository { depot, options, marker: Mutex::new(None), cleans_first: false }
     }
 
     /// The archive at "DIR", "file://DIR", "s3://BUCKET/PREFIX", "gs://BUCKET/PREFIX" or
     /// "az://CONTAINER/PREFIX". Endpoints and credentials of object stores come from the
-    /// environment (`Bucket::open`).
+    /// environment (`Bucket::open`). Nothing is read yet.
     pub fn open(aio: &Arc<Aio>, location: &str, options: StoreOptions) -> Result<Repository> {
         let depot: Arc<dyn Depot> = match location.split_once("://") {
             None => Arc::new(Directory::new(aio, Path::new(location), options.direct)),
@@ -114,19 +65,19 @@ impl Repository {
         Ok(Repository::new(depot, options))
     }
 
-    /// For a process that stores one file and ends: before it stores something new, it removes what
-    /// was being stored beside it when its process was killed. Others do so once, when they start
-    /// ([`Repository::clean`]).
-    pub fn tidying(self) -> Repository {
-        Repository { tidies: true, ..self }
+    /// For a process that stores one file and ends: before it stores a file, it removes temporary
+    /// files of dead processes from the same directory. Other processes call [`Repository::clean`]
+    /// once, when they start.
+    pub fn cleaning_first(self) -> Repository {
+        Repository { cleans_first: true, ..self }
     }
 
-    /// Removes what was being stored when its process ended. How many files.
+    /// Removes the temporary files of dead processes. Returns how many.
     pub fn clean(&self, be: &mut Backend) -> Result<usize> {
         self.depot.clean_all(be)
     }
 
-    /// Whether it can be used: the place is there, and what it says of itself agrees with the
+    /// Checks that the archive can be used: its depot exists, and its marker agrees with the
     /// options.
     pub fn check(&self, be: &mut Backend) -> Result<()> {
         if self.read_marker(be)?.is_none() {
@@ -135,9 +86,9 @@ impl Repository {
         Ok(())
     }
 
-    /// Removes what was left beside where a file of this directory is to be stored. That it can't
-    /// be is told when the file is.
-    fn tidy(&self, be: &mut Backend, dir: &str) {
+    /// Removes temporary files of dead processes from `dir` and from the root. If that fails,
+    /// storing a file there will report the reason.
+    pub(super) fn clean_beside(&self, be: &mut Backend, dir: &str) {
         let beside = (!dir.is_empty()).then(|| self.depot.clean(be, dir));
         for cleaned in beside.into_iter().chain([self.depot.clean(be, "")]) {
             match cleaned {
@@ -150,112 +101,111 @@ impl Repository {
         }
     }
 
-    /// Where it lies.
+    /// Where the archive lies.
     pub fn depot(&self) -> &Arc<dyn Depot> {
         &self.depot
     }
 
-    /// How it is used.
+    /// How the archive is used.
     pub fn options(&self) -> &StoreOptions {
         &self.options
     }
 
-    /// What the archive says of itself, read anew. None: it says nothing.
+    /// Reads the marker file. None: there is none.
     pub fn read_marker(&self, be: &mut Backend) -> Result<Option<Marker>> {
         let Some(bytes) = self.read_text(be, Marker::NAME)? else { return Ok(None) };
-        let marker = Marker::parse(&bytes).map_err(|source| self.bad_text(Marker::NAME, source))?;
+        let marker =
+            Marker::parse(&bytes).map_err(|source| self.bad_manifest(Marker::NAME, source))?;
         if let Some(wanted) = self.options.layout.filter(|wanted| *wanted != marker.layout) {
-            let (place, found) = (self.depot.describe(""), marker.layout.name());
-            return Err(StoreError::OtherLayout { place, found, wanted: wanted.name() }.into());
+            return Err(self.other_layout(marker.layout, wanted));
         }
         *self.marker.lock() = Some(marker);
         Ok(Some(marker))
     }
 
-    /// What is known of the archive, read once. A directory of WAL files without the archive's own
-    /// file, as `cp` makes it, is one in the plain layout.
-    pub fn marker(&self, be: &mut Backend) -> Result<Marker> {
-        if let Some(marker) = *self.marker.lock() {
-            return Ok(marker);
-        }
-        self.ascertain(be)
+    fn other_layout(&self, found: LayoutKind, wanted: LayoutKind) -> ArchiveError {
+        let (location, found, wanted) = (self.depot.describe(""), found.name(), wanted.name());
+        ArchiveError::OtherLayout { location, found, wanted }
     }
 
-    /// The same, read anew: afterwards the archive was there a moment ago.
-    pub(crate) fn ascertain(&self, be: &mut Backend) -> Result<Marker> {
+    /// Reads the marker file, which proves that the archive exists now. A directory of WAL files
+    /// without a marker, as `cp` leaves it, is an archive in the plain layout.
+    pub fn require_marker(&self, be: &mut Backend) -> Result<Marker> {
         if let Some(marker) = self.read_marker(be)? {
             return Ok(marker);
         }
-        let none = |reason: &str| {
-            StoreError::NoArchive { place: self.depot.describe(""), reason: reason.to_owned() }
-                .into()
-        };
         if self.marker.lock().is_some() {
-            return Err(none("its file \"forebay-archive\" has vanished"));
+            return Err(self.no_archive("its file \"forebay-archive\" has vanished"));
         }
         if self.needs_seal() {
-            return Err(none("it has no file \"forebay-archive\", which a key authenticates"));
+            let reason = "it has no file \"forebay-archive\", which a key authenticates";
+            return Err(self.no_archive(reason));
         }
         if self.options.layout == Some(LayoutKind::Hashed) || !self.holds_plain_files(be)? {
-            return Err(none("it has neither a file \"forebay-archive\" nor WAL files"));
+            let reason = "it has neither a file \"forebay-archive\" nor WAL files";
+            return Err(self.no_archive(reason));
         }
         Ok(Marker { layout: LayoutKind::Plain, system: None, key: None })
     }
 
-    /// Whether there are WAL files at its root.
-    fn holds_plain_files(&self, be: &mut Backend) -> Result<bool> {
-        let names = self.depot.names(be, "")?;
-        Ok(names
-            .iter()
-            .any(|name| matches!(LayoutKind::Plain.classify(name), layout::Entry::Stored(_))))
+    fn no_archive(&self, reason: &str) -> ArchiveError {
+        ArchiveError::NoArchive { location: self.depot.describe(""), reason: reason.to_owned() }
     }
 
-    /// The archive's own file, made if there is none. `system` is the cluster whose WAL is to be
+    /// Whether there are WAL files at the root.
+    fn holds_plain_files(&self, be: &mut Backend) -> Result<bool> {
+        let names = self.depot.names(be, "")?;
+        let is_wal = |name: &String| matches!(LayoutKind::Plain.classify(name), Entry::Stored(_));
+        Ok(names.iter().any(is_wal))
+    }
+
+    /// The archive's marker, which is created if there is none. The WAL of `system` is to be
     /// stored.
-    fn prepare(&self, be: &mut Backend, system: Option<u64>, file: &str) -> Result<Marker> {
+    pub(super) fn prepare(
+        &self,
+        be: &mut Backend,
+        system: Option<u64>,
+        file: &str,
+    ) -> Result<Marker> {
         let known = *self.marker.lock();
         let marker = match known {
             Some(marker) => marker,
             None => match self.read_marker(be)? {
                 Some(marker) => marker,
-                None => self.found(be, system)?,
+                None => self.create_marker(be, system)?,
             },
         };
         if let (Some(expected), Some(found)) = (marker.system, system)
             && expected != found
         {
-            let (place, file) = (self.depot.describe(""), file.to_owned());
-            return Err(StoreError::OtherSystem { place, expected, file, found }.into());
+            let (location, file) = (self.depot.describe(""), file.to_owned());
+            return Err(ArchiveError::OtherSystem { location, expected, file, found });
         }
         Ok(marker)
     }
 
-    /// Makes the archive's own file; or somebody else has, meanwhile.
-    fn found(&self, be: &mut Backend, system: Option<u64>) -> Result<Marker> {
+    /// Creates the marker file, unless another process does so at the same time.
+    fn create_marker(&self, be: &mut Backend, system: Option<u64>) -> Result<Marker> {
         let layout = self.options.layout.unwrap_or_default();
         if layout != LayoutKind::Plain && self.holds_plain_files(be)? {
-            let (place, found) = (self.depot.describe(""), LayoutKind::Plain.name());
-            return Err(StoreError::OtherLayout { place, found, wanted: layout.name() }.into());
+            return Err(self.other_layout(LayoutKind::Plain, layout));
         }
         self.depot.check_new(be)?;
         let marker = Marker { layout, system, key: self.options.key.as_ref().map(Key::id) };
         match self.store_text(be, Marker::NAME, marker.to_text())? {
-            Placed::Stored => {
+            StoreOutcome::Stored => {
                 *self.marker.lock() = Some(marker);
                 Ok(marker)
             }
-            Placed::Exists => {
-                self.depot.settle(be, Marker::NAME)?;
-                let vanished = || StoreError::NoArchive {
-                    place: self.depot.describe(""),
-                    reason: "its file \"forebay-archive\" has vanished".to_owned(),
-                };
-                Ok(self.read_marker(be)?.ok_or_else(vanished)?)
+            StoreOutcome::Exists => {
+                self.depot.make_durable(be, Marker::NAME)?;
+                let vanished = || self.no_archive("its file \"forebay-archive\" has vanished");
+                self.read_marker(be)?.ok_or_else(vanished)
             }
         }
     }
 
-    /// The manifest of a file, if it has one.
+    /// The manifest of a WAL file, if it has one.
     pub fn manifest(
         &self,
         be: &mut Backend,
@@ -264,46 +214,68 @@ impl Repository {
     ) -> Result<Option<Manifest>> {
         let key = layout.manifest(name.as_str());
         let Some(bytes) = self.read_text(be, &key)? else { return Ok(None) };
-        let manifest = Manifest::parse(&bytes).map_err(|source| self.bad_text(&key, source))?;
+        let manifest = Manifest::parse(&bytes).map_err(|source| self.bad_manifest(&key, source))?;
         let right = manifest.name == name.as_str()
             && manifest.stored == format!("{}{}", manifest.name, manifest.codec.ending());
         if !right {
-            let reason = "it is the manifest of another file".to_owned();
-            return Err(StoreError::Damaged { file: self.depot.describe(&key), reason }.into());
+            return Err(self.damaged(&key, "it is the manifest of another file"));
         }
         Ok(Some(manifest))
     }
 
-    /// Whether what no key has sealed is refused.
+    /// The stored file `key` is not what it should be.
+    pub(super) fn damaged(&self, key: &str, reason: impl Into<String>) -> ArchiveError {
+        ArchiveError::damaged(self.depot.describe(key), reason)
+    }
+
+    /// The stored file `key` is missing.
+    pub(super) fn missing(&self, key: &str) -> ArchiveError {
+        ArchiveError::Missing { file: self.depot.describe(key) }
+    }
+
+    /// Whether files and manifests are refused that no key has sealed.
     fn needs_seal(&self) -> bool {
         self.options.key.is_some() && !self.options.accept_unencrypted
     }
 
-    /// Refuses a file that is not encrypted, where only those are believed.
-    fn check_sealed(&self, file: &str, key: Option<KeyId>) -> Result<()> {
+    /// Refuses the file `file` if it should be encrypted and is not.
+    pub(super) fn check_sealed(&self, file: &str, key: Option<KeyId>) -> Result<()> {
         if key.is_none() && self.needs_seal() {
             let file = self.depot.describe(file);
-            return Err(StoreError::Unsealed { file, lacks: "encrypted" }.into());
+            return Err(ArchiveError::Unsealed { file, lacks: "encrypted" });
         }
         Ok(())
     }
 
-    /// The key to read a file with.
-    fn key_for(&self, file: &str, needed: Option<KeyId>) -> Result<Option<&Key>> {
+    /// The key to read a file with that was encrypted with the key `needed`.
+    pub(super) fn key_for(&self, file: &str, needed: Option<KeyId>) -> Result<Option<&Key>> {
         self.check_sealed(file, needed)?;
-        let file = || self.depot.describe(file);
         let Some(needed) = needed else { return Ok(None) };
         match &self.options.key {
-            None => Err(StoreError::NoKey { file: file(), key: Some(needed) }.into()),
-            Some(key) if key.id() != needed => {
-                Err(StoreError::OtherKey { file: file(), needed, given: key.id() }.into())
-            }
+            None => Err(self.no_key(file, Some(needed))),
+            Some(key) if key.id() != needed => Err(self.other_key(file, needed, key)),
             Some(key) => Ok(Some(key)),
         }
     }
 
-    /// Stores a manifest or the archive's own file, authenticated where there is a key.
-    fn store_text(&self, be: &mut Backend, key: &str, text: text::Writer) -> Result<Placed> {
+    /// The file needs a key, and none was given.
+    pub(super) fn no_key(&self, file: &str, key: Option<KeyId>) -> ArchiveError {
+        let key = key.map(|key| key.to_string());
+        ArchiveError::NoKey { file: self.depot.describe(file), key }
+    }
+
+    fn other_key(&self, file: &str, needed: KeyId, given: &Key) -> ArchiveError {
+        let (needed, given) = (needed.to_string(), given.id().to_string());
+        ArchiveError::OtherKey { file: self.depot.describe(file), needed, given }
+    }
+
+    /// Stores a manifest or the marker file, authenticated if there is a key.
+    pub(super) fn store_text(
+        &self,
+        be: &mut Backend,
+        key: &str,
+        text: text::Writer,
+    ) -> Result<StoreOutcome> {
         let text = match &self.options.key {
             Some(secret) => auth::sign(text, secret)?,
             None => text,
@@ -311,37 +283,36 @@ impl Repository {
         self.depot.store_small(be, key, text.finish().as_bytes())
     }
 
-    /// Reads a manifest or the archive's own file. With a key, only one that its holder made.
+    /// Reads a manifest or the marker file. With a key, it must be authenticated.
     fn read_text(&self, be: &mut Backend, key: &str) -> Result<Option<Vec<u8>>> {
         let Some(bytes) = self.depot.read_small(be, key, text::LONGEST)? else { return Ok(None) };
         let file = || self.depot.describe(key);
         let Some(secret) = &self.options.key else { return Ok(Some(bytes)) };
         if !text::is_whole(&bytes) {
-            return Err(self.bad_text(key, TextError::Check).into());
+            return Err(self.bad_manifest(key, ManifestError::Check));
         }
         match Signature::find(&bytes) {
             None if self.needs_seal() => {
-                Err(StoreError::Unsealed { file: file(), lacks: "authenticated" }.into())
+                Err(ArchiveError::Unsealed { file: file(), lacks: "authenticated" })
             }
             Some(found) if found.key != secret.id() && self.needs_seal() => {
-                Err(StoreError::OtherKey { file: file(), needed: found.key, given: secret.id() }
-                    .into())
+                Err(self.other_key(key, found.key, secret))
             }
             Some(found) if found.key == secret.id() && !found.is_of(secret) => {
-                Err(StoreError::Forged { file: file() }.into())
+                Err(ArchiveError::Forged { file: file() })
             }
             _ => Ok(Some(bytes)),
         }
     }
 
-    fn bad_text(&self, key: &str, source: TextError) -> StoreError {
-        StoreError::Text { file: self.depot.describe(key), source }
+    fn bad_manifest(&self, key: &str, source: ManifestError) -> ArchiveError {
+        ArchiveError::Manifest { file: self.depot.describe(key), source }
     }
 }
 
 #[cfg(feature = "object-store")]
 fn bucket(location: &str) -> Result<Arc<dyn Depot>> {
-    // One that is not valid Unicode is none of those that are looked for.
+    // The variables that are looked for are valid Unicode.
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
@@ -352,5 +323,5 @@ fn bucket(location: &str) -> Result<Arc<dyn Depot>> {
 fn bucket(location: &str) -> Result<Arc<dyn Depot>> {
     let reason =
         "archives lie in directories; object stores were left out when this program was built";
-    Err(StoreError::Option(format!("\"{location}\" can't be used: {reason}")).into())
+    Err(ArchiveError::refused(format!("\"{location}\" can't be used: {reason}")))
 }

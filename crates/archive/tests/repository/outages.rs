@@ -9,7 +9,8 @@ use forebay_aio::{Aio, AioConfig, BackendType, Errno, MethodKind, PosixNamespace
 use forebay_archive::store::{Repository, StoreOptions};
 use forebay_archive::{WalName, get};
 
-use crate::bed::{Bed, SYSTEM, all_options, segment_bytes, wal_name};
+use crate::common::fixture::{Fixture, all_options};
+use crate::common::segments::{SYSTEM, segment_bytes, wal_name};
 
 /// ESTALE: what a network file system says whose server has gone.
 const STALE: Errno = Errno(116);
@@ -26,11 +27,11 @@ fn opened(aio: &Arc<Aio>, archive: &Path, options: &StoreOptions) -> Repository 
 #[test]
 fn no_failing_call_is_taken_for_absence() {
     for options in all_options().into_iter().step_by(2) {
-        let mut bed = Bed::new();
-        let name = bed.segment(1, 3);
-        let repository = bed.repository(options.clone());
-        bed.push(&repository, &name).unwrap();
-        let (archive, to) = (bed.archive(), bed.data().join("pg_wal/RECOVERYXLOG"));
+        let mut fixture = Fixture::new();
+        let name = fixture.segment(1, 3);
+        let repository = fixture.repository(options.clone());
+        fixture.push(&repository, &name).unwrap();
+        let (archive, to) = (fixture.archive(), fixture.data().join("pg_wal/RECOVERYXLOG"));
         for errno in [Errno::IO, Errno::ACCES, STALE] {
             for nth in 0.. {
                 let plan = FaultPlan::new();
@@ -59,18 +60,18 @@ fn no_failing_call_is_taken_for_absence() {
                 }
             }
         }
-        bed.check_tidy();
+        fixture.check_no_temporary();
     }
 }
 
 #[test]
 fn a_store_that_is_down_has_nothing_to_say_of_absence() {
     for options in all_options().into_iter().step_by(5) {
-        let mut bed = Bed::new();
-        let name = bed.segment(1, 3);
-        let repository = bed.repository(options.clone());
-        bed.push(&repository, &name).unwrap();
-        let (archive, to) = (bed.archive(), bed.data().join("pg_wal/RECOVERYXLOG"));
+        let mut fixture = Fixture::new();
+        let name = fixture.segment(1, 3);
+        let repository = fixture.repository(options.clone());
+        fixture.push(&repository, &name).unwrap();
+        let (archive, to) = (fixture.archive(), fixture.data().join("pg_wal/RECOVERYXLOG"));
         let plan = FaultPlan::new();
         let aio = failing(&plan);
         let mut be = aio.backend(BackendType::Standalone).expect("a backend");
@@ -88,6 +89,6 @@ fn a_store_that_is_down_has_nothing_to_say_of_absence() {
         fetch(&wal_name(&name)).unwrap_err();
         plan.mend();
         assert!(!fetch(&absent).unwrap() && fetch(&wal_name(&name)).unwrap());
-        bed.check_tidy();
+        fixture.check_no_temporary();
     }
 }
