@@ -261,7 +261,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_name_or_not(text: String, shaped in "[0-9A-F]{24}(\\.[0-9A-F]{8})?(\\.(backup|partial|history))?") {
+        fn any_text_is_a_name_or_not(
+            text: String,
+            shaped in "[0-9A-F]{24}(\\.[0-9A-F]{8})?(\\.(backup|partial|history))?",
+        ) {
             for text in [text, shaped] {
                 if let Some(name) = WalName::parse(&text) {
                     prop_assert_eq!(name.as_str(), &text);

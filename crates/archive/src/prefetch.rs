@@ -5,9 +5,9 @@
 //!   request for B: in memory? written from there. Being fetched? awaited. Neither? fetched now
 //! ```
 //!
-//! Nothing is written to the log's directory before it is requested, so a crash leaves no prefetched
-//! file behind. A file that could not be prefetched, or was absent, is looked for again when it is
-//! requested: it may have arrived, and the requester learns the reason if not.
+//! Nothing is written to the log's directory before it is requested, so a crash leaves no
+//! prefetched file behind. A file that could not be prefetched, or was absent, is looked for again
+//! when it is requested: it may have arrived, and the requester learns the reason if not.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -243,7 +243,7 @@ impl Source {
     }
 
     /// The next read begins at the beginning again, for another attempt.
-    pub(crate) fn rewind(&mut self, io: &mut Backend) {
+    pub fn rewind(&mut self, io: &mut Backend) {
         self.close(io);
         (self.hasher, self.digest, self.facts) = (Hasher::new(), None, None);
     }

@@ -1,16 +1,16 @@
-//! What the threads of an archiver share, in interleavings that shuttle chooses: files that are
-//! announced, transfers side by side, acknowledgements, a module that is changed, stops, a failure
-//! that is final.
+//! The threads of an archiver in interleavings that shuttle chooses: announcements, parallel
+//! transfers, acknowledgements, a replaced module, stops, a final failure.
 //!
-//! Only a checked build has these tests:
+//! These tests need a build of their own:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-archive --test interleavings --target-dir target/shuttle
+//! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-archive --test interleavings \
+//!     --target-dir target/shuttle
 //! ```
 //!
-//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints
-//! a schedule, which `shuttle::replay` repeats. The files are real ones in memory. There is no
-//! time: what only a clock would wake is found as a deadlock.
+//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings of each scenario are run. A failing one
+//! prints a schedule, which `shuttle::replay` repeats. The files are real ones in memory. Time does
+//! not pass: a thread that only a timeout would wake is reported as a deadlock.
 #![cfg(shuttle)]
 
 use std::collections::BTreeSet;
@@ -27,19 +27,19 @@ use forebay_archive::{
 };
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
-/// What a module has been through.
+/// The calls that a module has had.
 #[derive(Default)]
 struct Life {
     starts: usize,
     ends: usize,
-    flying: usize,
+    in_flight: usize,
     most: usize,
     stored: Vec<String>,
-    /// What should not have been. (A panic in a module is caught.)
+    /// Violated expectations. (A panic in a module would be caught.)
     wrong: Vec<String>,
 }
 
-/// Takes its time, and looks out for a stop meanwhile.
+/// A module that yields several times, and checks for a stop.
 #[derive(Default)]
 struct Slow(Mutex<Life>);
 
@@ -47,7 +47,7 @@ impl Slow {
     fn check(&self) {
         let life = self.0.lock();
         assert_eq!(life.wrong, [""; 0]);
-        assert_eq!(life.flying, 0);
+        assert_eq!(life.in_flight, 0);
         let names: BTreeSet<&String> = life.stored.iter().collect();
         assert_eq!(names.len(), life.stored.len(), "stored twice: {:?}", life.stored);
     }
@@ -72,17 +72,17 @@ impl ArchiveModule for Slow {
                 let wrong = format!("{name} after {} starts and {} ends", life.starts, life.ends);
                 life.wrong.push(wrong);
             }
-            life.flying += 1;
-            life.most = life.most.max(life.flying);
+            life.in_flight += 1;
+            life.most = life.most.max(life.in_flight);
         }
-        // Long enough for another thread to come here as well.
+        // Long enough for another thread to come here, too.
         for _ in 0..40 {
             thread::yield_now();
         }
         let stopped = file.check_stop();
         thread::yield_now();
         let mut life = self.0.lock();
-        life.flying -= 1;
+        life.in_flight -= 1;
         stopped?;
         life.stored.push(name);
         Ok(Archived::Stored)
@@ -94,10 +94,10 @@ impl ArchiveModule for Slow {
 
     fn shutdown(&self) {
         let mut life = self.0.lock();
-        if (life.starts, life.ends, life.flying) != (1, 0, 0) {
+        if (life.starts, life.ends, life.in_flight) != (1, 0, 0) {
             let wrong = format!(
                 "ended after {} starts and {} ends with {} in flight",
-                life.starts, life.ends, life.flying
+                life.starts, life.ends, life.in_flight
             );
             life.wrong.push(wrong);
         }
@@ -116,7 +116,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A log with so many segments, all of them empty.
+    /// A log with `count` empty segments.
     fn new(segments: u64) -> Arc<Fixture> {
         let memory = std::path::Path::new("/dev/shm");
         let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -137,7 +137,7 @@ impl Fixture {
         self.dir.path().join("archive_status")
     }
 
-    /// Numbers of the files that are marked as archived, and of those that wait.
+    /// The number of files that are marked as archived, and of those that wait.
     fn marks(&self) -> (Vec<String>, Vec<String>) {
         let entries = std::fs::read_dir(self.status()).expect("a directory");
         let (mut done, mut ready) = (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ impl Fixture {
         (done, ready)
     }
 
-    /// Announces files beside the archiver's threads.
+    /// Announces files in a thread of its own.
     fn announcing(
         self: &Arc<Self>,
         numbers: std::ops::RangeInclusive<u64>,
@@ -188,7 +188,7 @@ fn check(scheduler: impl Scheduler + 'static, scenario: fn()) {
 }
 
 #[test]
-fn each_file_goes_once_and_what_is_acknowledged_has_no_gap() {
+fn each_file_is_archived_once_and_acknowledged_without_a_gap() {
     each(|| {
         let (fixture, module) = (Fixture::new(4), Arc::new(Slow::default()));
         fixture.archiver.set_module(Some(module.clone()));
@@ -212,7 +212,7 @@ fn each_file_goes_once_and_what_is_acknowledged_has_no_gap() {
 }
 
 #[test]
-fn a_stop_in_mid_transfer_says_nothing_that_was_not_done() {
+fn a_stop_during_a_transfer_acknowledges_nothing_else() {
     each(|| {
         let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
         fixture.archiver.set_module(Some(module.clone()));
@@ -236,7 +236,7 @@ fn a_stop_in_mid_transfer_says_nothing_that_was_not_done() {
 }
 
 #[test]
-fn a_drain_that_is_cut_short() {
+fn a_drain_that_is_interrupted() {
     each(|| {
         let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
         fixture.archiver.set_module(Some(module.clone()));
@@ -256,7 +256,7 @@ fn a_drain_that_is_cut_short() {
         assert_eq!([done.clone(), ready].concat(), all(1..=3));
         module.check();
         assert!(done.iter().all(|name| module.0.lock().stored.contains(name)));
-        // The next archiver finds what is left.
+        // The next archiver archives the rest.
         let archiver = Archiver::new(
             &Aio::new(
                 Arc::new(PosixNamespace::new()),
@@ -275,9 +275,10 @@ fn a_drain_that_is_cut_short() {
 }
 
 #[test]
-fn a_module_is_changed_when_nothing_of_it_flies() {
+fn a_module_is_replaced_when_no_transfer_is_in_flight() {
     each(|| {
-        let (fixture, one, two) = (Fixture::new(4), Arc::new(Slow::default()), Arc::new(Slow::default()));
+        let (fixture, one, two) =
+            (Fixture::new(4), Arc::new(Slow::default()), Arc::new(Slow::default()));
         fixture.archiver.set_module(Some(one.clone()));
         let threads = Threads::start(&fixture.archiver, 3).expect("threads");
         let announcing = fixture.announcing(1..=4);
@@ -297,12 +298,14 @@ fn a_module_is_changed_when_nothing_of_it_flies() {
     });
 }
 
-/// Whether the marks are durable is unknown then: all threads end, and one of them says why.
+/// Whether the status files are durable is unknown then: all threads end, and one returns the
+/// error.
 #[test]
-fn a_failed_sync_of_the_marks_is_the_end_for_all() {
+fn a_failed_sync_of_the_status_files_ends_all_threads() {
     each(|| {
         let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
-        fixture.plan
+        fixture
+            .plan
             .add(Rule::on(Ops::SYNC_DIR).path("archive_status").times(1), Effect::Fail(Errno::IO));
         fixture.archiver.set_module(Some(module.clone()));
         let threads = Threads::start(&fixture.archiver, 3).expect("threads");
@@ -315,9 +318,9 @@ fn a_failed_sync_of_the_marks_is_the_end_for_all() {
     });
 }
 
-/// The scenarios come to what they are for: transfers side by side.
+/// The scenarios do have parallel transfers.
 #[test]
-fn transfers_are_seen_side_by_side() {
+fn parallel_transfers_occur() {
     static MOST: AtomicUsize = AtomicUsize::new(0);
     check(RandomScheduler::new(rounds()), || {
         let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));

@@ -259,8 +259,8 @@ impl Copier {
         Ok(())
     }
 
-    /// Verifies the pages in `bytes`, of which `first` is the first. A page that changed meanwhile is
-    /// replaced by its last read.
+    /// Verifies the pages in `bytes`, of which `first` is the first. A page that changed meanwhile
+    /// is replaced by its last read.
     fn verify(
         &mut self,
         copy: &mut FileCopy<'_>,

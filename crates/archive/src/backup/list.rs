@@ -151,8 +151,8 @@ fn lock(names: &dyn Namespace, path: &Path) -> Result<Option<File>> {
     Ok(names.try_lock(&directory)?.then_some(directory))
 }
 
-/// The WAL that a backup needs, complete or not. It needs the segments of `start` to `stop` to become
-/// consistent, and all later ones to recover beyond its end.
+/// The WAL that a backup needs, complete or not. It needs the segments of `start` to `stop` to
+/// become consistent, and all later ones to recover beyond its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needed {
     /// The backup.

@@ -14,8 +14,8 @@
 //!   "Manifest-Checksum": "SHA-256 of all lines before this one"}
 //! ```
 //!
-//! A path that is not UTF-8 is written in hexadecimal digits, as "Encoded-Path". Files in pg_wal are
-//! not listed.
+//! A path that is not UTF-8 is written in hexadecimal digits, as "Encoded-Path". Files in pg_wal
+//! are not listed.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 

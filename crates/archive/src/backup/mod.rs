@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `take` | makes a backup: [`backup`] |
 //! | `restore` | makes a data directory from a backup: [`restore`] |
-//! | `list` | which backups an archive has, and the WAL they need: [`list`], [`needed`], [`remove`] |
+//! | `list` | the backups of an archive, and the WAL they need: [`list`], [`needed`], [`remove`] |
 //! | `wal` | the WAL that a backup contains |
 //! | `workers`, `copy` | threads that copy files; how one file is copied, and its pages verified |
 //! | `walk` | which files of a data directory belong to a backup |

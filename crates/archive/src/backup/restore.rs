@@ -56,9 +56,9 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Restores a backup of `archive` into `to`, which must be empty or not exist. Everything is durable
-/// when this returns; after an error nothing is left. `aio` must have one backend more than there
-/// are threads.
+/// Restores a backup of `archive` into `to`, which must be empty or not exist. Everything is
+/// durable when this returns; after an error nothing is left. `aio` must have one backend more than
+/// there are threads.
 pub fn restore(
     aio: &Arc<Aio>,
     archive: &Path,

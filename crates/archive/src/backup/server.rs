@@ -11,8 +11,8 @@ pub struct Stopped {
     pub label: String,
 }
 
-/// A session of a running server, Forebay or PostgreSQL 15 to 18. It lasts until this is dropped. The
-/// errors are the server's messages.
+/// A session of a running server, Forebay or PostgreSQL 15 to 18. It lasts until this is dropped.
+/// The errors are the server's messages.
 pub trait BackupSource {
     /// pg_backup_start: makes a checkpoint, and returns where recovery will begin. With `fast`, the
     /// checkpoint is as fast as the disk allows.

@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn settings_of_an_earlier_recovery_are_removed() {
-        let old = b"# keep\nwork_mem = '4MB'\nrecovery_target_time = 'x'\n Restore_Command='y'\nrecovery_target_times = 1";
+        let old = b"# keep\nwork_mem = '4MB'\nrecovery_target_time = 'x'\n Restore_Command='y'\n\
+            recovery_target_times = 1";
         let recovery = RecoveryTarget {
             restore_command: "forebay archive-get '/a b' %f \\ %p".to_owned(),
             target: Target::Lsn(Lsn(0x300_0000)),
@@ -148,9 +149,11 @@ mod tests {
             timeline: Some("2".to_owned()),
             action: Some(TargetAction::Promote),
         };
-        let expected = "# keep\nwork_mem = '4MB'\nrecovery_target_times = 1\n# Added by forebay restore\n\
-            restore_command = 'forebay archive-get ''/a b'' %f \\\\ %p'\nrecovery_target_lsn = '0/3000000'\n\
-            recovery_target_inclusive = 'off'\nrecovery_target_timeline = '2'\nrecovery_target_action = 'promote'\n";
+        let expected = "# keep\nwork_mem = '4MB'\nrecovery_target_times = 1\n\
+            # Added by forebay restore\n\
+            restore_command = 'forebay archive-get ''/a b'' %f \\\\ %p'\n\
+            recovery_target_lsn = '0/3000000'\nrecovery_target_inclusive = 'off'\n\
+            recovery_target_timeline = '2'\nrecovery_target_action = 'promote'\n";
         assert_eq!(String::from_utf8_lossy(&recovery.amend(old)), expected);
         let again = recovery.amend(expected.as_bytes());
         let commands = String::from_utf8_lossy(&again).matches("restore_command").count();

@@ -120,8 +120,8 @@ pub fn backup(
     Ok(about)
 }
 
-/// Creates the directory of backups. The archive itself must exist: a missing one may be a wrong path
-/// or a file system that is not mounted.
+/// Creates the directory of backups. The archive itself must exist: a missing one may be a wrong
+/// path or a file system that is not mounted.
 fn prepare(names: &dyn Namespace, archive: &Path, dir: &Path) -> Result<()> {
     if !names.exists(archive)? {
         return Err(ArchiveError::Refused(format!(
@@ -233,8 +233,8 @@ impl Take<'_> {
         }
         about.timeline = label.timeline;
         self.put(&mut copy, Path::new(backup_label::FILE_NAME), stopped.label.as_bytes())?;
-        // The WAL has the images of pages that were written since the start. An LSN that the WAL has
-        // not reached was never written.
+        // The WAL has the images of pages that were written since the start. An LSN that the WAL
+        // has not reached was never written.
         let is_damage = |page: &DamagedPage| page.lsn < start || page.lsn > stopped.lsn;
         let damaged: Vec<DamagedPage> = suspects.into_iter().filter(is_damage).collect();
         if self.options.with_wal || !archiving {

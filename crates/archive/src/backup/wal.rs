@@ -111,8 +111,8 @@ pub(super) fn check(job: &Job, copied: Option<&Copied>, outline: &Outline) -> Re
     Ok(())
 }
 
-/// Checks that the copy of a segment begins with a page of that segment, so that it was not recycled
-/// meanwhile.
+/// Checks that the copy of a segment begins with a page of that segment, so that it was not
+/// recycled meanwhile.
 pub(super) fn check_begin(io: &mut Backend, job: &Job, size: SegmentSize) -> Result<()> {
     let name = job.name.file_name().unwrap_or_default().to_string_lossy();
     let Some((timeline, number)) = size.parse_file_name(&name) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Which files of a data directory belong to a backup: all but those that each start rebuilds, those
-//! of the running server, and temporary ones. PostgreSQL's pg_basebackup leaves out the same.
+//! Which files of a data directory belong to a backup: all but those that each start rebuilds,
+//! those of the running server, and temporary ones. PostgreSQL's pg_basebackup leaves out the same.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -93,8 +93,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Walks through a data directory. In a running cluster (`live`) only the initialization forks of
-    /// unlogged relations are copied, since recovery empties them, and files may vanish. In a
+    /// Walks through a data directory. In a running cluster (`live`) only the initialization forks
+    /// of unlogged relations are copied, since recovery empties them, and files may vanish. In a
     /// tablespace only the directory `in_tablespaces` is copied, as the others belong to other
     /// clusters.
     pub(super) fn find(
@@ -226,8 +226,8 @@ fn is_left_out(name: &str) -> bool {
     listed || name.starts_with(TEMPORARY)
 }
 
-/// Whether relations are in this directory: global, a directory in base, or a database's directory in
-/// a tablespace.
+/// Whether relations are in this directory: global, a directory in base, or a database's directory
+/// in a tablespace.
 fn holds_relations(dir: &Path) -> bool {
     let parts: Vec<&OsStr> = dir.iter().collect();
     let is = |at: usize, name: &str| parts.get(at).is_some_and(|part| *part == name);

@@ -63,9 +63,9 @@ impl Shared<'_> {
     }
 }
 
-/// Copies all files with `threads` threads. Returns the results in the order of the jobs. The copies
-/// are durable then, but not their names. `watch` is called now and then with the number of bytes
-/// read; an error from it ends the copying.
+/// Copies all files with `threads` threads. Returns the results in the order of the jobs. The
+/// copies are durable then, but not their names. `watch` is called now and then with the number of
+/// bytes read; an error from it ends the copying.
 pub(super) fn copy_all(
     aio: &Arc<Aio>,
     jobs: &[Job],

@@ -198,7 +198,8 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>, body: Vec<u8>) {
             let _ = read_request(&mut bytes.as_slice());
-            let framed = [&u32::try_from(body.len()).unwrap().to_be_bytes(), body.as_slice()].concat();
+            let len = u32::try_from(body.len()).unwrap().to_be_bytes();
+            let framed = [&len, body.as_slice()].concat();
             let _ = read_request(&mut framed.as_slice());
             let _ = read_reply(&mut framed.as_slice());
         }

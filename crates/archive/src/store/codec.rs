@@ -80,7 +80,7 @@ impl Codec {
     pub(super) const ENDINGS: [&str; 6] = [".zst.enc", ".lz4.enc", ".enc", ".zst", ".lz4", ""];
 
     /// The ending of the stored file's name.
-    pub(super) fn ending(self) -> String {
+    pub fn ending(self) -> String {
         let sealed = if self.key.is_some() { SEALED } else { "" };
         format!("{}{sealed}", self.compression.ending())
     }

@@ -1,4 +1,4 @@
-//! Marks, order, failures, stops.
+//! The archiver: status files, order, failures, stops.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::fixture::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a test's module does with a file.
+/// What the test's module does with a file.
 type Deed = dyn Fn(&WalName) -> Result<Archived, ArchiveError> + Send + Sync;
 
-/// A module that a test is in charge of.
+/// A module that the test controls.
 struct Chosen {
     deed: Box<Deed>,
     order: Mutex<Vec<String>>,
@@ -79,7 +79,7 @@ fn done(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
 }
 
 #[test]
-fn what_is_marked_is_archived_in_order_and_marked_as_done() {
+fn ready_files_are_archived_in_order_and_marked_as_done() {
     each(|fixture| {
         for n in [3, 1, 2] {
             fixture.put_ready(1, n);
@@ -108,7 +108,7 @@ fn what_is_marked_is_archived_in_order_and_marked_as_done() {
 }
 
 #[test]
-fn later_files_come_by_word_of_mouth() {
+fn announced_files_are_archived_without_a_listing() {
     let mut fixture = Fixture::plain();
     let archiver = fixture.archiver(None);
     archiver.set_module(Some(fixture.basic()));
@@ -135,7 +135,7 @@ fn later_files_come_by_word_of_mouth() {
 }
 
 #[test]
-fn thousands_of_marks_cost_few_syncs() {
+fn thousands_of_files_cost_few_syncs() {
     let mut fixture = Fixture::plain();
     for n in 1..=3000 {
         fixture.put(&segment(1, n), b"");
@@ -150,13 +150,13 @@ fn thousands_of_marks_cost_few_syncs() {
     fixture.work(&archiver, Instant::now());
     assert_eq!(fixture.marks(), done(1..=3000));
     assert_eq!(archiver.stats().archived_count, 3000);
-    // One by one they would be 3000; how many batches there are depends on the time that it takes.
+    // One by one there would be 3000 syncs; the number of batches depends on the time they take.
     let syncs = fixture.plan.take_calls().iter().filter(|call| call.op == Ops::SYNC_DIR).count();
     assert!((1..=300).contains(&syncs), "{syncs} syncs");
 }
 
 #[test]
-fn a_history_file_that_arrives_goes_before_all_that_waits() {
+fn a_new_history_file_is_archived_before_waiting_files() {
     let mut fixture = Fixture::plain();
     (1..=200).for_each(|n| fixture.put(&segment(1, n), b""));
     (1..=200).for_each(|n| fixture.mark(&segment(1, n).ready()));
@@ -180,7 +180,7 @@ fn a_history_file_that_arrives_goes_before_all_that_waits() {
 }
 
 #[test]
-fn a_poison_first_segment_holds_up_no_transfer_and_nothing_is_acknowledged_beyond_it() {
+fn a_failing_first_segment_delays_no_transfer_but_all_acknowledgements() {
     let mut fixture = Fixture::plain();
     (1..=4).for_each(|n| drop(fixture.put_ready(1, n)));
     let mut poison = contents(1, 1);
@@ -191,15 +191,20 @@ fn a_poison_first_segment_holds_up_no_transfer_and_nothing_is_acknowledged_beyon
     archiver.scan().unwrap();
     let mut now = Instant::now();
     for failures in 1..=8_u64 {
-        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else { panic!("it is tried again") };
+        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else {
+            panic!("it is tried again")
+        };
         assert_eq!(archiver.stats().failed_count, failures);
         assert_eq!(archiver.stats().last_failed_wal, Some(segment(1, 1).to_string()));
         assert!((failures < 3) == (rest <= 2 * SECOND), "{failures}: {rest:?}");
         assert!(rest <= 60 * SECOND);
-        // Of the clock that the rest is counted from, a little may have passed.
+        // The clock may have advanced a little since the pause began.
         now += rest + SECOND / 10;
         assert_eq!(fixture.stored().len(), 3, "the others are in the archive");
-        assert!(fixture.marks().iter().all(|mark| mark.ends_with(".ready")), "and nobody says so yet");
+        assert!(
+            fixture.marks().iter().all(|mark| mark.ends_with(".ready")),
+            "and nobody says so yet"
+        );
     }
     let backlog = archiver.backlog();
     assert_eq!((backlog.files, backlog.transferred, backlog.failing), (4, 3, 1));
@@ -211,7 +216,7 @@ fn a_poison_first_segment_holds_up_no_transfer_and_nothing_is_acknowledged_beyon
 }
 
 #[test]
-fn orphans_doubles_and_junk() {
+fn orphaned_double_and_unknown_status_files() {
     let mut fixture = Fixture::plain();
     fixture.put_ready(1, 2);
     fixture.mark(&segment(1, 1).ready()); // there is no such file
@@ -244,7 +249,7 @@ fn orphans_doubles_and_junk() {
 }
 
 #[test]
-fn a_mark_that_the_administrator_removes_or_changes_is_heeded() {
+fn status_files_that_the_administrator_removes_or_renames() {
     let mut fixture = Fixture::plain();
     (1..=3).for_each(|n| drop(fixture.put_ready(1, n)));
     let archiver = fixture.archiver(None);
@@ -255,7 +260,7 @@ fn a_mark_that_the_administrator_removes_or_changes_is_heeded() {
     fs::remove_file(removed).unwrap();
     fs::rename(changed, status.join(segment(1, 2).done())).unwrap();
     let gone = status.join(segment(1, 3).ready());
-    // The third goes while it is archived.
+    // The third one is removed while its file is archived.
     let module = Chosen::new(1, move |_| {
         fs::remove_file(&gone).unwrap();
         Ok(Archived::Stored)
@@ -268,13 +273,15 @@ fn a_mark_that_the_administrator_removes_or_changes_is_heeded() {
 }
 
 #[test]
-fn a_failed_sync_of_the_marks_is_final() {
+fn a_failed_sync_of_the_status_files_is_final() {
     let mut fixture = Fixture::plain();
     fixture.put_ready(1, 1);
     let archiver = fixture.archiver(None);
     archiver.set_module(Some(fixture.basic()));
     archiver.scan().unwrap();
-    fixture.plan.add(Rule::on(Ops::SYNC_DIR).path("archive_status").times(1), Effect::Fail(Errno::IO));
+    fixture
+        .plan
+        .add(Rule::on(Ops::SYNC_DIR).path("archive_status").times(1), Effect::Fail(Errno::IO));
     let error = loop {
         match archiver.step(&mut fixture.io, Instant::now()) {
             Ok(next) => assert_eq!(next, Next::Worked),
@@ -289,7 +296,7 @@ fn a_failed_sync_of_the_marks_is_final() {
 }
 
 #[test]
-fn a_mark_that_cannot_be_changed_is_changed_later_and_the_file_not_sent_again() {
+fn a_failed_renaming_is_retried_without_another_transfer() {
     for errno in [Errno::NOSPC, Errno::IO] {
         let mut fixture = Fixture::plain();
         (1..=3).for_each(|n| drop(fixture.put_ready(1, n)));
@@ -297,10 +304,13 @@ fn a_mark_that_cannot_be_changed_is_changed_later_and_the_file_not_sent_again() 
         let module = Chosen::new(1, |_| Ok(Archived::Stored));
         archiver.set_module(Some(module.clone()));
         archiver.scan().unwrap();
-        fixture.plan
+        fixture
+            .plan
             .add(Rule::on(Ops::RENAME).path(segment(1, 2).ready()).times(1), Effect::Fail(errno));
         let now = Instant::now();
-        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else { panic!("it is tried again") };
+        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else {
+            panic!("it is tried again")
+        };
         assert_eq!(
             fixture.marks(),
             [segment(1, 1).done(), segment(1, 2).ready(), segment(1, 3).ready()]
@@ -313,7 +323,7 @@ fn a_mark_that_cannot_be_changed_is_changed_later_and_the_file_not_sent_again() 
 }
 
 #[test]
-fn without_a_module_or_with_one_that_is_not_set_up_files_wait() {
+fn files_wait_for_a_configured_module() {
     let mut fixture = Fixture::plain();
     fixture.put_ready(1, 1);
     let archiver = fixture.archiver(None);
@@ -359,7 +369,7 @@ fn a_reload_changes_the_module_between_two_files() {
 }
 
 #[test]
-fn a_module_that_panics_has_failed() {
+fn a_panic_of_a_module_is_a_failure() {
     let mut fixture = Fixture::plain();
     fixture.put_ready(1, 1);
     let archiver = fixture.archiver(None);
@@ -378,7 +388,7 @@ fn a_module_that_panics_has_failed() {
 }
 
 #[test]
-fn a_drain_archives_what_waits_also_what_failed_before() {
+fn a_drain_archives_waiting_and_failed_files() {
     let mut fixture = Fixture::plain();
     (1..=3).for_each(|n| drop(fixture.put_ready(1, n)));
     let archiver = fixture.archiver(None);
@@ -391,7 +401,9 @@ fn a_drain_archives_what_waits_also_what_failed_before() {
     archiver.scan().unwrap();
     let mut now = Instant::now();
     for _ in 0..6 {
-        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else { panic!("it is tried again") };
+        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else {
+            panic!("it is tried again")
+        };
         now += rest + SECOND / 10;
     }
     broken.store(false, Ordering::SeqCst);
@@ -415,13 +427,18 @@ fn a_drain_ends_when_a_file_fails_three_times() {
     archiver.stop(StopMode::Drain);
     let mut now = Instant::now();
     for _ in 0..2 {
-        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else { panic!("it is tried again") };
+        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else {
+            panic!("it is tried again")
+        };
         assert!(rest <= 2 * SECOND);
         now += rest + SECOND / 10;
     }
     assert_eq!(fixture.work(&archiver, now), Next::Ended);
-    assert_eq!(fixture.marks(), [segment(1, 1).done(), segment(1, 2).ready(), segment(1, 3).ready()]);
-    // The next life converges.
+    assert_eq!(
+        fixture.marks(),
+        [segment(1, 1).done(), segment(1, 2).ready(), segment(1, 3).ready()]
+    );
+    // The next archiver converges.
     let archiver = fixture.archiver(None);
     archiver.set_module(Some(Chosen::new(1, |_| Ok(Archived::Stored))));
     archiver.scan().unwrap();
@@ -446,7 +463,7 @@ fn a_stop_in_mid_transfer_leaves_nothing_half_done() {
         held.release();
         threads.stop(StopMode::Now).unwrap();
         let (stored, marks) = (fixture.stored(), fixture.marks());
-        // The stop may have come after the last look at it.
+        // The stop may have come after its last check.
         if stored.is_empty() {
             assert_eq!(marks, [segment(1, 1).ready()]);
         } else {
@@ -458,13 +475,15 @@ fn a_stop_in_mid_transfer_leaves_nothing_half_done() {
         archiver.scan().unwrap();
         fixture.work(&archiver, Instant::now());
         assert_eq!(fixture.marks(), done([1]));
-        assert!(fs::read(fixture.archive().join(segment(1, 1).as_str())).unwrap() == contents(1, 1));
+        assert!(
+            fs::read(fixture.archive().join(segment(1, 1).as_str())).unwrap() == contents(1, 1)
+        );
     });
 }
 
-/// Several at a time: all of them in flight at once, or nobody would come to the end of this.
+/// The module waits until all transfers are in flight at once.
 #[test]
-fn transfers_go_side_by_side() {
+fn several_transfers_are_in_flight_at_once() {
     let fixture = Fixture::plain();
     (1..=40).for_each(|n| drop(fixture.put_ready(1, n)));
     let archiver = fixture.archiver(None);
@@ -502,8 +521,8 @@ fn threads_archive_to_a_directory_on_a_disk_with_errors() {
     archiver.set_module(Some(fixture.basic()));
     archiver.scan().unwrap();
     let threads = Threads::start(&archiver, 3).unwrap();
-    // A drain ends when a file fails three times; those that are left are marked, and taken up
-    // again.
+    // A drain ends when a file fails three times. The next archiver finds the files that are
+    // left.
     threads.stop(StopMode::Drain).unwrap();
     fixture.plan.mend();
     let archiver = fixture.archiver(Some(3));
@@ -513,6 +532,8 @@ fn threads_archive_to_a_directory_on_a_disk_with_errors() {
     assert_eq!(fixture.marks(), done(1..=count));
     assert_eq!(fixture.stored().len(), usize::try_from(count).unwrap(), "{:?}", fixture.stored());
     for n in 1..=count {
-        assert!(fs::read(fixture.archive().join(segment(1, n).as_str())).unwrap() == contents(1, n));
+        assert!(
+            fs::read(fixture.archive().join(segment(1, n).as_str())).unwrap() == contents(1, n)
+        );
     }
 }

@@ -25,7 +25,9 @@ fn a_command_gets_path_and_name_in_the_data_directory() {
         archiver(&fixture, "test ! -f archive/%f && cp %p archive/%f && echo 100%% %p >> said");
     assert_eq!(fixture.work(&archiver, Instant::now()), Next::Rest(None));
     for n in 1..=2 {
-        assert!(fs::read(fixture.archive().join(segment(1, n).as_str())).unwrap() == contents(1, n));
+        assert!(
+            fs::read(fixture.archive().join(segment(1, n).as_str())).unwrap() == contents(1, n)
+        );
     }
     let said = fs::read_to_string(fixture.dir.path().join("said")).unwrap();
     assert_eq!(said, format!("100% pg_wal/{}\n100% pg_wal/{}\n", segment(1, 1), segment(1, 2)));
@@ -33,13 +35,15 @@ fn a_command_gets_path_and_name_in_the_data_directory() {
 }
 
 #[test]
-fn a_command_that_fails_is_tried_three_times_and_then_after_a_rest() {
+fn a_failed_command_is_tried_three_times_and_then_after_a_pause() {
     let mut fixture = Fixture::plain();
     fixture.put_ready(1, 1);
     let archiver = archiver(&fixture, "echo try >> tries; exit 1");
     let mut now = Instant::now();
     for tries in 1..=4_usize {
-        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else { panic!("it is tried again") };
+        let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else {
+            panic!("it is tried again")
+        };
         assert_eq!(
             fs::read_to_string(fixture.dir.path().join("tries")).unwrap().lines().count(),
             tries
@@ -52,7 +56,7 @@ fn a_command_that_fails_is_tried_three_times_and_then_after_a_rest() {
 }
 
 #[test]
-fn a_command_that_is_killed_or_not_found_gives_all_a_rest_of_ten_seconds() {
+fn a_killed_or_missing_command_pauses_all_files_for_ten_seconds() {
     for command in ["kill -9 $$", "exit 126", "/no/such/program %p 2>/dev/null"] {
         let mut fixture = Fixture::plain();
         (1..=2).for_each(|n| drop(fixture.put_ready(1, n)));
@@ -69,7 +73,7 @@ fn a_command_that_is_killed_or_not_found_gives_all_a_rest_of_ten_seconds() {
 }
 
 #[test]
-fn an_exit_up_to_125_is_the_files_own_failure() {
+fn an_exit_up_to_125_is_a_failure_of_the_file() {
     let mut fixture = Fixture::plain();
     (1..=2).for_each(|n| drop(fixture.put_ready(1, n)));
     let archiver = archiver(&fixture, "exit 125");
@@ -78,7 +82,7 @@ fn an_exit_up_to_125_is_the_files_own_failure() {
 }
 
 #[test]
-fn what_is_wrong_with_a_command_is_said() {
+fn invalid_commands_are_reported() {
     let fixture = Fixture::plain();
     assert_eq!(
         Command::new("", fixture.dir.path()).check_configured(),
@@ -111,7 +115,7 @@ fn what_is_wrong_with_a_command_is_said() {
 }
 
 #[test]
-fn a_command_is_not_given_what_is_no_segment() {
+fn a_command_does_not_run_for_an_invalid_segment() {
     let fixture = Fixture::plain();
     fixture.put(&segment(1, 1), &contents(1, 2));
     let mut io = fixture.aio.backend(forebay_aio::BackendType::Standalone).unwrap();
@@ -123,12 +127,13 @@ fn a_command_is_not_given_what_is_no_segment() {
 }
 
 #[test]
-fn a_stop_ends_a_command_in_its_midst() {
+fn a_stop_ends_a_running_command() {
     let fixture = Fixture::plain();
     fixture.put_ready(1, 1);
     let fifo = fixture.dir.path().join("fifo");
-    let made =
-        std::process::Command::new("mkfifo").args([&fifo, &fixture.dir.path().join("never")]).status();
+    let made = std::process::Command::new("mkfifo")
+        .args([&fifo, &fixture.dir.path().join("never")])
+        .status();
     assert!(made.unwrap().success());
     let archiver = archiver(&fixture, "echo begun > fifo; cat never");
     let threads = Threads::start(&archiver, 1).unwrap();
@@ -138,9 +143,9 @@ fn a_stop_ends_a_command_in_its_midst() {
     assert_eq!(archiver.stats().failed_count, 0);
 }
 
-/// As it was found in the field: an archive that refuses, and a command whose author thought of it.
+/// A command that fails as long as the archive refuses to store.
 #[test]
-fn a_command_that_is_read_only_fails_until_it_is_not() {
+fn a_command_fails_until_the_archive_is_writable() {
     let mut fixture = Fixture::plain();
     fixture.put_ready(1, 1);
     let script = fixture.dir.path().join("push");

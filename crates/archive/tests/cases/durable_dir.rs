@@ -1,4 +1,4 @@
-//! Storing: again, differently, by many at once, on a disk that fails.
+//! Storing in a directory: again, with other contents, by many at once, on a failing disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,15 +6,19 @@ use std::os::unix::fs::PermissionsExt;
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::sync::thread;
 use forebay_aio::{BackendType, Errno};
-use forebay_archive::pipe::Buffers;
 use forebay_archive::durable_dir::TEMPORARY;
+use forebay_archive::pipe::Buffers;
 use forebay_archive::{ArchiveError, Archived, Digest, DurableDir, StoreOutcome, WalName};
 
 use crate::fixture::*;
 
 const DQUOT: Errno = Errno(122);
 
-fn store(fixture: &mut Fixture, dir: &DurableDir, file: &WalName) -> Result<Archived, ArchiveError> {
+fn store(
+    fixture: &mut Fixture,
+    dir: &DurableDir,
+    file: &WalName,
+) -> Result<Archived, ArchiveError> {
     let mut source = fixture.source(file)?;
     let stored = dir.store(&mut fixture.io, file.as_str(), &mut source);
     source.close(&mut fixture.io);
@@ -22,7 +26,7 @@ fn store(fixture: &mut Fixture, dir: &DurableDir, file: &WalName) -> Result<Arch
 }
 
 #[test]
-fn what_is_stored_is_what_was_there() {
+fn files_are_stored_unchanged() {
     each(|fixture| {
         let (file, dir) = (segment(1, 5), fixture.durable_dir());
         fixture.put(&file, &contents(1, 5));
@@ -44,7 +48,7 @@ fn identical_again_succeeds_once_the_stored_copy_is_durable() {
     each(|fixture| {
         let (file, dir) = (segment(1, 5), fixture.durable_dir());
         fixture.put(&file, &contents(1, 5));
-        // Somebody else's copy, that nobody has synced.
+        // The copy of another program, which is not synced.
         fs::write(fixture.archive().join(file.as_str()), contents(1, 5)).unwrap();
         fixture.plan.record();
         assert_eq!(store(fixture, &dir, &file).unwrap(), Archived::Identical);
@@ -52,16 +56,17 @@ fn identical_again_succeeds_once_the_stored_copy_is_durable() {
         let at = |op: Ops, path: std::path::PathBuf| {
             calls.iter().position(|call| call.op == op && call.path == path)
         };
-        let synced = at(Ops::FSYNC, fixture.archive().join(file.as_str())).expect("the file is synced");
+        let synced =
+            at(Ops::FSYNC, fixture.archive().join(file.as_str())).expect("the file is synced");
         let named = at(Ops::SYNC_DIR, fixture.archive()).expect("its directory is synced");
-        let parent =
-            at(Ops::SYNC_DIR, fixture.dir.path().to_path_buf()).expect("the directory's own name is");
+        let parent = at(Ops::SYNC_DIR, fixture.dir.path().to_path_buf())
+            .expect("the directory's own name is");
         assert!(synced < named && parent < named);
         assert!(
             calls.iter().all(|call| call.op != Ops::WRITE && call.op != Ops::RENAME),
             "nothing is written"
         );
-        // A sync that fails is no success.
+        // A failed sync is an error.
         fixture.plan.add(Rule::on(Ops::FSYNC).times(1), Effect::Fail(Errno::IO));
         assert!(store(fixture, &dir, &file).is_err());
         fixture.plan.add(Rule::on(Ops::SYNC_DIR).times(1), Effect::Fail(Errno::IO));
@@ -108,7 +113,7 @@ fn one_of_sixteen_writers_wins() {
         let mut outcomes: Vec<Result<Archived, ArchiveError>> = thread::scope(|scope| {
             let writers: Vec<_> = (0..16_u8)
                 .map(|n| {
-                    // Each has a log of its own.
+                    // Each writer has its own log.
                     let wal = fixture.dir.path().join(format!("wal{n}"));
                     fs::create_dir(&wal).unwrap();
                     let mut bytes = contents(1, 5);
@@ -142,7 +147,7 @@ fn one_of_sixteen_writers_wins() {
     }
 }
 
-/// Each call of a kind fails once, at each place where it occurs.
+/// Each call of each kind fails once.
 #[test]
 fn enospc_edquot_and_eio_leave_nothing_behind_and_the_next_attempt_succeeds() {
     for op in [
@@ -175,7 +180,7 @@ fn enospc_edquot_and_eio_leave_nothing_behind_and_the_next_attempt_succeeds() {
                         assert!(!e.is_fatal() && !e.is_stop(), "{e}");
                         let dir = fixture.durable_dir();
                         let again = store(&mut fixture, &dir, file).unwrap();
-                        // The directory could not be synced, or opened for that.
+                        // The directory could not be synced, or not be opened for the sync.
                         let had_its_name = op == Ops::SYNC_DIR
                             || e.to_string().contains("could not open directory ");
                         assert_eq!(
@@ -187,22 +192,24 @@ fn enospc_edquot_and_eio_leave_nothing_behind_and_the_next_attempt_succeeds() {
                 }
                 let stored: Vec<String> = fixture.stored();
                 assert_eq!(stored, [files[0].as_str(), files[1].as_str()], "{op:?} {nth} {errno}");
-                assert!(fs::read(fixture.archive().join(files[0].as_str())).unwrap() == contents(1, 5));
+                assert!(
+                    fs::read(fixture.archive().join(files[0].as_str())).unwrap() == contents(1, 5)
+                );
                 fixture.plan.end(fault);
                 if fixture.plan.fired(fault) == 0 {
                     assert!(nth > 0 || op == Ops::SET_LEN, "{op:?} is never called");
                     break;
                 }
-                files
-                    .iter()
-                    .for_each(|file| fs::remove_file(fixture.archive().join(file.as_str())).unwrap());
+                files.iter().for_each(|file| {
+                    fs::remove_file(fixture.archive().join(file.as_str())).unwrap()
+                });
             }
         }
     }
 }
 
 #[test]
-fn a_write_that_fails_half_way_is_thrown_away() {
+fn a_partly_failed_write_is_discarded() {
     each(|fixture| {
         let (file, dir) = (segment(1, 5), fixture.durable_dir());
         fixture.put(&file, &contents(1, 5));
@@ -252,8 +259,9 @@ fn a_read_only_directory_is_an_error_until_it_is_writable() {
     let mut fixture = Fixture::plain();
     let (file, dir) = (segment(1, 5), fixture.durable_dir());
     fixture.put(&file, &contents(1, 5));
-    let set = |mode| fs::set_permissions(fixture.archive(), fs::Permissions::from_mode(mode)).unwrap();
-    // Root may write everywhere, so the error comes from the plan then.
+    let set =
+        |mode| fs::set_permissions(fixture.archive(), fs::Permissions::from_mode(mode)).unwrap();
+    // Root may write everywhere, so the fault plan also returns the error.
     set(0o500);
     let denied = fixture.plan.add(Rule::on(Ops::OPEN).path("archive/"), Effect::Fail(Errno::ACCES));
     let mut source = fixture.source(&file).unwrap();
@@ -317,7 +325,7 @@ fn pieces_of_any_length_make_up_a_file() {
 }
 
 #[test]
-fn left_over_temporary_files_go_and_those_in_use_stay() {
+fn left_over_temporary_files_are_removed_and_those_in_use_stay() {
     let mut fixture = Fixture::plain();
     let dir = fixture.durable_dir();
     let left = format!("{TEMPORARY}{}.4711.0", segment(1, 5));
@@ -331,9 +339,9 @@ fn left_over_temporary_files_go_and_those_in_use_stay() {
     assert_eq!(fixture.stored(), ["archtemp.of.another.program", "file"]);
 }
 
-/// A disk that is full of what a killed process has left is not full for ever.
+/// A full disk is freed of the temporary files of killed processes.
 #[test]
-fn a_full_disk_is_freed_of_what_was_left_there() {
+fn left_over_temporary_files_are_removed_from_a_full_disk() {
     let mut fixture = Fixture::plain();
     let (file, dir) = (segment(1, 5), fixture.durable_dir());
     fixture.put(&file, &contents(1, 5));
@@ -346,14 +354,15 @@ fn a_full_disk_is_freed_of_what_was_left_there() {
     assert_eq!(store(&mut fixture, &dir, &file).unwrap(), Archived::Stored);
 }
 
-/// The name that a temporary file would get is taken by one of a process of the same number.
+/// An earlier process with the same process id has left temporary files.
 #[test]
-fn temporary_names_that_are_taken_are_passed_over() {
+fn taken_temporary_names_are_skipped() {
     let mut fixture = Fixture::plain();
     let dir = fixture.durable_dir();
     let pid = std::process::id();
     for n in 0..3 {
-        fs::write(fixture.archive().join(format!("{TEMPORARY}file.{pid}.{n}")), "not ours").unwrap();
+        fs::write(fixture.archive().join(format!("{TEMPORARY}file.{pid}.{n}")), "not ours")
+            .unwrap();
     }
     let mut new = dir.begin("file", &Buffers::new()).unwrap();
     new.write(&mut fixture.io, b"ours").unwrap();

@@ -1,6 +1,6 @@
-//! An archive that fails for a time, as archivers meet it: while it lasts nothing is said to be
-//! archived, and nothing half done is left; when it is over all is archived without an operator. By
-//! each module that stores in a directory.
+//! An archive that fails for a time, with each module that stores in a directory. Meanwhile nothing
+//! is acknowledged, and no temporary file is left. Afterwards everything is archived without an
+//! operator.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,13 +27,13 @@ const ROFS: Errno = Errno(30);
 const SECOND: Duration = Duration::from_secs(1);
 const COUNT: u64 = 3;
 
-/// Who stores.
+/// The module.
 #[derive(Clone, Copy, Debug)]
 enum Module {
     Basic,
     /// With manifests.
     Plain,
-    /// With manifests, in directories of its own, compressed and encrypted.
+    /// With manifests, hashed layout, compressed and encrypted.
     Sealed,
 }
 
@@ -65,13 +65,14 @@ impl Module {
         }
     }
 
-    /// What the archive has under a name.
+    /// The stored contents of a file.
     fn stored(self, fixture: &mut Fixture, name: &WalName) -> Option<Vec<u8>> {
         if let Module::Basic = self {
             return fs::read(fixture.archive().join(name.as_str())).ok();
         }
         let repository =
-            Repository::open(&fixture.aio, &fixture.archive().to_string_lossy(), self.options()).unwrap();
+            Repository::open(&fixture.aio, &fixture.archive().to_string_lossy(), self.options())
+                .unwrap();
         let mut bytes = Vec::new();
         let fetched = repository.fetch(&mut fixture.io, name, &mut |_, piece| {
             bytes.extend_from_slice(piece);
@@ -81,7 +82,7 @@ impl Module {
     }
 }
 
-/// Files below a directory that somebody was storing.
+/// Counts the temporary files below a directory.
 fn half_done(dir: &std::path::Path) -> usize {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -91,10 +92,10 @@ fn half_done(dir: &std::path::Path) -> usize {
 }
 
 fn is_temporary(path: &std::path::Path) -> bool {
-    path.to_string_lossy().contains(forebay_archive::place::TEMPORARY)
+    path.to_string_lossy().contains(forebay_archive::durable_dir::TEMPORARY)
 }
 
-/// Files are to be archived while there is trouble, and after it.
+/// Archives files during the fault that `begin` causes, and after `end`.
 fn passes(begin: impl Fn(&Fixture), end: impl Fn(&Fixture)) {
     for module in Module::ALL {
         let mut fixture = Fixture::plain();
@@ -114,7 +115,7 @@ fn passes(begin: impl Fn(&Fixture), end: impl Fn(&Fixture)) {
                 fixture.marks()
             );
             assert_eq!(half_done(&fixture.archive()), 0, "{module:?}: something is left half done");
-            // Of the clock that the rest is counted from, a little may have passed.
+            // The clock may have advanced a little since the pause began.
             now += rest + SECOND / 10;
         }
         assert_eq!(archiver.stats().archived_count, 0);
@@ -133,7 +134,7 @@ fn passes(begin: impl Fn(&Fixture), end: impl Fn(&Fixture)) {
     }
 }
 
-/// Calls on the archive fail; of opening, only for writing.
+/// These calls on the archive fail; opening fails only for writing.
 fn fails(ops: Ops, errno: Errno) {
     let begin = |fixture: &Fixture| {
         let archive = fixture.archive();
@@ -195,7 +196,7 @@ fn a_directory_that_is_missing_until_it_is_mounted() {
 #[test]
 fn a_directory_that_is_read_only() {
     fails(Ops::OPEN | Ops::MKDIR | Ops::RENAME | Ops::UNLINK, ROFS);
-    // The same by the directory's own mode, from which root is exempt.
+    // The same by the directory's mode, which does not bind root.
     if !rustix::process::geteuid().is_root() {
         let set = |fixture: &Fixture, mode| {
             fs::set_permissions(fixture.archive(), fs::Permissions::from_mode(mode)).unwrap()
@@ -204,7 +205,7 @@ fn a_directory_that_is_read_only() {
     }
 }
 
-/// A disk takes so many bytes and no more, until some are removed.
+/// A disk takes a limited number of bytes, until some are removed.
 #[test]
 fn full_then_freed() {
     let room = Arc::new(AtomicUsize::new(0));
@@ -222,8 +223,7 @@ fn full_then_freed() {
     passes(begin, |_| room.store(usize::MAX, Ordering::SeqCst));
 }
 
-/// Nothing of a file that was being stored is left by a stop, whoever stores, and the next start
-/// goes on.
+/// A stop leaves no temporary file with any module, and the next start continues.
 #[test]
 fn a_stop_in_mid_transfer_by_every_module() {
     for module in Module::ALL {
@@ -232,7 +232,7 @@ fn a_stop_in_mid_transfer_by_every_module() {
         let archiver = fixture.archiver(None);
         archiver.set_module(Some(module.on(&fixture)));
         let threads = Threads::start(&archiver, 2).unwrap();
-        // Only its copy is written to.
+        // Only the copy of the segment is written to.
         let held = fixture.plan.hold(Rule::on(Ops::WRITE).path(segment(1, 1).as_str()).times(1));
         archiver.scan().unwrap();
         held.await_count(1);
@@ -250,10 +250,9 @@ fn a_stop_in_mid_transfer_by_every_module() {
     }
 }
 
-/// Both marks of one file: the archive has it. Of which the log's side may have recycled the
-/// segment by now.
+/// A file with both status files is archived. The log may have recycled the segment already.
 #[test]
-fn both_marks_whatever_has_become_of_the_segment() {
+fn both_status_files_of_a_segment() {
     for gone in [false, true] {
         let mut fixture = Fixture::plain();
         let both = segment(1, 1);
@@ -272,7 +271,7 @@ fn both_marks_whatever_has_become_of_the_segment() {
     }
 }
 
-/// Takes the names down, and stores nothing.
+/// Records the names, and stores nothing.
 #[derive(Default)]
 struct Listing {
     names: Mutex<Vec<String>>,
@@ -293,17 +292,17 @@ impl ArchiveModule for Listing {
     }
 }
 
-/// 120,000 marks are listed once; then a history file comes, and is the next one to go, without
-/// another listing.
+/// 120,000 status files are listed once. A history file that is announced then is archived next,
+/// without another listing.
 #[test]
-fn a_history_file_that_arrives_among_120_000_marks() {
+fn a_new_history_file_among_120_000_status_files() {
     const MARKS: u64 = 120_000;
     let mut fixture = Fixture::plain();
     let status = fixture.wal().join("archive_status");
     for n in 1..=MARKS {
         fs::File::create(status.join(segment(1, n).ready())).unwrap();
     }
-    // Only the first of them have files: the others are not come to.
+    // Only the first ones have files: the others are not reached.
     (1..=20).for_each(|n| fixture.put(&segment(1, n), b""));
     let archiver = Archiver::new(&fixture.aio, &fixture.wal(), ArchiverConfig::default());
     let module = Arc::new(Listing::default());

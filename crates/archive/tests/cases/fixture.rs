@@ -1,4 +1,4 @@
-//! A log, an archive, and a disk that fails as a plan says.
+//! A log, an archive, and a disk with planned faults.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub fn start(number: u64) -> Lsn {
 }
 
 pub struct Fixture {
-    // Dropped before the directory that it works in.
+    // Dropped before its directory.
     pub io: Backend,
     pub aio: Arc<Aio>,
     pub plan: Arc<FaultPlan>,
@@ -43,7 +43,7 @@ pub struct Fixture {
     pub dir: TempDir,
 }
 
-/// Runs a test over every method, buffered and direct.
+/// Runs a test with every I/O method, with and without direct I/O.
 pub fn each(test: impl Fn(&mut Fixture)) {
     let mut methods = vec![
         MethodKind::Sync,
@@ -95,7 +95,7 @@ impl Fixture {
         fs::write(self.wal().join(name.as_str()), bytes).unwrap();
     }
 
-    /// Puts a segment into the log, and marks it.
+    /// Puts a segment into the log, with its `.ready`.
     pub fn put_ready(&self, timeline: u32, number: u64) -> WalName {
         let name = segment(timeline, number);
         self.put(&name, &contents(timeline, number));
@@ -107,7 +107,7 @@ impl Fixture {
         fs::write(self.wal().join("archive_status").join(mark), "").unwrap();
     }
 
-    /// The marks there are, sorted.
+    /// The status files, sorted.
     pub fn marks(&self) -> Vec<String> {
         list(&self.wal().join("archive_status"))
     }
@@ -138,7 +138,7 @@ impl Fixture {
         Archiver::new(&self.aio, &self.wal(), config)
     }
 
-    /// Steps at one moment, until there is nothing to do.
+    /// Makes steps at the time `now` until there is nothing to do.
     pub fn work(&mut self, archiver: &Archiver, now: Instant) -> Next {
         loop {
             match archiver.step(&mut self.io, now).unwrap() {

@@ -50,8 +50,10 @@ fn a_kill_at_every_call_and_the_next_start_converges() {
         let (test, dir) = ("killed::the_process_that_is_killed", fixture.dir.path());
         let over = runs_to_its_end(test, at, &[(DIR, dir.to_str().unwrap())]);
         kills += u64::from(!over);
-        for stored in
-            fixture.stored().iter().filter(|stored| names.iter().any(|name| name.as_str() == *stored))
+        for stored in fixture
+            .stored()
+            .iter()
+            .filter(|stored| names.iter().any(|name| name.as_str() == *stored))
         {
             assert!(same(stored), "killed at call {at}: {stored} has its name, and is not whole");
         }
@@ -61,7 +63,11 @@ fn a_kill_at_every_call_and_the_next_start_converges() {
         archive(&fixture.aio, fixture.dir.path());
         let mut expected: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
         expected.sort_unstable();
-        assert_eq!(fixture.stored(), expected, "killed at call {at}: all is there, and nothing else");
+        assert_eq!(
+            fixture.stored(),
+            expected,
+            "killed at call {at}: all is there, and nothing else"
+        );
         assert!(expected.iter().all(|name| same(name)));
         assert!(fixture.marks().iter().all(|mark| mark.ends_with(".done")));
         if over {

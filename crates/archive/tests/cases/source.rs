@@ -1,4 +1,4 @@
-//! Files that are not what they should be.
+//! Files that do not match their names.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use forebay_format::SegmentSize;
 use crate::common::segments::write_header;
 use crate::fixture::*;
 
-/// What reading it to its end comes to.
+/// Reads a file to its end.
 fn read(fixture: &mut Fixture, file: &str) -> Result<Digest, ArchiveError> {
     let mut source = fixture.source(&name(file))?;
     let digest = source.read_to_end(&mut fixture.io);
@@ -83,7 +83,8 @@ fn segments_of_postgresql_15_to_18_are_known() {
         assert_eq!(source.facts().map(|facts| facts.magic), Some(magic), "{version}");
         let expected = Expected { magic: Some(0xD118), ..expected() };
         let options = SourceOptions { expected, ..fixture.options() };
-        let mut source = Source::open(&fixture.aio, &fixture.wal(), &segment(1, 5), &options).unwrap();
+        let mut source =
+            Source::open(&fixture.aio, &fixture.wal(), &segment(1, 5), &options).unwrap();
         assert_eq!(
             source.read_to_end(&mut io).is_ok(),
             version == 18,
@@ -95,7 +96,7 @@ fn segments_of_postgresql_15_to_18_are_known() {
 #[test]
 fn wrong_timeline() {
     let mut fixture = Fixture::plain();
-    // The first segment of timeline 2 begins with what timeline 1 wrote.
+    // The first segment of timeline 2 begins with pages of timeline 1.
     let file = segment(2, 5);
     fixture.put(&file, &contents(1, 5));
     let error = read(&mut fixture, file.as_str()).unwrap_err();
@@ -127,7 +128,7 @@ fn short_file_long_file_empty_file() {
         let ArchiveError::Length { expected, found, .. } = error else { panic!("{error}") };
         assert_eq!((expected, found), (1 << 20, len as u64));
     }
-    // Where nobody knows how long it should be, the header does.
+    // If the expected length is unknown, the header tells it.
     let options = SourceOptions::default();
     fixture.put(&file, &contents(1, 5)[..1 << 19]);
     let mut source = Source::open(&fixture.aio, &fixture.wal(), &file, &options).unwrap();
@@ -149,11 +150,17 @@ fn a_segment_with_two_links_or_none_is_refused() {
     fs::remove_file(&future).unwrap();
     assert!(read(&mut fixture, file.as_str()).is_ok());
     fs::create_dir(fixture.wal().join(segment(1, 6).as_str())).unwrap();
-    assert!(matches!(read(&mut fixture, segment(1, 6).as_str()), Err(ArchiveError::NotAFile { .. })));
-    assert!(matches!(read(&mut fixture, segment(1, 7).as_str()), Err(ArchiveError::Vanished { .. })));
+    assert!(matches!(
+        read(&mut fixture, segment(1, 6).as_str()),
+        Err(ArchiveError::NotAFile { .. })
+    ));
+    assert!(matches!(
+        read(&mut fixture, segment(1, 7).as_str()),
+        Err(ArchiveError::Vanished { .. })
+    ));
 }
 
-/// Who removes segments takes it that the archive has it: what is read then is worth nothing.
+/// A segment that is recycled was already archived, and what was read of it is not valid.
 #[test]
 fn a_segment_recycled_while_it_is_read_is_no_success() {
     each(|fixture| {
@@ -162,7 +169,8 @@ fn a_segment_recycled_while_it_is_read_is_no_success() {
         let mut source = fixture.source(&file).unwrap();
         let piece = source.next(&mut fixture.io).unwrap().expect("a piece");
         source.give_back(piece.buf);
-        fs::rename(fixture.wal().join(file.as_str()), fixture.wal().join(segment(1, 9).as_str())).unwrap();
+        fs::rename(fixture.wal().join(file.as_str()), fixture.wal().join(segment(1, 9).as_str()))
+            .unwrap();
         let error = source.read_to_end(&mut fixture.io).unwrap_err();
         assert!(matches!(error, ArchiveError::Vanished { .. }), "{error}");
         assert_eq!(source.digest(), None);
@@ -205,7 +213,7 @@ fn segments_of_one_megabyte_and_of_one_gigabyte() {
     for bytes in [1 << 20, 1 << 30] {
         let size = SegmentSize::new(bytes).unwrap();
         let file = name(&size.file_name(1, 2));
-        // Sparse: the first page, and a hole.
+        // A sparse file: only the first page is written.
         let mut first = vec![0; 8192];
         write_header(&mut first, size, 1, 2, SYSTEM);
         fixture.put(&file, &first);

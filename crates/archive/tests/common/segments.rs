@@ -39,13 +39,7 @@ pub fn segment_bytes_of(size: SegmentSize, timeline: u32, number: u64, system: u
 }
 
 /// Writes the page header at the beginning of a segment.
-pub fn write_header(
-    bytes: &mut [u8],
-    size: SegmentSize,
-    timeline: u32,
-    number: u64,
-    system: u64,
-) {
+pub fn write_header(bytes: &mut [u8], size: SegmentSize, timeline: u32, number: u64, system: u64) {
     let long = LongHeader { system_id: system, segment_size: size.get(), block_size: 8192 };
     let page_addr = size.start(number);
     PageHeader { info: 0, timeline, page_addr, rem_len: 0, long: Some(long) }.encode(bytes);

@@ -14,7 +14,8 @@ use super::segments::{SYSTEM, segment_bytes};
 pub const WRITERS: usize = 16;
 
 /// Pushes the file `name` from [`WRITERS`] data directories at once. The nth writer has the nth of
-/// `contents`, and opens the archive by itself with `open`, as a process would. Returns the results.
+/// `contents`, and opens the archive by itself with `open`, as a process would. Returns the
+/// results.
 pub fn race(
     fixture: &Fixture,
     name: &str,

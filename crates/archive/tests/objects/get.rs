@@ -1,4 +1,4 @@
-//! Out of the archive; what absence is.
+//! Files fetched from an object store; what counts as absence.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::{LONG, SHORT, Store};
 
 const ABSENT: &str = "000000010000000000000009";
 
-/// Whether a file can be restored; a message instead of a megabyte if a test expects otherwise.
+/// Whether a file can be restored. A failed test then prints no megabyte.
 fn get(fixture: &mut Fixture, repository: &Repository, name: &str) -> Result<bool, ArchiveError> {
     fixture.get(repository, name).map(|found| found.is_some())
 }
@@ -26,7 +26,7 @@ fn filled(test: &str) -> Option<(Store, Fixture, String)> {
     Some((store, fixture, name))
 }
 
-/// A fault strikes once in the midst of a download, and what is restored is right all the same.
+/// A fault interrupts a download once, and the restored file is right nevertheless.
 fn survives(test: &str, timeout: &str, fault: Fault) {
     let Some((store, mut fixture, name)) = filled(test) else { return };
     store.proxy.harm(1, "GET", ".manifest$", Fault::CutAnswer(10));
@@ -61,7 +61,7 @@ fn a_download_that_stalls_is_tried_again() {
 fn a_download_that_is_always_cut_is_an_error_and_restores_nothing() {
     let test = "a_download_that_is_always_cut_is_an_error_and_restores_nothing";
     let Some((store, mut fixture, name)) = filled(test) else { return };
-    // A little comes each time, or nothing.
+    // A few bytes arrive each time, or none.
     let faults = [
         Fault::CutAnswer(1000),
         Fault::ResetAnswer(1000),
@@ -71,12 +71,9 @@ fn a_download_that_is_always_cut_is_an_error_and_restores_nothing() {
     ];
     for fault in faults {
         store.proxy.harm(ALWAYS, "GET", &format!("{name}$"), fault.clone());
-        let error =
-            get(&mut fixture, &store.repository(StoreOptions::default(), SHORT), &name).unwrap_err();
-        assert!(
-            matches!(error, ArchiveError::Store { .. }),
-            "{fault:?}: {error}"
-        );
+        let error = get(&mut fixture, &store.repository(StoreOptions::default(), SHORT), &name)
+            .unwrap_err();
+        assert!(matches!(error, ArchiveError::Store { .. }), "{fault:?}: {error}");
         store.proxy.heal();
         fixture.check_no_temporary();
         assert!(!fixture.wal("RECOVERYXLOG").exists(), "{fault:?}");
@@ -86,10 +83,11 @@ fn a_download_that_is_always_cut_is_an_error_and_restores_nothing() {
 
 #[test]
 fn a_shorter_object_than_was_stored_is_damage() {
-    let Some((store, mut fixture, name)) = filled("a_shorter_object_than_was_stored_is_damage") else {
+    let Some((store, mut fixture, name)) = filled("a_shorter_object_than_was_stored_is_damage")
+    else {
         return;
     };
-    // The answer is whole as far as its own length says.
+    // The answer is complete, as its own length says.
     store.proxy.harm(1, "GET", ".manifest", Fault::Shorten(100));
     let error = get(&mut fixture, &store.plain(), &name).unwrap_err();
     assert!(matches!(error, ArchiveError::Manifest { .. }), "{error}");
@@ -102,7 +100,8 @@ fn a_shorter_object_than_was_stored_is_damage() {
 
 #[test]
 fn an_error_in_the_place_of_an_object_is_no_object() {
-    let Some((store, mut fixture, name)) = filled("an_error_in_the_place_of_an_object_is_no_object")
+    let Some((store, mut fixture, name)) =
+        filled("an_error_in_the_place_of_an_object_is_no_object")
     else {
         return;
     };
@@ -124,7 +123,7 @@ fn absence_is_said_when_the_store_says_it() {
     };
     assert!(fixture.get(&store.plain(), ABSENT).unwrap().is_none());
     assert!(fixture.get(&store.plain(), "00000002.history").unwrap().is_none());
-    // A list that was none is asked for again.
+    // An invalid list is requested again.
     let no_list = Fault::Answer(200, "", "<Error><Code>SlowDown</Code></Error>");
     store.proxy.harm(1, "GET", "list-type", no_list);
     assert!(fixture.get(&store.plain(), ABSENT).unwrap().is_none());
@@ -133,7 +132,9 @@ fn absence_is_said_when_the_store_says_it() {
 
 #[test]
 fn a_store_that_is_down_is_no_absence() {
-    let Some((store, mut fixture, name)) = filled("a_store_that_is_down_is_no_absence") else { return };
+    let Some((store, mut fixture, name)) = filled("a_store_that_is_down_is_no_absence") else {
+        return;
+    };
     let faults = [
         Fault::Answer(503, "", "<Error><Code>SlowDown</Code></Error>"),
         Fault::Answer(200, "", "<Error><Code>SlowDown</Code></Error>"),
@@ -145,7 +146,7 @@ fn a_store_that_is_down_is_no_absence() {
         Fault::Stall,
     ];
     let some = &faults[..3];
-    // Whatever is asked for while it is looked for: the archive's own file, the manifest, the list.
+    // Any request of the look-up fails: for the marker, the manifest, the list.
     for (what, faults) in
         [("", &faults[..]), ("forebay-archive", some), (".manifest", some), ("list-type", some)]
     {
@@ -164,9 +165,10 @@ fn a_store_that_is_down_is_no_absence() {
 
 #[test]
 fn a_place_that_is_gone_is_no_absence() {
-    let Some((store, mut fixture, name)) = filled("a_place_that_is_gone_is_no_absence") else { return };
-    // Another prefix, where nothing is; a bucket that is not there; an archive whose own file is
-    // gone meanwhile.
+    let Some((store, mut fixture, name)) = filled("a_place_that_is_gone_is_no_absence") else {
+        return;
+    };
+    // An empty prefix; a missing bucket; an archive that has lost its marker.
     for url in [format!("s3://{}/else/where", store.bucket), format!("s3://{}-x/a", store.bucket)] {
         let repository = Repository::new(Arc::new(store.open(&url, LONG)), StoreOptions::default());
         let found = get(&mut fixture, &repository, ABSENT);
@@ -177,7 +179,7 @@ fn a_place_that_is_gone_is_no_absence() {
     store.ask("DELETE", "/some/where/forebay-archive", b"");
     let error = get(&mut fixture, &repository, ABSENT).unwrap_err();
     assert!(matches!(error, ArchiveError::NoArchive { .. }), "{error}");
-    // Nobody listens at all.
+    // No server listens.
     let nobody =
         std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let variables = [
@@ -189,8 +191,9 @@ fn a_place_that_is_gone_is_no_absence() {
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value));
     let bucket = forebay_archive::store::Bucket::open(&store.url(), variables).unwrap();
-    let error = get(&mut fixture, &Repository::new(Arc::new(bucket), StoreOptions::default()), ABSENT)
-        .unwrap_err();
+    let error =
+        get(&mut fixture, &Repository::new(Arc::new(bucket), StoreOptions::default()), ABSENT)
+            .unwrap_err();
     assert!(matches!(error, ArchiveError::Store { .. }), "{error}");
     fixture.check_no_temporary();
 }

@@ -1,9 +1,9 @@
-//! A file into the archive, whatever the store answers.
+//! Files stored in an object store, whatever it answers.
 
 use std::sync::Arc;
 
-use forebay_archive::Archived;
 use forebay_archive::ArchiveError;
+use forebay_archive::Archived;
 use forebay_archive::store::{Bucket, Depot, Repository, StoreOptions};
 
 use crate::common::fixture::{Fixture, all_options, flip};
@@ -15,21 +15,21 @@ const SLOW_DOWN: Fault = Fault::Answer(503, "", "<Error><Code>SlowDown</Code></E
 const INTERNAL_ERROR: Fault = Fault::Answer(
     500,
     "Content-Type: application/xml\r\n",
-    "<?xml version=\"1.0\"?><Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>",
+    "<?xml version=\"1.0\"?><Error><Code>InternalError</Code>\
+     <Message>We encountered an internal error.</Message></Error>",
 );
 const CONFLICT: Fault =
     Fault::Answer(409, "", "<Error><Code>ConditionalRequestConflict</Code></Error>");
-/// As a success looks, but for its body.
+/// An error in the body of an answer with the status of a success.
 const ERROR_IN_SUCCESS: Fault =
     Fault::Answer(200, "ETag: \"0123\"\r\n", "<Error><Code>InternalError</Code></Error>");
 
-/// The file itself, its manifest, and the archive's own file.
+/// The stored file, its manifest, and the marker.
 const ALL: [&str; 3] = ["000000010000000000000003$", ".manifest$", "forebay-archive$"];
 
-/// A push meets a fault once, and succeeds all the same: the archive has the file, and nothing
-/// besides.
+/// A push succeeds although one request fails, and the archive has only the file.
 fn survives(test: &str, timeout: &str, fault: Fault) {
-    // What stalls takes its time.
+    // A stalled request takes long, so only one is tried.
     let some = if matches!(fault, Fault::Stall) { &ALL[..1] } else { &ALL };
     for what in some {
         let Some(store) = Store::new(test) else { return };
@@ -38,14 +38,14 @@ fn survives(test: &str, timeout: &str, fault: Fault) {
         let name = fixture.segment(1, 3);
         store.proxy.harm(1, "PUT", what, fault.clone());
         fixture.push(&repository, &name).unwrap_or_else(|error| panic!("{what}: {error}"));
-        // Who has lost an answer finds what it was about, and needs no second attempt.
+        // After a lost answer, the object is found without a second attempt.
         let attempts = if matches!(fault, Fault::LoseAnswer) { 1 } else { 2 };
         assert!(store.proxy.seen("PUT", what) >= attempts, "{what} was stored without any trouble");
         whole(&store, &mut fixture, &name);
     }
 }
 
-/// The archive has this segment, and nothing besides.
+/// Checks that the archive has only this segment.
 fn whole(store: &Store, fixture: &mut Fixture, name: &str) {
     let root = "some/where/";
     let expected = [
@@ -61,21 +61,21 @@ fn whole(store: &Store, fixture: &mut Fixture, name: &str) {
     fixture.check_no_temporary();
 }
 
-/// A push meets a fault whenever it stores the segment, and fails; when the store is well again it
-/// succeeds.
+/// A push fails while all requests that store the segment fail, and succeeds afterwards.
 fn fails_while(test: &str, fault: Fault, reason: &str) {
     let Some(store) = Store::new(test) else { return };
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
-    // The archive is there already.
+    // Creates the archive.
     fixture.push(&store.plain(), &fixture.segment(1, 2)).unwrap();
     let before = store.keys();
     store.proxy.harm(ALWAYS, "PUT", &format!("{name}$"), fault.clone());
-    // No request of this one is to succeed but looks, for which there is time.
+    // Only the look-ups of this one must succeed within the timeout.
     let timeout = if matches!(fault, Fault::Stall) { "2" } else { SHORT };
     let error = loop {
-        match fixture.push(&store.repository(StoreOptions::default(), timeout), &name).unwrap_err() {
-            // A busy machine may have made one of the looks too late.
+        match fixture.push(&store.repository(StoreOptions::default(), timeout), &name).unwrap_err()
+        {
+            // On a busy machine, a look-up may have timed out.
             error
                 if error.to_string().contains("no progress") && !reason.contains("no progress") => {
             }
@@ -118,7 +118,7 @@ fn different_contents_are_refused_and_both_hashes_named() {
     let name = fixture.segment(1, 3);
     fixture.push(&store.plain(), &name).unwrap();
     let (_, before) = store.ask("GET", &format!("/some/where/{name}"), b"");
-    // Past the first pages, where no header would tell.
+    // After the first page, so that the header stays valid.
     flip(&fixture.wal(&name), 9000);
     for manifest in [true, false] {
         if !manifest {
@@ -135,7 +135,7 @@ fn different_contents_are_refused_and_both_hashes_named() {
         let (_, after) = store.ask("GET", &format!("/some/where/{name}"), b"");
         assert!(before == after, "what is stored has changed");
     }
-    // What was left without a manifest by a crash gets it from who has the same contents.
+    // A file that a crash left without a manifest gets one by a push of the same contents.
     flip(&fixture.wal(&name), 9000);
     assert_eq!(fixture.push(&store.plain(), &name).unwrap(), Archived::Identical);
     whole(&store, &mut fixture, &name);
@@ -202,7 +202,7 @@ fn a_reset_in_the_midst_of_an_upload_is_tried_again() {
 
 #[test]
 fn an_upload_that_stalls_is_tried_again() {
-    // What does not stall has the same time, and a busy machine.
+    // The other requests have the same timeout, perhaps on a busy machine.
     survives("an_upload_that_stalls_is_tried_again", "3", Fault::Stall);
 }
 
@@ -231,7 +231,7 @@ fn a_412_for_the_contents_of_another_is_no_success() {
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
     fixture.push(&store.plain(), &fixture.segment(1, 2)).unwrap();
-    // Another one's file appears between our look and our upload, whose answer is lost as well.
+    // Another writer's file appears between our look-up and our upload, whose answer is lost.
     let mut other = segment_bytes(1, 3, SYSTEM);
     other[9000] ^= 1;
     store.ask("PUT", &format!("/some/where/{name}"), &other);
@@ -301,12 +301,13 @@ fn a_stop_interrupts_an_upload() {
         });
         fixture.push(&repository, &name).unwrap_err()
     });
-    assert!(
-        matches!(error, ArchiveError::Stopped { .. }) && error.is_stop(),
-        "{error}"
-    );
+    assert!(matches!(error, ArchiveError::Stopped { .. }) && error.is_stop(), "{error}");
     store.proxy.heal();
-    assert_eq!(fixture.push(&repository, &name).unwrap(), Archived::Stored, "it goes on being used");
+    assert_eq!(
+        fixture.push(&repository, &name).unwrap(),
+        Archived::Stored,
+        "it goes on being used"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A whole archive: verified, listed, cut; used by the archiver and by archiverd.
+//! A whole archive: verified, listed, expired; used by the archiver and by archiverd.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,13 +19,16 @@ use crate::store::{LONG, Store};
 const SLOW_DOWN: Fault = Fault::Answer(503, "", "<Error><Code>SlowDown</Code></Error>");
 
 fn verify(fixture: &Fixture, repository: &Repository, quick: bool) -> Vec<Problem> {
-    repository.verify(&fixture.aio, &VerifyOptions { threads: 3, quick }, &|_, _| ()).unwrap().problems
+    repository
+        .verify(&fixture.aio, &VerifyOptions { threads: 3, quick }, &|_, _| ())
+        .unwrap()
+        .problems
 }
 
 #[test]
 fn archives_are_verified_listed_and_cut() {
     let Some(store) = Store::new("archives_are_verified_listed_and_cut") else { return };
-    // Plain, and with all that there is.
+    // Default options, and all options.
     for (n, options) in
         [all_options().remove(0), all_options().pop().unwrap()].into_iter().enumerate()
     {
@@ -38,7 +41,7 @@ fn archives_are_verified_listed_and_cut() {
         }
         fs::write(fixture.wal("00000002.history"), "1\t0/400100\tx\n").unwrap();
         fixture.push(&repository, "00000002.history").unwrap();
-        // Somewhere in all that, the store has a bad moment.
+        // The store fails once meanwhile.
         store.proxy.harm(2, "GET", "000000010000000000000005", SLOW_DOWN);
         store.proxy.harm(1, "GET", "list-type", SLOW_DOWN);
         for quick in [false, true] {
@@ -102,7 +105,8 @@ fn the_archiver_stores_several_at_once_and_acknowledges_what_is_there() {
     store.proxy.harm(2, "PUT", &names[0], SLOW_DOWN);
     store.proxy.harm(1, "PUT", &names[4], Fault::LoseAnswer);
     store.proxy.harm(1, "PUT", &names[7], Fault::ResetUpload(100_000));
-    let archiver = Archiver::new(&fixture.aio, &fixture.data().join("pg_wal"), ArchiverConfig::default());
+    let archiver =
+        Archiver::new(&fixture.aio, &fixture.data().join("pg_wal"), ArchiverConfig::default());
     archiver.set_module(Some(Arc::new(Archive::of(&fixture.aio, store.plain(), Some(SYSTEM)))));
     archiver.scan().unwrap();
     Threads::start(&archiver, 4).unwrap().stop(StopMode::Drain).unwrap();

@@ -1,10 +1,10 @@
-//! What goes and what stays.
+//! Which files are removed, and which stay.
 
 use std::fs;
 
 use forebay_archive::ArchiveError;
-use forebay_archive::store::expire::{Expired, NeededFrom};
 use forebay_archive::store::StoreOptions;
+use forebay_archive::store::expire::{Expired, NeededFrom};
 
 use crate::common::fixture::{Fixture, all_options};
 use crate::common::segments::{SIZE, wal_name};
@@ -34,7 +34,13 @@ fn expire(
         first: SIZE.file_name(1, *number),
     };
     let needed: Vec<NeededFrom> = needed.iter().map(from).collect();
-    repository.expire(&mut fixture.be, before.map(wal_name).as_ref(), &needed, dry_run, &mut |_, _| ())
+    repository.expire(
+        &mut fixture.be,
+        before.map(wal_name).as_ref(),
+        &needed,
+        dry_run,
+        &mut |_, _| (),
+    )
 }
 
 fn names(fixture: &mut Fixture, options: &StoreOptions) -> Vec<String> {
@@ -43,7 +49,7 @@ fn names(fixture: &mut Fixture, options: &StoreOptions) -> Vec<String> {
 }
 
 #[test]
-fn what_is_before_goes_on_every_timeline() {
+fn wal_before_the_cut_is_removed_on_every_timeline() {
     for options in all_options() {
         let mut fixture = filled(&options);
         let cut = SIZE.file_name(1, 5);
@@ -69,7 +75,7 @@ fn what_is_before_goes_on_every_timeline() {
 }
 
 #[test]
-fn what_a_base_backup_needs_stays() {
+fn wal_that_a_base_backup_needs_stays() {
     let options = StoreOptions::default();
     let mut fixture = filled(&options);
     let stored = fixture.contents();
@@ -86,7 +92,7 @@ fn what_a_base_backup_needs_stays() {
 }
 
 #[test]
-fn a_backup_of_others_is_respected_until_its_successor_is_named() {
+fn wal_of_another_programs_backup_stays_until_a_later_backup_is_the_cut() {
     let options = StoreOptions::default();
     let mut fixture = filled(&options);
     let repository = fixture.repository(options.clone());
@@ -95,10 +101,14 @@ fn a_backup_of_others_is_respected_until_its_successor_is_named() {
         fs::write(fixture.wal(backup), "START WAL LOCATION: 0/400028 (file x)\n").unwrap();
         fixture.push(&repository, backup).unwrap();
     }
-    let error = expire(&mut fixture, &options, Some(&SIZE.file_name(1, 5)), &[], false).unwrap_err();
+    let error =
+        expire(&mut fixture, &options, Some(&SIZE.file_name(1, 5)), &[], false).unwrap_err();
     assert!(matches!(error, ArchiveError::Needed { .. }), "{error}");
     expire(&mut fixture, &options, Some(&SIZE.file_name(1, 4)), &[], false).unwrap();
     let expired = expire(&mut fixture, &options, Some(&backups[1]), &[], false).unwrap();
     assert_eq!(expired.before, SIZE.file_name(1, 6));
-    assert_eq!(names(&mut fixture, &options), ["00000002.history", &SIZE.file_name(1, 6), &backups[1]]);
+    assert_eq!(
+        names(&mut fixture, &options),
+        ["00000002.history", &SIZE.file_name(1, 6), &backups[1]]
+    );
 }

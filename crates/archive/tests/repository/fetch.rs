@@ -1,4 +1,4 @@
-//! Out of the archive.
+//! Files fetched from an archive.
 
 use std::fs;
 
@@ -9,21 +9,18 @@ use crate::common::fixture::{Fixture, all_options, flip, is_of_stored_file};
 use crate::common::segments::{SYSTEM, segment_bytes};
 
 #[test]
-fn absence_is_said_only_of_an_archive_that_is_there() {
+fn absence_is_reported_only_of_an_existing_archive() {
     for options in all_options() {
         let mut fixture = Fixture::new();
         let name = fixture.segment(1, 3);
         let repository = fixture.repository(options.clone());
         let error = fixture.get(&repository, &name).unwrap_err();
-        assert!(
-            matches!(error, ArchiveError::NoArchive { .. }),
-            "never used: {error}"
-        );
+        assert!(matches!(error, ArchiveError::NoArchive { .. }), "never used: {error}");
         fixture.push(&repository, &name).unwrap();
         let absent = fixture.get(&repository, "000000010000000000000004").unwrap();
         assert!(absent.is_none());
         assert!(fixture.get(&repository, "00000002.history").unwrap().is_none());
-        // Not mounted: an empty directory, or none.
+        // A file system that is not mounted: an empty directory, or none.
         let away = fixture.dir.path().join("away");
         fs::rename(fixture.archive(), &away).unwrap();
         fixture.get(&repository, &name).unwrap_err();
@@ -40,7 +37,7 @@ fn absence_is_said_only_of_an_archive_that_is_there() {
 }
 
 #[test]
-fn an_archive_whose_own_file_is_gone_is_not_believed() {
+fn an_archive_that_lost_its_marker_is_an_error() {
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
     let repository = fixture.plain();
@@ -62,7 +59,7 @@ fn damage_of_any_stored_byte_is_an_error_and_restores_nothing() {
         let len = fs::metadata(&stored).unwrap().len() as usize;
         for at in [0, 7, 20, len / 2, len - 1] {
             flip(&stored, at);
-            // A byte that a format does not use may be changed without harm.
+            // A change of a byte that the format does not use is harmless.
             match fixture.get(&repository, &name) {
                 Ok(bytes) => {
                     assert!(bytes == Some(segment_bytes(1, 3, SYSTEM)), "{options:?} byte {at}")
@@ -78,7 +75,7 @@ fn damage_of_any_stored_byte_is_an_error_and_restores_nothing() {
         for cut in [0, 1, len / 2, len - 1] {
             fs::write(&stored, &whole[..cut]).unwrap();
             match fixture.get(&repository, &name) {
-                // What ends a frame may be missing: the contents are known by their hash.
+                // The end of a frame may be missing: the hash verifies the contents.
                 Ok(bytes) => {
                     assert!(cut + 1 == len && bytes == Some(segment_bytes(1, 3, SYSTEM)), "{cut}")
                 }
@@ -117,10 +114,11 @@ fn another_clusters_segment_is_not_restored() {
 }
 
 #[test]
-fn another_files_contents_are_not_restored() {
+fn the_contents_of_another_file_are_not_restored() {
     let mut fixture = Fixture::new();
-    // Without a manifest, as cp would have stored it under the wrong name.
-    fs::write(fixture.archive().join("000000010000000000000004"), segment_bytes(1, 3, SYSTEM)).unwrap();
+    // Without a manifest, as if cp had stored it under the wrong name.
+    fs::write(fixture.archive().join("000000010000000000000004"), segment_bytes(1, 3, SYSTEM))
+        .unwrap();
     let repository = fixture.plain();
     fixture.get(&repository, "000000010000000000000004").unwrap_err();
     fs::write(fixture.archive().join("000000010000000000000005"), b"short").unwrap();

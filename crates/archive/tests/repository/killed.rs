@@ -32,8 +32,8 @@ fn way(number: usize) -> StoreOptions {
     }
 }
 
-/// Not a test by itself: the process that is killed. What archive-push does, for the first segment
-/// of an archive.
+/// Not a test by itself: the process that is killed. It does what archive-push does for the first
+/// segment of an archive.
 #[test]
 #[ignore = "run by the test below"]
 fn the_process_that_is_killed() {
@@ -77,7 +77,8 @@ fn a_kill_at_every_call_of_a_push_and_the_next_one_converges() {
             }
             let again = fixture.push(&repository, &name).unwrap();
             assert!(!over || again == Archived::Identical);
-            let found = repository.verify(&fixture.aio, &VerifyOptions::default(), &|_, _| ()).unwrap();
+            let found =
+                repository.verify(&fixture.aio, &VerifyOptions::default(), &|_, _| ()).unwrap();
             assert_eq!(
                 (found.files, found.problems),
                 (1, vec![]),

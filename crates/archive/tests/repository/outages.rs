@@ -1,5 +1,5 @@
-//! A store that fails while it is asked for a file: whatever call it is, what the archive has is
-//! never said to be absent.
+//! A disk that fails during a request. Whichever call fails, a stored file is never reported as
+//! absent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use forebay_archive::{WalName, get};
 use crate::common::fixture::{Fixture, all_options};
 use crate::common::segments::{SYSTEM, segment_bytes, wal_name};
 
-/// ESTALE: what a network file system says whose server has gone.
+/// ESTALE: the error of a network file system whose server is gone.
 const STALE: Errno = Errno(116);
 
 fn failing(plan: &Arc<FaultPlan>) -> Arc<Aio> {
@@ -41,7 +41,7 @@ fn no_failing_call_is_taken_for_absence() {
                 let fault = plan.add(rule, Effect::Fail(errno));
                 let aio = failing(&plan);
                 let mut be = aio.backend(BackendType::Standalone).expect("a backend");
-                // Each time anew, as by a command.
+                // Opened anew each time, as a command does.
                 let repository = opened(&aio, &archive, &options);
                 match get::get(&aio, &mut be, &repository, &wal_name(&name), &to) {
                     Ok(true) => assert!(std::fs::read(&to).unwrap() == segment_bytes(1, 3, SYSTEM)),
@@ -65,7 +65,7 @@ fn no_failing_call_is_taken_for_absence() {
 }
 
 #[test]
-fn a_store_that_is_down_has_nothing_to_say_of_absence() {
+fn a_disk_that_is_down_never_reports_absence() {
     for options in all_options().into_iter().step_by(5) {
         let mut fixture = Fixture::new();
         let name = fixture.segment(1, 3);
@@ -84,7 +84,7 @@ fn a_store_that_is_down_has_nothing_to_say_of_absence() {
             Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)),
             Effect::Fail(Errno::IO),
         );
-        // It was seen a moment ago, and still.
+        // It is an error although the file was found just before.
         fetch(&absent).unwrap_err();
         fetch(&wal_name(&name)).unwrap_err();
         plan.mend();

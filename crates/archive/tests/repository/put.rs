@@ -1,12 +1,12 @@
-//! Into the archive.
+//! Files stored in an archive.
 
 use std::fs;
 
-use forebay_archive::Archived;
 use forebay_archive::ArchiveError;
+use forebay_archive::Archived;
+use forebay_archive::store::StoreOptions;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
-use forebay_archive::store::StoreOptions;
 
 use crate::common::fixture::{Fixture, all_options, flip};
 use crate::common::segments::{SYSTEM, segment_bytes};
@@ -15,7 +15,7 @@ const HISTORY: &[u8] = b"1\t0/3000000\tno recovery target specified\n";
 const BACKUP: &[u8] = b"START WAL LOCATION: 0/3000028 (file 000000010000000000000030)\n";
 
 #[test]
-fn identical_again_by_every_way_of_storing() {
+fn identical_again_with_all_options() {
     for options in all_options() {
         let mut fixture = Fixture::new();
         let what = format!("{options:?}");
@@ -33,7 +33,11 @@ fn identical_again_by_every_way_of_storing() {
         let stored = fixture.contents();
         for name in names {
             let repository = fixture.repository(options.clone());
-            assert_eq!(fixture.push(&repository, name).unwrap(), Archived::Identical, "{what} {name}");
+            assert_eq!(
+                fixture.push(&repository, name).unwrap(),
+                Archived::Identical,
+                "{what} {name}"
+            );
             let bytes = fixture.get(&repository, name).unwrap();
             assert!(bytes == Some(fs::read(fixture.wal(name)).unwrap()), "{what} {name}");
         }
@@ -64,15 +68,15 @@ fn one_byte_different_past_the_first_8_kb_fails_and_changes_nothing() {
 }
 
 #[test]
-fn other_options_later_are_no_difference() {
+fn other_options_find_identical_contents() {
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
     let zstd = fixture
         .repository(StoreOptions { compression: Compression::Zstd(1), ..StoreOptions::default() });
     assert_eq!(fixture.push(&zstd, &name).unwrap(), Archived::Stored);
     let stored = fixture.contents();
-    let lz4 =
-        fixture.repository(StoreOptions { compression: Compression::Lz4, ..StoreOptions::default() });
+    let lz4 = fixture
+        .repository(StoreOptions { compression: Compression::Lz4, ..StoreOptions::default() });
     assert_eq!(fixture.push(&lz4, &name).unwrap(), Archived::Identical);
     assert!(fixture.contents() == stored);
     assert!(fixture.get(&lz4, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
@@ -82,7 +86,7 @@ fn other_options_later_are_no_difference() {
     assert!(matches!(error, ArchiveError::OtherLayout { .. }), "{error}");
 }
 
-/// A crash between the two leaves it so.
+/// A crash before the manifest is stored leaves such a file.
 #[test]
 fn a_stored_file_without_manifest_is_compared_and_gets_one() {
     for options in all_options() {
@@ -97,7 +101,10 @@ fn a_stored_file_without_manifest_is_compared_and_gets_one() {
             "it is found"
         );
         assert_eq!(fixture.push(&repository, &name).unwrap(), Archived::Identical, "{options:?}");
-        assert_eq!(fixture.contents().keys().collect::<Vec<_>>(), stored.keys().collect::<Vec<_>>());
+        assert_eq!(
+            fixture.contents().keys().collect::<Vec<_>>(),
+            stored.keys().collect::<Vec<_>>()
+        );
         fs::remove_file(fixture.stored(".manifest")).unwrap();
         flip(&fixture.wal(&name), 20_000);
         let without = fixture.contents();
@@ -108,7 +115,7 @@ fn a_stored_file_without_manifest_is_compared_and_gets_one() {
 }
 
 #[test]
-fn what_cp_has_stored_is_taken_over() {
+fn files_stored_by_cp_get_a_manifest() {
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
     fs::copy(fixture.wal(&name), fixture.archive().join(&name)).unwrap();
@@ -123,10 +130,7 @@ fn what_cp_has_stored_is_taken_over() {
     assert!(fs::read(fixture.archive().join(&other)).unwrap() == before);
     let hashed = fixture
         .repository(StoreOptions { layout: Some(LayoutKind::Hashed), ..StoreOptions::default() });
-    assert!(matches!(
-        fixture.push(&hashed, &name),
-        Err(ArchiveError::OtherLayout { .. })
-    ));
+    assert!(matches!(fixture.push(&hashed, &name), Err(ArchiveError::OtherLayout { .. })));
 }
 
 #[test]
@@ -136,12 +140,11 @@ fn wal_of_another_cluster_is_refused() {
     let repository = fixture.plain();
     fixture.push(&repository, &name).unwrap();
     let stored = fixture.contents();
-    // A segment that strayed into this data directory.
+    // A segment of another cluster in this data directory.
     let other = fixture.segment(1, 4);
     fs::write(fixture.wal(&other), segment_bytes(1, 4, SYSTEM + 1)).unwrap();
     assert!(matches!(fixture.push(&repository, &other), Err(ArchiveError::Header { .. })));
-    // Another cluster that is to be archived here; its history files say nothing, but its control
-    // file does.
+    // Another cluster. Its history files do not tell the cluster, but its control file does.
     fixture.set_system(SYSTEM + 1);
     fs::write(fixture.wal("00000002.history"), HISTORY).unwrap();
     for name in [other.as_str(), "00000002.history"] {
@@ -152,11 +155,11 @@ fn wal_of_another_cluster_is_refused() {
 }
 
 #[test]
-fn what_is_no_wal_file_of_that_name_is_refused() {
+fn files_that_do_not_match_their_names_are_refused() {
     let mut fixture = Fixture::new();
     let repository = fixture.plain();
     let name = fixture.segment(1, 3);
-    // Another segment's contents, of another timeline, a short file, one that was never written.
+    // Contents of another segment, of another timeline, a short file, an unused segment.
     let contents = [
         segment_bytes(1, 4, SYSTEM),
         segment_bytes(2, 3, SYSTEM),
@@ -178,13 +181,13 @@ fn what_is_no_wal_file_of_that_name_is_refused() {
     fs::write(fixture.wal("junk"), b"x").unwrap();
     assert!(matches!(fixture.push(&repository, "junk"), Err(ArchiveError::Name { .. })));
     assert!(fixture.contents().is_empty(), "{:?}", fixture.contents().keys());
-    // And when the other name is gone it is archived.
+    // It is archived once the other name is removed.
     fs::remove_file(fixture.wal("000000010000000000000009")).unwrap();
     assert_eq!(fixture.push(&repository, &name).unwrap(), Archived::Stored);
 }
 
 #[test]
-fn a_directory_that_is_missing_is_not_made() {
+fn a_missing_directory_is_not_created() {
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
     let repository = fixture.plain();
@@ -196,7 +199,7 @@ fn a_directory_that_is_missing_is_not_made() {
 }
 
 #[test]
-fn a_stored_file_that_is_lost_is_told_of() {
+fn a_lost_stored_file_is_reported() {
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
     let repository = fixture.plain();

@@ -49,8 +49,8 @@ fn get(fixture: &Fixture, name: &str) -> (Reply, Option<Vec<u8>>) {
     }
 }
 
-/// Waits until a file was written so long ago that the clock of the file system must have gone on.
-/// No time can be set for it.
+/// Waits until the file system's clock has advanced since a file was written. Its times can't be
+/// set by a test.
 fn wait_until_settled(fixture: &Fixture, name: &str) {
     let path = fixture.wal(name);
     let written = fs::metadata(path).unwrap().modified().unwrap();
@@ -67,7 +67,7 @@ fn files_are_stored_and_known_afterwards() {
     wait_until_settled(&fixture, &name);
     assert_eq!(push(&fixture, &name), Reply::Done);
     assert_eq!(push(&fixture, &name), Reply::Identical);
-    // It is known: not even the archive is looked at.
+    // It is known to be stored: the archive is not even read.
     let away = fixture.dir.path().join("away");
     fs::rename(fixture.archive(), &away).unwrap();
     assert_eq!(push(&fixture, &name), Reply::Identical);
@@ -75,7 +75,7 @@ fn files_are_stored_and_known_afterwards() {
     flip(&fixture.wal(&name), 9000);
     let Reply::Failed(reason) = push(&fixture, &name) else { panic!("it has changed") };
     assert!(reason.contains("different contents"), "{reason}");
-    // And back: the contents are the same again.
+    // Changed back: the contents are the same again.
     flip(&fixture.wal(&name), 9000);
     assert_eq!(push(&fixture, &name), Reply::Identical);
 }
@@ -98,7 +98,7 @@ fn a_duplicate_costs_less_than_a_millisecond() {
 }
 
 #[test]
-fn what_is_ready_is_stored_ahead() {
+fn ready_files_are_stored_ahead() {
     let mut fixture = Fixture::new();
     let server = start(&fixture, 3);
     let names: Vec<String> = (3..23).map(|number| fixture.segment(1, number)).collect();
@@ -106,7 +106,7 @@ fn what_is_ready_is_stored_ahead() {
         fs::write(fixture.wal(&format!("archive_status/{name}.ready")), b"").unwrap();
     }
     assert_eq!(push(&fixture, &names[0]), Reply::Done);
-    // Nobody asks for the others, and they are stored all the same.
+    // The others are stored although they were not requested.
     let begun = Instant::now();
     let repository = fixture.plain();
     for name in &names {
@@ -138,11 +138,11 @@ fn files_are_restored_and_the_next_ones_fetched_ahead() {
     }
     let (reply, bytes) = get(&fixture, &SIZE.file_name(1, 9));
     assert_eq!((reply, bytes), (Reply::Absent, None));
-    // What is fetched ahead and is absent is asked for again: it may have come.
+    // A file that was absent when it was fetched ahead is looked for again.
     let name = fixture.segment(1, 9);
     fixture.push(&repository, &name).unwrap();
     assert_eq!(get(&fixture, &name).0, Reply::Done);
-    // Another cluster's server gets none of it, fetched ahead or not.
+    // The server of another cluster gets no file, fetched ahead or not.
     fixture.set_system(SYSTEM + 1);
     assert!(matches!(get(&fixture, &SIZE.file_name(1, 4)).0, Reply::Failed(_)));
     fixture.set_system(SYSTEM);
@@ -156,7 +156,7 @@ fn files_are_restored_and_the_next_ones_fetched_ahead() {
 }
 
 #[test]
-fn who_serves_another_archive_is_not_asked() {
+fn an_archiverd_of_another_archive_is_ignored() {
     let fixture = Fixture::new();
     let _server = start(&fixture, 0);
     let name = fixture.segment(1, 3);
@@ -166,10 +166,10 @@ fn who_serves_another_archive_is_not_asked() {
 }
 
 #[test]
-fn sockets_that_nobody_serves() {
+fn sockets_without_an_archiverd() {
     let fixture = Fixture::new();
     assert!(matches!(ask(&socket(&fixture), NAME, &Request::Ping), Answer::Nobody(_)));
-    // One that was left.
+    // A socket that a dead process left.
     drop(UnixListener::bind(socket(&fixture)).unwrap());
     assert!(matches!(ask(&socket(&fixture), NAME, &Request::Ping), Answer::Nobody(_)));
     let server = start(&fixture, 1);
@@ -184,7 +184,7 @@ fn sockets_that_nobody_serves() {
         source: SourceOptions::default(),
     };
     assert!(serve(&fixture.aio, fixture.plain(), options).is_err());
-    // Who says nothing, and who says nonsense, holds nobody up.
+    // Clients that are silent or send nonsense do not delay others.
     let _silent = UnixStream::connect(socket(&fixture)).unwrap();
     let mut babbler = UnixStream::connect(socket(&fixture)).unwrap();
     std::io::Write::write_all(&mut babbler, &[0xff; 100]).unwrap();

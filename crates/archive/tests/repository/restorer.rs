@@ -1,5 +1,5 @@
-//! An archive as the source of a recovery: what is asked for comes, in its order, and what is
-//! fetched ahead is never believed more than that.
+//! An archive as the source of a recovery. Requested files come in their order, and prefetched
+//! files are checked like all others.
 
 use std::fs;
 
@@ -12,7 +12,11 @@ use crate::common::segments::{SIZE, SYSTEM, segment_bytes, wal_name};
 
 const AHEAD: RestorerOptions = RestorerOptions { threads: 2, files: 4, bytes: 64 << 20 };
 
-fn get(fixture: &mut Fixture, restorer: &Restorer, name: &str) -> Result<Option<Vec<u8>>, ArchiveError> {
+fn get(
+    fixture: &mut Fixture,
+    restorer: &Restorer,
+    name: &str,
+) -> Result<Option<Vec<u8>>, ArchiveError> {
     let path = fixture.wal("RECOVERYXLOG");
     let _ = fs::remove_file(&path);
     let found = restorer.get(&mut fixture.be, &wal_name(name), &path)?;
@@ -32,17 +36,20 @@ fn filled(options: &StoreOptions) -> (Fixture, Repository) {
 }
 
 #[test]
-fn segments_come_in_their_order_and_absence_is_told() {
+fn segments_come_in_order_and_absence_is_reported() {
     for options in all_options().into_iter().step_by(5) {
         let (mut fixture, repository) = filled(&options);
         for ahead in
             [AHEAD, RestorerOptions { threads: 0, ..AHEAD }, RestorerOptions { bytes: 0, ..AHEAD }]
         {
-            let restorer = Restorer::start(&fixture.aio, fixture.repository(options.clone()), ahead);
+            let restorer =
+                Restorer::start(&fixture.aio, fixture.repository(options.clone()), ahead);
             assert!(get(&mut fixture, &restorer, "00000002.history").unwrap().is_none());
             for number in 3..13 {
-                // The newest timeline is asked for first.
-                assert!(get(&mut fixture, &restorer, &SIZE.file_name(2, number)).unwrap().is_none());
+                // The newest timeline is requested first.
+                assert!(
+                    get(&mut fixture, &restorer, &SIZE.file_name(2, number)).unwrap().is_none()
+                );
                 let bytes = get(&mut fixture, &restorer, &SIZE.file_name(1, number)).unwrap();
                 assert!(
                     bytes == Some(segment_bytes(1, number, SYSTEM)),
@@ -50,10 +57,10 @@ fn segments_come_in_their_order_and_absence_is_told() {
                 );
             }
             assert!(get(&mut fixture, &restorer, &SIZE.file_name(1, 13)).unwrap().is_none());
-            // Somebody goes back.
+            // An earlier segment is requested.
             assert!(get(&mut fixture, &restorer, &SIZE.file_name(1, 4)).unwrap().is_some());
         }
-        // One that was looked for ahead and was not there may have come.
+        // A file that was absent when it was fetched ahead may have arrived.
         let restorer = Restorer::start(&fixture.aio, fixture.repository(options.clone()), AHEAD);
         assert!(get(&mut fixture, &restorer, &SIZE.file_name(1, 12)).unwrap().is_some());
         assert!(get(&mut fixture, &restorer, &SIZE.file_name(1, 13)).unwrap().is_none());
@@ -66,7 +73,7 @@ fn segments_come_in_their_order_and_absence_is_told() {
 }
 
 #[test]
-fn a_store_that_is_down_is_no_absence() {
+fn a_disk_that_is_down_is_no_absence() {
     let (mut fixture, _) = filled(&StoreOptions::default());
     let restorer = Restorer::start(&fixture.aio, fixture.plain(), AHEAD);
     assert!(get(&mut fixture, &restorer, &SIZE.file_name(1, 3)).unwrap().is_some());
@@ -84,7 +91,7 @@ fn a_store_that_is_down_is_no_absence() {
 }
 
 #[test]
-fn damage_and_another_cluster_are_told_whether_fetched_ahead_or_not() {
+fn damage_and_other_clusters_are_reported_whether_prefetched_or_not() {
     for options in all_options().into_iter().step_by(5) {
         let (mut fixture, _) = filled(&options);
         let four = SIZE.file_name(1, 4);
@@ -108,7 +115,7 @@ fn damage_and_another_cluster_are_told_whether_fetched_ahead_or_not() {
 }
 
 #[test]
-fn after_a_stop_what_is_asked_for_is_still_brought() {
+fn requested_files_are_restored_after_a_stop() {
     let (mut fixture, _) = filled(&StoreOptions::default());
     let restorer = Restorer::start(&fixture.aio, fixture.plain(), AHEAD);
     assert!(get(&mut fixture, &restorer, &SIZE.file_name(1, 3)).unwrap().is_some());

@@ -1,13 +1,13 @@
-//! With a key, what others could have planted is refused.
+//! With a key, files that others may have stored are refused.
 
 use std::fs;
 
-use forebay_archive::Archived;
 use forebay_archive::ArchiveError;
+use forebay_archive::Archived;
+use forebay_archive::store::StoreOptions;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::seal::Key;
 use forebay_archive::store::verify::{Problem, VerifyOptions};
-use forebay_archive::store::StoreOptions;
 
 use crate::common::fixture::Fixture;
 use crate::common::segments::{SYSTEM, segment_bytes};
@@ -16,8 +16,7 @@ fn sealed() -> StoreOptions {
     StoreOptions { key: Some(Key::from_bytes([7; 32])), ..StoreOptions::default() }
 }
 
-/// Pushes a segment as one without the key would, and takes the archive's own file of the keyed one
-/// again.
+/// Pushes a segment without the key, and then puts the keyed archive's marker back.
 fn plant(fixture: &mut Fixture, compression: Compression) -> String {
     let name = fixture.segment(1, 4);
     let marker = fixture.archive().join("forebay-archive");
@@ -30,7 +29,7 @@ fn plant(fixture: &mut Fixture, compression: Compression) -> String {
 }
 
 #[test]
-fn planted_files_with_manifests_are_refused() {
+fn forged_files_with_manifests_are_refused() {
     for compression in [Compression::None, Compression::Zstd(1)] {
         let mut fixture = Fixture::new();
         let first = fixture.segment(1, 3);
@@ -39,7 +38,7 @@ fn planted_files_with_manifests_are_refused() {
         let name = plant(&mut fixture, compression);
         let error = fixture.get(&repository, &name).unwrap_err();
         assert!(matches!(error, ArchiveError::Unsealed { .. }), "{error}");
-        // Nor is it adopted by one who stores the same.
+        // A push of the same contents does not adopt it either.
         let error = fixture.push(&repository, &name).unwrap_err();
         assert!(matches!(error, ArchiveError::Unsealed { .. }), "{error}");
         let found = repository.verify(&fixture.aio, &VerifyOptions::default(), &|_, _| {}).unwrap();
@@ -54,7 +53,7 @@ fn planted_files_with_manifests_are_refused() {
 }
 
 #[test]
-fn planted_files_without_manifests_are_refused() {
+fn forged_files_without_manifests_are_refused() {
     let mut fixture = Fixture::new();
     let first = fixture.segment(1, 3);
     let repository = fixture.repository(sealed());
@@ -70,17 +69,18 @@ fn planted_files_without_manifests_are_refused() {
 }
 
 #[test]
-fn an_archive_that_lost_its_own_file_or_has_another_is_refused() {
+fn an_archive_with_a_missing_or_forged_marker_is_refused() {
     let mut fixture = Fixture::new();
     let name = fixture.segment(1, 3);
     fixture.push(&fixture.repository(sealed()), &name).unwrap();
     let marker = fixture.archive().join("forebay-archive");
     let own = fs::read_to_string(&marker).unwrap();
     fs::remove_file(&marker).unwrap();
-    fs::write(fixture.archive().join("000000010000000000000001"), segment_bytes(1, 1, SYSTEM)).unwrap();
+    fs::write(fixture.archive().join("000000010000000000000001"), segment_bytes(1, 1, SYSTEM))
+        .unwrap();
     let error = fixture.get(&fixture.repository(sealed()), &name).unwrap_err();
     assert!(matches!(error, ArchiveError::NoArchive { .. }), "{error}");
-    // Another cluster's, by one who knows how to make its checksum.
+    // The marker of another cluster, with a valid checksum.
     let unsigned =
         own.lines().filter(|line| !line.starts_with("auth: ") && !line.starts_with("check: "));
     let body: String = unsigned.map(|line| format!("{line}\n")).collect();
@@ -96,7 +96,8 @@ fn an_archive_that_lost_its_own_file_or_has_another_is_refused() {
     assert!(matches!(error, ArchiveError::Forged { .. }), "{error}");
     fs::write(&marker, own).unwrap();
     assert!(
-        fixture.get(&fixture.repository(sealed()), &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM))
+        fixture.get(&fixture.repository(sealed()), &name).unwrap()
+            == Some(segment_bytes(1, 3, SYSTEM))
     );
 }
 
@@ -115,14 +116,11 @@ fn a_manifest_of_the_same_key_that_was_changed_is_refused() {
     assert!(matches!(error, ArchiveError::Forged { .. }), "{error}");
     let accepting = StoreOptions { accept_unencrypted: true, ..sealed() };
     let error = fixture.get(&fixture.repository(accepting), &name).unwrap_err();
-    assert!(
-        matches!(error, ArchiveError::Forged { .. }),
-        "accepted by nobody: {error}"
-    );
+    assert!(matches!(error, ArchiveError::Forged { .. }), "accepted by nobody: {error}");
 }
 
 #[test]
-fn an_archive_from_before_the_key_is_read_if_so_asked() {
+fn unencrypted_files_are_read_if_the_options_allow_it() {
     let mut fixture = Fixture::new();
     let (old, new) = (fixture.segment(1, 3), fixture.segment(1, 4));
     fixture.push(&fixture.plain(), &old).unwrap();
@@ -135,8 +133,7 @@ fn an_archive_from_before_the_key_is_read_if_so_asked() {
     assert!(fixture.get(&accepting, &old).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
     assert!(fixture.get(&accepting, &new).unwrap() == Some(segment_bytes(1, 4, SYSTEM)));
     assert!(fixture.archive().join(format!("{new}.enc")).exists(), "new files are encrypted");
-    // One that was adopted then has a manifest of the key's holder, and is refused again all the
-    // same.
+    // An adopted file has an authenticated manifest, and is refused nevertheless.
     let plain = fixture.segment(1, 5);
     fs::write(fixture.archive().join(&plain), segment_bytes(1, 5, SYSTEM)).unwrap();
     assert_eq!(fixture.push(&accepting, &plain).unwrap(), Archived::Identical);
@@ -151,7 +148,7 @@ fn an_archive_from_before_the_key_is_read_if_so_asked() {
 }
 
 #[test]
-fn an_archive_goes_on_with_another_key_if_so_asked() {
+fn an_archive_can_continue_with_another_key_if_the_options_allow_it() {
     let mut fixture = Fixture::new();
     let (old, new) = (fixture.segment(1, 3), fixture.segment(1, 4));
     fixture.push(&fixture.repository(sealed()), &old).unwrap();
@@ -166,7 +163,7 @@ fn an_archive_goes_on_with_another_key_if_so_asked() {
 }
 
 #[test]
-fn nothing_is_stored_in_the_clear_in_an_encrypted_archive() {
+fn no_unencrypted_file_is_stored_in_an_encrypted_archive() {
     let mut fixture = Fixture::new();
     let (first, second) = (fixture.segment(1, 3), fixture.segment(1, 4));
     fixture.push(&fixture.repository(sealed()), &first).unwrap();

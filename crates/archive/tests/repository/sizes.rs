@@ -1,4 +1,4 @@
-//! Segments of every size that there may be, compressed and encrypted.
+//! Segments of all sizes, compressed and encrypted.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ use forebay_format::SegmentSize;
 use crate::common::fixture::Fixture;
 use crate::common::segments::{SYSTEM, wal_name, write_header};
 
-/// A segment that is a hole but for its header and a few bytes in its middle and at its end.
+/// Writes a sparse segment: its header, and a few bytes in its middle and at its end.
 fn sparse(fixture: &Fixture, size: SegmentSize, number: u64) -> String {
     let name = size.file_name(1, number);
     let mut head = vec![0; 8192];
@@ -51,7 +51,7 @@ fn segments_of_1_4_and_64_megabytes() {
     }
 }
 
-/// The largest there are; one, sparse, so that it costs little.
+/// The largest size, as a sparse file.
 #[test]
 fn a_segment_of_a_gigabyte() {
     let size = SegmentSize::new(1 << 30).expect("a size");
@@ -62,7 +62,7 @@ fn a_segment_of_a_gigabyte() {
     let options = SourceOptions::default();
     let pushed = push::push(&fixture.aio, &mut fixture.be, &repository, &path, &options).unwrap();
     assert_eq!(pushed, Archived::Stored);
-    // Read back without being restored anywhere; that it is the same is told by its hash.
+    // It is only read back, not restored; the hash verifies it.
     let mut bytes = 0;
     let fetched = repository.fetch(&mut fixture.be, &wal_name(&name), &mut |_, piece| {
         bytes += piece.len() as u64;

@@ -1,4 +1,4 @@
-//! What a verification finds.
+//! The problems that a verification finds.
 
 use std::fs;
 
@@ -26,9 +26,8 @@ fn filled(options: &StoreOptions) -> Fixture {
     fixture.push(&repository, "00000002.history").unwrap();
     for number in 6..8 {
         let name = SIZE.file_name(2, number);
-        // The first one begins with its parent's pages.
-        let bytes =
-            segment_bytes(if number == 6 { 1 } else { 2 }, number, SYSTEM);
+        // The first segment begins with pages of its parent.
+        let bytes = segment_bytes(if number == 6 { 1 } else { 2 }, number, SYSTEM);
         fs::write(fixture.wal(&name), bytes).unwrap();
         fixture.push(&repository, &name).unwrap();
     }
@@ -43,14 +42,14 @@ fn a_whole_archive_has_no_problems() {
         assert_eq!(found.problems, [], "{options:?}");
         assert_eq!(found.files, 9);
         assert_eq!(verify(&fixture, &options, true).problems, []);
-        // Without the key what is stored can be compared all the same.
+        // Without the key, the stored bytes can still be compared.
         let keyless = StoreOptions { key: None, ..options };
         assert_eq!(verify(&fixture, &keyless, false).problems, []);
     }
 }
 
 #[test]
-fn everything_that_is_wrong_is_found() {
+fn all_problems_are_found() {
     for options in all_options() {
         let fixture = filled(&options);
         let file = |number: u64, ending: &str| {
@@ -81,10 +80,9 @@ fn everything_that_is_wrong_is_found() {
             has(&|p| matches!(p, Problem::Damaged { name: n, .. } if *n == name(3))),
             "{found:?}"
         );
+        let gap = SIZE.file_name(1, 4);
         assert!(
-            has(
-                &|p| matches!(p, Problem::Gap { first, count: 1, .. } if *first == SIZE.file_name(1, 4))
-            ),
+            has(&|p| matches!(p, Problem::Gap { first, count: 1, .. } if *first == gap)),
             "{found:?}"
         );
         assert!(has(&|p| matches!(p, Problem::Missing { name: n } if *n == name(5))), "{found:?}");
@@ -108,7 +106,7 @@ fn everything_that_is_wrong_is_found() {
 }
 
 #[test]
-fn a_file_stored_twice_is_told_of() {
+fn a_file_stored_twice_is_reported() {
     let options = StoreOptions::default();
     let fixture = filled(&options);
     let name = SIZE.file_name(1, 3);
@@ -118,7 +116,7 @@ fn a_file_stored_twice_is_told_of() {
 }
 
 #[test]
-fn what_is_stored_under_the_wrong_name_is_found() {
+fn a_file_under_the_wrong_name_is_found() {
     let options = StoreOptions::default();
     let fixture = filled(&options);
     let (from, to) = (SIZE.file_name(1, 3), SIZE.file_name(1, 9));

@@ -14,11 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::{Aio, AioConfig, Backend, BackendType, Namespace, PosixNamespace, WorkerLimits};
+use forebay_archive::ArchiveError;
 use forebay_archive::backup::{
     self as archive, About, Backup, BackupObserver, BackupOptions, BackupSource, Origin,
     RestoreOptions, Restored,
 };
-use forebay_archive::ArchiveError;
 
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_format::control::{CATALOG_VERSION, CONTROL_VERSION};

@@ -15,8 +15,7 @@ use forebay_aio::{
 use forebay_archive::durable_dir::TEMPORARY;
 use forebay_archive::{
     ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Digest, DurableDir, Expected,
-    Mark, Next,
-    Source, WalName,
+    Mark, Next, Source, WalName,
 };
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, PageHeader};

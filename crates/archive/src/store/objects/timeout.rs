@@ -1,7 +1,7 @@
 //! An HTTP client that ends requests without progress, and rejects invalid lists.
 //!
-//! The client's own timeout is for a whole request with all its bytes, which suits neither 100 bytes
-//! nor a gigabyte. Here an answer must begin within a time that grows with the length of the
+//! The client's own timeout is for a whole request with all its bytes, which suits neither 100
+//! bytes nor a gigabyte. Here an answer must begin within a time that grows with the length of the
 //! request, and then make progress.
 //!
 //! An invalid list would read as an empty one, and every object would seem to be absent. So each

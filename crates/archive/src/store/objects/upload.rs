@@ -5,7 +5,7 @@
 //! | stored | the object of this answer | stored |
 //! | stored | another object | taken |
 //! | stored | nothing | retried: the answer was wrong |
-//! | taken, conflict, another error, nothing | an object | taken: it may be ours; the caller compares |
+//! | taken, conflict, another error, nothing | an object | taken: the caller must compare |
 //! | taken, conflict, another error, nothing | nothing | retried until the time is over |
 //! | not allowed, no such bucket | | an error |
 
@@ -158,8 +158,8 @@ impl Bucket {
         }
     }
 
-    /// Checks, by storing a test object twice, that the store never replaces an object: a store that
-    /// does not support the condition may ignore it.
+    /// Checks, by storing a test object twice, that the store never replaces an object: a store
+    /// that does not support the condition may ignore it.
     pub(super) fn check_exclusive(&self) -> Result<()> {
         let number = u64::from_le_bytes(random()?);
         let key = format!("{TEMPORARY}probe.{number:016x}");
