@@ -1,5 +1,5 @@
-//! What the door costs beside the system call: 8 kB writes to /dev/null, executed in place, started
-//! one at a time, and in batches.
+//! What this crate costs beside the system call: 8 kB writes to /dev/null, executed in place,
+//! started one at a time, and in batches.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ fn main() {
         methods.push(MethodKind::IoUring);
     }
     for method in methods {
-        let aio = Aio::new(Arc::new(PosixNamespace), method, AioConfig::default()).expect("a door");
+        let aio = Aio::new(Arc::new(PosixNamespace), method, AioConfig::default()).expect("an Aio");
         let mut be = aio.backend(BackendType::Client).expect("a backend");
         let file = aio
             .namespace()

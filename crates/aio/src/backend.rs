@@ -1,12 +1,14 @@
-//! One thread's side of the door: stage, submit, wait.
+//! [`Backend`]: one thread stages, submits and waits for I/O.
 //!
-//! | Module | What |
+//! | Module | Contents |
 //! |---|---|
-//! | `acquire` | handles taken before it is known what for: [`Acquired`] |
-//! | `local` | the local halves of completions, and when they run |
-//! | `leftovers` | what is put right at the end of a statement, a transaction, after an error: [`Leftovers`] |
+//! | `acquire` | handles taken before their I/O is known: [`Acquired`] |
+//! | `local` | local halves of completions that have not run |
+//! | `finish` | runs local halves, makes reports |
+//! | `leftovers` | cleanup after statements, transactions and errors: [`Leftovers`] |
 
 mod acquire;
+mod finish;
 mod leftovers;
 mod local;
 
@@ -24,15 +26,16 @@ use crate::counters::Own;
 use crate::error::AioError;
 use crate::file::{File, OpenOptions};
 use crate::handle::{HandleState, WaitRef};
+use crate::io::{Io, IoFlags, Issuer, Op};
 use crate::memory::AlignedBuf;
-use crate::merge::{Piece, Plan};
-use crate::op::{Account, Io, IoFlags, Op, OpKind, Target};
-use crate::stats::{BackendType, Counts, IoContext, IoObject, IoOp, Matrix};
+use crate::merge::{MAX_STAGED, Piece, Plan};
+use crate::op::{OpKind, Target};
+use crate::stats::{Account, BackendType, Counts, IoContext, IoObject, IoOp, Matrix};
 use crate::sync::{Arc, Instant};
 use crate::table::{Body, Ended};
-use local::{Halves, Locals};
+use local::{LocalHalves, Locals};
 
-/// The right to start I/O. Owned by one thread at a time; dropping it submits what is staged and
+/// The right to start I/O. One thread at a time owns it. Dropping it submits what is staged and
 /// waits for what is in flight.
 pub struct Backend {
     aio: Arc<Aio>,
@@ -45,28 +48,66 @@ pub struct Backend {
     staged: Vec<Piece>,
     combine_limit: usize,
     in_batch: bool,
-    /// Taken, and neither started nor released.
+    /// Acquired, and neither started nor released.
     handed_out: Option<WaitRef>,
-    /// Local halves yet to run.
+    /// Local halves that have not run.
     locals: Locals,
-    /// Reports whose handles were needed again before anyone asked.
+    /// Reports that nobody has asked for yet, of handles that are in use again.
     reports: HashMap<WaitRef, IoReport>,
     counters: Arc<Matrix>,
 }
 
-/// An I/O about to get a handle.
+/// An I/O that is about to get a handle.
 struct Prepared {
     body: Box<Body>,
-    locals: Halves,
+    locals: LocalHalves,
     inline: bool,
     account: Option<Account>,
 }
 
-impl Backend {
-    /// Most I/Os a batch stages before it is submitted by itself.
-    pub const MAX_STAGED: usize = 32;
+impl Aio {
+    /// A backend with an id that is chosen.
+    ///
+    /// # Errors
+    /// All slots are taken, or the method refuses another backend.
+    pub fn backend(self: &Arc<Aio>, who: BackendType) -> Result<Backend, AioError> {
+        let (slot, id) = self.take_slot(who, None)?;
+        Ok(Backend::new(Arc::clone(self), slot, id, who))
+    }
 
-    pub(crate) fn new(aio: Arc<Aio>, slot: u32, id: i32, who: BackendType) -> Backend {
+    /// A backend with the caller's `id`, which pg_aios shows as pid.
+    ///
+    /// # Errors
+    /// As [`Aio::backend`].
+    pub fn backend_with_id(
+        self: &Arc<Aio>,
+        who: BackendType,
+        id: i32,
+    ) -> Result<Backend, AioError> {
+        let (slot, id) = self.take_slot(who, Some(id))?;
+        Ok(Backend::new(Arc::clone(self), slot, id, who))
+    }
+}
+
+impl Issuer for Backend {
+    fn start(&mut self, io: Io) -> WaitRef {
+        Backend::start(self, io)
+    }
+
+    fn wait(&mut self, r: WaitRef) -> IoResult {
+        Backend::wait(self, r)
+    }
+
+    fn run(&mut self, io: Io) -> Result<usize, AioError> {
+        Backend::run(self, io)
+    }
+}
+
+impl Backend {
+    /// A batch of this many I/Os is submitted by itself.
+    pub const MAX_STAGED: usize = MAX_STAGED;
+
+    fn new(aio: Arc<Aio>, slot: u32, id: i32, who: BackendType) -> Backend {
         let per_backend = aio.handles_per_backend() as u32;
         let base = slot * per_backend;
         let counters = aio.stats().enter(who);
@@ -87,45 +128,47 @@ impl Backend {
         }
     }
 
-    /// The slot's number: unique among living backends, below `max_backends`.
+    /// The number of its slot: unique among living backends, and below `max_backends`.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// The id shown as pid.
+    /// Its id, which pg_aios shows as pid.
     pub fn id(&self) -> i32 {
         self.id
     }
 
-    /// Whose I/O it is.
+    /// The type under which its I/O is counted.
     pub fn backend_type(&self) -> BackendType {
         self.who
     }
 
-    /// The door.
+    /// The I/O layer it belongs to.
     pub fn aio(&self) -> &Arc<Aio> {
         &self.aio
     }
 
-    /// I/Os staged and not yet submitted.
+    /// How many of its I/Os are staged and not yet submitted.
     pub fn staged(&self) -> usize {
         self.staged.len()
     }
 
-    /// Own I/Os whose handles are in use.
+    /// How many of its handles are in use.
     pub fn in_flight(&self) -> usize {
         self.in_use.len()
     }
 
-    /// Handles that could be taken without waiting.
+    /// How many handles could be taken without waiting.
     pub fn idle_handles(&self) -> usize {
         self.idle.len()
     }
 
-    /// Starts an I/O: outside of a batch it is submitted at once, inside it is staged (unless it is
-    /// to be synchronous, or the method can't execute it: then what is staged is submitted, and it
-    /// is executed here). Where no handle is idle, waits for the oldest I/O. That an I/O failed is
-    /// told by its report, not here.
+    /// Starts an I/O and returns a reference to wait with. If no handle is idle, it waits for the
+    /// oldest I/O. The report tells whether the I/O failed.
+    ///
+    /// Outside a batch the I/O is submitted at once; inside a batch it is staged. An I/O that is to
+    /// be synchronous, or that the method can't execute, is executed here, after what is staged is
+    /// submitted.
     pub fn start(&mut self, io: Io) -> WaitRef {
         let prepared = self.prepare(io);
         let index = self.take_handle();
@@ -134,7 +177,7 @@ impl Backend {
         r
     }
 
-    /// Everything about an I/O that may be refused by an assertion: no handle is lost by that.
+    /// Does what an assertion may refuse before a handle is taken, so that no handle is lost.
     fn prepare(&self, mut io: Io) -> Prepared {
         let method = self.aio.method();
         let inline = io.flags.synchronous
@@ -142,13 +185,13 @@ impl Backend {
             || !method.executes(io.op.kind());
         let account = io.account;
         let locals = match io.completions.is_empty() {
-            true => Halves::new(),
+            true => LocalHalves::new(),
             false => io.completions.iter_mut().filter_map(|c| c.local.take()).collect(),
         };
         Prepared { body: Body::new(io), locals, inline, account }
     }
 
-    /// Defines and stages a handle; submits it unless it is in a batch.
+    /// Defines and stages a handle, and submits it unless a batch is open.
     fn launch(&mut self, index: u32, prepared: Prepared) -> WaitRef {
         let Prepared { body, locals, inline, account } = prepared;
         if inline {
@@ -159,12 +202,7 @@ impl Backend {
         self.aio.table().counters().count_operation(self.slot, body.op(), body.length());
         if let Some(a) = account {
             let bytes = body.length();
-            self.counters.add_owned(
-                a.object,
-                a.context,
-                a.op,
-                Counts { count: 1, bytes, time_ns: 0 },
-            );
+            self.counters.add_owned(a, Counts { count: 1, bytes, time_ns: 0 });
         }
         self.locals.put(index, locals);
         let piece = body.piece(index);
@@ -192,9 +230,9 @@ impl Backend {
         r
     }
 
-    /// Must the method execute an operation that this thread would execute itself? Where
-    /// completions need this thread, and some are due: a direct call may put it to a sleep that
-    /// nothing ends but the disk. With nothing in flight one direct call is the cheapest.
+    /// Whether the method must execute an operation that this thread would execute itself. It must
+    /// if completions need this thread and some are due: a direct call may put the thread to a
+    /// sleep that only the disk ends. With nothing in flight one direct call is cheapest.
     fn must_hand_over(&self, op: OpKind) -> bool {
         let method = self.aio.method();
         // The cheapest question comes first: a commit has nothing in use.
@@ -204,33 +242,33 @@ impl Backend {
             && self.aio.table().counters().in_flight(self.slot) > 0
     }
 
-    /// Merges this backend's neighbours up to so many bytes, where [`Aio::combine_limit`] does not
-    /// set a smaller limit. What it was before.
+    /// Sets this backend's own combine limit in bytes; [`Aio::combine_limit`] applies too. Returns
+    /// the previous one.
     pub fn set_combine_limit(&mut self, bytes: usize) -> usize {
         std::mem::replace(&mut self.combine_limit, bytes)
     }
 
-    /// Begins staging. Batches don't nest. While anything is staged, don't block on another backend
+    /// Begins a batch. Batches don't nest. While anything is staged, don't block on another backend
     /// without [`Backend::submit`].
     pub fn begin_batch(&mut self) {
         assert!(!self.in_batch, "batches don't nest");
         self.in_batch = true;
     }
 
-    /// Submits what is staged and ends the batch.
+    /// Submits what is staged, and ends the batch.
     pub fn end_batch(&mut self) {
         assert!(self.in_batch, "no batch to end");
         self.in_batch = false;
         self.submit();
     }
 
-    /// Between begin and end of a batch.
+    /// Whether a batch is open.
     pub fn in_batch(&self) -> bool {
         self.in_batch
     }
 
-    /// Submits what is staged, neighbours merged, in one system call where the method has it; the
-    /// batch goes on.
+    /// Submits what is staged, with neighbours merged, in one system call if the method can. An
+    /// open batch stays open.
     pub fn submit(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -244,7 +282,7 @@ impl Backend {
         self.submitting(staged.iter().map(|p| p.index));
         let (method, table) = (self.aio.method(), self.aio.table());
         if method.synchronous() && self.aio.track_io_timing() {
-            // Submitting is executing here: each pays for its own.
+            // The submitter executes here, so each I/O is charged for its own time.
             for &head in &heads {
                 let clock = self.clock(table.account(head));
                 method.submit(table, self.slot, &[head], before);
@@ -257,8 +295,8 @@ impl Backend {
         self.staged = staged;
     }
 
-    /// Makes chains of neighbours. The handles to submit.
-    fn merge(&self, staged: &[Piece]) -> SmallVec<[u32; Backend::MAX_STAGED]> {
+    /// Chains neighbours; returns the handles to submit.
+    fn merge(&self, staged: &[Piece]) -> SmallVec<[u32; MAX_STAGED]> {
         let limit = self.aio.combine_limit().min(self.combine_limit);
         if staged.len() == 1 || limit == 0 {
             return staged.iter().map(|p| p.index).collect();
@@ -268,8 +306,8 @@ impl Backend {
         plan.units().map(|unit| table.link(unit.map(|n| staged[n].index))).collect()
     }
 
-    /// Waits for an I/O, anyone's, after submitting what is staged. For an own one the report comes
-    /// with it, once.
+    /// Waits for an I/O of any backend, after submitting what is staged. An I/O of this backend
+    /// yields its report, once.
     pub fn wait(&mut self, r: WaitRef) -> IoResult {
         if !self.owns(r) {
             self.submit();
@@ -293,11 +331,12 @@ impl Backend {
         result
     }
 
-    /// Submits what is staged, and waits until own I/O in flight has finished, any of it: all that
-    /// has, the oldest first. Nothing, where nothing is in flight. For windows of I/O whose order
-    /// does not matter: waiting for the oldest leaves the places of those that finish before it
-    /// empty meanwhile. (A method that can't tell, and one of fault plans, waits for the oldest all
-    /// the same; so does io_uring's while another thread waits on the same ring.)
+    /// Submits what is staged, waits until any I/O of this backend has finished, and returns all
+    /// that have, the oldest first. Returns nothing if nothing is in flight.
+    ///
+    /// It is for windows of I/O whose order does not matter: a window that waits for its oldest I/O
+    /// can't refill the places of those that finish earlier. A method that can't tell waits for the
+    /// oldest I/O, and so do fault plans, and io_uring while another thread waits on the same ring.
     pub fn wait_any(&mut self) -> SmallVec<[WaitRef; 32]> {
         self.submit();
         let table = self.aio.table();
@@ -311,8 +350,8 @@ impl Backend {
             self.counting_wait(|| {
                 while done.is_empty() {
                     let oldest = table.wait_ref(oldest);
-                    table.step_any(self.aio.method(), oldest);
-                    self.aio.is_done(oldest); // notices what has arrived
+                    self.step_any(oldest);
+                    self.aio.is_done(oldest);
                     done = finished();
                 }
             });
@@ -320,29 +359,35 @@ impl Backend {
         done
     }
 
-    /// Submits what is staged, and waits until this own I/O, or any other in flight, has been
-    /// executed: for who takes a window of I/O in order, and starts new ones while the oldest is on
-    /// its way. May return early; nothing that arrives is worked on here (see
-    /// [`Backend::arrived`]). A method that can't tell waits for this one, as in
-    /// [`Backend::wait_any`].
+    /// Submits what is staged, and waits until this I/O, or any other of this backend, has been
+    /// executed. It may return early, and it finishes nothing (see [`Backend::arrived`]). A method
+    /// that can't tell waits for this I/O.
+    ///
+    /// It is for a reader that takes its window in order, and starts new I/O while the oldest is in
+    /// flight.
     pub fn wait_for_arrival(&mut self, r: WaitRef) {
         self.submit();
         let table = self.aio.table();
         if !table.is_done(r) {
-            self.counting_wait(|| table.step_any(self.aio.method(), r));
+            self.counting_wait(|| self.step_any(r));
         }
     }
 
-    /// Own I/Os that have been executed and wait for someone to finish them (to verify what was
-    /// read, to tell who waits), as far as the method knows: the disk is through with them. Who
-    /// starts new ones before that keeps it busy meanwhile.
+    fn step_any(&self, r: WaitRef) {
+        let (method, table) = (self.aio.method(), self.aio.table());
+        table.step_any(r, |index, seen| method.wait_any(table, index, seen));
+    }
+
+    /// How many I/Os of this backend have been executed and not yet finished (verified, reported to
+    /// waiters), as far as the method knows. A reader that starts new I/O before it finishes these
+    /// keeps the disk busy.
     pub fn arrived(&self) -> usize {
         self.aio.method().arrived(self.slot)
     }
 
-    /// Before a file is closed or emptied: submits what is staged, if any of it is on this file,
-    /// and waits for all own I/O in flight on it. Reports stay to be asked for, a batch stays open.
-    /// I/O of other backends holds the file open by itself.
+    /// Call this before a file is closed or emptied: it submits what is staged if any of it is on
+    /// this file, and waits for this backend's I/O on it. Reports can still be asked for, and an
+    /// open batch stays open. I/O of other backends holds the file open by itself.
     pub fn settle_file(&mut self, file: &File) {
         let table = self.aio.table();
         if self.staged.iter().any(|p| table.is_on(p.index, file)) {
@@ -356,10 +401,10 @@ impl Backend {
         }
     }
 
-    /// Before this thread may sleep for long where nothing wakes it, as in starting a process:
-    /// submits what is staged, and waits for own I/O in flight that others could not finish
-    /// meanwhile. Reports stay to be asked for, a batch stays open. The operations of a backend
-    /// need no such care.
+    /// Call this before the thread may sleep for long where nothing wakes it, as in starting a
+    /// process. It submits what is staged, and waits for I/O in flight that other threads could not
+    /// finish meanwhile. Reports can still be asked for, and an open batch stays open. The
+    /// operations of a backend do this themselves.
     pub fn quiesce(&mut self) {
         self.submit();
         if self.aio.method().completes_through_issuer() {
@@ -369,17 +414,18 @@ impl Backend {
         }
     }
 
-    /// Has it finished? Never blocks; notices completions that already arrived.
+    /// Whether it has finished. Never blocks; processes completions that have arrived.
     pub fn is_done(&mut self, r: WaitRef) -> bool {
         self.aio.is_done(r)
     }
 
-    /// Is it known to have finished? As [`Backend::is_done`], but what has arrived stays unnoticed.
+    /// Whether it is known to have finished. Unlike [`Backend::is_done`] it processes no
+    /// completions.
     pub fn is_known_done(&self, r: WaitRef) -> bool {
         self.aio.table().is_done(r)
     }
 
-    /// The report of an own I/O will not be asked for. Does not wait.
+    /// Declares that nobody will ask for the report of this I/O. Does not wait.
     pub fn forget(&mut self, r: WaitRef) {
         if !self.owns(r) {
             return;
@@ -395,7 +441,7 @@ impl Backend {
         self.aio.table().slot_of(r.index) == self.slot
     }
 
-    /// Waits for an own, submitted I/O and gives its handle back.
+    /// Waits for a submitted I/O of this backend, and returns its handle to the idle ones.
     fn finish(&mut self, r: WaitRef) -> Ended {
         let table = self.aio.table();
         if !table.is_done(r) {
@@ -410,7 +456,7 @@ impl Backend {
         ended
     }
 
-    /// Waits, and counts how long.
+    /// Waits, and counts for how long.
     fn wait_counted(&self, r: WaitRef) {
         if self.aio.table().is_done(r) {
             return;
@@ -429,7 +475,7 @@ impl Backend {
         self.aio.table().counters().add(self.slot, what, by);
     }
 
-    /// These are about to be given to the method, or executed.
+    /// Call this before the I/Os are given to the method or executed.
     fn submitting(&self, ios: impl ExactSizeIterator<Item = u32>) {
         let table = self.aio.table();
         let now = table.counters().submitting(self.slot, ios.len() as u64);
@@ -443,24 +489,27 @@ impl Backend {
     fn charge(&self, clock: Option<(Account, Instant)>) {
         if let Some((a, since)) = clock {
             let time_ns = since.elapsed().as_nanos() as u64;
-            self.counters.add_owned(
-                a.object,
-                a.context,
-                a.op,
-                Counts { time_ns, ..Counts::default() },
-            );
+            self.counters.add_owned(a, Counts { time_ns, ..Counts::default() });
         }
     }
 
-    /// Starts and waits, executing in this thread unless own I/O in flight needs it (see
-    /// [`Method::completes_through_issuer`](crate::Method::completes_through_issuer)).
+    /// Starts an I/O and waits for it. This thread executes it, unless I/O in flight needs the
+    /// thread (see
+    /// [`Method::completes_through_issuer`](crate::method::Method::completes_through_issuer)).
+    ///
+    /// # Errors
+    /// The I/O failed, or was short.
     pub fn run(&mut self, mut io: Io) -> Result<usize, AioError> {
         io.flags = IoFlags { synchronous: true, ..io.flags };
         let r = self.start(io);
         self.wait(r).check()
     }
 
-    /// Reads up to `buf.len()` bytes; less only at the end of the file.
+    fn run_op(&mut self, file: &File, op: Op) -> Result<(), AioError> {
+        self.run(Io::new(file.clone(), op, Target::File)).map(drop)
+    }
+
+    /// Reads up to `buf.len()` bytes; fewer only at the end of the file. Returns how many.
     pub fn read_at(
         &mut self,
         file: &File,
@@ -474,7 +523,7 @@ impl Backend {
         }
     }
 
-    /// Reads `buf.len()` bytes.
+    /// Reads `buf.len()` bytes; fewer are an error.
     pub fn read_exact_at(
         &mut self,
         file: &File,
@@ -485,7 +534,7 @@ impl Backend {
             return Ok(());
         }
         let op = Op::Readv { offset, memory: buf.io_memory() };
-        self.run(Io::new(file.clone(), op, Target::File)).map(drop)
+        self.run_op(file, op)
     }
 
     /// Writes all of `buf`.
@@ -499,30 +548,31 @@ impl Backend {
             return Ok(());
         }
         let op = Op::Writev { offset, memory: buf.io_memory() };
-        self.run(Io::new(file.clone(), op, Target::File)).map(drop)
+        self.run_op(file, op)
     }
 
-    /// Makes data and metadata durable.
+    /// Makes the file's data and metadata durable.
     pub fn fsync(&mut self, file: &File) -> Result<(), AioError> {
-        self.run(Io::new(file.clone(), Op::Fsync, Target::File)).map(drop)
+        self.run_op(file, Op::Fsync)
     }
 
-    /// Makes data durable.
+    /// Makes the file's data durable, and the metadata needed to find it.
     pub fn fdatasync(&mut self, file: &File) -> Result<(), AioError> {
-        self.run(Io::new(file.clone(), Op::Fdatasync, Target::File)).map(drop)
+        self.run_op(file, Op::Fdatasync)
     }
 
-    /// Lets the system begin to write out a range; 0 bytes: up to the end of the file. Not durable.
+    /// Starts the write-out of a range of `len` bytes (0: up to the end of the file). It makes
+    /// nothing durable.
     pub fn sync_file_range(&mut self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
-        self.run(Io::new(file.clone(), Op::SyncFileRange { offset, len }, Target::File)).map(drop)
+        self.run_op(file, Op::SyncFileRange { offset, len })
     }
 
-    /// Allocates the blocks of a range; the file grows to hold it.
+    /// Allocates the blocks of a range of `len` bytes; the file grows to hold it.
     pub fn allocate(&mut self, file: &File, offset: u64, len: u64) -> Result<(), AioError> {
-        self.run(Io::new(file.clone(), Op::Allocate { offset, len }, Target::File)).map(drop)
+        self.run_op(file, Op::Allocate { offset, len })
     }
 
-    /// A whole small file.
+    /// Reads a whole small file.
     pub fn read_file(&mut self, path: &Path) -> Result<Vec<u8>, AioError> {
         let names = Arc::clone(self.aio.namespace());
         let file = names.open(path, &OpenOptions::READ)?;
@@ -531,17 +581,18 @@ impl Backend {
         Ok(buf[..got].to_vec())
     }
 
-    /// Creates a small file or replaces its contents, and syncs it (not its directory).
+    /// Creates a small file or replaces its contents, and syncs it, but not its directory.
     pub fn write_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), AioError> {
         let file = self.aio.namespace().open(path, &OpenOptions::READ_WRITE.create().truncate())?;
         self.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
         self.fsync(&file)
     }
 
-    /// Counts in pg_stat_io under this backend's type. I/Os with an account are counted by
-    /// themselves.
+    /// Counts `n` operations in pg_stat_io under this backend's type. I/Os with an account are
+    /// counted without it.
     pub fn count(&mut self, object: IoObject, context: IoContext, op: IoOp, n: u64) {
-        self.counters.add_owned(object, context, op, Counts { count: n, ..Counts::default() });
+        let account = Account { object, context, op };
+        self.counters.add_owned(account, Counts { count: n, ..Counts::default() });
     }
 }
 

@@ -1,12 +1,12 @@
-//! Counters of each backend's own asynchronous I/O: the rows of pg_stat_aio_backends.
+//! Counters of each backend's asynchronous I/O: the rows of pg_stat_aio_backends.
 //!
-//! Each slot of the handle table has a set of counters that only ever grow. Two halves, on cache
-//! lines of their own: one that the backend's thread alone stores to (no locked instruction), one
-//! that whoever completes an I/O adds to. A row is the difference to the values at the backend's
-//! begin, or at the last reset, so neither has to stop anyone from counting.
+//! Each slot of the handle table has a set of counters that only grow, in two halves on separate
+//! cache lines. Only the backend's thread stores to the first, so it needs no locked instruction.
+//! Whichever thread completes an I/O adds to the second. A row is the difference to the values when
+//! the backend began or at the last reset, so neither event stops any thread from counting.
 //!
-//! Latency is measured by one reading of the clock for each batch submitted and one for each
-//! kernel-level I/O completed.
+//! Latency costs one reading of the clock for each submitted batch and one for each completed
+//! kernel-level I/O.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Instant, Mutex, SystemTime};
@@ -18,77 +18,76 @@ use crate::op::OpKind;
 use crate::platform::thread_token;
 use crate::stats::BackendType;
 
-/// Classes of latency: the n-th holds 2^n up to 2^(n+1) nanoseconds; the first also less, the last
-/// (over nine minutes) also more.
+/// Classes of latency: the n-th counts latencies from 2^n to below 2^(n+1) nanoseconds. The first
+/// also counts shorter ones, and the last (over nine minutes) longer ones.
 pub const LATENCY_CLASSES: usize = 40;
 
 /// One row of pg_stat_aio_backends: a living backend. Each field is a column of that name, in this
-/// order; times are in nanoseconds here, and of type double precision in milliseconds in the view.
-/// All but `in_flight` count since `stats_reset`.
+/// order. Times are in nanoseconds here; the view has milliseconds as double precision. All but
+/// `in_flight` count since `stats_reset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendStatsRow {
     /// The backend's id (`pid`).
     pub pid: i32,
-    /// Whose I/O it is.
+    /// Its type.
     pub backend_type: BackendType,
-    /// The method that executes it, as in the setting.
+    /// The method, as in the setting.
     pub io_method: &'static str,
     /// Handles acquired.
     pub acquired: u64,
-    /// Of these, those for which an I/O in flight had to be waited for because no handle was idle.
+    /// Acquisitions that had to wait for an I/O in flight because no handle was idle.
     pub acquire_waits: u64,
     /// I/Os staged for the method.
     pub staged: u64,
-    /// I/Os that the backend executed itself at once, unstaged: it was told to, or the method is
-    /// sync and no batch was open.
+    /// I/Os that the backend executed itself at once: it was told to, or the method is sync and no
+    /// batch was open.
     pub immediate: u64,
-    /// Batches submitted, of one I/O or more.
+    /// Batches submitted, of one or more I/Os.
     pub submissions: u64,
-    /// Kernel-level I/Os that went to the method: `staged` less those still staged and `merged`.
+    /// Kernel-level I/Os given to the method: `staged` less those still staged and `merged`.
     pub issued: u64,
-    /// Staged I/Os that went out as a part of a neighbour's.
+    /// Staged I/Os that became part of a neighbour's.
     pub merged: u64,
     /// I/Os completed by the backend's own thread.
     pub completed_self: u64,
-    /// I/Os completed by another thread: a worker, or one that waited for the same I/O or for
+    /// I/Os completed by another thread: a worker, or a thread that waited for the same I/O or for
     /// another of the same ring.
     pub completed_other: u64,
-    /// I/Os submitted and not yet completed, now.
+    /// I/Os submitted and not yet completed.
     pub in_flight: u64,
-    /// Most of them at one time.
+    /// The maximum of `in_flight`.
     pub in_flight_max: u64,
     /// Reads started.
     pub reads: u64,
-    /// Bytes they asked for.
+    /// Bytes of these reads.
     pub read_bytes: u64,
     /// Writes started.
     pub writes: u64,
-    /// Bytes they were given.
+    /// Bytes of these writes.
     pub write_bytes: u64,
     /// fsync and fdatasync started.
     pub syncs: u64,
     /// Other operations started (sync_file_range, fallocate).
     pub others: u64,
-    /// Times the backend blocked until an I/O, its own or another's, was complete.
+    /// Times the backend blocked until an I/O of any backend was complete.
     pub waits: u64,
-    /// How long.
+    /// Time of these waits.
     pub wait_time: u64,
-    /// I/Os completed whose latency was measured, from submission (of the batch) to completion.
+    /// Completed I/Os whose latency was measured, from the submission of the batch to the
+    /// completion.
     pub latency_count: u64,
     /// Sum of their latencies.
     pub latency_sum: u64,
     /// The longest of them.
     pub latency_max: u64,
-    /// How many fell into each class (bigint\[\] in the view): the n-th of [`LATENCY_CLASSES`],
-    /// from 0 on, holds 2^n up to 2^(n+1) nanoseconds.
+    /// Latencies by class (bigint\[\] in the view); see [`LATENCY_CLASSES`].
     pub latency_histogram: [u64; LATENCY_CLASSES],
     /// I/Os whose outcome was an error.
     pub errors: u64,
-    /// Attempts beyond an I/O's first: short transfers continued (the look past the end of a file
-    /// included), interrupted calls repeated, merged I/Os carried out one by one after their union
-    /// failed.
+    /// Attempts beyond the first of an I/O: short transfers continued (with the attempt past the
+    /// end of a file), interrupted calls repeated, merged I/Os executed one by one after a failure.
     pub retries: u64,
-    /// When counting began: at the backend's begin, or at the last reset.
+    /// When counting began: at the backend's begin or the last reset.
     pub stats_reset: SystemTime,
 }
 
@@ -127,7 +126,7 @@ impl BackendStatsRow {
     ];
 }
 
-/// What the backend's own thread counts.
+/// Counters of the backend's own thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Own {
@@ -138,7 +137,7 @@ pub(crate) enum Own {
     Submissions,
     Issued,
     Merged,
-    /// Given to the method or executed at once.
+    /// Given to the method, or executed at once.
     Started,
     Reads,
     ReadBytes,
@@ -152,7 +151,7 @@ pub(crate) enum Own {
 
 const OWN: usize = Own::WaitTime as usize + 1;
 
-/// What whoever completes an I/O counts.
+/// Counters of the threads that complete I/Os.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 enum Any {
@@ -170,7 +169,7 @@ const ANY: usize = Any::Retries as usize + 1;
 struct OwnHalf {
     counts: [AtomicU64; OWN],
     in_flight_max: AtomicU64,
-    /// Whose thread submitted last.
+    /// The thread that submitted last.
     thread: AtomicUsize,
 }
 
@@ -185,11 +184,11 @@ struct AnyHalf {
 struct Slot {
     own: OwnHalf,
     any: AnyHalf,
-    life: Mutex<Option<Life>>,
+    occupant: Mutex<Option<Occupant>>,
 }
 
-/// One backend in a slot.
-struct Life {
+/// The backend in a slot.
+struct Occupant {
     id: i32,
     who: BackendType,
     since: SystemTime,
@@ -220,7 +219,7 @@ impl Counters {
                 latency_max: AtomicU64::new(0),
                 histogram: std::array::from_fn(|_| AtomicU64::new(0)),
             },
-            life: Mutex::new(None),
+            occupant: Mutex::new(None),
         };
         Counters {
             slots: (0..slots).map(|_| slot()).collect(),
@@ -236,25 +235,25 @@ impl Counters {
     /// A backend begins.
     pub(crate) fn enter(&self, slot: u32, id: i32, who: BackendType) {
         let slot = self.slot(slot);
-        slot.restart(&mut slot.life.lock(), id, who);
+        slot.restart(&mut slot.occupant.lock(), id, who);
     }
 
     /// A backend ends.
     pub(crate) fn leave(&self, slot: u32) {
-        *self.slot(slot).life.lock() = None;
+        *self.slot(slot).occupant.lock() = None;
     }
 
-    /// Counting starts from zero, for all.
+    /// Resets the counters of all backends.
     pub(crate) fn reset(&self) {
         for slot in &self.slots {
-            let mut life = slot.life.lock();
-            if let Some((id, who)) = life.as_ref().map(|l| (l.id, l.who)) {
-                slot.restart(&mut life, id, who);
+            let mut occupant = slot.occupant.lock();
+            if let Some((id, who)) = occupant.as_ref().map(|l| (l.id, l.who)) {
+                slot.restart(&mut occupant, id, who);
             }
         }
     }
 
-    /// Measures latencies from now on, or does not.
+    /// Switches the measurement of latencies.
     pub(crate) fn set_measure_latency(&self, on: bool) {
         self.latency.store(on, Relaxed);
     }
@@ -264,7 +263,7 @@ impl Counters {
         self.slots.iter().filter_map(|slot| slot.row(io_method)).collect()
     }
 
-    /// Adds; only the slot's backend may.
+    /// Adds to a counter. Only the slot's backend may call this.
     pub(crate) fn add(&self, slot: u32, what: Own, by: u64) {
         let cell = &self.slot(slot).own.counts[what as usize];
         cell.store(cell.load(Relaxed).wrapping_add(by), Relaxed);
@@ -284,8 +283,8 @@ impl Counters {
         }
     }
 
-    /// Before `ios` I/Os of the slot are handed to the method, in its backend's thread. Returns the
-    /// time, for [`Counters::completed`].
+    /// Counts `ios` I/Os of the slot before they are handed to the method, in its backend's thread.
+    /// Returns the time for [`Counters::completed`], or 0 if it is not measured.
     pub(crate) fn submitting(&self, slot: u32, ios: u64) -> u64 {
         let s = self.slot(slot);
         s.own.thread.store(thread_token(), Relaxed);
@@ -297,14 +296,14 @@ impl Counters {
         if self.latency.load(Relaxed) { self.now() } else { 0 }
     }
 
-    /// I/Os of the slot that are submitted and not yet complete; only the slot's backend may ask
-    /// and be sure of none.
+    /// I/Os of the slot that are submitted and not complete. Only for the slot's backend is "none"
+    /// certain.
     pub(crate) fn in_flight(&self, slot: u32) -> u64 {
         self.slot(slot).in_flight()
     }
 
-    /// A kernel-level I/O of the slot, of `ios` I/Os that were submitted at `since`, is complete.
-    /// In any thread, before it is told to anyone.
+    /// Counts the end of a kernel-level I/O that stands for `ios` I/Os of the slot, submitted at
+    /// `since`. Any thread may call this, before it tells any other thread.
     pub(crate) fn completed(&self, slot: u32, ios: u64, since: u64) {
         let s = self.slot(slot);
         s.add(Any::Completed, ios);
@@ -321,14 +320,14 @@ impl Counters {
         }
     }
 
-    /// The outcome of one I/O. In any thread.
+    /// Counts the outcome of one I/O. Any thread may call this.
     pub(crate) fn outcome(&self, slot: u32, status: Status) {
         if status == Status::Error {
             self.slot(slot).add(Any::Errors, 1);
         }
     }
 
-    /// Attempts beyond the first. In any thread.
+    /// Counts attempts beyond the first. Any thread may call this.
     pub(crate) fn retried(&self, slot: u32, attempts: u64) {
         if attempts > 0 {
             self.slot(slot).add(Any::Retries, attempts);
@@ -341,7 +340,7 @@ impl Counters {
     }
 }
 
-/// An executor that counts the attempts.
+/// An executor that counts attempts.
 pub(crate) struct CountingExecutor<'a> {
     inner: &'a dyn Executor,
     attempts: AtomicU64,
@@ -359,7 +358,7 @@ impl CountingExecutor<'_> {
 
 impl Executor for CountingExecutor<'_> {
     fn execute(&self, request: &Request<'_>) -> Result<usize, Errno> {
-        // One thread uses it: no locked instruction.
+        // Only one thread uses it, so it needs no locked instruction.
         self.attempts.store(self.attempts.load(Relaxed) + 1, Relaxed);
         self.inner.execute(request)
     }
@@ -383,32 +382,32 @@ impl Slot {
     fn values(&self) -> Values {
         let read = |c: &AtomicU64| c.load(Relaxed);
         Values {
-            // Completions first: what is seen completed is then seen started.
+            // Completions are read first, so that what is seen as completed is seen as started.
             any: self.any.counts.each_ref().map(read),
             histogram: self.any.histogram.each_ref().map(read),
             own: self.own.counts.each_ref().map(read),
         }
     }
 
-    fn restart(&self, life: &mut Option<Life>, id: i32, who: BackendType) {
-        // Largest values can't be subtracted from. One that is stored at this moment may survive or
-        // go: either is right.
+    fn restart(&self, occupant: &mut Option<Occupant>, id: i32, who: BackendType) {
+        // Maxima have no difference. A value stored at this moment may be kept or lost; either is
+        // right.
         self.own.in_flight_max.store(self.in_flight(), Relaxed);
         self.any.latency_max.store(0, Relaxed);
-        *life = Some(Life { id, who, since: SystemTime::now(), base: self.values() });
+        *occupant = Some(Occupant { id, who, since: SystemTime::now(), base: self.values() });
     }
 
     fn row(&self, io_method: &'static str) -> Option<BackendStatsRow> {
-        let life = self.life.lock();
-        let life = life.as_ref()?;
+        let occupant = self.occupant.lock();
+        let occupant = occupant.as_ref()?;
         let now = self.values();
-        let own = |what: Own| now.own[what as usize].wrapping_sub(life.base.own[what as usize]);
-        let any = |what: Any| now.any[what as usize].wrapping_sub(life.base.any[what as usize]);
+        let own = |what: Own| now.own[what as usize].wrapping_sub(occupant.base.own[what as usize]);
+        let any = |what: Any| now.any[what as usize].wrapping_sub(occupant.base.any[what as usize]);
         let latency_histogram: [u64; LATENCY_CLASSES] =
-            std::array::from_fn(|n| now.histogram[n].wrapping_sub(life.base.histogram[n]));
+            std::array::from_fn(|n| now.histogram[n].wrapping_sub(occupant.base.histogram[n]));
         Some(BackendStatsRow {
-            pid: life.id,
-            backend_type: life.who,
+            pid: occupant.id,
+            backend_type: occupant.who,
             io_method,
             acquired: own(Own::Acquired),
             acquire_waits: own(Own::AcquireWaits),
@@ -435,7 +434,7 @@ impl Slot {
             latency_histogram,
             errors: any(Any::Errors),
             retries: any(Any::Retries),
-            stats_reset: life.since,
+            stats_reset: occupant.since,
         })
     }
 }

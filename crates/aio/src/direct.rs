@@ -1,15 +1,16 @@
-//! Which files are to bypass the kernel's page cache (io_direct), and whether a directory's files
-//! can: at which alignment, and if not, why.
+//! Direct I/O: which files bypass the kernel's page cache (io_direct), and whether the files of a
+//! directory can.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[cfg(target_os = "linux")]
 use crate::error::Errno;
 #[cfg(target_os = "linux")]
 use crate::memory::IO_ALIGN;
+use crate::refusal::DirectRefusal;
 
-/// What bypasses the kernel's page cache: the io_direct list.
+/// Which files bypass the kernel's page cache: the io_direct list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct IoDirect {
     /// Relation files.
@@ -21,16 +22,15 @@ pub struct IoDirect {
 }
 
 impl IoDirect {
-    /// Nothing is direct.
+    /// No file.
     pub const NONE: IoDirect = IoDirect { data: false, wal: false, wal_init: false };
-    /// Everything is.
+    /// All files.
     pub const ALL: IoDirect = IoDirect { data: true, wal: true, wal_init: true };
-    /// Whether this operating system has direct I/O that is used here.
+    /// Whether this crate can do direct I/O on this operating system.
     const SUPPORTED: bool = cfg!(target_os = "linux");
 
-    /// Reads a list of names between commas, by the rules of PostgreSQL's lists of names: blanks
-    /// around a name don't count, it may stand in double quotes, upper and lower case are the same,
-    /// and a name that is missing is an error.
+    /// Parses a list by the rules of PostgreSQL's lists of names: commas between names, blanks
+    /// ignored, optional double quotes, upper and lower case equal. A missing name is an error.
     pub fn parse(list: &str) -> Result<IoDirect, BadIoDirect> {
         let direct = split_list(list)?.iter().try_fold(IoDirect::NONE, |mut direct, name| {
             match name.to_ascii_lowercase().as_str() {
@@ -57,21 +57,21 @@ impl fmt::Display for IoDirect {
     }
 }
 
-/// Why a text is no io_direct list. It is shown as PostgreSQL's check of debug_io_direct says it.
+/// Why a text is no io_direct list, worded as PostgreSQL's check of debug_io_direct.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIoDirect {
-    /// Not names between commas.
+    /// It is not a list of names.
     #[error("Invalid list syntax in parameter \"io_direct\".")]
     Syntax,
-    /// Not a name of the list.
+    /// It has an unknown name.
     #[error("Invalid option \"{0}\".")]
     Option(String),
-    /// The operating system has none.
+    /// The operating system has no direct I/O.
     #[error("\"io_direct\" is not supported on this platform.")]
     Unsupported,
 }
 
-/// The names of a list, without quotes.
+/// Splits a list into names without quotes.
 fn split_list(list: &str) -> Result<Vec<String>, BadIoDirect> {
     let mut names = Vec::new();
     let mut rest = list.trim_start();
@@ -100,7 +100,8 @@ fn split_list(list: &str) -> Result<Vec<String>, BadIoDirect> {
     }
 }
 
-/// A name up to its closing quote (doubled, it stands for itself), and what follows.
+/// Parses a name up to its closing quote, and returns what follows. A doubled quote stands for a
+/// quote.
 fn quoted_name(mut rest: &str) -> Result<(String, &str), BadIoDirect> {
     let mut name = String::new();
     loop {
@@ -116,56 +117,42 @@ fn quoted_name(mut rest: &str) -> Result<(String, &str), BadIoDirect> {
     }
 }
 
-/// What direct I/O wants.
+/// The alignment that direct I/O needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectAlignment {
-    /// Alignment of memory.
+    /// Alignment of memory, in bytes.
     pub memory: usize,
-    /// Alignment of offset and length.
+    /// Alignment of offset and length, in bytes.
     pub offset: usize,
-    /// The file system's name.
+    /// The name of the file system.
     pub filesystem: String,
-    /// Something the administrator should know (btrfs with checksums buffers behind one's back).
+    /// A warning for the administrator: btrfs silently buffers files with checksums.
     pub note: Option<String>,
 }
 
-/// Why direct I/O can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("direct I/O is not possible in \"{}\" (file system {filesystem}): {reason}", dir.display())]
-pub struct DirectRefusal {
-    /// Directory or file.
-    pub dir: PathBuf,
-    /// The file system's name.
-    pub filesystem: String,
-    /// The reason.
-    pub reason: String,
-}
-
-impl DirectRefusal {
-    fn new(dir: &Path, reason: impl Into<String>) -> DirectRefusal {
-        DirectRefusal {
-            dir: dir.to_path_buf(),
-            filesystem: filesystem_name(dir),
-            reason: reason.into(),
-        }
-    }
-
-    /// open(2) refused the flag with EINVAL.
-    pub(crate) fn at_open(path: &Path) -> DirectRefusal {
-        DirectRefusal::new(path, "the file system does not support it (open reports EINVAL)")
+fn refusal(dir: &Path, reason: impl Into<String>) -> DirectRefusal {
+    DirectRefusal {
+        dir: dir.to_path_buf(),
+        filesystem: filesystem_name(dir),
+        reason: reason.into(),
     }
 }
 
-/// The probe's file, where a file must have a name. A crash may leave it: PostgreSQL's tools skip
-/// names that begin so, and the next probe removes it.
+/// open(2) refused O_DIRECT with EINVAL.
+pub(crate) fn refused_at_open(path: &Path) -> DirectRefusal {
+    refusal(path, "the file system does not support it (open reports EINVAL)")
+}
+
+/// The probe's file on file systems without unnamed files. A crash may leave it: PostgreSQL's tools
+/// skip names that begin like this, and the next probe removes it.
 pub const PROBE: &str = "pgsql_tmp.direct-io-probe";
 
-/// Learns the alignment of direct I/O in `dir`, by way of a temporary file: unnamed, where that is
+/// Finds out the alignment of direct I/O in `dir`, with a temporary file that is unnamed if
 /// possible.
 #[cfg(target_os = "linux")]
 pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
     use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
-    let refuse = |reason: String| DirectRefusal::new(dir, reason);
+    let refuse = |reason: String| refusal(dir, reason);
     let mode = Mode::RUSR | Mode::WUSR;
     let base = OFlags::RDWR | OFlags::CLOEXEC;
     let name = dir.join(PROBE);
@@ -173,7 +160,7 @@ pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
     let fd = match open(dir, base | OFlags::TMPFILE | OFlags::DIRECT, mode) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT) => {
             named = true;
-            // Not truncated: another process may be at its trial in the same file.
+            // Not truncated: another process may probe with the same file.
             open(&name, base | OFlags::CREATE | OFlags::DIRECT, mode)
         }
         other => other,
@@ -192,8 +179,7 @@ pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
     };
     let told = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let trial = trial_io(&fd);
-    // New files have their directory's attributes: without copy-on-write there are no checksums
-    // either.
+    // New files inherit the directory's attributes. Without copy-on-write there are no checksums.
     let without_checksums = rustix::fs::ioctl_getflags(&fd)
         .is_ok_and(|flags| flags.contains(rustix::fs::IFlags::NOCOW));
     if named {
@@ -204,7 +190,7 @@ pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
         Ok(st) if st.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
             (st.stx_dio_mem_align as usize, st.stx_dio_offset_align as usize)
         }
-        // The kernel or the file system does not tell (before Linux 6.1): the trial decides.
+        // The kernel (before Linux 6.1) or the file system does not tell: the trial decides.
         _ => (IO_ALIGN, IO_ALIGN),
     };
     if memory == 0 || offset == 0 {
@@ -220,15 +206,17 @@ pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
     }
     trial.map_err(|e| refuse(format!("a trial read and write of {IO_ALIGN} bytes failed: {e}")))?;
     let note = (filesystem == "btrfs" && !without_checksums).then(|| {
-        "btrfs falls back to buffered I/O for files with checksums; disable copy-on-write (chattr +C) on the directory".into()
+        "btrfs falls back to buffered I/O for files with checksums; disable copy-on-write \
+         (chattr +C) on the directory"
+            .into()
     });
     Ok(DirectAlignment { memory, offset, filesystem, note })
 }
 
-/// Elsewhere direct I/O comes with a later method.
+/// Other operating systems: not supported.
 #[cfg(not(target_os = "linux"))]
 pub fn probe_direct(dir: &Path) -> Result<DirectAlignment, DirectRefusal> {
-    Err(DirectRefusal::new(dir, "not supported on this operating system"))
+    Err(refusal(dir, "not supported on this operating system"))
 }
 
 #[cfg(target_os = "linux")]

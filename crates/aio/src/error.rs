@@ -1,81 +1,15 @@
-//! Errors of this crate: each names the path, the operation and the system's error number.
+//! [`AioError`]: errors name the path, the operation and the system's error number.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::direct::DirectRefusal;
-use crate::method::IoUringRefusal;
+pub use crate::errno::Errno;
 use crate::op::OpKind;
+use crate::refusal::{DirectRefusal, IoUringRefusal};
 
-/// A system error number, shown as the system's own text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// Input/output error.
-    pub const IO: Errno = Errno(libc::EIO);
-    /// No such file or directory.
-    pub const NOENT: Errno = Errno(libc::ENOENT);
-    /// Permission denied.
-    pub const ACCES: Errno = Errno(libc::EACCES);
-    /// Not a directory.
-    pub const NOTDIR: Errno = Errno(libc::ENOTDIR);
-    /// File exists.
-    pub const EXIST: Errno = Errno(libc::EEXIST);
-    /// Interrupted system call.
-    pub const INTR: Errno = Errno(libc::EINTR);
-    /// Resource temporarily unavailable.
-    pub const AGAIN: Errno = Errno(libc::EAGAIN);
-    /// Invalid argument.
-    pub const INVAL: Errno = Errno(libc::EINVAL);
-    /// Operation cancelled.
-    pub const CANCELED: Errno = Errno(libc::ECANCELED);
-    /// Bad file descriptor.
-    pub const BADF: Errno = Errno(libc::EBADF);
-    /// No space left on device.
-    pub const NOSPC: Errno = Errno(libc::ENOSPC);
-    /// Too many open files, in the whole system.
-    pub const NFILE: Errno = Errno(libc::ENFILE);
-    /// Too many open files.
-    pub const MFILE: Errno = Errno(libc::EMFILE);
-    /// Out of memory.
-    pub const NOMEM: Errno = Errno(libc::ENOMEM);
-    /// Function not implemented.
-    pub const NOSYS: Errno = Errno(libc::ENOSYS);
-    /// Operation not supported.
-    pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
-
-    /// The error number of the last system call of this thread.
-    pub(crate) fn last() -> Errno {
-        Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
-    }
-}
-
-impl From<rustix::io::Errno> for Errno {
-    fn from(e: rustix::io::Errno) -> Errno {
-        Errno(e.raw_os_error())
-    }
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The standard library appends " (os error N)"; PostgreSQL's %m does not.
-        let text = std::io::Error::from_raw_os_error(self.0).to_string();
-        let end = text.rfind(" (os error").unwrap_or(text.len());
-        f.write_str(&text[..end])
-    }
-}
-
-impl fmt::Debug for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Errno({}: {self})", self.0)
-    }
-}
-
-/// What can go wrong at the door to the disk.
+/// What can go wrong in the I/O layer.
 #[derive(Debug, thiserror::Error)]
 pub enum AioError {
-    /// A call on a path or a file failed; `action` reads like "open file".
+    /// A call on a path or a file failed. `action` reads like "open file".
     #[error("could not {action} \"{}\": {errno}", path.display())]
     Os {
         /// What was attempted: "open file", "rename file", ...
@@ -101,7 +35,7 @@ pub enum AioError {
         /// The system's reason.
         errno: Errno,
     },
-    /// Fewer bytes than asked for were there (end of file).
+    /// The file ended before all bytes were transferred.
     #[error("could not {} {target}: {} only {got} of {expected} bytes", op.verb(), op.past())]
     Short {
         /// What was attempted.
@@ -117,7 +51,7 @@ pub enum AioError {
         /// Bytes asked for.
         expected: usize,
     },
-    /// The transfer succeeded, but its completion refused what was transferred (a checksum, say).
+    /// The transfer succeeded, but a completion rejected the bytes (for a checksum, say).
     #[error("{} of {target} completed with an error (detail {detail:#x})", op.verb())]
     Rejected {
         /// What was done.
@@ -126,7 +60,7 @@ pub enum AioError {
         target: String,
         /// The file.
         path: PathBuf,
-        /// The completion's own word on it.
+        /// Detail from the completion.
         detail: u64,
     },
     /// io_uring can't be used here.
@@ -141,7 +75,7 @@ pub enum AioError {
         /// The limit.
         max: usize,
     },
-    /// A resource other than a file was refused: memory, a thread.
+    /// A resource other than a file was refused, such as memory or a thread.
     #[error("could not {action}: {errno}")]
     Resource {
         /// What was attempted: "map 1048576 bytes of I/O memory".
@@ -149,28 +83,28 @@ pub enum AioError {
         /// The system's reason.
         errno: Errno,
     },
-    /// A call out of its order: a mistake of the caller's.
+    /// A call out of order: a mistake of the caller.
     #[error("{0}")]
     Misuse(&'static str),
-    /// A setting out of its range.
+    /// A setting is out of its range.
     #[error("{0}")]
     Config(String),
 }
 
 impl AioError {
-    /// What a namespace attempts when it syncs a file that is open.
+    /// The action of a failed sync of an open file.
     pub const SYNC_FILE: &'static str = "fsync file";
-    /// What a namespace attempts when it syncs a directory that it could open.
+    /// The action of a failed sync of an open directory.
     pub const SYNC_DIRECTORY: &'static str = "fsync directory";
 
-    /// The report of an I/O is gone: whoever asks will never know how it ended.
+    /// Nobody knows how an I/O ended, because its report is gone.
     pub(crate) fn lost_report() -> AioError {
         AioError::Resource { action: "learn how an I/O ended".to_owned(), errno: Errno::CANCELED }
     }
 
-    /// A sync failed: what it was to make durable may be lost, and a second one would not tell. A
-    /// file or directory that could not be opened for its sync is not meant: nothing was asked of
-    /// the disk, and it can be tried again.
+    /// Whether a sync failed. What it was to make durable may be lost, and a second sync would not
+    /// tell. A file that could not be opened for its sync is not meant: nothing was asked of the
+    /// disk, and the caller may try again.
     pub fn is_failed_sync(&self) -> bool {
         match self {
             AioError::Os { action, .. } => {
@@ -186,7 +120,7 @@ impl AioError {
         AioError::Os { action, path: path.to_path_buf(), errno: errno.into() }
     }
 
-    /// The system's error number, where there is one.
+    /// The system's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             AioError::Os { errno, .. }
@@ -196,7 +130,7 @@ impl AioError {
         }
     }
 
-    /// The path concerned, where there is one.
+    /// The path concerned, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             AioError::Os { path, .. }
@@ -207,7 +141,7 @@ impl AioError {
         }
     }
 
-    /// The file or directory was not there.
+    /// Whether the file or directory did not exist.
     pub fn is_not_found(&self) -> bool {
         self.errno() == Some(Errno::NOENT)
     }

@@ -1,5 +1,4 @@
-//! Execution in the calling thread, and the continuation of short transfers, which all methods
-//! share.
+//! Execution in the calling thread, and the continuation of short transfers for all methods.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,23 +6,23 @@ use smallvec::SmallVec;
 
 use crate::error::Errno;
 use crate::file::File;
-use crate::memory::IO_ALIGN;
+use crate::memory::{IO_ALIGN, Region};
 use crate::op::OpKind;
 use crate::platform;
 use crate::sync::thread;
 
-/// A piece of memory, laid out as the system's `iovec`.
+/// A range of memory, laid out as the system's `iovec`.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Vector(libc::iovec);
 
-// SAFETY: a Vector is an address and a length; whoever dereferences it answers for the access.
+// SAFETY: a Vector is an address and a length; code that dereferences it answers for the access.
 unsafe impl Send for Vector {}
 // SAFETY: as above.
 unsafe impl Sync for Vector {}
 
 impl Vector {
-    /// A piece.
+    /// A range that begins at `ptr`.
     pub fn new(ptr: *mut u8, len: usize) -> Vector {
         Vector(libc::iovec { iov_base: ptr.cast(), iov_len: len })
     }
@@ -33,43 +32,35 @@ impl Vector {
         self.0.iov_base.cast()
     }
 
-    /// Its length.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.0.iov_len
     }
 
-    /// No bytes.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.iov_len == 0
     }
 }
 
-/// Most vectors stored without allocation.
+/// A list of vectors; this many need no allocation.
 pub(crate) type Vectors = SmallVec<[Vector; 16]>;
 
-/// One attempt at an operation. Only this crate makes them, from a handle whose region is alive and
-/// at its disposal.
+/// One attempt at an operation. Only this crate makes requests, from a handle whose region is alive
+/// and not in use by others.
 pub struct Request<'a> {
-    file: &'a File,
-    op: OpKind,
-    offset: u64,
-    length: u64,
-    vectors: &'a [Vector],
+    pub(crate) file: &'a File,
+    pub(crate) op: OpKind,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) vectors: &'a [Vector],
+    /// The region of all the vectors; None if there are several or no vectors.
+    pub(crate) region: Option<&'a Region>,
 }
 
-impl<'a> Request<'a> {
-    pub(crate) fn new(
-        file: &'a File,
-        op: OpKind,
-        offset: u64,
-        length: u64,
-        vectors: &'a [Vector],
-    ) -> Request<'a> {
-        Request { file, op, offset, length, vectors }
-    }
-
+impl Request<'_> {
     /// The same attempt on fewer bytes. Asserts that `vectors` lie within those of this request, so
-    /// that what it describes stays as valid as it was.
+    /// that the memory is as valid as before.
     pub fn with_vectors<'b>(&'b self, vectors: &'b [Vector]) -> Request<'b> {
         for v in vectors {
             let (from, to) = (v.ptr() as usize, v.ptr() as usize + v.len());
@@ -83,7 +74,7 @@ impl<'a> Request<'a> {
     pub fn file(&self) -> &File {
         self.file
     }
-    /// What to do.
+    /// The operation.
     pub fn op(&self) -> OpKind {
         self.op
     }
@@ -91,18 +82,17 @@ impl<'a> Request<'a> {
     pub fn offset(&self) -> u64 {
         self.offset
     }
-    /// Bytes of the file concerned: of the memory for a transfer, of the range for a range; 0 for
-    /// syncs.
+    /// Bytes of the file concerned: those of the memory, or of the range; 0 for syncs.
     pub fn length(&self) -> u64 {
         self.length
     }
-    /// The memory, valid until the attempt returns. Empty for all but transfers.
+    /// The memory, valid until the attempt returns. Empty for all operations but transfers.
     pub fn vectors(&self) -> &[Vector] {
         self.vectors
     }
 
-    /// A copy of what is to be written, for executors that have no system call for it. Empty unless
-    /// this is a write.
+    /// A copy of the bytes to write, for executors without a system call. Empty unless this is a
+    /// write.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.op == OpKind::Writev {
@@ -115,8 +105,8 @@ impl<'a> Request<'a> {
         bytes
     }
 
-    /// Puts what was read where it is wanted, as far as there is room. Returns how many bytes that
-    /// were; none unless this is a read.
+    /// Copies what was read into the memory of the request, as far as it fits. Returns how many
+    /// bytes; 0 unless this is a read.
     pub fn fill(&self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         if self.op == OpKind::Readv {
@@ -132,13 +122,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Executes one attempt, blocking in the calling thread; it may be short.
+/// Executes attempts, blocking the calling thread.
 pub trait Executor: Send + Sync {
-    /// Bytes transferred (0 for all but transfers), or the error.
+    /// The bytes transferred, which may be fewer than asked for; 0 for all operations but
+    /// transfers.
     fn execute(&self, request: &Request<'_>) -> Result<usize, Errno>;
 }
 
-/// The operating system's calls.
+/// Executes with the operating system's calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixExecutor;
 
@@ -168,25 +159,18 @@ impl Executor for PosixExecutor {
     }
 }
 
-impl Errno {
-    /// Nothing was done, or nothing is known to have been done, and it may be attempted again.
-    pub(crate) fn is_repeatable(self) -> bool {
-        matches!(self, Errno::INTR | Errno::AGAIN | Errno::CANCELED)
-    }
-}
-
-/// Carries an operation to its end, beginning after `first`, the result of an attempt made
-/// elsewhere (by the kernel, by another thread), if there was one.
+/// Continues an operation to its end. `first` is the result of the first attempt, if it was made
+/// elsewhere (by the kernel, or by another thread).
 ///
-/// Reads stop at the end of the file, with a short count. A cancelled attempt (its ring's thread
-/// has exited) never ran, so it is made here. A sync that failed is final; only one that never ran
+/// Reads stop at the end of the file with a short count. A cancelled attempt never ran (the thread
+/// of its ring has exited), so it is made here. A failed sync is final; only a sync that never ran
 /// is attempted again.
 pub(crate) fn carry_out(
     executor: &dyn Executor,
     whole: &Request<'_>,
-    expected: usize,
     first: Option<Result<usize, Errno>>,
 ) -> Result<usize, Errno> {
+    let expected = whole.length as usize;
     let mut done = 0;
     let mut last = first;
     loop {
@@ -210,7 +194,8 @@ pub(crate) fn carry_out(
                     done -= done % IO_ALIGN; // write the broken piece again
                 }
                 if write && done == before {
-                    return Err(Errno::NOSPC); // no progress and no reason: what a full disk looks like
+                    // No progress and no reason: a full disk.
+                    return Err(Errno::NOSPC);
                 }
                 if n == 0 {
                     return Ok(done); // the end of the file
@@ -240,14 +225,14 @@ pub(crate) fn before(vectors: &[Vector], mut most: usize) -> Vectors {
     some
 }
 
-/// What is left of `vectors` after their first `skip` bytes.
+/// The rest of `vectors` after their first `skip` bytes.
 fn after(vectors: &[Vector], mut skip: usize) -> Vectors {
     let mut rest = Vectors::new();
     for v in vectors {
         let gone = skip.min(v.len());
         skip -= gone;
         if gone < v.len() {
-            // The address arithmetic stays inside the piece, since gone < len.
+            // The address stays inside the range, since gone < len.
             rest.push(Vector::new(v.ptr().wrapping_add(gone), v.len() - gone));
         }
     }

@@ -1,28 +1,28 @@
-//! Faults on purpose, at the one door: a plan of what fails, comes short or is held, for tests of
-//! every crate above.
+//! Fault injection for the tests of this crate and those above: a plan says which calls fail, come
+//! short, panic, or are held.
 //!
-//! | Module | What it holds |
+//! | Module | Contents |
 //! |---|---|
-//! | `call` | [`Ops`]: the operations of both halves of the door; [`Call`]: one of them under way |
-//! | `plan` | [`FaultPlan`]: rules, what they do, what has fired; [`Held`]: I/O that waits for the test |
+//! | `call` | [`Ops`]: sets of operations; [`Call`]: one call |
+//! | `plan` | [`FaultPlan`]: rules, effects, counts; [`Held`]: calls that wait for the test |
 //! | `apply` | what an [`Effect`] does to an attempt |
-//! | `executor` | [`FaultyExecutor`]: the plan over what is executed in a calling thread |
-//! | `method` | [`FaultyMethod`]: the plan over a method that has others execute (the kernel) |
-//! | `namespace` | [`FaultyNamespace`]: the plan over names |
+//! | `executor` | [`FaultyExecutor`]: the plan for I/O that a calling thread executes |
+//! | `method` | [`FaultyMethod`]: the plan for I/O that the kernel executes |
+//! | `namespace` | [`FaultyNamespace`]: the plan for names |
 //!
 //! ```
 //! use forebay_aio::{fault::*, *};
 //! # fn main() -> Result<(), AioError> {
 //! let plan = FaultPlan::new();
 //! plan.add(Rule::on(Ops::WRITE).path("pg_wal").skip(3).times(1), Effect::Fail(Errno::NOSPC));
-//! let aio = plan.open(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())?;
+//! let names = std::sync::Arc::new(PosixNamespace);
+//! let aio = plan.open(names, MethodKind::Sync, AioConfig::default())?;
 //! # drop(aio);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Nothing of this is in the way of a door opened without a plan: the wrappers are other
-//! implementations of the same traits.
+//! Without a plan none of this runs: the wrappers are other implementations of the same traits.
 
 mod apply;
 mod call;
@@ -37,15 +37,20 @@ pub use method::FaultyMethod;
 pub use namespace::FaultyNamespace;
 pub use plan::{Effect, FaultId, FaultPlan, Held, Rule};
 
-use crate::aio::{Aio, AioConfig, MethodKind};
+use crate::aio::Aio;
+use crate::config::AioConfig;
 use crate::error::AioError;
 use crate::execute::{Executor, PosixExecutor};
+use crate::methods::MethodKind;
 use crate::namespace::Namespace;
 use crate::sync::Arc;
 
 impl FaultPlan {
-    /// Opens a door over which the plan rules: names, what is executed in calling threads, and what
-    /// the method has others execute.
+    /// An [`Aio`] under this plan: its names, what calling threads execute, and what the method has
+    /// others execute.
+    ///
+    /// # Errors
+    /// As [`Aio::new`].
     pub fn open(
         self: &Arc<FaultPlan>,
         namespace: Arc<dyn Namespace>,
@@ -55,7 +60,10 @@ impl FaultPlan {
         self.open_over(namespace, Arc::new(PosixExecutor), method, config)
     }
 
-    /// Like [`FaultPlan::open`], over an executor of the caller's.
+    /// Like [`FaultPlan::open`], with the caller's `executor` below the plan.
+    ///
+    /// # Errors
+    /// As [`Aio::new`].
     pub fn open_over(
         self: &Arc<FaultPlan>,
         namespace: Arc<dyn Namespace>,

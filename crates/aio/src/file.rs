@@ -17,17 +17,17 @@ pub struct OpenOptions {
     pub read: bool,
     /// Open for writing.
     pub write: bool,
-    /// Create it where it does not exist.
+    /// Create it if it does not exist.
     pub create: bool,
-    /// Create it; an error where it exists.
+    /// Create it; an error if it exists.
     pub create_new: bool,
-    /// Cut it to no bytes.
+    /// Truncate it to no bytes.
     pub truncate: bool,
     /// Bypass the kernel's page cache.
     pub direct: bool,
     /// Each write is durable when it returns (O_DSYNC).
     pub dsync: bool,
-    /// Each write is durable, with all that is known of the file, when it returns (O_SYNC).
+    /// Each write is durable with all metadata when it returns (O_SYNC).
     pub sync: bool,
 }
 
@@ -46,11 +46,11 @@ impl OpenOptions {
     /// Reading and writing.
     pub const READ_WRITE: OpenOptions = OpenOptions { write: true, ..OpenOptions::READ };
 
-    /// With creation where it does not exist.
+    /// With creation if it does not exist.
     pub const fn create(self) -> OpenOptions {
         OpenOptions { create: true, ..self }
     }
-    /// With creation, failing where it exists.
+    /// With creation, failing if it exists.
     pub const fn create_new(self) -> OpenOptions {
         OpenOptions { create_new: true, ..self }
     }
@@ -70,137 +70,137 @@ impl OpenOptions {
     pub const fn sync(self, sync: bool) -> OpenOptions {
         OpenOptions { sync, ..self }
     }
-    /// What the open file will be.
+    /// The properties of the open file.
     pub const fn flags(self) -> FileFlags {
         FileFlags { direct: self.direct, dsync: self.dsync || self.sync }
     }
 }
 
-/// What an open file was opened for.
+/// Properties of an open file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileFlags {
-    /// Bypasses the kernel's page cache.
+    /// It bypasses the kernel's page cache.
     pub direct: bool,
     /// Each write is durable when it returns.
     pub dsync: bool,
 }
 
-enum Body {
+enum Backing {
     Descriptor(OwnedFd),
     Object(Arc<dyn Any + Send + Sync>),
 }
 
 struct Inner {
-    /// Dropped first: a ring that has the file registered would keep it open.
+    /// Dropped first, because a ring in which the file is registered would keep it open.
     mark: Mark,
-    /// I/Os handed to a kernel that could register it.
+    /// I/Os handed to a kernel that could register the file.
     uses: AtomicU32,
-    /// An advisory lock is held by way of it.
+    /// An advisory lock is held through it.
     locked: AtomicBool,
     path: PathBuf,
     flags: FileFlags,
-    body: Body,
+    backing: Backing,
 }
 
 impl Drop for Inner {
-    /// The lock goes with the file, also while a process that is just being started has a copy of
-    /// the descriptor.
+    /// Releases the lock with the file, even if a process that is being started has a copy of the
+    /// descriptor.
     fn drop(&mut self) {
-        if let (true, Body::Descriptor(fd)) = (self.locked.load(Relaxed), &self.body) {
+        if let (true, Backing::Descriptor(fd)) = (self.locked.load(Relaxed), &self.backing) {
             let _ = rustix::fs::flock(fd, rustix::fs::FlockOperation::Unlock);
         }
     }
 }
 
-/// An open file; a clone is the same open file. It closes when the last clone goes, and an I/O in
-/// flight holds one.
+/// An open file; a clone is the same open file. It closes when the last clone is dropped. An I/O in
+/// flight holds a clone.
 #[derive(Clone)]
 pub struct File(Arc<Inner>);
 
 impl File {
-    fn new(path: PathBuf, flags: FileFlags, body: Body) -> File {
+    fn new(path: PathBuf, flags: FileFlags, backing: Backing) -> File {
         let (uses, locked) = (AtomicU32::new(0), AtomicBool::new(false));
-        File(Arc::new(Inner { mark: Mark::default(), uses, locked, path, flags, body }))
+        File(Arc::new(Inner { mark: Mark::default(), uses, locked, path, flags, backing }))
     }
 
-    /// With which method it is registered.
+    /// Its registration with a method.
     #[cfg(target_os = "linux")]
     pub(crate) fn mark(&self) -> &Mark {
         &self.0.mark
     }
 
-    /// Counts one use; returns how many there were before.
+    /// Counts one use; returns the count before.
     #[cfg(target_os = "linux")]
     pub(crate) fn count_use(&self) -> u32 {
         self.0.uses.fetch_add(1, Relaxed)
     }
 
-    /// An advisory lock was taken by way of it, to be given back when it closes.
+    /// An advisory lock was taken through it, to be released when it closes.
     pub(crate) fn set_locked(&self) {
         self.0.locked.store(true, Relaxed);
     }
 
     /// A file of the operating system.
     pub fn from_fd(path: PathBuf, flags: FileFlags, fd: OwnedFd) -> File {
-        File::new(path, flags, Body::Descriptor(fd))
+        File::new(path, flags, Backing::Descriptor(fd))
     }
 
-    /// A file of another namespace (a simulated disk), which its own method knows how to execute
-    /// I/O on.
+    /// A file of another namespace, such as a simulated disk. Only the method of that namespace can
+    /// execute I/O on it.
     pub fn from_object(
         path: PathBuf,
         flags: FileFlags,
         object: Arc<dyn Any + Send + Sync>,
     ) -> File {
-        File::new(path, flags, Body::Object(object))
+        File::new(path, flags, Backing::Object(object))
     }
 
-    /// The path it was opened under.
+    /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Opened for direct I/O.
+    /// Whether it was opened for direct I/O.
     pub fn is_direct(&self) -> bool {
         self.0.flags.direct
     }
 
-    /// Opened with O_DSYNC or O_SYNC.
+    /// Whether it was opened with O_DSYNC or O_SYNC.
     pub fn is_dsync(&self) -> bool {
         self.0.flags.dsync
     }
 
-    /// The same open file (not merely the same path).
+    /// Whether both are the same open file, and not merely the same path.
     pub fn same(&self, other: &File) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A number that tells open files apart.
+    /// A number that identifies the open file.
     pub(crate) fn id(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
 
-    /// The descriptor, where it is a file of the operating system.
+    /// The descriptor, if it is a file of the operating system.
     pub fn raw_fd(&self) -> Option<RawFd> {
-        match &self.0.body {
-            Body::Descriptor(fd) => Some(fd.as_raw_fd()),
-            Body::Object(_) => None,
+        match &self.0.backing {
+            Backing::Descriptor(fd) => Some(fd.as_raw_fd()),
+            Backing::Object(_) => None,
         }
     }
 
-    /// The descriptor, borrowed.
+    /// The descriptor, borrowed, if it is a file of the operating system.
     pub fn borrow_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0.body {
-            Body::Descriptor(fd) => Some(fd.as_fd()),
-            Body::Object(_) => None,
+        match &self.0.backing {
+            Backing::Descriptor(fd) => Some(fd.as_fd()),
+            Backing::Object(_) => None,
         }
     }
 
-    /// The object, where it is a file of another namespace.
+    /// The object, if it is a file of another namespace.
     pub fn object(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
-        match &self.0.body {
-            Body::Descriptor(_) => None,
-            Body::Object(o) => Some(o),
+        match &self.0.backing {
+            Backing::Descriptor(_) => None,
+            Backing::Object(o) => Some(o),
         }
     }
 }

@@ -1,22 +1,20 @@
 //! Virtual files: a bounded cache of open descriptors.
 //!
-//! A [`VirtualFile`] is a name that can be opened again whenever it is wanted. The [`FileCache`]
-//! keeps the files used lately open, and closes the least recently used ones when there are too
-//! many, or when the process or the system has no descriptor left. An I/O in flight holds a clone
-//! of its [`File`], so that a file closed here really closes when its last I/O has ended: what is
-//! in flight comes on top of the limit.
+//! A [`VirtualFile`] is a file that is opened when it is used. The [`FileCache`] keeps recently
+//! used files open. It closes the least recently used ones when there are too many, or when the
+//! process or the system has no descriptor left. An I/O in flight holds a clone of its [`File`], so
+//! a file closed here really closes when its last I/O has ended. Files with I/O in flight therefore
+//! come on top of the limit.
 //!
-//! - A file that is open costs a shared lock and a look; nobody waits for another's open(2) or
-//!   close(2).
-//! - The list of open files is locked only when one is opened or closed, and never during the
+//! - Using an open file costs a shared lock. No thread waits for another's open(2) or close(2).
+//! - The list of open files is locked only when a file is opened or closed, and never during the
 //!   system call.
-//! - A file about to be unlinked is *forgotten* first. Who opens it meanwhile gets ENOENT, also if
-//!   its name has been taken by a new file in the meantime: a virtual file stands for one file, not
-//!   for whatever has its name.
+//! - A file that is about to be unlinked is *forgotten* first. Opening it afterwards fails with
+//!   ENOENT, even if a new file has its name: a virtual file stands for one file, not for a name.
 //!
-//! "Least recently used" is told by a clock that ticks when a file is opened, so that a use costs
-//! no shared counter. Files are closed a sixteenth of the limit at a time, so that the search for
-//! the oldest costs little.
+//! A clock that ticks when a file is opened tells the least recently used files, so a use needs no
+//! shared counter. A sixteenth of the limit is closed at a time, so the search for the oldest costs
+//! little.
 
 use std::path::{Path, PathBuf};
 
@@ -26,20 +24,20 @@ use crate::namespace::Namespace;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, RwLock};
 
-/// Which part of the limit is closed at a time.
+/// One part in this many of the limit is closed at a time.
 const CLOSED_SHARE: usize = 16;
 
-/// Keeps files open, as many as it may.
+/// A bounded set of open files.
 pub struct FileCache {
     namespace: Arc<dyn Namespace>,
     limit: AtomicUsize,
-    /// Goes on by two with each open; the number between stands for uses after it.
+    /// Advances by two at each open; the odd number after it stands for later uses.
     clock: AtomicU64,
-    /// The open ones. Taken before a slot's own lock, never after.
+    /// The open files. Locked before a slot's own lock, never after.
     open: Mutex<Vec<Arc<Slot>>>,
 }
 
-/// A file that is opened when it is wanted. Dropped, it closes.
+/// A file that is opened when it is used. Dropping it closes it.
 pub struct VirtualFile {
     cache: Arc<FileCache>,
     slot: Arc<Slot>,
@@ -50,12 +48,12 @@ struct Slot {
     options: OpenOptions,
     /// The clock at the last use.
     used: AtomicU64,
-    state: RwLock<State>,
+    state: RwLock<OpenState>,
 }
 
 #[derive(Default)]
-struct State {
-    /// Some: it stands in the list of open ones, at this place.
+struct OpenState {
+    /// The open file, and its index in the list of open files.
     open: Option<(File, usize)>,
     forgotten: bool,
 }
@@ -71,8 +69,8 @@ impl FileCache {
         })
     }
 
-    /// A file of the cache. Nothing is opened yet. `options` must not create:
-    /// [`VirtualFile::create`] does.
+    /// A file of the cache, not yet opened. `options` must not create; [`VirtualFile::create`]
+    /// does.
     pub fn file(self: &Arc<Self>, path: PathBuf, options: OpenOptions) -> VirtualFile {
         debug_assert!(!options.create && !options.create_new && !options.truncate);
         let state = RwLock::default();
@@ -80,12 +78,12 @@ impl FileCache {
         VirtualFile { cache: Arc::clone(self), slot }
     }
 
-    /// Most files it keeps open.
+    /// The maximum number of files it keeps open.
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit; closes what is too much.
+    /// Changes the limit, and closes the files above it.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit.max(1), Relaxed);
         let closed = {
@@ -96,12 +94,12 @@ impl FileCache {
         drop(closed);
     }
 
-    /// How many files it keeps open now.
+    /// How many files are open now.
     pub fn len(&self) -> usize {
         self.open.lock().len()
     }
 
-    /// Whether it keeps none open.
+    /// Whether no file is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -116,15 +114,14 @@ impl FileCache {
         drop(closed);
     }
 
-    /// open(2), with room made by closing others where there is no descriptor left.
+    /// Opens a file. If there is no descriptor left, it closes other files and tries again.
     fn open_now(&self, path: &Path, options: &OpenOptions) -> Result<File, AioError> {
         loop {
             let error = match self.namespace.open(path, options) {
                 Err(e) if e.errno().is_some_and(is_out_of_descriptors) => e,
                 done => return done,
             };
-            // The process shares its descriptors with others, or may have fewer than the limit
-            // says.
+            // The process has other descriptors too, and its limit may be lower than the cache's.
             let closed = {
                 let mut open = self.open.lock();
                 let half = open.len().div_ceil(2);
@@ -142,12 +139,12 @@ impl FileCache {
 }
 
 impl VirtualFile {
-    /// The path it is opened under.
+    /// The path it is opened by.
     pub fn path(&self) -> &Path {
         &self.slot.path
     }
 
-    /// The open file, if it is open.
+    /// The file, if it is open.
     pub fn get(&self) -> Option<File> {
         let file = self.slot.state.read().open.as_ref()?.0.clone();
         let now = self.cache.clock.load(Relaxed) + 1;
@@ -157,7 +154,7 @@ impl VirtualFile {
         Some(file)
     }
 
-    /// The open file; opened if it is not.
+    /// The file, which is opened if it is not open.
     pub fn open(&self) -> Result<File, AioError> {
         match self.get() {
             Some(file) => Ok(file),
@@ -165,29 +162,29 @@ impl VirtualFile {
         }
     }
 
-    /// Creates the file, or with `new` fails with EEXIST where it exists; and keeps it open.
+    /// Opens the file, and creates it if it does not exist. With `new`, an existing file is the
+    /// error EEXIST.
     pub fn create(&self, new: bool) -> Result<File, AioError> {
         let options = self.slot.options;
         self.open_as(&if new { options.create_new() } else { options.create() })
     }
 
-    /// Closes it. It can be opened again.
+    /// Closes the file; it can be opened again.
     pub fn close(&self) {
-        let closed = {
-            let mut open = self.cache.open.lock();
-            let mut state = self.slot.state.write();
-            remove(&mut open, &mut state)
-        };
-        drop(closed);
+        self.remove(false);
     }
 
-    /// Closes it for good: to be called before the file is unlinked or renamed. Opening it fails
-    /// with ENOENT from now on.
+    /// Closes the file for good: opening it fails with ENOENT from now on. Call it before the file
+    /// is unlinked or renamed.
     pub fn forget(&self) {
+        self.remove(true);
+    }
+
+    fn remove(&self, forget: bool) {
         let closed = {
             let mut open = self.cache.open.lock();
             let mut state = self.slot.state.write();
-            state.forgotten = true;
+            state.forgotten |= forget;
             remove(&mut open, &mut state)
         };
         drop(closed);
@@ -202,7 +199,7 @@ impl VirtualFile {
         let file = cache.open_now(&slot.path, options)?;
         let closed = {
             let mut open = cache.open.lock();
-            // Forgotten while it was being opened: it may be another file that has the name by now.
+            // It was forgotten while it was being opened: another file may have the name by now.
             if slot.state.read().forgotten {
                 return Err(gone());
             }
@@ -215,7 +212,7 @@ impl VirtualFile {
             slot.used.store(cache.clock.fetch_add(2, Relaxed) + 2, Relaxed);
             let mut state = slot.state.write();
             match &mut state.open {
-                // Someone else was faster: theirs is as good, and closes with its last clone.
+                // Another thread was faster. Its file is as good, and closes with its last clone.
                 Some((kept, _)) => closed.push(std::mem::replace(kept, file.clone())),
                 none => {
                     *none = Some((file.clone(), open.len()));
@@ -235,13 +232,13 @@ impl Drop for VirtualFile {
     }
 }
 
-/// The process, or the system, has no descriptor left.
+/// Whether the process or the system has no descriptor left.
 fn is_out_of_descriptors(errno: Errno) -> bool {
     matches!(errno.0, libc::EMFILE | libc::ENFILE)
 }
 
-/// Takes the `n` least recently used files from the list. The caller lets go of its lock before it
-/// drops them.
+/// Takes the `n` least recently used files from the list. The caller unlocks it before it drops
+/// them.
 fn close_oldest(open: &mut Vec<Arc<Slot>>, n: usize) -> Vec<File> {
     let n = n.min(open.len());
     if n == 0 {
@@ -255,8 +252,8 @@ fn close_oldest(open: &mut Vec<Arc<Slot>>, n: usize) -> Vec<File> {
     victims.iter().filter_map(|slot| remove(open, &mut slot.state.write())).collect()
 }
 
-/// Takes a file from the list, whose last one moves into its place.
-fn remove(open: &mut Vec<Arc<Slot>>, state: &mut State) -> Option<File> {
+/// Takes a file from the list. The last file of the list moves to its index.
+fn remove(open: &mut Vec<Arc<Slot>>, state: &mut OpenState) -> Option<File> {
     let (file, at) = state.open.take()?;
     open.swap_remove(at);
     if let Some(moved) = open.get(at)

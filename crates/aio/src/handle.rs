@@ -1,93 +1,77 @@
-//! The state of a handle, its generation, and the one function that moves it on.
+//! The state and generation of a handle, and the only function that changes them.
 //!
 //! State and generation share one atomic word, so a reader never sees the state of one use with the
-//! generation of another. Who may move a handle on:
+//! generation of another.
 //!
 //! ```text
-//!          take          define       stage      submit
-//!    IDLE -----> HANDED_OUT ---> DEFINED ---> STAGED ---> SUBMITTED       its backend, or the method for it
-//!     ^              |                                        |
-//!     |   release    |                                        | executed  whoever finds it executed: the backend, a worker,
-//!     +--------------+                                        v           who reaps the ring, a waiter
-//!     |                                                 COMPLETED_IO
-//!     |                                                       | shared    the same thread, after what is left of a short
-//!     |                                                       | halves    transfer and the shared completions
-//!     |       give back                  take out             v
-//!     +------------------ COMPLETED_LOCAL <---------- COMPLETED_SHARED    its backend
+//!          take           define        stage        submit
+//!    IDLE ------> HANDED_OUT ---> DEFINED ---> STAGED ---> SUBMITTED
+//!     ^               |                                        |
+//!     |    release    |                                        | executed
+//!     +---------------+                                        v
+//!     |                                                   COMPLETED_IO
+//!     |                                                        | shared halves
+//!     |      give back                  take out               v
+//!     +------------------ COMPLETED_LOCAL <----------- COMPLETED_SHARED
 //!   generation + 1
 //! ```
 //!
-//! Every way into IDLE enters the next generation: a reference to an earlier one means "done", for
-//! ever. There is no way back but by that, no I/O is taken out of a method's hands, and none ends
-//! without its shared completions having run.
+//! | Transition | Made by |
+//! |---|---|
+//! | take, release, define, stage | the handle's backend |
+//! | submit | the method, for the backend |
+//! | executed | the thread that finds the I/O executed: the backend, a worker, a reaper, a waiter |
+//! | shared halves | the same thread, after it has continued a short transfer |
+//! | take out, give back | the handle's backend |
 //!
-//! Moves wake the threads that wait on the handle, if there are any.
+//! Each way into IDLE enters the next generation, so a reference to an earlier one means "done"
+//! forever. There is no other way back. A method keeps an I/O until it is executed, and no I/O ends
+//! before its shared completions have run.
+//!
+//! Transitions wake the threads that wait on the handle.
 
 use crate::file::File;
 use crate::op::OpKind;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex};
 
-/// The states of a handle, in the order an I/O goes through them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum HandleState {
-    /// In nobody's hands; on its backend's list of idle handles. Has no body.
-    Idle = 0,
-    /// Taken by its backend, which is about to say what it is for, or to release it. A caller holds
-    /// at most one ([`Acquired`](crate::Acquired)): were it to wait for a second, and another
-    /// backend for its first, neither would go on. Has no body; a waiter sleeps.
-    HandedOut,
-    /// File, operation, memory, target and completions are set, and stay as they are until
-    /// COMPLETED_LOCAL: any thread may read them. Its backend moves it on at once.
-    Defined,
-    /// In its backend's batch. Only its backend can submit it, so that backend doesn't block on
-    /// another before it has. A waiter sleeps.
-    Staged,
-    /// With the method: queued, or executing. The memory is the kernel's. A waiter helps the
-    /// method; or sleeps, if the issuer's thread itself is executing it.
-    Submitted,
-    /// Executed once, with a raw result. Whoever brought it here, and nobody else, finishes it
-    /// without delay: continues a short transfer, runs the shared completions. A waiter sleeps.
-    CompletedIo,
-    /// The shared object has its state after the I/O, and the outcome is known. The memory is no
-    /// longer the kernel's. Waiters of other backends are done. It stays here until its backend
-    /// asks, or needs the handle.
-    CompletedShared,
-    /// Its backend takes the I/O out of it; local completions and the report follow, without the
-    /// handle. Next is IDLE, at once.
-    CompletedLocal,
-}
-
-impl HandleState {
-    /// The name pg_aios shows.
-    pub fn name(self) -> &'static str {
-        match self {
-            HandleState::Idle => "IDLE",
-            HandleState::HandedOut => "HANDED_OUT",
-            HandleState::Defined => "DEFINED",
-            HandleState::Staged => "STAGED",
-            HandleState::Submitted => "SUBMITTED",
-            HandleState::CompletedIo => "COMPLETED_IO",
-            HandleState::CompletedShared => "COMPLETED_SHARED",
-            HandleState::CompletedLocal => "COMPLETED_LOCAL",
-        }
+named_enum! {
+    /// The states of a handle, in the order in which an I/O goes through them.
+    #[derive(Default)]
+    #[repr(u8)]
+    HandleState {
+        /// It is on its backend's list of idle handles. It has no body.
+        #[default]
+        Idle = "IDLE",
+        /// Its backend has taken it, and will define or release it. A backend holds at most one
+        /// such handle ([`Acquired`](crate::Acquired)): if it could wait for a second one, two
+        /// backends could wait for each other forever. It has no body; a waiter sleeps.
+        HandedOut = "HANDED_OUT",
+        /// File, operation, memory, target and completions are set. They don't change until
+        /// COMPLETED_LOCAL, so any thread may read them. Its backend moves it on at once.
+        Defined = "DEFINED",
+        /// It is in its backend's batch. Only that backend can submit it, so it doesn't block on
+        /// another backend before it has. A waiter sleeps.
+        Staged = "STAGED",
+        /// The method has it, queued or executing, and the kernel owns the memory. A waiter helps
+        /// the method, or sleeps if the issuer's thread executes the I/O.
+        Submitted = "SUBMITTED",
+        /// It was executed once, and has a raw result. The thread that brought it here finishes it
+        /// without delay: it continues a short transfer and runs the shared completions. A waiter
+        /// sleeps.
+        CompletedIo = "COMPLETED_IO",
+        /// The shared object has its new state, the outcome is known, and the kernel no longer owns
+        /// the memory. Waiters of other backends are done. The handle stays here until its backend
+        /// asks for the report or needs the handle.
+        CompletedShared = "COMPLETED_SHARED",
+        /// Its backend takes the I/O out of it. Local completions and the report follow without the
+        /// handle. IDLE follows at once.
+        CompletedLocal = "COMPLETED_LOCAL",
     }
 }
 
 impl HandleState {
-    const ALL: [HandleState; 8] = [
-        HandleState::Idle,
-        HandleState::HandedOut,
-        HandleState::Defined,
-        HandleState::Staged,
-        HandleState::Submitted,
-        HandleState::CompletedIo,
-        HandleState::CompletedShared,
-        HandleState::CompletedLocal,
-    ];
-
-    /// The moves there are: one line for each arrow of the drawing above.
+    /// The transitions: one line for each arrow of the drawing above.
     fn may_become(self, to: HandleState) -> bool {
         use HandleState::*;
         matches!(
@@ -131,7 +115,7 @@ impl Word {
 /// The word of one handle, and the threads that wait for it to change.
 pub(crate) struct StateCell {
     word: AtomicU64,
-    /// Threads in (or about to enter) `wait_change`.
+    /// How many threads are in `wait_change` or about to enter it.
     waiters: AtomicU32,
     park: Mutex<()>,
     changed: Condvar,
@@ -151,8 +135,8 @@ impl StateCell {
         Word(self.word.load(SeqCst))
     }
 
-    /// The one transition function. Asserts that the handle is in `from` and that the move exists;
-    /// a handle that becomes idle enters its next generation.
+    /// Makes a transition. Asserts that the handle is in `from` and that the transition exists. A
+    /// handle that becomes idle enters its next generation.
     pub(crate) fn advance(&self, from: HandleState, to: HandleState) -> Word {
         assert!(from.may_become(to), "no handle goes from {} to {}", from.name(), to.name());
         let now = self.load();
@@ -167,29 +151,29 @@ impl StateCell {
             to.name()
         );
         if to != HandleState::CompletedIo {
-            // COMPLETED_IO is left again without delay: no use in waking anyone twice.
+            // COMPLETED_IO is left without delay: waking a waiter twice is useless.
             self.nudge();
         }
         next
     }
 
-    /// Threads that wait.
+    /// How many threads wait.
     pub(crate) fn sleepers(&self) -> u32 {
         self.waiters.load(SeqCst)
     }
 
-    /// Makes the threads that wait look again.
+    /// Makes the waiting threads check their conditions again.
     pub(crate) fn nudge(&self) {
         // Either this load sees the waiter's increment, or the waiter sees what was stored before
-        // the nudge: all of it is sequentially consistent. Taking the lock makes sure that a waiter
-        // that looked before sleeps already.
+        // the nudge, because all of it is sequentially consistent. Taking the lock ensures that a
+        // waiter that has checked its conditions is asleep.
         if self.waiters.load(SeqCst) > 0 {
             drop(self.park.lock());
             self.changed.notify_all();
         }
     }
 
-    /// Sleeps until the word is another than `seen`, or, after a nudge, `stay` (a sequentially
+    /// Sleeps until the word differs from `seen` or, after a nudge, `stay` (a sequentially
     /// consistent load) is false.
     pub(crate) fn wait_change(&self, seen: Word, stay: impl Fn() -> bool) {
         let mut parked = self.park.lock();
@@ -201,8 +185,8 @@ impl StateCell {
     }
 }
 
-/// A reference to one use of one handle. Any thread may keep it and wait for it; once the handle
-/// has moved on to its next generation, the I/O is known to be finished.
+/// A reference to one use of one handle. Any thread may keep it and wait for it. If the handle has
+/// a later generation, the I/O is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitRef {
     /// Index in the table.
@@ -212,12 +196,11 @@ pub struct WaitRef {
 }
 
 /// One row of pg_aios.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct HandleInfo {
     /// The backend slot that owns the handle.
     pub backend: u32,
-    /// The owner's id, as given to [`Aio::backend_with_id`](crate::Aio::backend_with_id) (shown as
-    /// pid).
+    /// The id of the backend, shown as pid.
     pub backend_id: i32,
     /// Index in the table.
     pub io_id: u32,
@@ -231,21 +214,21 @@ pub struct HandleInfo {
     pub offset: Option<u64>,
     /// Bytes.
     pub length: Option<u64>,
-    /// smgr, wal, file.
+    /// "smgr", "wal" or "file".
     pub target: Option<&'static str>,
-    /// Words of data.
+    /// How many words of data it has.
     pub handle_data_len: usize,
-    /// Bytes transferred or minus the error number, once known.
+    /// Bytes transferred, or minus the error number, once known.
     pub raw_result: Option<i64>,
-    /// UNKNOWN, OK, PARTIAL, WARNING, ERROR.
+    /// The status: UNKNOWN, OK, PARTIAL, WARNING or ERROR.
     pub result: &'static str,
-    /// What for.
+    /// What the I/O is for.
     pub target_desc: Option<String>,
-    /// Executed synchronously.
+    /// Whether it is executed synchronously.
     pub f_sync: bool,
-    /// Memory of the backend's own.
+    /// Whether the memory is the backend's own.
     pub f_localmem: bool,
-    /// Through the page cache.
+    /// Whether it goes through the page cache.
     pub f_buffered: bool,
     /// The file.
     pub file: Option<File>,
@@ -273,8 +256,8 @@ mod tests {
             CompletedLocal,
             Idle,
         ];
-        for from in HandleState::ALL {
-            for to in HandleState::ALL {
+        for &from in HandleState::ALL {
+            for &to in HandleState::ALL {
                 let drawn =
                     round.windows(2).any(|w| w == [from, to]) || (from, to) == (HandedOut, Idle);
                 assert_eq!(from.may_become(to), drawn, "{} -> {}", from.name(), to.name());
@@ -283,15 +266,19 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever asks for whatever move: the cell makes those that exist, from where it is; the
-        /// generation counts the uses.
+        /// Whatever transitions are asked for, the cell makes those that exist from its state, and
+        /// the generation counts the uses.
         #[test]
-        fn no_other_move_is_made(moves in prop::collection::vec((0usize..8, 0usize..8), 1..40), lawful in 0usize..30) {
+        fn no_other_move_is_made(
+            moves in prop::collection::vec((0usize..8, 0usize..8), 1..40),
+            lawful in 0usize..30,
+        ) {
             let cell = StateCell::new();
             let (mut state, mut generation) = (HandleState::Idle, cell.load().generation());
-            // Lawful moves first, so that every state is begun from.
+            // Existing transitions first, so that every state is reached.
             for _ in 0..lawful {
-                let next = HandleState::ALL.into_iter().rev().find(|&to| state.may_become(to)).expect("no dead end");
+                let mut after = HandleState::ALL.iter().copied().rev();
+                let next = after.find(|&to| state.may_become(to)).expect("no dead end");
                 generation += u64::from(next == HandleState::Idle);
                 let word = cell.advance(state, next);
                 state = next;
@@ -305,7 +292,8 @@ mod tests {
                     state = to;
                     generation += u64::from(to == HandleState::Idle);
                 }
-                prop_assert_eq!((cell.load().state(), cell.load().generation()), (state, generation));
+                let word = cell.load();
+                prop_assert_eq!((word.state(), word.generation()), (state, generation));
             }
         }
     }

@@ -1,81 +1,96 @@
-//! The one door to the disk: files, aligned memory, asynchronous I/O handles and the methods that
-//! execute them.
+//! Asynchronous direct I/O: files, aligned memory, I/O handles, and the methods that execute I/O.
+//! All other crates reach files only through this one. Its README tells why and how.
 //!
-//! | Module | What it holds |
+//! | Module | Contents, from the bottom up |
 //! |---|---|
-//! | [`sync`] | where locks, atomics, condition variables, threads and clocks come from |
-//! | [`memory`] | [`Region`] and [`AlignedBuf`]: memory that any file can do I/O on |
-//! | [`file`](mod@file) | [`File`], [`OpenOptions`] |
-//! | [`files`] | [`FileCache`], [`VirtualFile`]: files that are opened when wanted; how many stay open is bounded |
-//! | [`namespace`] | the [`Namespace`] trait: open, rename, list, sync of files and directories; [`PosixNamespace`] |
-//! | [`direct`] | [`IoDirect`]: the io_direct list; may this directory do direct I/O, and if not, why |
-//! | [`op`] | [`Io`]: what one asynchronous I/O is: file, operation, memory, target, completion |
-//! | [`completion`] | [`Completion`] with its two halves, [`Outcome`], [`IoResult`] |
-//! | [`handle`] | the states of a handle, its generation, [`WaitRef`] |
-//! | [`table`] | the fixed table of handles: what each I/O in flight is, and its steps |
-//! | `merge` | staged neighbours leave as one I/O |
-//! | [`execute`] | execution in the calling thread; short transfers continued |
-//! | [`method`] | the [`Method`](method::Method) trait; `sync`, `worker` and `io_uring` |
-//! | [`aio`](mod@crate::aio) | [`Aio`]: namespace + method + handle table + statistics |
-//! | [`backend`] | [`Backend`]: one thread's stage, submit, wait |
-//! | [`owned`] | asynchronous I/O for code without `unsafe`: a buffer that goes and comes back |
-//! | [`fault`] | faults on purpose, for tests: errors, short transfers, delays |
-//! | `planted` | bugs on purpose, to show that tests notice; not in the product |
-//! | [`stats`] | [`IoStats`]: the matrix of pg_stat_io |
-//! | [`counters`] | [`BackendStatsRow`]: what each backend's I/O does, with latencies: pg_stat_aio_backends |
-//! | [`registration`] | what a method made known to the kernel: memory, open files |
-//! | [`limits`] | descriptors and locked memory: the limits, what is in use, raising the soft one |
-//! | [`error`] | [`AioError`], [`Errno`] |
+//! | [`sync`] | the source of locks, atomics, condition variables, threads and clocks |
+//! | [`limits`] | limits on descriptors and locked memory |
+//! | `errno`, `op`, `refusal` | [`Errno`], [`OpKind`], [`Target`], [`IoUringRefusal`] |
+//! | `error` | [`AioError`] |
+//! | `named` | a macro for enums with names |
+//! | `config` | [`AioConfig`]: sizes and switches |
+//! | `planted` | [`PlantedBug`]: bugs that tests plant |
+//! | `registration` | numbers under which the kernel knows memory and open files |
+//! | `file` | [`File`], [`OpenOptions`] |
+//! | [`handle`] | states and generations of handles, [`WaitRef`] |
+//! | `platform` | what differs between operating systems |
+//! | `memory` | [`Region`] and [`AlignedBuf`]: memory that any file can do I/O on |
+//! | [`direct`] | [`IoDirect`]: the io_direct list; whether a directory allows direct I/O |
+//! | `namespace` | [`Namespace`]: open, rename, list, sync; [`PosixNamespace`] |
+//! | `files` | [`FileCache`], [`VirtualFile`]: a bounded number of open files |
+//! | [`stats`] | [`IoStats`]: the counters of pg_stat_io |
+//! | `completion` | [`SharedCompletion`], [`Outcome`], [`IoReport`] |
+//! | `io` | [`Io`]: one I/O with its [`Completion`]s |
+//! | [`execute`] | execution in the calling thread; continuation of short transfers |
+//! | `counters` | [`BackendStatsRow`]: the counters of pg_stat_aio_backends |
+//! | `merge` | staged neighbours become one I/O |
+//! | [`table`] | the table of handles, and the steps of each |
+//! | `workers` | [`WorkerLimits`], [`WorkerCounts`] |
+//! | [`method`] | the [`Method`](method::Method) trait |
+//! | `methods` | its implementations: sync, worker, io_uring, posix_aio, [`Deferred`] |
+//! | `aio` | [`Aio`]: namespace, method, table and statistics |
+//! | `backend` | [`Backend`]: one thread's stage, submit and wait |
+//! | `owned` | [`OwnedIo`]: I/O without `unsafe` |
+//! | [`fault`] | fault injection for tests |
 //!
-//! Nothing here is global: two [`Aio`] with two methods live in one process.
+//! Nothing is global: two [`Aio`]s with different methods can live in one process.
 
-pub mod aio;
-pub mod backend;
-pub mod completion;
-pub mod counters;
+#[macro_use]
+mod named;
+
+mod aio;
+mod backend;
+mod completion;
+mod config;
+mod counters;
 pub mod direct;
-pub mod error;
+mod errno;
+mod error;
 pub mod execute;
 pub mod fault;
-pub mod file;
-pub mod files;
+mod file;
+mod files;
 pub mod handle;
+mod io;
 pub mod limits;
-pub mod memory;
+mod memory;
 mod merge;
 pub mod method;
-pub mod namespace;
-pub mod op;
-pub mod owned;
+mod methods;
+mod namespace;
+mod op;
+mod owned;
 mod planted;
 mod platform;
-pub mod registration;
+mod refusal;
+mod registration;
 pub mod stats;
 pub mod sync;
 pub mod table;
+mod workers;
 
-pub use aio::{Aio, AioConfig, MethodKind};
+pub use aio::Aio;
 pub use backend::{Acquired, Backend, Leftovers};
-pub use completion::{
-    Completed, Completion, IoReport, IoResult, LocalCompletion, Outcome, SharedCompletion, Status,
-};
+pub use completion::{Completed, IoReport, IoResult, Outcome, SharedCompletion, Status};
+pub use config::AioConfig;
 pub use counters::{BackendStatsRow, LATENCY_CLASSES};
-pub use direct::{BadIoDirect, DirectAlignment, DirectRefusal, IoDirect, PROBE, probe_direct};
+pub use direct::{BadIoDirect, DirectAlignment, IoDirect, PROBE, probe_direct};
 pub use error::{AioError, Errno};
 pub use file::{File, FileFlags, OpenOptions};
 pub use files::{FileCache, VirtualFile};
 pub use handle::{HandleInfo, HandleState, WaitRef};
+pub use io::{Completion, Io, IoFlags, Issuer, LocalCompletion, Op};
 pub use limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use memory::{AlignedBuf, HugePages, IO_ALIGN, IoMemory, IoSlice, Region};
-pub use method::{
-    Deferred, IoUringRefusal, RefusalCause, WorkerCounts, WorkerLimits, probe_io_uring,
-};
+pub use methods::{Deferred, MethodKind, probe_io_uring};
 pub use namespace::{DirEntry, FileKind, FileStat, Namespace, PosixNamespace};
-pub use op::{Account, Io, IoFlags, Op, OpKind, Target};
+pub use op::{OpKind, Target};
 pub use owned::OwnedIo;
 pub use planted::{CAN_HAVE_BUGS, PlantedBug};
+pub use refusal::{DirectRefusal, IoUringRefusal, RefusalCause};
 pub use registration::{Registration, RegistrationRefusal, RegistrationStats};
-pub use stats::{BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
+pub use stats::{Account, BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
+pub use workers::{WorkerCounts, WorkerLimits};
 
 /// The example of the README is compiled and run.
 #[cfg(doctest)]

@@ -1,25 +1,26 @@
-//! The process's limits on descriptors and locked memory: what they are, what of them is taken, and
+//! The process's limits on descriptors and locked memory: what they are, how much is in use, and
 //! raising the soft one.
 //!
-//! PostgreSQL opens a ring for each possible backend and leaves the limits alone; here they are
-//! counted before anything is set up, and named in the messages.
+//! PostgreSQL opens a ring for each possible backend and leaves the limits alone. This crate
+//! compares the limits with what it needs before it sets anything up, and names them in its
+//! messages.
 
 use std::fmt;
 
 /// The limits at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most descriptors now: the soft RLIMIT_NOFILE.
+    /// The maximum number of descriptors: the soft RLIMIT_NOFILE.
     pub descriptors: u64,
-    /// How far the process may raise it by itself: the hard RLIMIT_NOFILE.
+    /// How far the process may raise it: the hard RLIMIT_NOFILE.
     pub descriptors_hard: u64,
-    /// Most bytes of locked memory: the soft RLIMIT_MEMLOCK. None: no limit holds this process
-    /// (none is set, or it has CAP_IPC_LOCK).
+    /// The maximum locked memory in bytes: the soft RLIMIT_MEMLOCK. None if no limit applies (none
+    /// is set, or the process has CAP_IPC_LOCK).
     pub locked_memory: Option<u64>,
 }
 
 impl Limits {
-    /// What holds now.
+    /// The limits now.
     pub fn now() -> Limits {
         use rustix::process::{Resource, getrlimit};
         let nofile = getrlimit(Resource::Nofile);
@@ -49,8 +50,8 @@ impl fmt::Display for Limits {
     }
 }
 
-/// Raises the soft limit on descriptors to `wanted`, or as near to it as the hard limit lets it
-/// come; never lowers it. Returns what then holds: whoever needs all of `wanted` compares.
+/// Raises the soft limit on descriptors to `wanted`, or as far as the hard limit allows; never
+/// lowers it. Returns the limits afterwards.
 pub fn raise_descriptor_limit(wanted: u64) -> Limits {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -59,7 +60,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> Limits {
         if limit.current.is_some_and(|soft| soft < target) {
             limit.current = Some(target);
             if let Err(e) = setrlimit(Resource::Nofile, limit) {
-                // Some systems have a ceiling below an unlimited hard limit.
+                // Some systems have a maximum below an unlimited hard limit.
                 tracing::debug!("could not raise the limit on descriptors to {target}: {e}");
             }
         }
@@ -67,14 +68,14 @@ pub fn raise_descriptor_limit(wanted: u64) -> Limits {
     Limits::now()
 }
 
-/// Descriptors that this process has open; None where the system does not tell.
+/// How many descriptors this process has open; None if the system does not tell.
 pub fn descriptors_in_use() -> Option<u64> {
     let dir = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
     let names = std::fs::read_dir(dir).ok()?.count() as u64;
     Some(names.saturating_sub(1)) // without the one that lists them
 }
 
-/// CAP_IPC_LOCK: RLIMIT_MEMLOCK does not hold.
+/// Whether the process has CAP_IPC_LOCK, so that RLIMIT_MEMLOCK does not apply.
 fn may_lock_any_memory() -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Memory for I/O: always aligned to [`IO_ALIGN`], whatever the file.
+//! Memory for I/O, always aligned to [`IO_ALIGN`].
 //!
-//! [`Region`] is shared, raw memory (buffer pools, WAL buffers): an I/O in flight holds an `Arc` of
-//! it, so it can't vanish under the kernel. [`AlignedBuf`] is owned and safe to use, for the small
-//! synchronous I/Os.
+//! [`Region`] is shared, raw memory (buffer pools, WAL buffers). An I/O in flight holds an `Arc` of
+//! it, so it stays mapped while the kernel uses it. [`AlignedBuf`] is an owned buffer that is safe
+//! to use.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use crate::error::{AioError, Errno};
+pub use crate::platform::HugePages;
 use crate::platform::{Mapped, map_memory};
 use crate::registration::Mark;
 use crate::sync::Arc;
@@ -17,22 +18,8 @@ use crate::sync::Arc;
 /// Alignment of all I/O memory, and of offset and length of direct I/O.
 pub const IO_ALIGN: usize = 4096;
 
-/// Whether a region should use the system's large pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HugePages {
-    /// Ordinary pages.
-    #[default]
-    Off,
-    /// Large pages that the kernel finds for it, without a reserve: advice, where there is such.
-    Transparent,
-    /// Reserved large pages if there are enough, otherwise transparent ones.
-    Try,
-    /// Reserved large pages, or an error.
-    On,
-}
-
-/// A mapped, zeroed, shared piece of memory. Access is through raw pointers: whoever hands parts of
-/// it out defines the locking.
+/// A shared range of mapped memory, zeroed at first. Access is through raw pointers; the user of
+/// the region defines the locking.
 #[derive(Debug)]
 pub struct Region {
     ptr: NonNull<u8>,
@@ -79,12 +66,12 @@ impl Region {
         self.huge == Ok(true)
     }
 
-    /// Why large pages were not obtained that were wanted.
+    /// Why large pages were not obtained although they were wanted.
     pub fn huge_pages_refused(&self) -> Option<Errno> {
         self.huge.err()
     }
 
-    /// With which method it is registered.
+    /// Its registration with a method.
     #[cfg(target_os = "linux")]
     pub(crate) fn mark(&self) -> &Mark {
         &self.mark
@@ -100,7 +87,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // First the kernel forgets it: a ring would go on pointing to its pages, whatever is mapped
+        // First the registration ends: a ring would keep pointing to the pages, whatever is mapped
         // here later.
         drop(std::mem::take(&mut self.mark));
         crate::platform::unmap_memory(self.ptr, self.len);
@@ -127,19 +114,19 @@ pub struct IoMemory {
 }
 
 impl IoMemory {
-    /// One contiguous part.
+    /// Memory of one part.
     pub fn new(region: Arc<Region>, offset: usize, len: usize) -> IoMemory {
         let mut m = IoMemory::empty(region);
         m.push(offset, len);
         m
     }
 
-    /// No part yet.
+    /// Memory without parts.
     pub fn empty(region: Arc<Region>) -> IoMemory {
         IoMemory { region, slices: SmallVec::new() }
     }
 
-    /// Appends a part; grows the last one where they are adjacent.
+    /// Appends a part; extends the last one if they are adjacent.
     pub fn push(&mut self, offset: usize, len: usize) {
         if let Some(last) = self.slices.last_mut()
             && last.offset + last.len == offset
@@ -161,8 +148,7 @@ impl IoMemory {
     }
 }
 
-/// An owned, zeroed, aligned buffer for the synchronous conveniences of
-/// [`Backend`](crate::Backend). Behaves like a `[u8]`.
+/// An owned, zeroed, aligned buffer that behaves like a `[u8]`.
 #[derive(Debug)]
 pub struct AlignedBuf {
     region: Arc<Region>,
@@ -174,13 +160,13 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `len` zeros; the memory behind is rounded up to [`IO_ALIGN`].
+    /// A buffer of `len` zeros; its memory is rounded up to [`IO_ALIGN`].
     pub fn zeroed(len: usize) -> Result<AlignedBuf, AioError> {
         Ok(AlignedBuf { region: Region::new(len)?, at: 0, len, one_of_several: false })
     }
 
-    /// `count` buffers of `len` zeros each, side by side in one region, which can be registered as
-    /// one.
+    /// `count` buffers of `len` zeros each, side by side in one region, which can be registered at
+    /// once.
     pub fn several(count: usize, len: usize, huge: HugePages) -> Result<Vec<AlignedBuf>, AioError> {
         let step = len.max(1).next_multiple_of(IO_ALIGN);
         let all = step.checked_mul(count).ok_or_else(|| AioError::Resource {
@@ -200,17 +186,17 @@ impl AlignedBuf {
         Ok(buf)
     }
 
-    /// The memory behind, perhaps that of several buffers.
+    /// Its region, which several buffers may share.
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// The memory as an I/O wants it.
+    /// The memory for an I/O on the whole buffer.
     pub(crate) fn io_memory(&self) -> IoMemory {
         self.io_memory_of(0..self.len)
     }
 
-    /// A part of it as an I/O wants it.
+    /// The memory for an I/O on a part of the buffer.
     pub(crate) fn io_memory_of(&self, part: Range<usize>) -> IoMemory {
         assert!(
             part.start <= part.end && part.end <= self.len,
@@ -220,8 +206,8 @@ impl AlignedBuf {
         IoMemory::new(Arc::clone(&self.region), self.at + part.start, part.len())
     }
 
-    /// No I/O uses the memory, so the slices handed out are the only access to it. (Of a region of
-    /// several buffers this can't be told by the count of its users.)
+    /// Whether no I/O uses the memory, so that slices are the only access to it. In a region of
+    /// several buffers the count of references can't tell.
     fn is_exclusive(&self) -> bool {
         self.one_of_several || Arc::strong_count(&self.region) == 1
     }

@@ -1,9 +1,9 @@
-//! Merging: staged neighbours leave as one kernel-level I/O.
+//! Merging: staged neighbours are submitted as one kernel-level I/O.
 //!
-//! When a batch is submitted, reads (or writes) of one open file that adjoin each other become a
-//! *chain*, in whatever order they were staged, up to the combine limit. The member that comes
-//! first in the file is the head: it alone goes to the method, with the memory of all. The others
-//! keep their handles, reports, completions and waiters:
+//! When a batch is submitted, adjacent reads (or writes) of one open file become a *chain*, in
+//! whatever order they were staged, up to the combine limit. The member that comes first in the
+//! file is the head: only it goes to the method, with the memory of all members. The others keep
+//! their handles, reports, completions and waiters:
 //!
 //! ```text
 //!   staged:     read 5   read 4   read 6   read 9        handles 0 1 2 3
@@ -13,34 +13,34 @@
 //!
 //! # States
 //!
-//! All members are SUBMITTED and COMPLETED_IO together: the head is the first to become SUBMITTED,
-//! and the last to leave it. So who sees a member SUBMITTED finds its head SUBMITTED, and whoever
-//! waits for a member waits for its head at the method (helps it, leads its ring, takes it out of a
-//! queue). No completion that was taken already can be waited for there, because what was taken has
-//! moved every member on. From COMPLETED_IO on each member goes its own way; the head is completed
-//! first, since those who wait for another member may be asleep on the head and must be woken to
-//! look at their own.
+//! All members enter SUBMITTED and COMPLETED_IO together. The head is the first to become SUBMITTED
+//! and the last to leave it, so a thread that sees a member SUBMITTED finds its head SUBMITTED. A
+//! thread that waits for a member waits for the head at the method: it helps the head, leads its
+//! ring, or takes it out of a queue. It never waits there for a completion that was already taken,
+//! because taking one moves every member on.
+//!
+//! From COMPLETED_IO on each member proceeds alone. The head is completed first, because threads
+//! that wait for another member may be asleep on the head, and must wake to look at their own
+//! member.
 //!
 //! # Results
 //!
-//! A short transfer is continued over the whole chain, then each member gets its share: past the
-//! end of a file, nothing, just as if it had been alone. When the whole fails, each member is
-//! carried out alone, so that only the guilty one fails. Writes to files opened with O_DSYNC are an
-//! exception: such a write includes a sync, a failed sync is never repeated, and so all members
+//! A short transfer is continued over the whole chain. Then each member gets its share; a member
+//! past the end of a file gets nothing, as if it had been alone. If the whole fails, each member is
+//! executed alone, so that only the faulty one fails. Writes to files opened with O_DSYNC are an
+//! exception: such a write includes a sync, and a failed sync is never repeated, so all members
 //! fail.
 //!
 //! # Order
 //!
-//! Between I/Os in flight there is no order: not in the kernel, not in a queue of workers. Who
-//! needs one I/O to come after another waits for the other first. Merging takes nothing away from
-//! what a method that executes in the order of submission gives: a member moves forward to the
-//! place of the first of its chain, but never past an I/O that was staged before it and overlaps it
-//! in the same file (unless both read), and never past a sync or another operation on a file as
-//! such, whichever file.
+//! I/Os in flight have no order, in the kernel or in a queue of workers. A caller that needs one
+//! I/O after another waits for the first. Merging keeps the order that a method gives that executes
+//! in the order of submission. A member moves forward to the place of the first of its chain. But
+//! it never moves past an earlier I/O that overlaps it in the same file (unless both read), or past
+//! a sync or another operation that is no transfer, whichever file that is on.
 
 use smallvec::SmallVec;
 
-use crate::backend::Backend;
 use crate::error::Errno;
 use crate::execute::Vector;
 use crate::file::File;
@@ -53,28 +53,31 @@ use crate::sync::atomic::{
 };
 use crate::sync::{Arc, RwLock};
 
+/// The maximum number of I/Os of one batch: [`Backend::MAX_STAGED`](crate::Backend::MAX_STAGED).
+pub(crate) const MAX_STAGED: usize = 32;
+
 /// A staged I/O, as far as merging is concerned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     /// Its handle.
     pub(crate) index: u32,
-    /// Tells open files apart.
+    /// Identifies the open file.
     pub(crate) file: usize,
     pub(crate) op: OpKind,
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Pieces of memory.
+    /// How many ranges of memory it has.
     pub(crate) vectors: usize,
     /// The memory is the issuer's own.
     pub(crate) local_memory: bool,
 }
 
-/// No piece: the end of a list.
+/// The end of a list of pieces.
 const NONE: u8 = u8::MAX;
 
-const _: () = assert!(Backend::MAX_STAGED < NONE as usize);
+const _: () = assert!(MAX_STAGED < NONE as usize);
 
-/// What leaves as one I/O: a contiguous range.
+/// A contiguous range that is submitted as one I/O.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     file: usize,
@@ -93,7 +96,7 @@ impl Unit {
         matches!(self.op, OpKind::Readv | OpKind::Writev)
     }
 
-    /// Could the two be one, as far as they themselves are concerned?
+    /// Whether the two can be merged, apart from the order of other units.
     fn fits(&self, other: &Unit, limit: u64) -> bool {
         (self.end == other.start || other.end == self.start)
             && self.file == other.file
@@ -104,8 +107,8 @@ impl Unit {
             && self.vectors + other.vectors <= MAX_VECTORS
     }
 
-    /// Must the two keep their order? `same_path` tells whether two pieces are on files of one
-    /// path.
+    /// Whether the two must keep their order. `same_path` tells whether two pieces are on files of
+    /// one path.
     fn bound_to(&self, other: &Unit, same_path: &impl Fn(u8, u8) -> bool) -> bool {
         if !(self.transfers() && other.transfers()) {
             return true;
@@ -116,22 +119,22 @@ impl Unit {
     }
 }
 
-/// The units of one batch, in the order in which they are submitted.
+/// The units of one batch, in the order of submission.
 pub(crate) struct Plan {
-    units: SmallVec<[Unit; Backend::MAX_STAGED]>,
-    /// For each piece the next one of its unit.
-    next: [u8; Backend::MAX_STAGED],
+    units: SmallVec<[Unit; MAX_STAGED]>,
+    /// For each piece, the next one of its unit.
+    next: [u8; MAX_STAGED],
 }
 
 impl Plan {
-    /// Finds neighbours among the staged, which are in the order of staging. `same_path` as in the
-    /// ordering rule; asked only about overlapping pieces of different open files.
+    /// Finds neighbours among `staged`, which are in the order of staging. `same_path` is asked
+    /// only about overlapping pieces of different open files.
     pub(crate) fn new(
         staged: &[Piece],
         limit: usize,
         same_path: impl Fn(u32, u32) -> bool,
     ) -> Plan {
-        let mut plan = Plan { units: SmallVec::new(), next: [NONE; Backend::MAX_STAGED] };
+        let mut plan = Plan { units: SmallVec::new(), next: [NONE; MAX_STAGED] };
         let same_path =
             |a: u8, b: u8| same_path(staged[a as usize].index, staged[b as usize].index);
         for (n, p) in staged.iter().enumerate() {
@@ -146,7 +149,7 @@ impl Plan {
                 last: n as u8,
             };
             plan.units.push(unit);
-            // Joining a neighbour may make it the neighbour of another.
+            // After a merge the unit may adjoin another one.
             let mut at = plan.units.len() - 1;
             while let Some(joined) = plan.join(at, limit as u64, &same_path) {
                 at = joined;
@@ -156,8 +159,8 @@ impl Plan {
     }
 
     /// Merges the unit at `at` with the nearest earlier neighbour, at that one's place, and returns
-    /// it. (A later neighbour there can't be: the piece that came last was offered to the later
-    /// ones first.)
+    /// that place. There is no later neighbour, because the newest piece was offered to the later
+    /// units first.
     fn join(
         &mut self,
         at: usize,
@@ -191,7 +194,7 @@ impl Plan {
         };
     }
 
-    /// For each unit the places of its pieces among the staged, in file order.
+    /// For each unit, the indexes of its pieces in file order.
     pub(crate) fn units(&self) -> impl Iterator<Item = impl Iterator<Item = usize>> {
         self.units.iter().map(|unit| {
             let following = |&n: &u8| Some(self.next[n as usize]).filter(|&n| n != NONE);
@@ -203,7 +206,7 @@ impl Plan {
 /// A member of a chain.
 pub(crate) struct Member {
     pub(crate) index: u32,
-    /// Where its bytes begin within the chain's.
+    /// Where its bytes begin within the chain.
     at: usize,
     len: usize,
 }
@@ -215,23 +218,23 @@ impl Member {
     }
 }
 
-/// Neighbours that travel as one I/O.
+/// Merged neighbours.
 pub(crate) struct Chain {
     pub(crate) file: File,
     pub(crate) op: OpKind,
     pub(crate) offset: u64,
-    /// Bytes in all.
+    /// Bytes of all members.
     pub(crate) len: usize,
-    /// The memory of all members; adjacent pieces of one region in one.
+    /// The memory of all members; adjacent ranges of one region are joined.
     pub(crate) vectors: Vec<Vector>,
     /// In file order; the head first.
     pub(crate) members: SmallVec<[Member; 16]>,
-    /// Where all of the memory lies; None: not in one region.
+    /// The region of all the memory; None if there are several.
     pub(crate) region: Option<Arc<Region>>,
 }
 
 impl Chain {
-    /// Nobody yet.
+    /// A chain without members.
     pub(crate) fn new(file: File, op: OpKind, offset: u64) -> Chain {
         Chain {
             file,
@@ -244,8 +247,8 @@ impl Chain {
         }
     }
 
-    /// The members alone. The chain's hold on file and memory goes here, while each member still
-    /// has its own: so it is never whoever completes the last member that closes or unmaps.
+    /// The members. The chain drops its references to file and memory here, while each member still
+    /// has its own. So completing the last member closes and unmaps nothing.
     pub(crate) fn into_members(self) -> SmallVec<[Member; 16]> {
         self.members
     }
@@ -261,8 +264,7 @@ impl Chain {
         for v in vectors {
             self.len += v.len();
             match self.vectors.last_mut() {
-                // No vector reaches from one region into the next, even where they lie side by
-                // side.
+                // Vectors of different regions are not joined, even if adjacent.
                 Some(last)
                     if self.region.is_some() && last.ptr().wrapping_add(last.len()) == v.ptr() =>
                 {
@@ -275,11 +277,11 @@ impl Chain {
     }
 }
 
-/// A handle's place in a chain.
+/// A handle's link to its chain.
 pub(crate) struct Link {
-    /// The head's handle, its own if it is the head; [`ALONE`]. Valid from SUBMITTED on.
+    /// The head's handle (its own, if it is the head), or [`ALONE`]. Valid from SUBMITTED on.
     head: AtomicU32,
-    /// A head's chain. Taken out by whoever completes it.
+    /// The chain, if this is its head. The thread that completes it takes it out.
     pub(crate) chain: RwLock<Option<Box<Chain>>>,
 }
 
@@ -290,18 +292,18 @@ impl Link {
         Link { head: AtomicU32::new(ALONE), chain: RwLock::new(None) }
     }
 
-    /// In no chain (any more).
+    /// Leaves the chain.
     pub(crate) fn clear(&self) {
         self.head.store(ALONE, Release);
     }
 
-    /// In the chain of `head`.
+    /// Joins the chain of `head`.
     pub(crate) fn join(&self, head: u32) {
         self.head.store(head, Release);
     }
 
-    /// The head of the chain. (Acquire: who finds the head of a later use here finds the handle in
-    /// that use afterwards.)
+    /// The head of the chain. Acquire: a thread that reads the head of a later use here then finds
+    /// the handle in that use.
     pub(crate) fn head(&self) -> Option<u32> {
         Some(self.head.load(Acquire)).filter(|&head| head != ALONE)
     }

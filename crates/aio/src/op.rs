@@ -1,115 +1,43 @@
-//! What one asynchronous I/O is.
+//! [`OpKind`] and [`Target`]: what an I/O does and what it is for, as errors and views name them.
 
 use std::fmt;
 
-use smallvec::SmallVec;
-
-use crate::completion::{Completion, SharedCompletion};
-use crate::file::File;
-use crate::memory::IoMemory;
-use crate::stats::{IoContext, IoObject, IoOp};
 use crate::sync::Arc;
 
-/// An operation with its memory.
-#[derive(Clone, Debug)]
-pub enum Op {
-    /// Read into `memory` from `offset` on.
-    Readv {
-        /// First byte in the file.
-        offset: u64,
-        /// Where to.
-        memory: IoMemory,
-    },
-    /// Write `memory` from `offset` on.
-    Writev {
-        /// First byte in the file.
-        offset: u64,
-        /// Where from.
-        memory: IoMemory,
-    },
-    /// Make data and metadata durable.
-    Fsync,
-    /// Make data durable, and the metadata needed to find it.
-    Fdatasync,
-    /// Let the system begin to write out what it holds of a range. Says nothing about durability: a
-    /// sync must follow. EOPNOTSUPP where the system lacks it. A write-out that fails later is told
-    /// by the sync, not by this.
-    SyncFileRange {
-        /// First byte in the file.
-        offset: u64,
-        /// Bytes; 0: up to the end of the file.
-        len: u64,
-    },
-    /// Allocate the blocks of a range; the file grows to hold it, and what is new reads as zeros.
-    /// EOPNOTSUPP where the system or the file system lacks it: who wants the space then writes
-    /// zeros.
-    Allocate {
-        /// First byte in the file.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-    },
-}
-
-impl Op {
-    /// Without the memory.
-    pub fn kind(&self) -> OpKind {
-        match self {
-            Op::Readv { .. } => OpKind::Readv,
-            Op::Writev { .. } => OpKind::Writev,
-            Op::Fsync => OpKind::Fsync,
-            Op::Fdatasync => OpKind::Fdatasync,
-            Op::SyncFileRange { .. } => OpKind::SyncFileRange,
-            Op::Allocate { .. } => OpKind::Allocate,
-        }
+named_enum! {
+    /// The kind of an operation.
+    #[derive(Default)]
+    OpKind {
+        /// Not defined yet.
+        #[default]
+        Invalid = "invalid",
+        /// Gathered read.
+        Readv = "readv",
+        /// Gathered write.
+        Writev = "writev",
+        /// Sync of data and metadata.
+        Fsync = "fsync",
+        /// Sync of data.
+        Fdatasync = "fdatasync",
+        /// Start of the write-out of a range.
+        SyncFileRange = "sync_file_range",
+        /// Allocation of a range.
+        Allocate = "fallocate",
     }
-}
-
-/// The kind of an operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OpKind {
-    /// Not defined yet.
-    #[default]
-    Invalid,
-    /// Gathered read.
-    Readv,
-    /// Gathered write.
-    Writev,
-    /// Sync of data and metadata.
-    Fsync,
-    /// Sync of data.
-    Fdatasync,
-    /// Start of the write-out of a range.
-    SyncFileRange,
-    /// Allocation of a range.
-    Allocate,
 }
 
 impl OpKind {
-    /// The name pg_aios shows.
-    pub fn name(self) -> &'static str {
-        match self {
-            OpKind::Invalid => "invalid",
-            OpKind::Readv => "readv",
-            OpKind::Writev => "writev",
-            OpKind::Fsync => "fsync",
-            OpKind::Fdatasync => "fdatasync",
-            OpKind::SyncFileRange => "sync_file_range",
-            OpKind::Allocate => "fallocate",
-        }
-    }
-
-    /// It moves bytes between a file and memory, and may do so in part.
+    /// Whether it moves bytes between a file and memory. Only transfers can be done in part.
     pub fn is_transfer(self) -> bool {
         matches!(self, OpKind::Readv | OpKind::Writev)
     }
 
-    /// It makes data durable. One that failed is final.
+    /// Whether it makes data durable. A failed sync is final.
     pub fn is_sync(self) -> bool {
         matches!(self, OpKind::Fsync | OpKind::Fdatasync)
     }
 
-    /// It is about a range of the file, not the whole.
+    /// Whether it concerns a range of the file and not the whole file.
     pub fn has_range(self) -> bool {
         self.is_transfer() || matches!(self, OpKind::SyncFileRange | OpKind::Allocate)
     }
@@ -139,7 +67,7 @@ impl OpKind {
 /// What an I/O is about, for messages and pg_aios.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Target {
-    /// A file as such.
+    /// A file.
     #[default]
     File,
     /// Blocks of a relation: "block 7 of base/5/16384", "blocks 7..22 of ...".
@@ -166,7 +94,7 @@ pub enum Target {
         /// Position after the last byte.
         end: u64,
     },
-    /// Described by its owner.
+    /// A description of the caller's.
     Other(Arc<str>),
 }
 
@@ -218,106 +146,5 @@ impl fmt::Display for Target {
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Target({self})")
-    }
-}
-
-/// Under which row of pg_stat_io, and as what, an I/O is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Object.
-    pub object: IoObject,
-    /// Context.
-    pub context: IoContext,
-    /// Read, Write, Extend or Fsync.
-    pub op: IoOp,
-}
-
-/// Properties of an I/O.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoFlags {
-    /// The issuer waits at once: execute it in its thread, with no queue and no hop. But where
-    /// others wait for the issuer's I/O by way of its thread (io_uring), the method executes it as
-    /// well.
-    pub synchronous: bool,
-    /// The memory is the issuer's own (temporary relations); shown by pg_aios.
-    pub local_memory: bool,
-    /// Nobody will ask for the result: the shared completion does all there is to do.
-    pub detached: bool,
-}
-
-/// One asynchronous I/O, ready to be started.
-pub struct Io {
-    /// The open file; kept open until completion.
-    pub file: File,
-    /// What to do.
-    pub op: Op,
-    /// What for, in messages.
-    pub target: Target,
-    /// In the order of registration: run in the opposite order, at most [`Completion::MAX`].
-    pub completions: SmallVec<[Completion; 1]>,
-    /// Words for the completions (buffer numbers).
-    pub data: SmallVec<[u32; 16]>,
-    /// Properties.
-    pub flags: IoFlags,
-    /// Under which row of pg_stat_io it counts; None: not at all.
-    pub account: Option<Account>,
-}
-
-impl Io {
-    /// An I/O without completions, flags or account.
-    pub fn new(file: File, op: Op, target: Target) -> Io {
-        Io {
-            file,
-            op,
-            target,
-            completions: SmallVec::new(),
-            data: SmallVec::new(),
-            flags: IoFlags::default(),
-            account: None,
-        }
-    }
-
-    /// A read.
-    pub fn read(file: File, offset: u64, memory: IoMemory, target: Target) -> Io {
-        Io::new(file, Op::Readv { offset, memory }, target)
-    }
-
-    /// A write.
-    pub fn write(file: File, offset: u64, memory: IoMemory, target: Target) -> Io {
-        Io::new(file, Op::Writev { offset, memory }, target)
-    }
-
-    /// With the shared half of a completion, and the words.
-    pub fn completion(
-        mut self,
-        completion: Arc<dyn SharedCompletion>,
-        data: SmallVec<[u32; 16]>,
-    ) -> Io {
-        self.data = data;
-        self.also(Completion::shared(completion))
-    }
-
-    /// With one more completion, which runs before those registered so far. Asserts that there are
-    /// at most [`Completion::MAX`].
-    pub fn also(mut self, completion: Completion) -> Io {
-        self.completions.push(completion);
-        assert!(
-            self.completions.len() <= Completion::MAX,
-            "an I/O has at most {} completions",
-            Completion::MAX
-        );
-        self
-    }
-
-    /// With an account.
-    pub fn account(mut self, object: IoObject, context: IoContext, op: IoOp) -> Io {
-        self.account = Some(Account { object, context, op });
-        self
-    }
-
-    /// With flags.
-    pub fn flags(mut self, flags: IoFlags) -> Io {
-        self.flags = flags;
-        self
     }
 }

@@ -1,5 +1,4 @@
-//! Asynchronous I/O for code without `unsafe`: the buffer goes into the I/O and comes back when it
-//! is finished.
+//! Asynchronous I/O for code without `unsafe`: the I/O owns the buffer until it is finished.
 
 use std::ops::Range;
 
@@ -7,11 +6,12 @@ use crate::backend::Backend;
 use crate::error::AioError;
 use crate::file::File;
 use crate::handle::WaitRef;
+use crate::io::{Io, Op};
 use crate::memory::{AlignedBuf, IoMemory};
-use crate::op::{Io, Op, Target};
+use crate::op::Target;
 
-/// A transfer under way, with its buffer. Whoever drops it gives up the buffer; the I/O goes on, on
-/// memory of its own.
+/// A transfer in flight, with its buffer. Dropping it gives up the buffer; the I/O continues on
+/// memory that it keeps alive.
 #[derive(Debug)]
 #[must_use = "the buffer comes back from Backend::finish_owned"]
 pub struct OwnedIo {
@@ -20,14 +20,14 @@ pub struct OwnedIo {
 }
 
 impl OwnedIo {
-    /// What to ask for with [`Backend::is_done`].
+    /// The reference for [`Backend::is_done`].
     pub fn wait_ref(&self) -> WaitRef {
         self.r
     }
 }
 
 impl Backend {
-    /// Starts to read into a part of `buf`. The part begins at a multiple of
+    /// Starts a read into a part of `buf`, which begins at a multiple of
     /// [`IO_ALIGN`](crate::IO_ALIGN).
     pub fn start_read(
         &mut self,
@@ -42,7 +42,7 @@ impl Backend {
         OwnedIo { buf, r }
     }
 
-    /// Starts to write a part of `buf`. The part begins at a multiple of
+    /// Starts a write of a part of `buf`, which begins at a multiple of
     /// [`IO_ALIGN`](crate::IO_ALIGN).
     pub fn start_write(
         &mut self,
@@ -57,8 +57,8 @@ impl Backend {
         OwnedIo { buf, r }
     }
 
-    /// Waits for a transfer of this backend; gives the buffer back, and the bytes transferred or
-    /// the error. A report that went with [`Backend::drain`] is an error as well.
+    /// Waits for a transfer of this backend. Returns the buffer, and the bytes transferred or the
+    /// error. A report that [`Backend::drain`] dropped is an error too.
     pub fn finish_owned(&mut self, io: OwnedIo) -> (AlignedBuf, Result<usize, AioError>) {
         let result = self.wait(io.r).check();
         (io.buf, result)

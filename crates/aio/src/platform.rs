@@ -1,9 +1,9 @@
 //! What differs between operating systems: direct I/O, rename without replacing, allocation, large
-//! pages, gathered transfers.
+//! pages, vectored transfers.
 //!
-//! Linux is complete. Elsewhere the sync and worker methods are to work, buffered, and posix_aio on
-//! FreeBSD and macOS; direct I/O is refused with its reason. FreeBSD and macOS are compiled
-//! (`cargo xtask test`), and have never been run.
+//! Linux is complete. Other systems have the sync and worker methods, buffered, and FreeBSD and
+//! macOS also posix_aio; they refuse direct I/O with the reason. `cargo xtask test` compiles for
+//! FreeBSD and macOS, but nothing was ever run there.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -13,9 +13,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno as Sys;
 
 use crate::error::Errno;
-use crate::memory::HugePages;
 
-/// The flag that bypasses the page cache.
+/// The flag of open(2) that bypasses the page cache.
 pub(crate) fn direct_flag(direct: bool) -> OFlags {
     #[cfg(target_os = "linux")]
     if direct {
@@ -25,7 +24,7 @@ pub(crate) fn direct_flag(direct: bool) -> OFlags {
     OFlags::empty()
 }
 
-/// What some systems want done to a descriptor after opening instead of a flag.
+/// What some systems do to a descriptor after opening, in place of a flag.
 pub(crate) fn after_direct_open(_fd: &OwnedFd) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     return Ok(());
@@ -33,7 +32,7 @@ pub(crate) fn after_direct_open(_fd: &OwnedFd) -> Result<(), Errno> {
     return Err(Errno::OPNOTSUPP);
 }
 
-/// Renames unless the new name exists.
+/// Renames a file unless the new name exists.
 pub(crate) fn rename_noreplace(from: &Path, to: &Path) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     {
@@ -44,13 +43,13 @@ pub(crate) fn rename_noreplace(from: &Path, to: &Path) -> Result<(), Errno> {
             done => return done.map_err(Errno::from),
         }
     }
-    // link fails where the new name exists; both names exist for a moment.
+    // link(2) fails if the new name exists. Both names exist for a moment.
     rustix::fs::link(from, to)?;
     rustix::fs::unlink(from)?;
     Ok(())
 }
 
-/// Allocates blocks of zeros; the file grows to hold them unless it is to keep its length.
+/// Allocates blocks of zeros. The file grows to hold them unless `keep_len`.
 pub(crate) fn allocate(
     fd: BorrowedFd<'_>,
     offset: u64,
@@ -70,8 +69,8 @@ pub(crate) fn allocate(
     }
 }
 
-/// Starts the write-out of a range (0: up to the file's end), and waits for nothing. So it takes no
-/// error of an earlier write-out with it that the next sync is to tell.
+/// Starts the write-out of a range (0: up to the file's end) without waiting. Since it waits for
+/// nothing, it consumes no error of an earlier write-out that the next sync must report.
 pub(crate) fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     {
@@ -101,7 +100,7 @@ pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Result<(), Errno> {
     rustix::fs::fsync(fd).map_err(Errno::from)
 }
 
-/// Drops what the kernel's cache holds of a file and the disk has. EOPNOTSUPP where there is no
+/// Drops the kernel's cached pages of a file that the disk has. EOPNOTSUPP if the system has no
 /// such advice.
 pub(crate) fn forget_cached(fd: BorrowedFd<'_>) -> Result<(), Sys> {
     #[cfg(not(target_os = "macos"))]
@@ -113,11 +112,25 @@ pub(crate) fn forget_cached(fd: BorrowedFd<'_>) -> Result<(), Sys> {
     }
 }
 
-/// Memory as it was mapped.
+/// Whether a region should use large pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// Ordinary pages.
+    #[default]
+    Off,
+    /// Transparent large pages, without a reserve. It is only advice, on systems that have it.
+    Transparent,
+    /// Reserved large pages if there are enough, otherwise transparent ones.
+    Try,
+    /// Reserved large pages, or an error.
+    On,
+}
+
+/// A mapping.
 pub(crate) struct Mapped {
     pub(crate) ptr: NonNull<u8>,
     pub(crate) len: usize,
-    /// In large pages: or why not, though they were wanted.
+    /// Whether it has large pages, or why not although they were wanted.
     pub(crate) huge: Result<bool, Errno>,
 }
 
@@ -142,7 +155,7 @@ pub(crate) fn map_memory(len: usize, huge: HugePages) -> Result<Mapped, Errno> {
     if huge == HugePages::On {
         return Err(Errno::OPNOTSUPP);
     }
-    // The kernel places a mapping of whole huge pages where they fit.
+    // The kernel aligns a mapping of whole huge pages to them.
     let transparent = cfg!(target_os = "linux") && len >= HUGE && huge != HugePages::Off;
     let len = if transparent { len.next_multiple_of(HUGE) } else { len };
     let ptr = map(len, 0)?;
@@ -180,11 +193,11 @@ pub(crate) fn unmap_memory(ptr: NonNull<u8>, len: usize) {
     debug_assert_eq!(rc, 0);
 }
 
-/// One gathered read or write; may be short.
+/// One vectored read or write; it may be short.
 ///
 /// # Safety
-/// Each vector describes memory that stays valid during the call and that, for a read, nothing else
-/// accesses.
+/// Each vector describes memory that stays valid during the call. During a read nothing else
+/// accesses it.
 pub(crate) unsafe fn transfer(
     fd: RawFd,
     write: bool,
@@ -205,10 +218,10 @@ pub(crate) unsafe fn transfer(
     usize::try_from(n).map_err(|_| Errno::last())
 }
 
-/// Vectors one call takes (IOV_MAX); more are continued.
+/// The maximum number of vectors of one call (IOV_MAX). Longer lists are continued.
 pub(crate) const MAX_VECTORS: usize = 1024;
 
-/// A number that tells the living threads apart, for statistics; much cheaper than
+/// A number that identifies a living thread, for statistics. It is much cheaper than
 /// `thread::current().id()`.
 pub(crate) fn thread_token() -> usize {
     // SAFETY: no precondition.

@@ -1,11 +1,10 @@
-//! What a method made known to the kernel under a number, so that each I/O need not look it up or
-//! pin it again: memory, open files.
+//! Registration: memory and open files that the kernel knows by a number, so that it need not pin
+//! memory or look up a file for each I/O.
 //!
-//! Whatever is registered outlives its owner inside the kernel: memory stays pinned, a file stays
-//! open. So a [`Region`] and a [`File`] carry a [`Mark`], by which they are taken out of every ring
-//! before they are unmapped or closed. No I/O can be in flight on them then, since each holds a
-//! clone. Otherwise a number could mean memory that is mapped no more: the kernel would read into
-//! pages that nobody sees.
+//! What is registered outlives its owner inside the kernel: memory stays pinned, and a file stays
+//! open. So a [`Region`] and a [`File`] carry a [`Mark`] that removes them from every ring before
+//! they are unmapped or closed. No I/O is in flight on them then, since each holds a clone. Without
+//! that the kernel could read into pages that are mapped no more.
 //!
 //! [`Region`]: crate::Region
 //! [`File`]: crate::File
@@ -13,15 +12,15 @@
 use std::fmt;
 use std::sync::{OnceLock, Weak};
 
-use crate::method::{IoUringRefusal, RefusalCause};
+use crate::refusal::RefusalCause;
 use crate::sync::Arc;
 
-/// What came of the wish to register memory. I/O works the same in every case.
+/// The result of a registration of memory. I/O works in every case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
-    /// The method has no use for it, or it is switched off.
+    /// The method can't use it, or it is switched off.
     Unused,
-    /// Registered, until the region goes.
+    /// Registered until the region is dropped.
     Registered,
     /// Not registered.
     Refused(RegistrationRefusal),
@@ -30,9 +29,10 @@ pub enum Registration {
 /// Why something could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationRefusal {
-    /// More memory than may be locked.
+    /// It needs more memory than may be locked.
     #[error(
-        "{needed} bytes need to be locked, and the limit (RLIMIT_MEMLOCK) is {limit} bytes for all of a user's processes"
+        "{needed} bytes need to be locked, and the limit (RLIMIT_MEMLOCK) is {limit} bytes \
+         for all of a user's processes"
     )]
     LockedMemory {
         /// Bytes to be locked.
@@ -41,12 +41,12 @@ pub enum RegistrationRefusal {
         limit: u64,
     },
     /// The system refused.
-    #[error("{}", ByCause(*.0))]
+    #[error("{0}")]
     System(RefusalCause),
-    /// More pieces than are provided for.
+    /// All numbers for pieces are in use.
     #[error("{limit} pieces are registered already")]
     Full {
-        /// Most pieces.
+        /// The maximum number of pieces.
         limit: usize,
     },
     /// Another engine of this process has registered it.
@@ -54,17 +54,7 @@ pub enum RegistrationRefusal {
     Elsewhere,
 }
 
-/// The cause alone, without what io_uring's set-up says before it.
-struct ByCause(RefusalCause);
-
-impl fmt::Display for ByCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = IoUringRefusal { cause: self.0 }.to_string();
-        f.write_str(whole.split_once(": ").map_or(whole.as_str(), |(_, cause)| cause))
-    }
-}
-
-/// What is registered now, and how many I/Os made use of it.
+/// What is registered now, and how many I/Os used it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationStats {
     /// Bytes of registered memory.
@@ -73,64 +63,65 @@ pub struct RegistrationStats {
     pub files: u64,
     /// Operations handed to the kernel.
     pub operations: u64,
-    /// Those of them that named registered memory.
+    /// Operations that used registered memory.
     pub with_memory: u64,
-    /// Those of them that named a registered file.
+    /// Operations that used a registered file.
     pub with_file: u64,
-    /// Those of them that the kernel did not take with registered memory, and that were executed
-    /// without.
+    /// Operations that the kernel refused with registered memory, and that were executed without
+    /// it.
     pub refused: u64,
 }
 
-/// Who has registered something, and must take it out again.
-pub(crate) trait Keeper: Send + Sync {
-    /// `count` numbers from `number` on mean nothing any more: their memory or file is about to go.
+/// Registers things, and must remove them again.
+pub(crate) trait Registrar: Send + Sync {
+    /// `count` numbers from `number` on become invalid: their memory or file is about to be
+    /// dropped.
     fn forget(&self, number: u32, count: u32);
 }
 
-/// Under which number a region or file is registered, and with whom. Set once: what was registered
-/// with a method that is gone stays unregistered.
+/// The number under which a region or file is registered, and with which registrar. It is set once:
+/// what was registered with a method that is gone stays unregistered.
 #[derive(Default)]
-pub(crate) struct Mark(OnceLock<Place>);
+pub(crate) struct Mark(OnceLock<Registered>);
 
-struct Place {
-    /// The reference keeps the keeper's address from being used again, so that the address is an
-    /// identity.
-    keeper: Weak<dyn Keeper>,
+struct Registered {
+    /// The reference keeps the registrar's address from being reused, so that the address
+    /// identifies it.
+    registrar: Weak<dyn Registrar>,
     number: u32,
     count: u32,
 }
 
 impl Mark {
-    /// The first number, if it is `keeper` who registered it.
-    pub(crate) fn number<K: Keeper>(&self, keeper: &K) -> Option<u32> {
-        let place = self.0.get()?;
-        std::ptr::addr_eq(place.keeper.as_ptr(), keeper).then_some(place.number)
+    /// The first number, if it was registered with `registrar`.
+    pub(crate) fn number<K: Registrar>(&self, registrar: &K) -> Option<u32> {
+        let registered = self.0.get()?;
+        std::ptr::addr_eq(registered.registrar.as_ptr(), registrar).then_some(registered.number)
     }
 
-    /// Registered with anyone, alive or not.
+    /// Whether it was registered with any registrar, alive or not.
     pub(crate) fn is_set(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// Marks. False: somebody else did before.
-    pub(crate) fn set<K: Keeper + 'static>(
+    /// Sets the mark. False if it was already set.
+    pub(crate) fn set<K: Registrar + 'static>(
         &self,
-        keeper: &Arc<K>,
+        registrar: &Arc<K>,
         number: u32,
         count: u32,
     ) -> bool {
-        let keeper: Weak<dyn Keeper> = Arc::<K>::downgrade(keeper);
-        self.0.set(Place { keeper, number, count }).is_ok()
+        let registrar: Weak<dyn Registrar> = Arc::<K>::downgrade(registrar);
+        self.0.set(Registered { registrar, number, count }).is_ok()
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        if let Some(place) = self.0.get()
-            && let Some(keeper) = place.keeper.upgrade()
+        if let Some(registered) = self.0.get()
+            && let Some(registrar) = registered.registrar.upgrade()
         {
-            keeper.forget(place.number, place.count);
+            registrar.forget(registered.number, registered.count);
         }
     }
 }

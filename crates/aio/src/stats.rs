@@ -1,7 +1,7 @@
-//! Counters: the matrix of pg_stat_io, backend type × object × context.
+//! [`IoStats`]: the counters of pg_stat_io, by backend type, object and context.
 //!
-//! Each backend counts in a matrix of its own (no sharing between processors), which is added to
-//! its type's totals when it ends; a snapshot sums both.
+//! Each backend counts in its own matrix, so processors share nothing. When the backend ends, its
+//! matrix is added to the totals of its type. A snapshot sums both.
 
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, SystemTime};
@@ -12,7 +12,7 @@ macro_rules! names {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $type { $($(#[$vdoc])* $variant,)* }
         impl $type {
-            /// All, in order.
+            /// All values, in order.
             pub const ALL: &[$type] = &[$($type::$variant),*];
             /// The name PostgreSQL's views show.
             pub fn name(self) -> &'static str {
@@ -31,15 +31,15 @@ names! {
         AutovacuumLauncher = "autovacuum launcher",
         /// Autovacuum worker.
         AutovacuumWorker = "autovacuum worker",
-        /// Parallel scans and the like.
+        /// A background worker, such as a parallel scan's.
         BackgroundWorker = "background worker",
-        /// Sends WAL.
+        /// WAL sender.
         WalSender = "walsender",
         /// Copies replication slots.
         SlotsyncWorker = "slotsync worker",
         /// An embedded or single-user session.
         Standalone = "standalone backend",
-        /// Cleaner of dirty buffers.
+        /// Background writer.
         BackgroundWriter = "background writer",
         /// Checkpointer.
         Checkpointer = "checkpointer",
@@ -77,9 +77,9 @@ names! {
         BulkWrite = "bulkwrite",
         /// Creation of WAL segments.
         Init = "init",
-        /// Ordinary.
+        /// Everything else.
         Normal = "normal",
-        /// Vacuum's ring.
+        /// Vacuum, through its ring.
         Vacuum = "vacuum",
     }
 }
@@ -95,15 +95,26 @@ names! {
         Writeback = "writebacks",
         /// Extensions, with bytes and time.
         Extend = "extends",
-        /// Found in the pool.
+        /// Pages found in the pool.
         Hit = "hits",
-        /// Thrown out of the pool.
+        /// Pages evicted from the pool.
         Evict = "evictions",
-        /// A ring's buffer used again.
+        /// Buffers of a ring used again.
         Reuse = "reuses",
         /// Syncs, with time.
         Fsync = "fsyncs",
     }
+}
+
+/// The row and column of pg_stat_io under which an I/O is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Object.
+    pub object: IoObject,
+    /// Context.
+    pub context: IoContext,
+    /// Read, Write, Extend or Fsync.
+    pub op: IoOp,
 }
 
 /// What is counted for one operation.
@@ -124,6 +135,15 @@ struct Cell {
     time_ns: AtomicU64,
 }
 
+impl Cell {
+    /// Calls `add` for each counter that grows.
+    fn each(&self, by: Counts, add: impl Fn(&AtomicU64, u64)) {
+        let counters =
+            [(&self.count, by.count), (&self.bytes, by.bytes), (&self.time_ns, by.time_ns)];
+        counters.into_iter().filter(|(_, n)| *n != 0).for_each(|(to, n)| add(to, n));
+    }
+}
+
 const OBJECTS: usize = IoObject::ALL.len();
 const CONTEXTS: usize = IoContext::ALL.len();
 const OPS: usize = IoOp::ALL.len();
@@ -134,50 +154,36 @@ const TYPES: usize = BackendType::ALL.len();
 pub struct Matrix([[[Cell; OPS]; CONTEXTS]; OBJECTS]);
 
 impl Matrix {
-    fn cell(&self, object: IoObject, context: IoContext, op: IoOp) -> &Cell {
-        &self.0[object as usize][context as usize][op as usize]
+    fn cell(&self, account: Account) -> &Cell {
+        &self.0[account.object as usize][account.context as usize][account.op as usize]
     }
 
-    /// Adds; several threads may.
-    fn add(&self, object: IoObject, context: IoContext, op: IoOp, by: Counts) {
-        let cell = self.cell(object, context, op);
-        for (to, n) in
-            [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)]
-        {
-            if n != 0 {
-                to.fetch_add(n, Relaxed);
-            }
-        }
+    /// Adds to a counter. Any thread may call this.
+    fn add(&self, account: Account, by: Counts) {
+        self.cell(account).each(by, |to, n| {
+            to.fetch_add(n, Relaxed);
+        });
     }
 
-    /// Adds; only the owning thread may (no locked instruction).
-    pub(crate) fn add_owned(&self, object: IoObject, context: IoContext, op: IoOp, by: Counts) {
-        let cell = self.cell(object, context, op);
-        for (to, n) in
-            [(&cell.count, by.count), (&cell.bytes, by.bytes), (&cell.time_ns, by.time_ns)]
-        {
-            if n != 0 {
-                to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
-            }
-        }
+    /// Adds to a counter without a locked instruction. Only the owning thread may call this.
+    pub(crate) fn add_owned(&self, account: Account, by: Counts) {
+        let add = |to: &AtomicU64, n: u64| to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
+        self.cell(account).each(by, add);
     }
 
-    fn get(&self, object: IoObject, context: IoContext, op: IoOp) -> Counts {
-        let c = self.cell(object, context, op);
-        Counts {
-            count: c.count.load(Relaxed),
-            bytes: c.bytes.load(Relaxed),
-            time_ns: c.time_ns.load(Relaxed),
-        }
+    fn get(&self, account: Account) -> Counts {
+        let Cell { count, bytes, time_ns } = self.cell(account);
+        let [count, bytes, time_ns] = [count, bytes, time_ns].map(|n| n.load(Relaxed));
+        Counts { count, bytes, time_ns }
     }
 }
 
 /// One row of pg_stat_io.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoStatsRow {
-    /// Who.
+    /// The type of backend.
     pub backend_type: BackendType,
-    /// On what.
+    /// The kind of object.
     pub object: IoObject,
     /// In which context.
     pub context: IoContext,
@@ -192,7 +198,8 @@ impl IoStatsRow {
 
     fn add(&mut self, m: &Matrix) {
         for &op in IoOp::ALL {
-            let (to, by) = (&mut self.counts[op as usize], m.get(self.object, self.context, op));
+            let by = m.get(Account { object: self.object, context: self.context, op });
+            let to = &mut self.counts[op as usize];
             to.count += by.count;
             to.bytes += by.bytes;
             to.time_ns += by.time_ns;
@@ -223,8 +230,8 @@ impl Default for IoStats {
 }
 
 impl IoStats {
-    /// Counts for a backend type from any thread; backends count through
-    /// [`Backend::count`](crate::Backend::count), which is cheaper.
+    /// Counts for a backend type, from any thread. [`Backend::count`](crate::Backend::count) is
+    /// cheaper.
     pub fn count(
         &self,
         who: BackendType,
@@ -234,10 +241,11 @@ impl IoStats {
         n: u64,
         bytes: u64,
     ) {
-        self.totals[who as usize].add(object, context, op, Counts { count: n, bytes, time_ns: 0 });
+        let account = Account { object, context, op };
+        self.totals[who as usize].add(account, Counts { count: n, bytes, time_ns: 0 });
     }
 
-    /// All rows PostgreSQL would show, in its order: type, object, context.
+    /// The rows that PostgreSQL would show, in its order: type, object, context.
     pub fn snapshot(&self) -> Vec<IoStatsRow> {
         let shared = self.shared.lock();
         let mut rows = self.sums(&shared);
@@ -254,13 +262,13 @@ impl IoStats {
         rows
     }
 
-    /// What was counted since the start, whatever was reset: every combination, in the order of
+    /// Counts since the start, without regard to resets: every combination, in the order of
     /// [`Self::snapshot`].
     pub fn totals(&self) -> Vec<IoStatsRow> {
         self.sums(&self.shared.lock())
     }
 
-    /// Starts from zero.
+    /// Resets the counters.
     pub fn reset(&self) {
         let mut shared = self.shared.lock();
         shared.baseline = Some(self.sums(&shared));
@@ -296,7 +304,7 @@ impl IoStats {
         rows
     }
 
-    /// A backend begins.
+    /// A backend begins; returns its counters.
     pub(crate) fn enter(&self, who: BackendType) -> Arc<Matrix> {
         let m = Arc::new(Matrix::default());
         self.shared.lock().live.push((who, Arc::clone(&m)));
@@ -310,14 +318,15 @@ impl IoStats {
         for &object in IoObject::ALL {
             for &context in IoContext::ALL {
                 for &op in IoOp::ALL {
-                    self.totals[who as usize].add(object, context, op, m.get(object, context, op));
+                    let account = Account { object, context, op };
+                    self.totals[who as usize].add(account, m.get(account));
                 }
             }
         }
     }
 }
 
-/// Does PostgreSQL show a row for this combination?
+/// Whether PostgreSQL shows a row for this combination.
 pub fn tracks(who: BackendType, object: IoObject, context: IoContext) -> bool {
     use BackendType as B;
     use IoContext as C;

@@ -1,28 +1,29 @@
-//! Locks, atomics, condition variables, threads and clocks, through one module, so that a checked
-//! build can replace them all.
+//! Locks, atomics, condition variables, threads and clocks for all crates, from one module, so that
+//! a checked build can replace them.
 //!
-//! - usually: parking_lot and the standard library
-//! - with `--cfg shuttle`: `checked`, the same types over shuttle's, whose scheduler chooses every
-//!   interleaving from a seed
+//! - In ordinary builds they are parking_lot's and the standard library's.
+//! - With `--cfg shuttle` they are `checked`: the same types over shuttle's, whose scheduler
+//!   chooses each interleaving from a seed.
 //!
-//! One is our own: [`Bell`], at which many sleep and are woken at once.
+//! [`Event`] is this crate's own: it wakes many waiters at once.
 //!
-//! The crates above take all of this from here too (`cargo xtask tidy` sees to it). Cells that are
-//! set once stay the standard library's: what sets them waits for nobody.
+//! The crates above use these instead of the standard library's (`cargo xtask tidy` checks that).
+//! Cells that are set once stay the standard library's, since setting one waits for no other
+//! thread.
 //!
-//! The checked build is for the tests `interleavings` alone: outside of a shuttle execution its
-//! types panic. Clocks stay the system's there; nothing that is checked may depend on them.
+//! The checked build is only for the tests named `interleavings`: outside of a shuttle execution
+//! its types panic. Its clocks are the system's, so nothing that is checked may depend on time.
 
-mod bell;
 #[cfg(shuttle)]
 mod checked;
+mod event;
 
-pub use bell::Bell;
 #[cfg(shuttle)]
 pub use checked::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
     atomic, thread,
 };
+pub use event::Event;
 #[cfg(not(shuttle))]
 pub use parking_lot::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
@@ -35,8 +36,8 @@ pub use std::sync::{LazyLock, OnceLock};
 pub use std::thread;
 pub use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Atomics over memory that is not the program's alone: bytes of a page, which are what they are in
-/// any build.
+/// Atomics over memory that other programs read too, such as the bytes of a page. Checked builds
+/// don't replace them.
 pub mod memory {
     pub use std::sync::atomic::AtomicU16;
 }

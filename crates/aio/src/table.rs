@@ -1,39 +1,38 @@
-//! The fixed table of handles: what each I/O in flight is, and the steps from definition to report.
+//! The fixed table of handles: the I/O of each handle, and its steps from definition to report.
 //!
-//! | Step | By | Function |
+//! | Step | Made by | Function |
 //! |---|---|---|
 //! | take, define, stage | backend | `hand_out`, `define`, `stage`; or `release` |
-//! | submit | backend | [`HandleTable::begin`], called by the method |
-//! | execute here | backend or worker | [`HandleTable::execute`] |
-//! | execute elsewhere | kernel; then whoever reaps | [`HandleTable::executed`], then [`HandleTable::finish`] |
-//! | take the I/O out of its handle | backend | `collect`; what is left to do is in the [`Ended`] |
+//! | submit | backend | [`HandleTable::begin`], which the method calls |
+//! | execute here | backend, worker | [`HandleTable::execute`] |
+//! | execute elsewhere | kernel, then reaper | [`HandleTable::executed`], [`HandleTable::finish`] |
+//! | take out of the handle | backend | `collect`, which returns an [`Ended`] |
 //!
-//! The body of a handle is written only while its backend alone has it (HANDED_OUT,
-//! COMPLETED_LOCAL); in between any number of threads may read it, and the kernel may hold the
-//! addresses of its vectors.
+//! The body of a handle is written only while only its backend uses the handle (HANDED_OUT,
+//! COMPLETED_LOCAL). In between, any thread may read it, and the kernel may hold the addresses of
+//! its vectors.
 
 use smallvec::SmallVec;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::completion::{
-    Completed, Completion, IoReport, Outcome, SharedCompletion, Status, run_all,
-};
+use crate::completion::{Completed, IoReport, Outcome, SharedCompletion, Status, run_all};
 use crate::counters::{Counters, CountingExecutor};
 use crate::error::{AioError, Errno};
 use crate::execute::{Executor, Request, Vector, Vectors, before, carry_out};
 use crate::file::File;
 use crate::handle::{HandleInfo, HandleState, StateCell, WaitRef, Word};
+use crate::io::{Completion, Io, IoFlags, Op};
 use crate::memory::{IO_ALIGN, Region};
-use crate::merge::{Chain, Link, Piece};
-use crate::method::Method;
-use crate::op::{Account, Io, IoFlags, Op, OpKind, Target};
+use crate::merge::{Link, Piece};
+use crate::op::{OpKind, Target};
+use crate::stats::Account;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, RwLock};
 
 mod chain;
 
-/// What a handle's I/O is.
+/// The I/O of a handle.
 pub(crate) struct Body {
     file: File,
     op: OpKind,
@@ -43,7 +42,7 @@ pub(crate) struct Body {
     /// Bytes to transfer; 0 for all but transfers.
     expected: usize,
     vectors: Vectors,
-    /// Keeps the memory behind the vectors.
+    /// Keeps the memory of the vectors alive.
     region: Option<Arc<Region>>,
     target: Target,
     /// In the order of registration; run in the opposite order.
@@ -55,22 +54,22 @@ pub(crate) struct Body {
 
 struct Handle {
     state: StateCell,
-    /// Executed by its issuer's thread, whatever the method: no ring will ever report it. Valid
-    /// from STAGED on.
+    /// The issuer's thread executes it, whatever the method, so no ring will report it. Valid from
+    /// STAGED on.
     inline: AtomicBool,
-    /// The issuer gave up its report after starting.
+    /// The issuer gave up its report after starting it.
     detached: AtomicBool,
     /// Bytes, or minus the error number. Valid from COMPLETED_IO on.
     raw: AtomicI64,
-    /// Of the outcome. Valid from COMPLETED_SHARED on.
+    /// The status of the outcome. Valid from COMPLETED_SHARED on.
     status: AtomicU64,
     detail: AtomicU64,
-    /// When it was submitted, for its latency; 0: not measured.
+    /// When it was submitted, for its latency; 0 if that is not measured.
     since: AtomicU64,
     /// Its chain, if it was merged with neighbours.
     link: Link,
-    /// Boxed: it goes from the issuer into the handle and back, and is larger than a cache line or
-    /// two.
+    /// Boxed, because it moves from the issuer into the handle and back, and is larger than a cache
+    /// line or two.
     body: RwLock<Option<Box<Body>>>,
 }
 
@@ -124,48 +123,48 @@ impl HandleTable {
         &self.handles[index as usize]
     }
 
-    /// Counters of pg_stat_aio_backends.
+    /// The counters of pg_stat_aio_backends.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// A staged handle is about to be submitted, at this time.
+    /// Notes when a staged handle is submitted.
     pub(crate) fn stamp(&self, index: u32, now: u64) {
         self.handle(index).since.store(now, Relaxed);
     }
 
-    /// Handles per backend.
+    /// How many handles each backend has.
     pub fn per_backend(&self) -> usize {
         self.per_backend
     }
 
-    /// The backend slot a handle belongs to.
+    /// The backend slot of a handle.
     pub fn slot_of(&self, index: u32) -> u32 {
         index / self.per_backend as u32
     }
 
-    /// State and generation.
+    /// The state and generation of a handle.
     pub fn word(&self, index: u32) -> Word {
         self.handle(index).state.load()
     }
 
-    /// Sleeps until a handle's state or generation is another than `seen`.
+    /// Sleeps until a handle's word differs from `seen`.
     pub fn wait_change(&self, index: u32, seen: Word) {
         self.handle(index).state.wait_change(seen, || true);
     }
 
-    /// Sleeps until a handle's state or generation is another than `seen`, or until `stay` (a
-    /// sequentially consistent load) turned false and a [`HandleTable::nudge`] followed.
+    /// Sleeps until a handle's word differs from `seen`, or until `stay` (a sequentially consistent
+    /// load) is false and a [`HandleTable::nudge`] followed.
     pub fn wait_change_while(&self, index: u32, seen: Word, stay: impl Fn() -> bool) {
         self.handle(index).state.wait_change(seen, stay);
     }
 
-    /// Makes the threads that sleep on a handle look again.
+    /// Makes the threads that sleep on a handle check their conditions again.
     pub fn nudge(&self, index: u32) {
         self.handle(index).state.nudge();
     }
 
-    /// A reference to a handle's present use.
+    /// A reference to the current use of a handle.
     pub(crate) fn wait_ref(&self, index: u32) -> WaitRef {
         WaitRef { index, generation: self.word(index).generation() }
     }
@@ -179,7 +178,7 @@ impl HandleTable {
         self.handle(index).state.advance(HandleState::Idle, HandleState::HandedOut);
     }
 
-    /// Handed out -> idle, next generation: not needed after all.
+    /// Handed out -> idle, with the next generation: the handle is not needed.
     pub(crate) fn release(&self, index: u32) {
         self.handle(index).state.advance(HandleState::HandedOut, HandleState::Idle);
     }
@@ -200,13 +199,13 @@ impl HandleTable {
         handle.state.advance(HandleState::Defined, HandleState::Staged);
     }
 
-    /// Staged -> submitted: the method has it, with all that were merged with it.
+    /// Staged -> submitted: the method has the handle, with all that were merged with it.
     pub fn begin(&self, index: u32) {
         self.handle(index).state.advance(HandleState::Staged, HandleState::Submitted);
         self.begin_followers(index);
     }
 
-    /// Executes a submitted handle to its end in this thread. An executor that panics makes it an
+    /// Executes a submitted handle to its end in this thread. A panic of the executor becomes an
     /// I/O error.
     pub fn execute(&self, index: u32) {
         let result = self.surviving(index, || self.carry(index, None));
@@ -214,16 +213,16 @@ impl HandleTable {
         self.conclude(index, result);
     }
 
-    /// The same in a thread that dies when the executor panics, and leaves the handle SUBMITTED to
-    /// whoever takes over.
+    /// Like [`HandleTable::execute`], but a panic of the executor ends the thread, and leaves the
+    /// handle SUBMITTED to its successor.
     pub(crate) fn execute_or_die(&self, index: u32) {
         let result = self.carry(index, None);
         self.executed(index, result);
         self.conclude(index, result);
     }
 
-    /// Submitted -> executed, with the result of the first attempt. The caller calls
-    /// [`HandleTable::finish`] next, holding no lock.
+    /// Submitted -> executed, with the result of the first attempt. The caller then calls
+    /// [`HandleTable::finish`], without holding a lock.
     pub fn executed(&self, index: u32, result: Result<usize, Errno>) {
         self.executed_followers(index, result);
         let handle = self.handle(index);
@@ -231,27 +230,26 @@ impl HandleTable {
         handle.state.advance(HandleState::Submitted, HandleState::CompletedIo);
     }
 
-    /// One attempt at a submitted handle's operation in this thread; of a transfer, at its first
-    /// `most` bytes. Changes no state: the caller, who alone has the handle in hand, gives the
+    /// Makes one attempt at the operation of a submitted handle; for a transfer, at its first
+    /// `most` bytes. The state does not change: only the caller has the handle, and it passes the
     /// result to [`HandleTable::executed`].
     pub(crate) fn attempt(&self, index: u32, most: usize) -> Result<usize, Errno> {
-        self.with_kernel_view(index, |view| {
-            let whole = Request::new(view.file, view.op, view.offset, view.length, view.vectors);
-            if !view.op.is_transfer() || most as u64 >= view.length {
-                return self.executor.execute(&whole);
+        self.with_request(index, |whole| {
+            if !whole.op.is_transfer() || most as u64 >= whole.length {
+                return self.executor.execute(whole);
             }
-            self.executor.execute(&whole.with_vectors(&before(view.vectors, most)))
+            self.executor.execute(&whole.with_vectors(&before(whole.vectors, most)))
         })
     }
 
-    /// Executed -> completed for all: continues a short transfer and runs the shared completions.
+    /// Executed -> completed shared: continues a short transfer, and runs the shared completions.
     pub fn finish(&self, index: u32) {
         let first = decode(self.handle(index).raw.load(Relaxed));
         let result = self.surviving(index, || self.carry(index, Some(first)));
         self.conclude(index, result);
     }
 
-    /// What is done to a handle must end, whatever happens in the executor: others wait for it.
+    /// Turns a panic into an I/O error, because other threads wait for the handle.
     fn surviving(
         &self,
         index: u32,
@@ -264,28 +262,17 @@ impl HandleTable {
     }
 
     fn carry(&self, index: u32, first: Option<Result<usize, Errno>>) -> Result<usize, Errno> {
-        self.with_chain(index, |c| self.carry_request(index, &c.request(), c.len, first))
-            .unwrap_or_else(|| self.carry_alone(index, first))
-    }
-
-    fn carry_alone(&self, index: u32, first: Option<Result<usize, Errno>>) -> Result<usize, Errno> {
-        // A read lock, although this may take long: nobody writes the body of a handle that is not
-        // completed.
-        let body = self.handle(index).body.read();
-        let body = body.as_ref().expect("a submitted handle has a body");
-        let whole = Request::new(&body.file, body.op, body.offset, body.length, &body.vectors);
-        self.carry_request(index, &whole, body.expected, first)
+        self.with_request(index, |whole| self.carry_request(index, whole, first))
     }
 
     fn carry_request(
         &self,
         index: u32,
         whole: &Request<'_>,
-        expected: usize,
         first: Option<Result<usize, Errno>>,
     ) -> Result<usize, Errno> {
         let counting = CountingExecutor::new(&*self.executor);
-        let result = carry_out(&counting, whole, expected, first);
+        let result = carry_out(&counting, whole, first);
         let beyond_first = counting.attempts() - u64::from(first.is_none());
         self.counters.retried(self.slot_of(index), beyond_first);
         result
@@ -306,32 +293,34 @@ impl HandleTable {
         handle.state.advance(HandleState::CompletedIo, HandleState::CompletedShared);
     }
 
-    /// Completed for all -> idle, next generation. What is left to do for the I/O is the issuer's:
-    /// its local completions, its report.
+    /// Completed shared -> idle, with the next generation. The issuer then runs the local
+    /// completions and makes the report.
     pub(crate) fn collect(&self, index: u32) -> Ended {
         let handle = self.handle(index);
         handle.state.advance(HandleState::CompletedShared, HandleState::CompletedLocal);
-        // Taken out under the lock, dropped (a file may close) after it.
+        // Taken out under the lock, and dropped (which may close a file) after it.
         let body = handle.body.write().take().expect("a completed handle has a body");
         let result = decode(handle.raw.load(Relaxed));
-        let outcome =
-            Outcome::new(status_of(handle.status.load(Relaxed)), handle.detail.load(Relaxed));
+        let outcome = Outcome::new(
+            Status::ALL[handle.status.load(Relaxed) as usize],
+            handle.detail.load(Relaxed),
+        );
         let detached = body.flags.detached || handle.detached.load(Relaxed);
         handle.state.advance(HandleState::CompletedLocal, HandleState::Idle);
         Ended { body, result, outcome, detached }
     }
 
-    /// Is the handle's I/O on this open file?
+    /// Whether the handle's I/O is on this open file.
     pub(crate) fn is_on(&self, index: u32, file: &File) -> bool {
         self.handle(index).body.read().as_ref().is_some_and(|b| b.file.same(file))
     }
 
-    /// Threads that sleep on a handle.
+    /// How many threads sleep on a handle.
     pub(crate) fn sleepers(&self, index: u32) -> u32 {
         self.handle(index).state.sleepers()
     }
 
-    /// The account of an I/O.
+    /// The account of a handle's I/O.
     pub(crate) fn account(&self, index: u32) -> Option<Account> {
         self.handle(index).body.read().as_ref().and_then(|b| b.account)
     }
@@ -341,14 +330,15 @@ impl HandleTable {
         self.handle(index).detached.store(true, Relaxed);
     }
 
-    /// Has this use of the handle ended?
+    /// Whether this use of the handle has ended.
     pub(crate) fn is_done(&self, r: WaitRef) -> bool {
         let word = self.word(r.index);
         word.generation() != r.generation || word.state() >= HandleState::CompletedShared
     }
 
-    /// Waits until this use of the handle has ended; helps the method where it can.
-    pub(crate) fn wait_done(&self, method: &dyn Method, r: WaitRef) {
+    /// Waits until this use of the handle has ended. `wait` waits by way of the method for a handle
+    /// that was seen SUBMITTED.
+    pub(crate) fn wait_done(&self, r: WaitRef, wait: impl Fn(u32, Word)) {
         loop {
             let word = self.word(r.index);
             if word.generation() != r.generation {
@@ -358,21 +348,20 @@ impl HandleTable {
             if word.state() >= HandleState::CompletedShared || word.state() == HandleState::Idle {
                 return;
             }
-            self.step(r.index, word, |index, seen| method.wait(self, index, seen));
+            self.step(r.index, word, &wait);
         }
     }
 
-    /// Sleeps until this use of the handle, or where the method can tell any other I/O of its
-    /// backend, may have moved on. Only the backend itself calls this.
-    pub(crate) fn step_any(&self, method: &dyn Method, r: WaitRef) {
+    /// Sleeps once until this use of the handle may have moved on, or any other I/O of its backend
+    /// if the method can tell. Only the backend itself calls this.
+    pub(crate) fn step_any(&self, r: WaitRef, wait_any: impl Fn(u32, Word)) {
         let word = self.word(r.index);
         if word.generation() == r.generation && word.state() < HandleState::CompletedShared {
-            self.step(r.index, word, |index, seen| method.wait_any(self, index, seen));
+            self.step(r.index, word, wait_any);
         }
     }
 
-    /// Waits by way of the method for a handle that is with it, and for the handle itself
-    /// otherwise.
+    /// Waits once: by way of the method for a handle that is with it, otherwise on the handle.
     fn step(&self, index: u32, word: Word, wait: impl FnOnce(u32, Word)) {
         if word.state() == HandleState::Submitted && !self.handle(index).inline.load(Relaxed) {
             if let Some((head, seen)) = self.at_method(index, word) {
@@ -383,30 +372,25 @@ impl HandleTable {
         }
     }
 
-    /// How to hand a submitted handle to the kernel.
-    pub(crate) fn with_kernel_view<R>(&self, index: u32, f: impl FnOnce(KernelView<'_>) -> R) -> R {
-        let link = &self.handle(index).link;
-        if link.head() == Some(index) {
-            let chain = link.chain.read();
-            let chain = chain.as_ref().expect("a head has its chain until it is completed");
-            let Chain { file, op, offset, len, vectors, region, .. } = &**chain;
-            let (length, region) = (*len as u64, region.as_deref());
-            return f(KernelView { file, op: *op, offset: *offset, length, vectors, region });
+    /// Calls `f` with the I/O of a handle, or of the chain of which it is the head.
+    pub(crate) fn with_request<R>(&self, index: u32, f: impl FnOnce(&Request<'_>) -> R) -> R {
+        if !self.is_head(index) {
+            return self.with_own_request(index, f);
         }
-        let body = self.handle(index).body.read();
-        let body = body.as_ref().expect("a staged handle has a body");
-        let Body { file, op, offset, length, vectors, region, .. } = &**body;
-        f(KernelView {
-            file,
-            op: *op,
-            offset: *offset,
-            length: *length,
-            vectors,
-            region: region.as_deref(),
-        })
+        // This read lock may be held long: no thread takes the chain away before it is completed.
+        let chain = self.handle(index).link.chain.read();
+        f(&chain.as_ref().expect("a head has its chain until it is completed").request())
     }
 
-    /// pg_aios.
+    /// Calls `f` with the I/O of a handle, also if it is merged with others.
+    fn with_own_request<R>(&self, index: u32, f: impl FnOnce(&Request<'_>) -> R) -> R {
+        // This read lock may be held long: no thread writes the body of a handle that is not
+        // completed.
+        let body = self.handle(index).body.read();
+        f(&body.as_ref().expect("a staged handle has a body").request())
+    }
+
+    /// The rows of pg_aios.
     pub(crate) fn snapshot(&self) -> Vec<HandleInfo> {
         (0..self.handles.len() as u32).filter_map(|i| self.info(i)).collect()
     }
@@ -419,8 +403,15 @@ impl HandleTable {
                 return None;
             }
             let slot = self.slot_of(index);
-            let mut info =
-                HandleInfo::bare(index, word, slot, self.owners[slot as usize].load(Relaxed));
+            let mut info = HandleInfo {
+                backend: slot,
+                backend_id: self.owners[slot as usize].load(Relaxed),
+                io_id: index,
+                generation: word.generation(),
+                state: word.state(),
+                result: Status::Unknown.name(),
+                ..HandleInfo::default()
+            };
             if let Some(body) = handle.body.read().as_ref() {
                 body.describe(&mut info);
             }
@@ -428,9 +419,9 @@ impl HandleTable {
                 info.raw_result = Some(handle.raw.load(Relaxed));
             }
             if word.state() >= HandleState::CompletedShared {
-                info.result = status_of(handle.status.load(Relaxed)).name();
+                info.result = Status::ALL[handle.status.load(Relaxed) as usize].name();
             }
-            // As PostgreSQL does: what belongs to another use by now is read again.
+            // As in PostgreSQL, a row that mixes two uses is read again.
             if handle.state.load().generation() == word.generation() {
                 return Some(info);
             }
@@ -438,7 +429,7 @@ impl HandleTable {
     }
 }
 
-/// An I/O whose handle was given back, in its issuer's hands.
+/// An I/O whose handle was given back.
 pub(crate) struct Ended {
     body: Box<Body>,
     result: Result<usize, Errno>,
@@ -447,43 +438,24 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// As its completions see it.
+    /// The I/O as its completions see it.
     pub(crate) fn completed(&self, issuer: u32) -> Completed<'_> {
         self.body.completed(self.result, self.outcome, issuer)
     }
 
-    /// What the local completions made of it.
+    /// Sets the outcome of the local completions.
     pub(crate) fn set_outcome(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
-    /// The report.
+    /// The report of the I/O.
     pub(crate) fn report(&self) -> IoReport {
         self.body.report(self.result, self.outcome)
     }
 }
 
-/// What the kernel needs to know of an I/O.
-pub(crate) struct KernelView<'a> {
-    pub(crate) file: &'a File,
-    pub(crate) op: OpKind,
-    pub(crate) offset: u64,
-    /// Bytes of the file concerned; the operations on a range have no vectors.
-    pub(crate) length: u64,
-    pub(crate) vectors: &'a [Vector],
-    /// Where all the vectors lie; None: in several, or there are none.
-    pub(crate) region: Option<&'a Region>,
-}
-
-fn status_of(n: u64) -> Status {
-    [Status::Unknown, Status::Ok, Status::Partial, Status::Warning, Status::Error]
-        .get(n as usize)
-        .copied()
-        .unwrap_or_default()
-}
-
 impl Body {
-    /// An I/O in the form in which it is executed. This is the one place that checks alignment.
+    /// Converts an I/O to the form in which it is executed. Only this function checks alignment.
     pub(crate) fn new(io: Io) -> Box<Body> {
         let op = io.op.kind();
         let (offset, range, memory) = match io.op {
@@ -555,7 +527,19 @@ impl Body {
         }
     }
 
-    /// What to do.
+    /// The I/O as one request.
+    fn request(&self) -> Request<'_> {
+        Request {
+            file: &self.file,
+            op: self.op,
+            offset: self.offset,
+            length: self.length,
+            vectors: &self.vectors,
+            region: self.region.as_deref(),
+        }
+    }
+
+    /// The operation.
     pub(crate) fn op(&self) -> OpKind {
         self.op
     }
@@ -630,29 +614,5 @@ impl Body {
         info.f_localmem = self.flags.local_memory;
         info.f_buffered = !self.file.is_direct();
         info.file = Some(self.file.clone());
-    }
-}
-
-impl HandleInfo {
-    fn bare(index: u32, word: Word, slot: u32, backend_id: i32) -> HandleInfo {
-        HandleInfo {
-            backend: slot,
-            backend_id,
-            io_id: index,
-            generation: word.generation(),
-            state: word.state(),
-            operation: OpKind::Invalid,
-            offset: None,
-            length: None,
-            target: None,
-            handle_data_len: 0,
-            raw_result: None,
-            result: Status::Unknown.name(),
-            target_desc: None,
-            f_sync: false,
-            f_localmem: false,
-            f_buffered: false,
-            file: None,
-        }
     }
 }

@@ -1,5 +1,5 @@
 //! Short writes and full disks as the real kernel makes them: the limit on a file's size, a small
-//! file system. One test, since the limit is the whole process's.
+//! file system. It is one test, because the limit is the process's.
 #![cfg(target_os = "linux")]
 
 use std::ffi::CString;
@@ -16,7 +16,7 @@ const BLOCKS: usize = 16;
 fn write_all(s: &Setup, file: &File, from: usize) -> Result<usize, AioError> {
     let region = Region::new(BLOCKS * IO_ALIGN).unwrap();
     fill(&region, 0, region.len(), 8);
-    // In pieces that don't touch, so that the kernel gets several vectors.
+    // In ranges that don't adjoin, so that the kernel gets several vectors.
     let mut memory = IoMemory::empty(region);
     for n in (0..BLOCKS).step_by(2).chain((1..BLOCKS).step_by(2)) {
         memory.push(n * IO_ALIGN, IO_ALIGN);
@@ -103,7 +103,7 @@ fn a_small_file_system_fills_up(s: &Setup) {
     for (n, block) in got.chunks(IO_ALIGN).enumerate() {
         assert!(block == written(n), "block {n}");
     }
-    // With room again, the same write goes through.
+    // With space again, the same write succeeds.
     s.aio.namespace().set_len(&file, 0).unwrap();
     let mut be = s.backend();
     let one = Region::new(IO_ALIGN).unwrap();

@@ -4,7 +4,8 @@
 //! Only a checked build has these tests:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-aio --test interleavings --target-dir target/shuttle
+//! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-aio --test interleavings \
+//!     --target-dir target/shuttle
 //! ```
 //!
 //! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints
@@ -138,13 +139,13 @@ fn each(scenario: fn(Who)) {
 }
 
 #[test]
-fn everyone_who_waits_is_woken() {
+fn every_waiter_is_woken() {
     each(|who| {
         let bed = Arc::new(bed(who, 4));
         let completed = Arc::new(AtomicUsize::new(0));
         let mut issuer = bed.backend();
         issuer.begin_batch();
-        // 0, 1 and 2 are neighbours, which may be merged.
+        // 0, 1 and 2 are neighbours, so they may be merged.
         let refs: Vec<WaitRef> =
             [0, 1, 2, 5].map(|n| issuer.start(bed.read(n, &completed))).to_vec();
         issuer.end_batch();
@@ -170,7 +171,7 @@ fn everyone_who_waits_is_woken() {
 }
 
 #[test]
-fn an_issuer_that_is_blocked_or_gone_holds_nobody_up() {
+fn a_blocked_or_dead_issuer_delays_no_waiter() {
     each(|who| {
         let bed = Arc::new(bed(who, 2));
         let completed = Arc::new(AtomicUsize::new(0));

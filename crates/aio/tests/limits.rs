@@ -1,6 +1,5 @@
-//! What the process is not allowed: descriptors, locked memory, system calls. Each case runs in a
-//! child process that was really given the limit; the child runs the same test by its name and
-//! takes the other branch.
+//! Limits on descriptors, locked memory and system calls. Each case runs in a child process that
+//! really has the limit. The child runs the same test by its name and takes the other branch.
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
@@ -56,7 +55,7 @@ fn descriptors_are_counted_before_rings_are_set_up() {
         );
         assert!(refusal.hint().contains("ulimit -n"));
 
-        // Who names no method gets the other one, and the reason.
+        // Without a named method the fallback is chosen, with the reason.
         assert_eq!(MethodKind::choose(64, MethodKind::Sync), (MethodKind::Sync, Some(refusal)));
         assert_eq!(MethodKind::choose(8, MethodKind::Sync), (MethodKind::IoUring, None));
         assert!(open_io_uring(8).is_ok());
@@ -78,8 +77,8 @@ fn io_uring_forbidden_by_a_filter_falls_back() {
     });
 }
 
-/// Reads and writes through registered (or refused) memory and an often used file; what came of the
-/// registration.
+/// Reads and writes through registered (or refused) memory and an often used file; returns the
+/// result of the registration.
 fn io_works(len: usize) -> (Registration, RegistrationStats) {
     let aio = open_io_uring(4).unwrap();
     let dir = tempfile::TempDir::new().unwrap();
@@ -123,8 +122,8 @@ fn memory_beyond_the_limit_is_not_registered_and_does_not_matter() {
         assert!(refusal.to_string().contains("(RLIMIT_MEMLOCK) is 8388608 bytes"));
         assert_eq!((stats.memory, stats.with_memory), (0, 0));
 
-        // What fits is registered; what fits alone but not beside it is refused by the kernel, with
-        // the same words.
+        // A region that fits is registered. One that fits alone but not with the first is refused
+        // by the kernel, in the same words.
         let aio = open_io_uring(4).unwrap();
         let (first, second) = (Region::new(5 << 20).unwrap(), Region::new(5 << 20).unwrap());
         assert_eq!(aio.register_memory(&first), Registration::Registered);
@@ -175,14 +174,14 @@ fn nothing_is_pinned_where_rings_cannot_share_it() {
     });
 }
 
-/// What the kernel says is pinned, in kB.
+/// The memory pinned by the kernel's count, in kB.
 fn pinned() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("VmPin:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Not limited, but alone in its process: the kernel counts by process.
+/// Not limited, but alone in its process, because the kernel counts by process.
 #[test]
 fn pages_are_pinned_once_and_let_go_with_their_region() {
     confined("pages_are_pinned_once_and_let_go_with_their_region", Confined::default(), || {

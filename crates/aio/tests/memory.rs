@@ -3,13 +3,16 @@
 use forebay_aio::*;
 use proptest::prelude::*;
 
-/// Miri interprets: less of everything.
+/// Miri is slow, so it gets smaller cases.
 const LARGEST: usize = if cfg!(miri) { 20_000 } else { 3_000_000 };
 const LONGEST: usize = if cfg!(miri) { 300 } else { 20_000 };
 const CASES: u32 = if cfg!(miri) { 8 } else { 256 };
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(CASES)
+    })]
 
     #[test]
     fn regions_are_aligned_zeroed_and_large_enough(len in 1..LARGEST) {
@@ -32,7 +35,9 @@ proptest! {
     }
 
     #[test]
-    fn pieces_merge_without_changing_what_they_cover(blocks in prop::collection::vec((0usize..64, 1usize..4), 1..40)) {
+    fn pieces_merge_without_changing_what_they_cover(
+        blocks in prop::collection::vec((0usize..64, 1usize..4), 1..40),
+    ) {
         let region = Region::new(128 * IO_ALIGN).unwrap();
         let mut memory = IoMemory::empty(region);
         let mut covered = Vec::new();
@@ -40,21 +45,27 @@ proptest! {
             memory.push(start * IO_ALIGN, count * IO_ALIGN);
             covered.extend(start..start + count);
         }
-        let pieces = memory.slices.iter().flat_map(|s| s.offset / IO_ALIGN..(s.offset + s.len) / IO_ALIGN);
+        let blocks_of = |s: &IoSlice| s.offset / IO_ALIGN..(s.offset + s.len) / IO_ALIGN;
+        let pieces = memory.slices.iter().flat_map(blocks_of);
         prop_assert_eq!(pieces.collect::<Vec<_>>(), covered.clone());
         prop_assert_eq!(memory.len(), covered.len() * IO_ALIGN);
         for pair in memory.slices.windows(2) {
-            prop_assert!(pair[0].offset + pair[0].len != pair[1].offset, "neighbours are one piece");
+            let end = pair[0].offset + pair[0].len;
+            prop_assert!(end != pair[1].offset, "neighbours are one piece");
         }
     }
 
-    /// Any aligned transfer, scattered anyhow, reads back what was written.
+    /// Any aligned transfer, however scattered, reads back what was written.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no preadv")]
-    fn scattered_transfers_keep_their_order(pieces in prop::collection::vec(1usize..4, 1..12), skip in 0u64..5) {
+    fn scattered_transfers_keep_their_order(
+        pieces in prop::collection::vec(1usize..4, 1..12),
+        skip in 0u64..5,
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let direct = probe_direct(dir.path()).is_ok();
-        let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+        let names = std::sync::Arc::new(PosixNamespace);
+        let aio = Aio::new(names, MethodKind::Sync, AioConfig::default()).unwrap();
         let mut be = aio.backend(BackendType::Client).unwrap();
         let options = OpenOptions::READ_WRITE.create().direct(direct);
         let file = aio.namespace().open(&dir.path().join("f"), &options).unwrap();
@@ -76,7 +87,7 @@ proptest! {
     }
 }
 
-/// Buffers of one region: aligned, apart, and a part that is read goes where it belongs.
+/// Buffers of one region are aligned and don't overlap, and a read of a part goes where it belongs.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no O_NOCTTY")]
 fn several_buffers_share_a_region() {

@@ -1,5 +1,5 @@
-//! The worker pool at work: it grows while I/O waits, shrinks when there is none, and replaces its
-//! dead.
+//! The worker pool: it grows while I/O waits, shrinks when there is none, and replaces workers that
+//! panicked.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -26,12 +26,12 @@ fn setup(limits: WorkerLimits) -> (Setup, File, Arc<Region>) {
 }
 
 fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
-    // Two blocks apart: none is a neighbour of another.
+    // Two blocks apart, so that none is a neighbour of another.
     let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
     Io::read(file.clone(), (2 * n * IO_ALIGN) as u64, memory, Target::File)
 }
 
-/// Holds each worker that comes here until the gate is dropped.
+/// Holds each worker that gets here until the gate is dropped.
 struct Gate {
     entered: Mutex<mpsc::Sender<()>>,
     inside: AtomicUsize,
@@ -122,7 +122,7 @@ fn it_does_not_grow_within_the_interval_nor_shrink_within_the_timeout() {
     gate.open();
     assert!(refs.into_iter().all(|r| be.wait(r).check().is_ok()));
     until("rest", || s.aio.workers().unwrap().resting == 2);
-    // Lowering the most sends one away all the same; so does nothing else.
+    // Lowering the maximum ends one all the same; nothing else does.
     s.aio.set_worker_limits(WorkerLimits { max: 1, ..limits }).unwrap();
     until("one left", || running(&s) == 1);
     assert_eq!(s.aio.workers().unwrap().retired, 1);
@@ -169,7 +169,7 @@ fn a_worker_that_dies_comes_back() {
     for _ in 0..20 {
         until("rest", || s.aio.workers().unwrap().resting == 2);
         plan.add(Rule::on(Ops::READ).times(1), Effect::Panic);
-        // Nobody waits until a worker has it, so that a worker dies of it.
+        // No thread waits before a worker has it, so that a worker panics of it.
         let r = be.start(read(&file, &region, 0));
         until("an end", || s.aio.is_done(r));
         assert_eq!(be.wait(r).report().unwrap().errno(), Some(Errno::IO));
@@ -183,7 +183,7 @@ fn a_worker_that_dies_comes_back() {
     }
 }
 
-/// The most die at once, with work queued behind them: it is done.
+/// The maximum number of workers panics at once, with work queued behind them: the work is done.
 #[test]
 fn all_die_and_the_queue_is_served() {
     let plan = FaultPlan::new();

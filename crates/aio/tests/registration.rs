@@ -1,4 +1,4 @@
-//! Registered memory and files: used where they can be, let go of in time, and never in the way.
+//! Registered memory and files: used where possible, released in time, and never an obstacle.
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn config() -> AioConfig {
     AioConfig { register_memory: true, register_files: true, ..common::config() }
 }
 
-/// The door by io_uring, buffered and direct, where it can be had.
+/// `Aio`s with io_uring, buffered and direct, if it can be used.
 fn setups() -> Vec<Setup> {
     let cases: Vec<Case> =
         common::cases().into_iter().filter(|c| c.method == MethodKind::IoUring).collect();
@@ -25,7 +25,7 @@ fn registered(s: &Setup, len: usize) -> Arc<Region> {
     let region = Region::new(len).unwrap();
     match s.aio.register_memory(&region) {
         Registration::Registered => {}
-        // A kernel or user that may not: the other cases still hold.
+        // The kernel or user may not: the other cases still hold.
         other => eprintln!("not registered: {other:?}"),
     }
     region
@@ -55,7 +55,7 @@ fn transfer(be: &mut Backend, io: Io) {
     assert_eq!(be.wait(r).check().unwrap(), expected);
 }
 
-/// Writes a pattern from `region` and reads it back, whole and in pieces.
+/// Writes a pattern from `region` and reads it back, whole and in parts.
 fn round_trip(s: &Setup, be: &mut Backend, name: &str, region: &Arc<Region>, seed: u8) {
     let half = region.len() / 2;
     let file = s.create(name);
@@ -99,21 +99,21 @@ fn registered_memory_is_used_by_old_and_new_rings() {
             assert_eq!(to.operations - from.operations, 4);
             to.with_memory - from.with_memory
         });
-        // Two transfers of one piece each, and two of several, for which older kernels have no
+        // Two transfers of one range each, and two of several, for which older kernels have no
         // operation.
         assert!(named == [4, 4] || named == [2, 2], "{named:?}");
         let end = s.aio.registration_stats();
         assert_eq!((end.memory, end.refused), (start.memory, 0));
 
-        // Memory that is not registered goes the ordinary way, through the same rings.
+        // Memory that is not registered works through the same rings.
         round_trip(s, &mut before, "b", &Region::new(16 * IO_ALIGN).unwrap(), 7);
         assert_eq!(s.aio.registration_stats().with_memory, end.with_memory);
     }
 }
 
-/// A region that goes is taken out first; what is mapped at its place later is not mistaken for it.
+/// A dropped region is removed first, and what is mapped at its place later is not mistaken for it.
 #[test]
-fn a_region_that_goes_is_let_go_of() {
+fn a_dropped_region_is_released() {
     for s in setups().iter().filter(|s| can_register(s)) {
         let mut backends = [s.backend(), s.backend()];
         let kept = registered(s, 8 * IO_ALIGN);
@@ -137,11 +137,11 @@ fn a_region_that_goes_is_let_go_of() {
 #[test]
 fn the_pages_outlive_neither_region_nor_door() {
     for s in setups().iter().filter(|s| can_register(s)) {
-        // The door goes first.
+        // The `Aio` is dropped first.
         let other = Setup::new(s.case, config());
         let region = registered(&other, 4 * IO_ALIGN);
         round_trip(&other, &mut other.backend(), "a", &region, 1);
-        // A second door may use the region, but not register it.
+        // A second `Aio` may use the region, but not register it.
         let elsewhere = s.aio.register_memory(&region);
         assert_eq!(elsewhere, Registration::Refused(RegistrationRefusal::Elsewhere));
         drop(other);
@@ -188,8 +188,8 @@ fn use_often(be: &mut Backend, file: &File, region: &Arc<Region>) {
     }
 }
 
-/// Locks a file without the namespace's knowledge: nobody gives that lock back before the system
-/// closes the file.
+/// Locks a file without the namespace's knowledge, so that only the system releases the lock, when
+/// it closes the file.
 fn lock(file: &File) -> bool {
     let fd = file.borrow_fd().expect("a file of the system");
     rustix::fs::flock(fd, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -220,7 +220,7 @@ fn a_closed_file_is_held_by_no_ring() {
             let after = s.aio.registration_stats();
             assert!(after.with_file > before.with_file && after.files == 1, "{after:?}");
 
-            // The lock lasts as long as anyone holds the open file.
+            // The lock lasts as long as a clone of the open file exists.
             let again = s.open("locked", OpenOptions::READ_WRITE);
             assert!(!lock(&again));
             drop(file);
@@ -238,8 +238,8 @@ fn expected(seed: u8) -> Box<[u8; 64]> {
     all
 }
 
-/// More files than there are numbers, and numbers that are given out again: nobody reads another's
-/// file.
+/// More files than there are numbers, and numbers that are used again: no file is read in place of
+/// another.
 #[test]
 fn files_are_told_apart() {
     for s in setups() {

@@ -170,8 +170,8 @@ fn a_crowd_waits() {
     });
 }
 
-/// Each thread owns the blocks of its residue class; it writes and reads them in random order and
-/// depth against a model, and waits now and then for what others have in flight.
+/// Each thread owns the blocks of its residue class. It writes and reads them in random order and
+/// depth against a model, and sometimes waits for what others have in flight.
 #[test]
 fn random_io_against_a_model() {
     const THREADS: usize = 4;
@@ -270,7 +270,7 @@ fn random_thread(
     finished
 }
 
-/// Waiting for others' I/O without taking one's own report.
+/// Waits for others' I/O without taking its own report.
 trait WaitAny {
     fn wait_anyones(&mut self, r: WaitRef);
 }

@@ -1,5 +1,5 @@
-//! io_uring alone: who sleeps in the kernel, and who is woken. Pipes serve as files whose reads end
-//! when the test says so.
+//! io_uring alone: which thread sleeps in the kernel, and which is woken. Pipes serve as files
+//! whose reads end when the test feeds them.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -28,8 +28,7 @@ fn read(file: &File, region: &Arc<Region>, n: usize) -> Io {
     Io::read(file.clone(), 0, IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN), Target::File)
 }
 
-/// One waiter sleeps in the kernel under the completion lock for A; B arrives; B's waiter and A's
-/// both end.
+/// One waiter sleeps in the kernel as leader, for A. B arrives; the waiters of B and A both end.
 #[test]
 fn the_sleeper_reaps_for_others() {
     let Some(s) = setup() else { return };
@@ -62,7 +61,7 @@ fn the_sleeper_reaps_for_others() {
     }
 }
 
-/// Who waits for any I/O is not held up by the oldest.
+/// A thread that waits for any I/O is not delayed by the oldest.
 #[test]
 fn any_arrival_ends_a_wait_for_any() {
     let Some(s) = setup() else { return };
@@ -81,8 +80,8 @@ fn any_arrival_ends_a_wait_for_any() {
     }
 }
 
-/// Who waits for the oldest learns that another has been executed, before anyone has worked on that
-/// one.
+/// A thread that waits for the oldest I/O learns that another was executed, before any thread has
+/// finished that one.
 #[test]
 fn an_arrival_is_told_before_it_is_taken() {
     let Some(s) = setup() else { return };
@@ -108,7 +107,7 @@ fn an_arrival_is_told_before_it_is_taken() {
     }
 }
 
-/// The owner goes on submitting to a ring that a foreign waiter sleeps on.
+/// The owner continues to submit to a ring on which another thread sleeps.
 #[test]
 fn submission_does_not_wait_for_a_sleeping_reaper() {
     let Some(s) = setup() else { return };
@@ -136,8 +135,8 @@ fn submission_does_not_wait_for_a_sleeping_reaper() {
     assert!(be.wait(ra).check().is_ok());
 }
 
-/// What a method executes in its issuer's thread never shows up in the ring: its waiters must not
-/// look for it there.
+/// What the issuer's thread executes never shows up in the ring, so its waiters must not look for
+/// it there.
 #[test]
 fn synchronous_io_is_not_awaited_in_the_ring() {
     let Some(s) = setup() else { return };
@@ -168,7 +167,7 @@ fn synchronous_io_is_not_awaited_in_the_ring() {
     waiter.join().unwrap();
 }
 
-/// A read that its thread's exit cancels is executed by whoever waits. (A pipe can't be read at an
+/// A read that its thread's exit cancels is executed by its waiter. (A pipe can't be read at an
 /// offset: the error shows that the attempt was made.)
 #[test]
 fn a_pending_read_of_an_exited_thread_ends() {

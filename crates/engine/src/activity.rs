@@ -1,11 +1,11 @@
-//! Calls under way, which a stop waits for.
+//! Calls in progress, for which a stop waits.
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use forebay_aio::sync::{Condvar, Mutex};
 
 use crate::error::EngineError;
 
-/// Counts the calls that are inside the engine. They may nest.
+/// Counts the calls in progress. They may nest.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     inside: AtomicUsize,
@@ -14,21 +14,21 @@ pub(crate) struct Activity {
     empty: Condvar,
 }
 
-/// A call inside.
+/// A call in progress.
 #[derive(Debug)]
 pub(crate) struct Call<'a>(&'a Activity);
 
 impl Activity {
-    /// Enters; fails once it is closed (57P01).
+    /// Counts a call. Fails once no more calls are accepted (57P01).
     pub(crate) fn enter(&self) -> Result<Call<'_>, EngineError> {
-        // The count rises before the flag is looked at, and the flag is set before the count is
-        // looked at.
+        // The count is raised before the flag is read, and `close` sets the flag before it reads
+        // the count.
         self.inside.fetch_add(1, Ordering::SeqCst);
         let call = Call(self);
         if self.closed.load(Ordering::SeqCst) { Err(EngineError::ShuttingDown) } else { Ok(call) }
     }
 
-    /// Lets nobody in any more, and waits until everybody is out.
+    /// Accepts no more calls, and waits until those in progress have ended.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let mut gate = self.gate.lock();
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closing_waits_for_those_inside_and_keeps_others_out() {
+    fn closing_waits_for_calls_in_progress_and_refuses_new_ones() {
         let activity = Arc::new(Activity::default());
         let outer = activity.enter().expect("open");
         let inner = activity.enter().expect("nested");

@@ -1,16 +1,14 @@
-//! The archiver of an engine: which module it has, its threads, its part in a stop, switches by
-//! time.
+//! The archiver of an engine: its module, its threads, its stop, and segment switches by time.
 //!
 //! ```text
-//!   a segment is complete ──▶ NAME.ready ──(told in memory)──▶ forebay_archive::Archiver ──▶ the module ──▶ NAME.done ──▶ recycled
+//!   a segment is complete ─▶ NAME.ready ─▶ forebay_archive::Archiver ─▶ the module ─▶ NAME.done
 //! ```
 //!
-//! | stop | the archiver |
-//! |---|---|
-//! | fast | goes on until the shutdown checkpoint is made, then archives what is left, unless that fails |
-//! | immediate, also on top of a fast one | ends at once; what it was doing is begun again with the next start |
+//! In a fast stop the archiver goes on until the shutdown checkpoint is made. Then it archives what
+//! is left, unless that fails. In an immediate stop, also after a fast one, it ends at once; the
+//! next start repeats what it was doing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
@@ -27,58 +25,61 @@ use forebay_wal::Wal;
 use crate::config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, EngineConfig,
 };
-use crate::core::Core;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 
-/// Threads where nobody says how many files are to be in flight at a time.
+/// Threads if the settings do not say how many files are archived at a time.
 const TRANSFERS: usize = 4;
-/// The number may be changed up to this while the engine runs, or up to what it was at the start.
-const SPARE_TRANSFERS: usize = 16;
-
-/// Backends that the archiver may want: its threads, and one to look whether a module is set up.
-pub(crate) fn backends(config: &EngineConfig) -> usize {
-    match config.archive_mode {
-        ArchiveMode::Off => 0,
-        ArchiveMode::On | ArchiveMode::Always => {
-            config.archiving.transfers.max(SPARE_TRANSFERS) + 1
-        }
-    }
-}
 
 /// The archiver's threads.
 #[derive(Default)]
-struct Crew {
+struct Workers {
     threads: Vec<thread::JoinHandle<()>>,
-    /// It has been started, and not been stopped.
+    /// Whether it was started and not stopped.
     works: bool,
 }
 
 /// An engine's archiver, if it has one.
 pub(crate) struct Archiving {
     archiver: Option<Arc<Archiver>>,
+    aio: Arc<Aio>,
+    fatal: Arc<Fatal>,
+    dir: PathBuf,
+    /// Modules of the embedding program.
+    modules: ArchiveModules,
+    /// Whether segments are read past the kernel's cache.
+    direct: bool,
+    /// The cluster.
+    system_id: u64,
     /// What the module in use was made from.
     settings: Mutex<ArchiveSettings>,
-    crew: Mutex<Crew>,
-    /// Since when an engine without an archiver has nothing to show.
+    workers: Mutex<Workers>,
+    /// When the statistics of an engine without an archiver were reset.
     since: Mutex<SystemTime>,
-    /// Records of the log that tell of no change: they are no reason to complete a segment.
+    /// Number of records that tell of no change. They are no reason to complete a segment.
     housekeeping: AtomicU64,
 }
 
 impl Archiving {
-    /// Marks completed segments from now on, if there is an archive. The archiver itself begins
-    /// with [`Archiving::start`].
+    /// Marks completed segments from now on, if there is an archive. [`Archiving::start`] starts
+    /// the archiver itself.
     pub(crate) fn new(
         aio: &Arc<Aio>,
         dir: &Path,
         config: &EngineConfig,
         wal: &Wal,
+        fatal: &Arc<Fatal>,
     ) -> Result<Archiving, EngineError> {
         let mut archiving = Archiving {
             archiver: None,
+            aio: Arc::clone(aio),
+            fatal: Arc::clone(fatal),
+            dir: dir.to_owned(),
+            modules: config.archive_modules.clone(),
+            direct: config.io_direct.wal,
+            system_id: wal.config().system_id,
             settings: Mutex::new(config.archiving.clone()),
-            crew: Mutex::default(),
+            workers: Mutex::default(),
             since: Mutex::new(SystemTime::now()),
             housekeeping: AtomicU64::new(0),
         };
@@ -93,36 +94,39 @@ impl Archiving {
         let transfers = transfers(&config.archiving);
         let options = ArchiverConfig { expected, direct: config.io_direct.wal, transfers };
         let archiver = Archiver::new(aio, &wal.config().dir, options);
-        archiver.set_module(module(aio, dir, config, &config.archiving, wal.config().system_id));
+        archiver.set_module(Some(archiving.module(&config.archiving)));
         let told = Arc::clone(&archiver);
         wal.feed_archiver(Some(Arc::new(move |name: &str| told.announced(name))));
         wal.start_archiving()?;
         archiver.scan()?;
+        // It stops with the engine.
+        let halted = Arc::clone(&archiver);
+        fatal.at_stop(move |_| halted.halt());
         archiving.archiver = Some(archiver);
         Ok(archiving)
     }
 
-    /// Starts the threads, unless the embedder does their work.
-    pub(crate) fn start(&self, core: &Arc<Core>) -> Result<(), EngineError> {
-        if core.config.background == Background::Stepped || self.archiver.is_none() {
+    /// Starts the threads, unless the embedding program does their work.
+    pub(crate) fn start(&self, background: Background) -> Result<(), EngineError> {
+        if background == Background::Stepped || self.archiver.is_none() {
             return Ok(());
         }
-        let mut crew = self.crew.lock();
-        crew.works = true;
-        let grown = self.grow(core, &mut crew);
-        if crew.threads.is_empty() { grown } else { Ok(()) }
+        let mut workers = self.workers.lock();
+        workers.works = true;
+        let grown = self.grow(&mut workers);
+        if workers.threads.is_empty() { grown } else { Ok(()) }
     }
 
-    /// Starts threads until there are as many as the settings want. With fewer it takes longer.
-    fn grow(&self, core: &Arc<Core>, crew: &mut Crew) -> Result<(), EngineError> {
+    /// Starts threads until there are as many as the settings want. Fewer are enough to go on.
+    fn grow(&self, workers: &mut Workers) -> Result<(), EngineError> {
         let wanted = transfers(&self.settings.lock()).unwrap_or(TRANSFERS);
-        while crew.works && crew.threads.len() < wanted {
-            match self.start_one(core, crew.threads.len()) {
-                Ok(handle) => crew.threads.push(handle),
+        while workers.works && workers.threads.len() < wanted {
+            match self.start_one(workers.threads.len()) {
+                Ok(handle) => workers.threads.push(handle),
                 Err(error) => {
                     tracing::warn!(
                         "{} files are archived at a time, not {wanted}: {error}",
-                        crew.threads.len()
+                        workers.threads.len()
                     );
                     return Err(error);
                 }
@@ -131,16 +135,16 @@ impl Archiving {
         Ok(())
     }
 
-    fn start_one(&self, core: &Arc<Core>, n: usize) -> Result<thread::JoinHandle<()>, EngineError> {
+    fn start_one(&self, n: usize) -> Result<thread::JoinHandle<()>, EngineError> {
         let archiver =
             self.archiver.clone().ok_or_else(|| EngineError::internal("there is no archiver"))?;
-        let mut be = Backend::new(core.aio.backend(BackendType::BackgroundWorker)?);
-        let (core, name) = (Arc::clone(core), format!("archiver-{n}"));
+        let mut be = Backend::new(self.aio.backend(BackendType::BackgroundWorker)?);
+        let (fatal, name) = (Arc::clone(&self.fatal), format!("archiver-{n}"));
         let run = move || {
-            let ended = core.fatal.watch("archiver", || archiver.run(&mut be.io));
+            let ended = fatal.watch("archiver", || archiver.run(&mut be.io));
             if let Err(error) = ended {
-                // Whether what it has taken note of is durable is unknown.
-                core.fatal.check(error.into());
+                // It is unknown whether its marks are durable.
+                fatal.check(error.into());
             }
         };
         let started = thread::Builder::new().name(name.clone()).spawn(run);
@@ -149,17 +153,10 @@ impl Archiving {
         })
     }
 
-    /// Ends with the engine, should that have to stop.
-    pub(crate) fn end_with(&self, fatal: &Fatal) {
-        if let Some(archiver) = self.archiver.clone() {
-            fatal.at_stop(move |_| archiver.halt());
-        }
-    }
-
     /// For engines without threads: archives what can be archived now.
     pub(crate) fn step(&self, be: &mut Backend) -> Result<(), EngineError> {
         if let Some(archiver) = &self.archiver {
-            // One moment for all of it: what is done does not depend on how long it takes.
+            // One time for the whole step, so that its work does not depend on how long it takes.
             let now = Instant::now();
             while archiver.step(&mut be.io, now)? == Next::Worked {}
         }
@@ -171,24 +168,24 @@ impl Archiving {
         self.archiver.is_some()
     }
 
-    /// Ends it. With `drain` all that waits is archived first, unless that fails.
-    pub(crate) fn stop(&self, core: &Core, be: &mut Backend, drain: bool) {
+    /// Ends it. With `drain` it first archives all that waits, unless that fails.
+    pub(crate) fn stop(&self, be: &mut Backend, drain: bool) {
         let Some(archiver) = &self.archiver else { return };
         archiver.stop(if drain { StopMode::Drain } else { StopMode::Now });
-        let threads = std::mem::take(&mut *self.crew.lock()).threads;
+        let threads = std::mem::take(&mut *self.workers.lock()).threads;
         if threads.is_empty() && drain {
-            // Without threads nobody waits for what rests.
+            // Without threads, files whose retry is not due yet are left to the next start.
             while matches!(archiver.step(&mut be.io, Instant::now()), Ok(Next::Worked)) {}
         }
         for handle in threads {
             if handle.join().is_err() {
-                core.fatal.stop("an archiver thread panicked");
+                self.fatal.stop("an archiver thread panicked");
             }
         }
     }
 
-    /// An immediate stop on top of a fast one: what waits is left to the next start. Called again,
-    /// it does so without asking.
+    /// An immediate stop after a fast one: leaves what waits to the next start. Called again, it
+    /// kills a command that does not end.
     pub(crate) fn cut_short(&self) {
         if let Some(archiver) = &self.archiver {
             archiver.stop(StopMode::Now);
@@ -196,26 +193,55 @@ impl Archiving {
     }
 
     /// Takes over new settings.
-    pub(crate) fn change(&self, core: &Arc<Core>, to: &ArchiveSettings) {
+    pub(crate) fn change(&self, to: &ArchiveSettings) {
         let before = std::mem::replace(&mut *self.settings.lock(), to.clone());
         let Some(archiver) = &self.archiver else { return };
         if before.module() != to.module() {
-            let system = core.wal.config().system_id;
-            archiver.set_module(module(&core.aio, &core.dir, &core.config, to, system));
+            archiver.set_module(Some(self.module(to)));
         }
         if before.transfers != to.transfers {
             archiver.set_transfers(transfers(to));
-            // What is wrong has been told.
-            let _ = self.grow(core, &mut self.crew.lock());
+            // The failure was logged.
+            let _ = self.grow(&mut self.workers.lock());
         }
     }
 
-    /// How long a segment may stay open; zero: any time.
+    /// The module that the settings name.
+    fn module(&self, settings: &ArchiveSettings) -> Arc<dyn ArchiveModule> {
+        let ArchiveModules(others) = &self.modules;
+        let library = settings.library.as_str();
+        match library {
+            "" => Arc::new(Command::new(settings.command.as_str(), &self.dir)),
+            _ if !settings.command.is_empty() => Arc::new(Unusable(
+                "Both \"archive_command\" and \"archive_library\" are set; only one of them may be."
+                    .to_owned(),
+            )),
+            "basic_archive" => Arc::new(Basic::new(&self.aio, &settings.directory, self.direct)),
+            "forebay_archive" => {
+                let store = &settings.store;
+                let options = keyless(store, self.direct);
+                let system = Some(self.system_id);
+                let archive = Archive::new(&self.aio, &store.location, options, system);
+                Arc::new(archive.with_key_file(store.key_file.clone()))
+            }
+            _ => match others.iter().find(|module| module.name() == library) {
+                Some(module) => Arc::clone(module),
+                None => Arc::new(Unusable(format!("There is no archive module \"{library}\"."))),
+            },
+        }
+    }
+
+    /// Number of records logged so far that tell of changes.
+    fn records(&self, wal: &Wal) -> u64 {
+        wal.stats().records.wrapping_sub(self.housekeeping.load(Ordering::Relaxed))
+    }
+
+    /// How long a segment may stay open. Zero: any time.
     fn timeout(&self) -> Duration {
         self.settings.lock().timeout
     }
 
-    /// Records were logged that tell of no change.
+    /// Counts records that tell of no change.
     pub(crate) fn note_housekeeping(&self, records: u64) {
         self.housekeeping.fetch_add(records, Ordering::Relaxed);
     }
@@ -228,7 +254,7 @@ impl Archiving {
         }
     }
 
-    /// Sets the counters to zero.
+    /// Resets the counters.
     pub(crate) fn reset_stats(&self) {
         *self.since.lock() = SystemTime::now();
         if let Some(archiver) = &self.archiver {
@@ -237,12 +263,12 @@ impl Archiving {
     }
 }
 
-/// Files in flight at a time, if the settings say.
+/// Number of files archived at a time, if the settings say.
 fn transfers(settings: &ArchiveSettings) -> Option<usize> {
     (settings.transfers > 0).then_some(settings.transfers)
 }
 
-/// How an archive is used, but for its key.
+/// How an archive is used, without its key.
 fn keyless(store: &ArchiveStore, direct: bool) -> StoreOptions {
     StoreOptions {
         layout: store.layout,
@@ -253,7 +279,7 @@ fn keyless(store: &ArchiveStore, direct: bool) -> StoreOptions {
     }
 }
 
-/// How an archive is used; its key is read.
+/// How an archive is used. Reads its key.
 pub(crate) fn store_options(
     be: &mut Backend,
     store: &ArchiveStore,
@@ -263,37 +289,7 @@ pub(crate) fn store_options(
     Ok(StoreOptions { key, ..keyless(store, direct) })
 }
 
-/// The module that settings ask for.
-fn module(
-    aio: &Arc<Aio>,
-    dir: &Path,
-    config: &EngineConfig,
-    settings: &ArchiveSettings,
-    system: u64,
-) -> Option<Arc<dyn ArchiveModule>> {
-    let ArchiveModules(others) = &config.archive_modules;
-    let library = settings.library.as_str();
-    Some(match library {
-        "" => Arc::new(Command::new(settings.command.as_str(), dir)),
-        _ if !settings.command.is_empty() => Arc::new(Unusable(
-            "Both \"archive_command\" and \"archive_library\" are set; only one of them may be."
-                .to_owned(),
-        )),
-        "basic_archive" => Arc::new(Basic::new(aio, &settings.directory, config.io_direct.wal)),
-        "forebay_archive" => {
-            let store = &settings.store;
-            let options = keyless(store, config.io_direct.wal);
-            let archive = Archive::new(aio, &store.location, options, Some(system));
-            Arc::new(archive.with_key_file(store.key_file.clone()))
-        }
-        _ => match others.iter().find(|module| module.name() == library) {
-            Some(module) => Arc::clone(module),
-            None => Arc::new(Unusable(format!("There is no archive module \"{library}\"."))),
-        },
-    })
-}
-
-/// Settings that give no module: the reason is told, and files wait.
+/// Settings that name no module. The reason is reported, and files wait.
 struct Unusable(String);
 
 impl ArchiveModule for Unusable {
@@ -314,44 +310,44 @@ impl ArchiveModule for Unusable {
     }
 }
 
-/// archive_timeout: when a segment was begun, and what had been logged by then.
+/// For archive_timeout: when a segment was begun, and what had been logged by then.
 pub(crate) struct SegmentAge {
     segment: u64,
     since: Instant,
-    /// Records that tell of changes, before those that may be in the segment.
+    /// Number of records that tell of changes, before those that may be in the segment.
     before: u64,
-    /// The same, at the last look.
+    /// The same, at the last check.
     seen: u64,
 }
 
 impl SegmentAge {
-    pub(crate) fn new(core: &Core) -> SegmentAge {
-        // What recovery or an earlier life left in the segment is taken for something.
-        let seen = records(core);
-        SegmentAge {
-            segment: segment(core),
-            since: Instant::now(),
-            before: seen.wrapping_sub(1),
-            seen,
-        }
+    pub(crate) fn new(archiving: &Archiving, wal: &Wal) -> SegmentAge {
+        // Records that recovery or an earlier start left in the segment count as changes.
+        let seen = archiving.records(wal);
+        let before = seen.wrapping_sub(1);
+        SegmentAge { segment: segment(wal), since: Instant::now(), before, seen }
     }
 
-    /// Completes the segment if it is older than archive_timeout, and something in it may be worth
-    /// archiving.
-    pub(crate) fn check(&mut self, core: &Core, be: &mut Backend) -> Result<(), EngineError> {
-        if !core.archiving.is_on() {
+    /// Completes the segment if it is older than archive_timeout and may hold changes.
+    pub(crate) fn check(
+        &mut self,
+        archiving: &Archiving,
+        wal: &Wal,
+        be: &mut Backend,
+    ) -> Result<(), EngineError> {
+        if !archiving.is_on() {
             return Ok(());
         }
-        let (timeout, now) = (core.archiving.timeout(), records(core));
-        let segment = segment(core);
+        let (timeout, now) = (archiving.timeout(), archiving.records(wal));
+        let segment = segment(wal);
         if segment != self.segment {
-            // What came since the last look may be in either of them.
+            // Records since the last check may be in either segment.
             *self = SegmentAge { segment, since: Instant::now(), before: self.seen, seen: now };
         } else if !timeout.is_zero() && self.since.elapsed() >= timeout {
             self.since = Instant::now();
             if now != self.before {
-                core.wal.switch_segment(&mut be.io)?;
-                core.archiving.note_housekeeping(1);
+                wal.switch_segment(&mut be.io)?;
+                archiving.note_housekeeping(1);
                 self.before = now;
                 tracing::debug!(
                     "write-ahead log switch forced (\"archive_timeout\"={})",
@@ -364,12 +360,7 @@ impl SegmentAge {
     }
 }
 
-/// The segment that the log is in.
-fn segment(core: &Core) -> u64 {
-    core.wal.config().segment_size.number(core.wal.insert_lsn())
-}
-
-/// Records that tell of changes, so far.
-fn records(core: &Core) -> u64 {
-    core.wal.stats().records.wrapping_sub(core.archiving.housekeeping.load(Ordering::Relaxed))
+/// The segment in which the log is.
+fn segment(wal: &Wal) -> u64 {
+    wal.config().segment_size.number(wal.insert_lsn())
 }

@@ -1,9 +1,9 @@
-//! The engine's threads: each loops over a step until it is told to end.
+//! The engine's threads. Each loops over a step until the engine stops.
 
-use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use std::sync::Arc;
 
 use forebay_aio::BackendType;
+use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use forebay_storage::{Backend, Cleaner};
 use forebay_wal::WriterPace;
 
@@ -13,11 +13,11 @@ use crate::config::Background;
 use crate::core::Core;
 use crate::error::EngineError;
 
-/// How long a background thread leaves a disk alone that has failed it: who needs a buffer or a
-/// segment finds out for himself.
+/// How long a background thread waits after an I/O error. A backend that needs a buffer or a
+/// segment meanwhile tries itself.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// A rest that a stop cuts short.
+/// A sleep that a stop ends.
 #[derive(Debug, Default)]
 struct Ticker {
     stopped: Mutex<bool>,
@@ -25,7 +25,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    /// Rests; false if it is time to end.
+    /// Sleeps. False if the thread is to end.
     fn rest(&self, time: Duration) -> bool {
         let mut stopped = self.stopped.lock();
         if !*stopped {
@@ -34,7 +34,7 @@ impl Ticker {
         !*stopped
     }
 
-    /// Whether it is time to end: the engine stops, or has had to.
+    /// Whether the thread is to end: the engine stops or has stopped.
     fn is_over(&self, core: &Core) -> bool {
         *self.stopped.lock() || core.fatal.has_stopped()
     }
@@ -45,46 +45,14 @@ impl Ticker {
     }
 }
 
-/// Where the WAL writer rests, and is called from.
-#[derive(Debug, Default)]
-pub(crate) struct WalWriterCall {
-    called: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl WalWriterCall {
-    /// Calls it if commits that did not wait leave much to make durable.
-    pub(crate) fn call_if_behind(&self, core: &Core) {
-        let much = core.writing().wal_writer_flush_after;
-        let behind = core.wal.end_lsn().0.saturating_sub(core.wal.flushed_lsn().0);
-        if much > 0 && behind >= much {
-            self.call();
-        }
-    }
-
-    fn call(&self) {
-        if !std::mem::replace(&mut *self.called.lock(), true) {
-            self.wake.notify_all();
-        }
-    }
-
-    fn rest(&self, time: Duration) {
-        let mut called = self.called.lock();
-        if !*called {
-            self.wake.wait_for(&mut called, time);
-        }
-        *called = false;
-    }
-}
-
-/// Makes durable what nobody waits for.
+/// Makes durable the WAL for which no commit waits.
 fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
-    let mut age = SegmentAge::new(core);
+    let mut age = SegmentAge::new(&core.archiving, &core.wal);
     let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
     while !ticker.is_over(core) {
         let writing = core.writing();
         (pace.delay, pace.flush_after) = (writing.wal_writer_delay, writing.wal_writer_flush_after);
-        if let Err(error) = age.check(core, be) {
+        if let Err(error) = age.check(&core.archiving, &core.wal, be) {
             tracing::error!("WAL writer: {}", core.fatal.check(error));
         }
         match core.wal.write_behind(&mut be.io, &mut pace) {
@@ -98,8 +66,8 @@ fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
     }
 }
 
-/// One round of everything, for engines without threads: prepares the log, cleans buffers, makes a
-/// checkpoint if one is wanted, and archives.
+/// A round of all background work, for engines without threads: prepares the log, cleans buffers,
+/// makes a checkpoint if one is requested, and archives.
 pub(crate) fn step(
     core: &Core,
     be: &mut Backend,
@@ -115,10 +83,10 @@ pub(crate) fn step(
     core.archiving.step(be)
 }
 
-/// Makes WAL segments ahead of need, so that those who insert find them. It has a thread of its own
-/// because the WAL writer would come late to those who wait for it.
+/// Makes WAL segments before they are needed. It has its own thread because it would delay the WAL
+/// writer.
 fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
-    /// Nobody forgets to call it.
+    /// The log wakes the thread earlier.
     const LONG: Duration = Duration::from_secs(60);
     let mut backoff = Backoff::default();
     while !ticker.is_over(core) {
@@ -129,7 +97,7 @@ fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
             }
             Err(error) => {
                 let error = core.fatal.check(error.into());
-                // Once: those who need a segment say it too, each time.
+                // Once: a backend that needs a segment reports it each time.
                 if backoff == Backoff::default() {
                     tracing::warn!("could not prepare a WAL segment: {error}");
                 }
@@ -142,8 +110,7 @@ fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
     }
 }
 
-/// How long segments are not prepared after failures in a row: each time twice as long, up to a
-/// bound.
+/// How long the thread waits after failures in a row: twice as long each time, up to a limit.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Backoff {
     last: Duration,
@@ -158,7 +125,7 @@ impl Backoff {
         self.last
     }
 
-    /// Something has changed: the next failure is taken for a first one, but is not told again.
+    /// There is room again: the next failure counts as the first one, but is not logged again.
     fn relieve(&mut self) {
         self.last = self.last.min(AFTER_ERROR / 2);
     }
@@ -172,8 +139,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Starts the checkpointer, the WAL writer, who prepares its segments, and the background
-    /// writer, unless the embedder does their work.
+    /// Starts the checkpointer, the WAL writer, the thread that makes WAL segments, and the
+    /// background writer, unless the embedding program does their work.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
         let mut threads = Threads::default();
         if core.config.background == Background::Stepped {
@@ -229,11 +196,11 @@ impl Threads {
         Ok(())
     }
 
-    /// Tells all to end, and waits for them.
+    /// Ends all threads, and waits for them.
     pub(crate) fn stop(&mut self, core: &Core) {
         core.checkpointer.requests.stop();
         self.ticker.stop();
-        core.wal_writer.call();
+        core.wal_writer.wake();
         core.wal.wake_preparer();
         core.pool.call_cleaner();
         for handle in self.handles.drain(..) {
@@ -249,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_in_a_row_are_sat_out_longer_and_longer() {
+    fn waits_after_failures_in_a_row_grow() {
         let mut backoff = Backoff::default();
         let seconds: Vec<u64> = (0..8).map(|_| backoff.next().as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);

@@ -11,13 +11,17 @@ use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions};
 use forebay_format::Lsn;
 use forebay_format::control::{ControlError, ControlFile, DbState, FILE_SIZE, PATH};
 use forebay_format::wal::xlog::CheckPoint;
+use forebay_txn::ReadBack;
 
-use crate::checkpoint::run::unix_seconds;
+use crate::clock::unix_seconds;
 use crate::config::EngineConfig;
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::fatal::{Failure, Fatal};
-use crate::readback::ReadBack;
+use crate::failure::Failure;
+use crate::fatal::Fatal;
+
+/// wal_level as stored: replica.
+pub(crate) const WAL_LEVEL: i32 = 1;
 
 /// The open control file and what it says.
 #[derive(Debug)]
@@ -39,11 +43,14 @@ impl Control {
     ) -> Result<Control, EngineError> {
         let path = dir.join(PATH);
         let bytes = disk.read(&path)?.ok_or_else(|| {
-            EngineError::statement("58P01", "could not find the database system".to_owned()).with_detail(format!(
-                "Expected to find it in the directory \"{}\", but could not open file \"{}\": No such file or directory",
+            let detail = format!(
+                "Expected to find it in the directory \"{}\", but could not open file \"{}\": \
+                 No such file or directory",
                 dir.display(),
                 path.display()
-            ))
+            );
+            EngineError::statement("58P01", "could not find the database system")
+                .with_detail(detail)
         })?;
         let current = ControlFile::decode(&bytes).map_err(|error| unusable(&path, &error))?;
         if current.checksum_version > 1 {
@@ -188,7 +195,7 @@ impl Control {
         next.time = unix_seconds();
         let bytes = next.encode();
         let written = overwrite(io, &self.file, &bytes).map_err(EngineError::from);
-        match written.and_then(|()| self.read_back.verify(io, 0, &bytes)) {
+        match written.and_then(|()| Ok(self.read_back.verify(io, 0, &bytes)?)) {
             Ok(()) => {
                 *current = next;
                 Ok(())
@@ -216,15 +223,18 @@ pub(crate) fn overwrite(
 fn unusable(path: &Path, error: &ControlError) -> EngineError {
     let file = format!("The file is \"{}\".", path.display());
     match error {
-        ControlError::Incompatible { what, found, expected } => {
-            EngineError::statement("F0001", "database files are incompatible with server").with_detail(format!(
-                "The database cluster was initialized with {what} {found}, but the server needs {expected}. {file}"
-            ))
-        }
+        ControlError::Incompatible { what, found, expected } => EngineError::statement(
+            "F0001",
+            "database files are incompatible with server",
+        )
+        .with_detail(format!(
+            "The database cluster was initialized with {what} {found}, but the server needs \
+                 {expected}. {file}"
+        )),
         other => EngineError::statement("XX001", other.to_string()).with_detail(file).with_hint(
-            "Nothing was changed. Bring the file back from a backup of the same state of this directory, or restore the whole \
-             directory from a backup. As a last resort PostgreSQL's pg_resetwal makes a new one, and gives up what was not \
-             checkpointed.",
+            "Nothing was changed. Bring the file back from a backup of the same state of this \
+             directory, or restore the whole directory from a backup. As a last resort \
+             PostgreSQL's pg_resetwal makes a new one, and gives up what was not checkpointed.",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! What pg_stat_database counts that nothing else does.
+//! Counters of pg_stat_database.
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,12 +7,12 @@ use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub(crate) fn count(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many so far.
+    /// The count.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

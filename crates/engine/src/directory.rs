@@ -6,8 +6,9 @@ use forebay_aio::{FileKind, FileStat};
 
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::init::VERSION;
 
+/// The contents of PG_VERSION.
+pub(crate) const VERSION: &str = "18";
 /// Rights that nobody but the owner may have: to write for the group, any for others.
 const TOO_OPEN: u32 = 0o027;
 
@@ -54,8 +55,8 @@ fn check_version(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
     let version = String::from_utf8_lossy(&version).trim().to_owned();
     if version != VERSION {
         let detail = format!(
-            "The data directory was initialized by PostgreSQL version {version} (file \"{}\"), which is not \
-             compatible with this version {VERSION}.",
+            "The data directory was initialized by PostgreSQL version {version} (file \"{}\"), \
+             which is not compatible with this version {VERSION}.",
             path.display(),
         );
         return Err(EngineError::statement("F0001", "database files are incompatible with server")

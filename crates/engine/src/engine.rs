@@ -1,4 +1,4 @@
-//! Making, opening and stopping a data directory.
+//! Opening and stopping a data directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,32 +6,23 @@ use std::sync::Arc;
 use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType};
 use forebay_format::RelFileLocator;
-use forebay_format::control::DbState;
-use forebay_storage::{Backend, BufferPool, Cleaner, PoolConfig, Smgr, SmgrConfig, TempFiles};
-use forebay_wal::{SegmentStats, SyncMethod, Wal, WalConfig};
+use forebay_storage::{Backend, Cleaner};
+use forebay_txn::locks::InterruptKind;
+use forebay_wal::SegmentStats;
 
-use crate::archiver::Archiving;
 use crate::background::{self, Threads};
-use crate::catalog::{Catalogs, database};
-use crate::checkpoint::requests::Causes;
-use crate::checkpoint::{Checkpointer, run};
+use crate::checkpoint;
+use crate::checkpointer::Causes;
 use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
-use crate::control::Control;
-use crate::core::{Core, Parts, Phase};
+use crate::core::{Core, Phase};
 use crate::directory;
 use crate::disk::Disk;
-use crate::door::{self, IoSettings};
 use crate::error::EngineError;
-use crate::fatal::Fatal;
 use crate::init;
+use crate::io::{self, IoSettings};
 use crate::lockfile::{LockFile, ServerStatus, Told};
-use crate::locks::InterruptKind;
-use crate::oids::OidCounter;
-use crate::recovery::{self, Startup};
-use crate::session::{Session, temp};
+use crate::open;
 use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
-use crate::walsync;
-use crate::xact::{Clog, XactManager};
 
 /// How an engine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +66,7 @@ impl Engine {
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.
     pub fn open(dir: &Path, config: EngineConfig) -> Result<Arc<Engine>, EngineError> {
-        let aio = door::open(&config)?;
+        let aio = io::open(&config)?;
         Engine::open_on(dir, config, aio)
     }
 
@@ -101,7 +92,7 @@ impl Engine {
             listen_addr: config.listen_addr.clone(),
         };
         let lock = LockFile::take(&mut Disk::new(&mut be.io), &dir, &told)?;
-        match start(&dir, config, &aio, &mut be) {
+        match open::start(&dir, config, &aio, &mut be) {
             Ok((core, threads)) => {
                 let ready = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Ready);
                 let running =
@@ -121,11 +112,6 @@ impl Engine {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    /// Starts a client session.
-    pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
-        Session::start(self)
     }
 
     /// Asks a session, by its number, to cancel what it does or to end. False if there is none.
@@ -279,13 +265,13 @@ impl Engine {
 
     /// Takes over what archives the log. Without archive_mode nothing does.
     pub fn change_archiving(&self, to: &ArchiveSettings) {
-        self.core.archiving.change(&self.core, to);
+        self.core.archiving.change(to);
     }
 
     /// Takes over new settings of the I/O layer.
     pub fn change_io(&self, to: &IoSettings) -> Result<(), EngineError> {
         self.core.pool.smgr().set_extend_method(to.file_extend_method);
-        door::change(&self.core.aio, to)
+        io::change(&self.core.aio, to)
     }
 }
 
@@ -297,141 +283,14 @@ impl Drop for Engine {
     }
 }
 
-/// Everything between the lock and the first session.
-fn start(
-    dir: &Path,
-    config: EngineConfig,
-    aio: &Arc<Aio>,
-    be: &mut Backend,
-) -> Result<(Arc<Core>, Threads), EngineError> {
-    door::check_direct(aio, dir, &config)?;
-    be.policy = config.session.read_policy();
-    let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
-    let control =
-        Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
-    let catalogs = Catalogs::open(&mut Disk::new(&mut be.io), dir)?;
-    let smgr_config = SmgrConfig {
-        direct: config.io_direct.data,
-        max_open_files: config.max_files_per_process,
-        extend_method: config.file_extend_method,
-        verify_writes: config.verify_writes,
-        ..SmgrConfig::default()
-    };
-    let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);
-    let temp_files = TempFiles::new(&smgr);
-    temp_files.remove_leftovers();
-    remove_temp_tables(aio, dir);
-    let pool_config = PoolConfig {
-        buffers: config.shared_buffers,
-        combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
-        checksums: control.get().checksum_version == 1,
-        huge_pages: config.huge_pages,
-        ..PoolConfig::default()
-    };
-    let pool = BufferPool::new(pool_config, Arc::clone(aio), Arc::clone(&smgr))?;
-    let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
-    let startup =
-        Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
-    let started = startup.run(be)?;
-    let redo = started.resume.redo;
-    let sync_method = walsync::method(aio, be, dir, &config)?;
-    let wal_config = wal_config(dir, &config, &control, sync_method);
-    let wal_config = WalConfig { timeline: started.timeline, ..wal_config };
-    let wal = Arc::new(Wal::start(Arc::clone(aio), &mut be.io, wal_config, started.resume)?);
-    wal.set_compression(config.writing.wal_compression);
-    wal.set_segment_policy(config.writing.segment_policy());
-    let log = Arc::clone(&wal);
-    fatal.at_stop(move |failure| log.stop(&failure.message));
-    let archiving = Archiving::new(aio, dir, &config, &wal)?;
-    archiving.end_with(&fatal);
-    for name in started.ended.iter().flat_map(|ended| &ended.announce) {
-        wal.announce(name);
-    }
-    match &started.floor {
-        Some(floor) => floor.hand_over(&wal),
-        None => pool.attach_wal(wal.clone()),
-    }
-    let counters = started.counters;
-    let oldest = control.checkpoint().oldest_xid;
-    let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
-    let core = Arc::new(Core::new(Parts {
-        dir: dir.to_path_buf(),
-        config,
-        aio: Arc::clone(aio),
-        smgr,
-        pool,
-        temp_files,
-        wal,
-        clog,
-        xacts,
-        control,
-        oids: OidCounter::new(counters.next_oid),
-        catalogs,
-        checkpointer: Checkpointer::new(redo, started.checkpoint_end),
-        fatal,
-        archiving,
-        came_from: started.came_from,
-    }));
-    core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
-    database::check(&core, be)?;
-    if started.recovered {
-        run::checkpoint(&core, be, Causes::RECOVERY)?;
-        if started.ended.is_some() {
-            recovery::finish(&core, &mut be.io)?;
-        }
-    } else {
-        core.control.set_state(&mut be.io, DbState::Production)?;
-    }
-    temp::forget_stale(&core, be)?;
-    match core.archiving.start(&core).and_then(|()| Threads::start(&core)) {
-        Ok(threads) => Ok((core, threads)),
-        Err(error) => {
-            core.archiving.stop(&core, be, false);
-            Err(error)
-        }
-    }
-}
-
-/// Removes the files of temporary tables whose sessions are gone.
-fn remove_temp_tables(aio: &Aio, dir: &Path) {
-    match forebay_storage::remove_private_files(aio.namespace().as_ref(), dir) {
-        Ok(0) => {}
-        Ok(n) => tracing::info!("removed {n} files of temporary tables"),
-        Err(error) => tracing::warn!("could not remove files of temporary tables: {error}"),
-    }
-}
-
-fn wal_config(
-    dir: &Path,
-    config: &EngineConfig,
-    control: &Control,
-    sync_method: SyncMethod,
-) -> WalConfig {
-    let control = control.get();
-    let auto = WalConfig::auto_buffers(config.shared_buffers, control.segment_size);
-    WalConfig {
-        dir: dir.join("pg_wal"),
-        segment_size: control.segment_size,
-        timeline: control.checkpoint_copy.timeline,
-        system_id: control.system_id,
-        sync_method,
-        direct: config.io_direct.wal,
-        init_direct: config.io_direct.wal_init,
-        buffers: config.wal_buffers.unwrap_or(auto),
-        full_page_writes: config.full_page_writes,
-        gather: true,
-        writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
-    }
-}
-
 /// The shutdown checkpoint. The files of tables whose transactions were aborted.
 fn shut_down(core: &Arc<Core>, be: &mut Backend) -> Result<Vec<RelFileLocator>, EngineError> {
-    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error))?;
+    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;
     if core.archiving.is_on() {
         // So that the archive gets all but the checkpoint itself.
         core.wal.switch_segment(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;
     }
-    run::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
+    checkpoint::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
     Ok(left)
 }
 
@@ -441,7 +300,7 @@ fn stop_at_once(core: &Core, threads: &mut Threads, be: &mut Backend) {
     core.sessions.terminate_all();
     core.activity.close();
     threads.stop(core);
-    core.archiving.stop(core, be, false);
+    core.archiving.stop(be, false);
 }
 
 fn stop_fast(
@@ -462,10 +321,10 @@ fn stop_fast(
     core.activity.close();
     threads.stop(core);
     let stopped = shut_down(core, be);
-    core.archiving.stop(core, be, stopped.is_ok());
+    core.archiving.stop(be, stopped.is_ok());
     let left = stopped?;
     core.enter(Phase::Stopped);
-    remove_temp_tables(&core.aio, &core.dir);
+    open::remove_temp_tables(&core.aio, &core.dir);
     // Scans may hold pages of these files; nobody writes them any more.
     for rel in left {
         if let Err(error) = core.smgr.unlink(rel) {

@@ -4,13 +4,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_access::AccessError;
 use forebay_aio::AioError;
-use forebay_storage::{StorageError, sqlstate_of};
+use forebay_catalog::{CatalogError, Refusal};
+use forebay_storage::StorageError;
+use forebay_txn::locks::{LockError, LockMode};
+use forebay_txn::redo::RedoError;
+use forebay_txn::{TxnError, disk_sqlstate, wal_sqlstate};
+use forebay_types::ValueError;
 use forebay_wal::{WalError, WalReadError};
 
-use crate::fatal::Failure;
-use crate::locks::{LockError, LockMode};
-use crate::redo::RedoError;
+use crate::failure::Failure;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +100,8 @@ pub enum EngineError {
     #[error("the database system has stopped: {}", .0.message)]
     Poisoned(Arc<Failure>),
     /// A synced write to a file other than a relation's is missing on the disk (XX001).
-    #[error("lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something else", .file.display())]
+    #[error("lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something \
+             else", .file.display())]
     LostWrite {
         /// The file.
         file: PathBuf,
@@ -147,7 +152,7 @@ impl EngineError {
             EngineError::Statement { sqlstate, .. } => sqlstate,
             EngineError::Lock(error) => error.sqlstate(),
             EngineError::Disk(error) => disk_sqlstate(error),
-            EngineError::Wal(error) => error.errno().map_or("58030", sqlstate_of),
+            EngineError::Wal(error) => wal_sqlstate(error),
             EngineError::WalRead(error) if error.is_damage() => "XX001",
             EngineError::WalRead(_) => "58030",
             EngineError::Archive(error) if error.is_full() => "53100",
@@ -200,14 +205,55 @@ impl EngineError {
     }
 }
 
-/// PostgreSQL's code for a failed file operation.
-fn disk_sqlstate(error: &AioError) -> &'static str {
-    match error.errno() {
-        Some(errno) => sqlstate_of(errno),
-        None => match error {
-            AioError::Short { .. } | AioError::Rejected { .. } => "XX001",
-            AioError::TooManyBackends { .. } => "53300",
-            _ => "58000",
-        },
+impl From<TxnError> for EngineError {
+    fn from(error: TxnError) -> EngineError {
+        match error {
+            TxnError::Disk(error) => error.into(),
+            TxnError::Wal(error) => error.into(),
+            TxnError::LostWrite { file, offset, len } => {
+                EngineError::LostWrite { file, offset, len }
+            }
+            error => EngineError::statement(error.sqlstate(), error.to_string()),
+        }
+    }
+}
+
+impl From<AccessError> for EngineError {
+    fn from(error: AccessError) -> EngineError {
+        match error {
+            AccessError::Tuple(error) => error.into(),
+            AccessError::Txn(error) => error.into(),
+            AccessError::Storage(error) => error.into(),
+            AccessError::Wal(error) => error.into(),
+            AccessError::Interrupted(kind) => LockError::Interrupted(kind).into(),
+            error => EngineError::statement(error.sqlstate(), error.to_string()),
+        }
+    }
+}
+
+impl From<CatalogError> for EngineError {
+    fn from(error: CatalogError) -> EngineError {
+        match error {
+            CatalogError::Refused(refusal) => {
+                let Refusal { sqlstate, message, detail, hint } = *refusal;
+                EngineError::Statement { sqlstate, message, detail, hint }
+            }
+            CatalogError::UndefinedTable { name } => EngineError::UndefinedTable { name },
+            CatalogError::Disk(error) => error.into(),
+            CatalogError::Wal(error) => error.into(),
+            CatalogError::Storage(error) => error.into(),
+            CatalogError::Txn(error) => error.into(),
+            CatalogError::Access(error) => error.into(),
+            CatalogError::Tuple(error) => error.into(),
+            CatalogError::Value(error) => error.into(),
+            error => EngineError::statement(error.sqlstate(), error.to_string()),
+        }
+    }
+}
+
+impl From<ValueError> for EngineError {
+    fn from(error: ValueError) -> EngineError {
+        let (sqlstate, message) = (error.sqlstate(), error.to_string());
+        EngineError::Statement { sqlstate, message, detail: error.detail(), hint: None }
     }
 }

@@ -1,75 +1,34 @@
-//! The one way in which the engine gives up at once.
+//! Stops the engine at once after a failure like a lost sync.
 //!
-//! After a failed sync nobody knows what is on the disk, and asking again would get a false answer:
-//! nothing may be acknowledged any more, and recovery from the log is the cure. So the engine is
-//! poisoned by the first failure of that kind:
+//! After a failed sync it is unknown what is on the disk, and another sync may falsely succeed. So
+//! nothing may be acknowledged any more, and only recovery from the log helps. The first failure of
+//! that kind poisons the engine:
 //!
 //! ```text
-//!   first failure ──▶ noted ──▶ the log and the archiver end (hooks) ──▶ the configured action: the server's aborts the process
+//!   first failure ─▶ noted ─▶ the log and the archiver end (hooks) ─▶ the configured action
 //! ```
 //!
-//! Where the action returns, or there is none, every later call fails with
-//! [`EngineError::Poisoned`], and whoever makes something durable asks [`Fatal::check_alive`]
-//! before: checkpoints, pg_control, pg_xact.
+//! The server's action aborts the process. If the action returns, or there is none, every later
+//! call fails with [`EngineError::Poisoned`]. Checkpoints, pg_control and pg_xact ask
+//! [`Fatal::check_alive`] before they make anything durable.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_access::AccessError;
+use forebay_access::heap::PageFailure;
 use forebay_aio::sync::{Mutex, OnceLock};
 use forebay_archive::ArchiveError;
-use forebay_storage::StorageError;
-use forebay_wal::WalError;
 
 use crate::config::FatalAction;
 use crate::error::EngineError;
-
-/// Why an engine stopped: the first failure after which nothing may become durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// All of it, as the log has it.
-    pub message: String,
-    /// What was attempted ("fsync", "write"), if it was an operation on a file.
-    pub operation: Option<&'static str>,
-    /// The file or directory.
-    pub file: Option<PathBuf>,
-}
-
-impl Failure {
-    /// A failed operation on a file.
-    pub(crate) fn on_file(
-        message: String,
-        operation: &'static str,
-        file: impl Into<PathBuf>,
-    ) -> Failure {
-        Failure { message, operation: Some(operation), file: Some(file.into()) }
-    }
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Failure {
-        Failure { message, operation: None, file: None }
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(message: &str) -> Failure {
-        message.to_owned().into()
-    }
-}
+use crate::failure::Failure;
 
 impl From<&EngineError> for Failure {
     fn from(error: &EngineError) -> Failure {
         let message = error.to_string();
         match error {
-            EngineError::Wal(WalError::Fatal(fatal)) => {
-                Failure::on_file(message, fatal.operation, fatal.file.clone())
-            }
-            EngineError::Storage(StorageError::Sync { file, .. }) => {
-                Failure::on_file(message, "fsync", file.clone())
-            }
-            EngineError::Storage(StorageError::LostWrite { file, .. }) => {
-                Failure::on_file(message, "write", file.clone())
-            }
+            EngineError::Wal(error) => Failure::of_wal(message, error),
+            EngineError::Storage(error) => Failure::of_storage(message, error),
             EngineError::LostWrite { file, .. } => Failure::on_file(message, "write", file.clone()),
             EngineError::Archive(ArchiveError::Status { dir, .. }) => {
                 Failure::on_file(message, "fsync", dir.clone())
@@ -85,19 +44,18 @@ impl From<&EngineError> for Failure {
 
 type Hook = Box<dyn Fn(&Failure) + Send + Sync>;
 
-/// What happens then, and whether it has happened.
+/// Whether the engine has stopped, and what happens when it does.
 pub(crate) struct Fatal {
     action: Option<FatalAction>,
     failure: OnceLock<Arc<Failure>>,
-    /// What else ends with the engine.
+    /// Called when the engine stops.
     hooks: Mutex<Vec<Hook>>,
     /// A planted bug.
     ignored: bool,
 }
 
 impl Fatal {
-    /// With the action from the configuration; None: the engine is poisoned, and the process goes
-    /// on.
+    /// With the configured action. None: the engine is poisoned, and the process goes on.
     pub(crate) fn new(action: Option<FatalAction>) -> Fatal {
         Fatal { action, failure: OnceLock::new(), hooks: Mutex::default(), ignored: false }
     }
@@ -108,7 +66,7 @@ impl Fatal {
         self
     }
 
-    /// Has `hook` called when everything stops; at once, if that has happened.
+    /// Calls `hook` when the engine stops, or now if it has stopped.
     pub(crate) fn at_stop(&self, hook: impl Fn(&Failure) + Send + Sync + 'static) {
         let mut hooks = self.hooks.lock();
         match self.failure.get() {
@@ -117,8 +75,8 @@ impl Fatal {
         }
     }
 
-    /// Stops everything because of `failure`. Does nothing if that has happened. Returns unless the
-    /// action ends the process.
+    /// Stops the engine because of `failure`, unless it has stopped. Returns unless the action ends
+    /// the process.
     pub(crate) fn stop(&self, failure: impl Into<Failure>) {
         let failure = Arc::new(failure.into());
         if !self.ignored {
@@ -134,8 +92,8 @@ impl Fatal {
         }
     }
 
-    /// Stops everything if the error is of that kind. Hands it on; what only follows from an
-    /// earlier failure becomes that one.
+    /// Stops the engine if the error is fatal. Returns the error, or the first failure if the
+    /// engine had stopped before.
     pub(crate) fn check(&self, error: EngineError) -> EngineError {
         if !error.is_fatal() {
             return error;
@@ -149,28 +107,12 @@ impl Fatal {
         }
     }
 
-    /// Fails once everything has stopped, with the first failure.
+    /// Fails with the first failure once the engine has stopped.
     pub(crate) fn check_alive(&self) -> Result<(), EngineError> {
         self.failure.get().map_or(Ok(()), |failure| Err(EngineError::Poisoned(Arc::clone(failure))))
     }
 
-    /// Runs what must not be left halfway: pages changed without a record, a commit record without
-    /// its outcome. An error or a panic inside stops everything; recovery then finds one state or
-    /// the other.
-    pub(crate) fn critical<T>(
-        &self,
-        what: &str,
-        body: impl FnOnce() -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        let panicked = OnPanic { fatal: self, what };
-        let result = body();
-        std::mem::forget(panicked);
-        result.inspect_err(|error| {
-            self.stop(Failure { message: format!("{what}: {error}"), ..Failure::from(error) });
-        })
-    }
-
-    /// Runs a thread's work: a panic in it stops everything.
+    /// Runs a thread's work. A panic in it stops the engine.
     pub(crate) fn watch<T>(&self, who: &str, body: impl FnOnce() -> T) -> T {
         let panicked = OnPanic { fatal: self, what: who };
         let result = body();
@@ -178,9 +120,24 @@ impl Fatal {
         result
     }
 
-    /// Whether it has happened.
+    /// Whether the engine has stopped.
     pub(crate) fn has_stopped(&self) -> bool {
         self.failure.get().is_some()
+    }
+}
+
+impl PageFailure for Fatal {
+    fn stop(&self, what: &str, error: Option<&AccessError>) {
+        let Some(error) = error else { return Fatal::stop(self, format!("{what}: panicked")) };
+        let message = format!("{what}: {error}");
+        Fatal::stop(
+            self,
+            match error {
+                AccessError::Wal(error) => Failure::of_wal(message, error),
+                AccessError::Storage(error) => Failure::of_storage(message, error),
+                _ => message.into(),
+            },
+        );
     }
 }
 
@@ -264,21 +221,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_critical_must_come_to_its_end() {
+    fn a_panic_or_a_page_change_that_failed_stops_the_engine() {
         let (fatal, told) = recording();
-        assert_eq!(fatal.critical("commit", || Ok(7)).unwrap(), 7);
         assert_eq!(fatal.watch("checkpointer", || 8), 8);
         assert!(!fatal.has_stopped());
-        fatal
-            .critical("insertion", || Err::<(), _>(EngineError::internal("no record")))
-            .unwrap_err();
+        let error = AccessError::Internal("no record".to_owned());
+        PageFailure::stop(&fatal, "insertion", Some(&error));
         assert_eq!(*told.lock().unwrap(), ["insertion: no record"]);
 
         let (fatal, told) = recording();
-        let panics =
-            || fatal.critical("commit", || -> Result<(), EngineError> { panic!("on purpose") });
-        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-        assert_eq!(*told.lock().unwrap(), ["commit: panicked"]);
+        PageFailure::stop(&fatal, "deletion", None);
+        assert_eq!(*told.lock().unwrap(), ["deletion: panicked"]);
 
         let (fatal, told) = recording();
         let panics = || fatal.watch("checkpointer", || panic!("on purpose"));

@@ -213,9 +213,11 @@ fn parse_pid(text: &[u8]) -> Option<i32> {
 /// directory was free.
 fn refuse_if_alive(dir: &Path, text: &[u8]) -> Result<(), EngineError> {
     if text.is_empty() {
-        return Err(EngineError::statement("F0001", format!("lock file \"{NAME}\" is empty")).with_hint(
-            "Either another server is starting, or the lock file is the remnant of a previous server startup crash.",
-        ));
+        return Err(EngineError::statement("F0001", format!("lock file \"{NAME}\" is empty"))
+            .with_hint(
+                "Either another server is starting, or the lock file is the remnant of a previous \
+             server startup crash.",
+            ));
     }
     let Some(pid) = parse_pid(text) else {
         let shown = String::from_utf8_lossy(text.split(|b| *b == b'\n').next().unwrap_or_default())

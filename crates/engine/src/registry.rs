@@ -1,20 +1,20 @@
-//! The sessions of an engine: how many there may be, and how to reach them.
+//! The sessions of an engine.
 
 use std::collections::HashMap;
 
 use forebay_aio::sync::Mutex;
+use forebay_txn::locks::{Interrupt, InterruptKind};
 
-use crate::door::OTHER_BACKENDS;
 use crate::error::EngineError;
-use crate::locks::{Interrupt, InterruptKind};
+use crate::io::OTHER_BACKENDS;
 
-/// The first session's number; the engine's own backends, made before, have those below it.
+/// The first session's number. The engine's own backends have smaller numbers.
 const FIRST: u32 = OTHER_BACKENDS as u32 + 1;
 
 #[derive(Debug)]
 struct State {
     sessions: HashMap<u32, Member>,
-    /// Which slots are taken.
+    /// Whether each slot is taken.
     slots: Vec<bool>,
     last: u32,
 }
@@ -25,12 +25,12 @@ struct Member {
     slot: u32,
 }
 
-/// What a session gets when it enters.
+/// A session's number and slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its number, not used again soon.
+    /// Its number, which is not reused soon.
     pub(crate) id: u32,
-    /// Its slot, which is the next session's when it has left: the lowest that is free.
+    /// Its slot: the lowest free one, which is reused at once.
     pub(crate) slot: u32,
 }
 
@@ -42,19 +42,19 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// At most `max` sessions.
+    /// Room for `max` sessions.
     pub(crate) fn new(max: usize) -> Registry {
         let state = State { sessions: HashMap::new(), slots: Vec::new(), last: FIRST - 1 };
         Registry { max, state: Mutex::new(state) }
     }
 
-    /// Enters a session. 53300 if there are too many.
+    /// Adds a session. 53300 if there are too many.
     pub(crate) fn enter(&self, interrupt: &Interrupt) -> Result<Entry, EngineError> {
         let mut state = self.state.lock();
         if state.sessions.len() >= self.max {
             return Err(EngineError::statement("53300", "sorry, too many clients already"));
         }
-        // Numbers look like process ids: positive, and not soon used again.
+        // Like process ids: positive, and not reused soon.
         let mut id = state.last;
         loop {
             id = if id >= i32::MAX as u32 { FIRST } else { id + 1 };
@@ -73,12 +73,12 @@ impl Registry {
         Ok(Entry { id, slot })
     }
 
-    /// Sessions there are.
+    /// Number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().sessions.len()
     }
 
-    /// A session is gone.
+    /// Removes a session.
     pub(crate) fn leave(&self, id: u32) {
         let mut state = self.state.lock();
         let left = state.sessions.remove(&id);
@@ -94,7 +94,7 @@ impl Registry {
         }
     }
 
-    /// Asks one session for something; false if there is none of this number.
+    /// Sends a request to a session. False if there is none with this number.
     pub(crate) fn interrupt(&self, id: u32, kind: InterruptKind) -> bool {
         let state = self.state.lock();
         let interrupt = state.sessions.get(&id).map(|member| &member.interrupt);

@@ -2,7 +2,6 @@
 
 use forebay_aio::stats::{Counts, tracks};
 use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow};
-
 use forebay_format::BLOCK_SIZE;
 
 use crate::core::Core;

@@ -12,7 +12,6 @@
 //!   values
 //! - [`timeline`]: timelines and their history files; [`backup_label`]: where recovery of a base
 //!   backup begins
-//! - [`time`](mod@time): moments as text
 //! - [`wal`]: WAL pages, records and the payloads of the resource managers
 //! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
 //! - CRC-32C: [`crc`]
@@ -27,7 +26,6 @@ pub mod lsn;
 pub mod page;
 pub mod relmap;
 pub mod slru;
-pub mod time;
 pub mod timeline;
 pub mod tuple;
 pub mod varlena;

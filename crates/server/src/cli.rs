@@ -7,15 +7,11 @@ mod checksums;
 
 use crate::demo::{self, DemoOptions};
 use crate::log;
-use crate::serve::{self, ServeOptions};
+use crate::serve::{self, DEFAULT_DIR, ServeOptions};
 use clap::{Args, Parser, Subcommand};
 use forebay_engine::InitOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Where data lie when -D does not say. PGDATA is not consulted: where PostgreSQL is installed too,
-/// it names PostgreSQL's own directory, which must not be opened by mistake.
-const DEFAULT_DIR: &str = "./forebay-data";
 
 /// A PostgreSQL-compatible database server that does its own I/O.
 #[derive(Debug, Parser)]
@@ -91,7 +87,8 @@ struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Megabytes to load
-    #[arg(long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..))]
+    #[arg(long, value_name = "MB", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(8..))]
     size: u32,
 }
 
@@ -111,7 +108,7 @@ pub fn run() -> ExitCode {
         {
             return ExitCode::from(checksums::refuse(&error));
         }
-        // Any small exit code would tell a server that recovers that the file does not exist.
+        // A small exit code would tell a server that recovers that the file does not exist.
         Err(error)
             if error.use_stderr()
                 && std::env::args_os().nth(1).is_some_and(|it| it == "archive-get") =>
@@ -160,7 +157,8 @@ fn init(args: &InitArgs) -> u8 {
         Ok(()) => {
             let dir = args.data_dir.display();
             println!(
-                "The data directory is in {dir}. Start the server with:\n\n    forebay serve -D {dir}\n"
+                "The data directory is in {dir}. Start the server with:\n\n    \
+                 forebay serve -D {dir}\n"
             );
             0
         }

@@ -1,5 +1,4 @@
-//! A small client of the wire protocol: what the demonstration and the tests talk to the server
-//! with.
+//! A small client of the wire protocol, for the demonstration and the tests.
 
 use crate::wire::PROTOCOL_3_0;
 use crate::wire::backend::message;
@@ -11,7 +10,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// What goes wrong for a client.
+/// A client's error.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server reports an error.
@@ -23,12 +22,13 @@ pub enum ClientError {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
-    /// The server wants to know who asks.
+    /// The server asks for authentication.
     #[error(
-        "the server asks for a password or the like (authentication request {0}), which this client does not give"
+        "the server asks for a password or the like (authentication request {0}), which this \
+         client does not give"
     )]
     Authentication(u32),
-    /// The server said something that does not belong here.
+    /// The server sent an unexpected message.
     #[error("unexpected message '{}' from the server", char::from(*.0))]
     Unexpected(u8),
 }
@@ -68,7 +68,7 @@ impl Fields {
 /// A row in text form.
 pub type Row = Vec<Option<String>>;
 
-/// What a simple query gave.
+/// The result of a simple query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Rows of all its statements.
@@ -96,7 +96,7 @@ impl Answer {
 pub struct Client {
     reader: FrameReader<Stream>,
     stream: Stream,
-    /// What ParameterStatus told.
+    /// Values reported by ParameterStatus.
     pub parameters: BTreeMap<String, String>,
     /// The session's number.
     pub pid: u32,
@@ -129,7 +129,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A client that has said nothing yet.
+    /// A client that has sent nothing yet.
     pub fn raw(stream: Stream) -> Result<Client, ClientError> {
         stream.prepare()?;
         Ok(Client {
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Reads to ReadyForQuery, keeping what the session's start tells.
+    /// Reads to ReadyForQuery, and keeps what the server tells about the session.
     fn until_ready(&mut self) -> Result<(), ClientError> {
         loop {
             let (kind, body) = self.receive()?;
@@ -212,7 +212,7 @@ impl Client {
         }
     }
 
-    /// Runs a simple query and collects what it gives. After an error the session can be used on.
+    /// Runs a simple query and collects its result. After an error the session can still be used.
     pub fn query(&mut self, sql: &str) -> Result<Answer, ClientError> {
         self.send_query(sql)?;
         self.answer()
@@ -223,7 +223,7 @@ impl Client {
         self.send(b'Q', &[sql.as_bytes(), b"\0"].concat())
     }
 
-    /// Collects what comes up to ReadyForQuery.
+    /// Collects the messages up to ReadyForQuery.
     pub fn answer(&mut self) -> Result<Answer, ClientError> {
         let mut answer = Answer::default();
         let mut error = None;
@@ -289,14 +289,14 @@ pub fn cancel(port: u16, pid: u32, key: &[u8]) -> Result<(), ClientError> {
     let packet =
         [&len.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &pid.to_be_bytes(), key].concat();
     (&stream).write_all(&packet)?;
-    // The server closes when it has dealt with the request.
+    // The server closes the connection when it has handled the request.
     let _ = io::copy(&mut &stream, &mut io::sink());
     Ok(())
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Polite, and of no consequence if the server has gone.
+        // A write that fails means that the server has gone.
         let _ = self.send(b'X', &[]);
     }
 }

@@ -1,12 +1,13 @@
 //! The server: what a client and an operator see of Forebay.
 //!
 //! - `cli`: the command line
-//! - `client`: a small client of the protocol
 //! - `demo`: the demonstration
-//! - `hba`: who may connect from where
 //! - `serve`: the server as a whole: sockets, signals, start and stop
 //! - `session`: one client
+//! - `shared`: what the sessions share; `registry`: the connections, cancels and deadlines
+//! - `client`: a small client of the protocol
 //! - `settings`: names, units, contexts; files, command line, SET
+//! - `hba`: who may connect from where
 //! - `wire`: the protocol's bytes
 //! - `log`: lines on stderr
 
@@ -16,8 +17,10 @@ pub mod cli;
 pub mod client;
 mod demo;
 mod hba;
-pub mod log;
-pub mod serve;
+mod log;
+mod registry;
+mod serve;
 mod session;
-pub mod settings;
+mod settings;
+mod shared;
 pub mod wire;

@@ -21,8 +21,8 @@ pub fn line(kind: &str, session: Option<i32>, message: &str) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let stamp = timestamp(now.as_secs(), now.subsec_millis());
     let number = session.map_or_else(|| i64::from(std::process::id()), i64::from);
-    // One write for a line, so that lines of different threads do not mix. A log nobody reads is
-    // not worth dying for.
+    // One write for a line, so that lines of different threads do not mix. A failure to log is
+    // ignored.
     let text = format!("{stamp} UTC [{number}] {kind}:  {}\n", message.replace('\n', "\n\t"));
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
@@ -53,8 +53,7 @@ struct ToLog {
 impl<S: Subscriber> Layer<S> for ToLog {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        // Libraries below are heard when something is wrong; what goes on in them is not this log's
-        // matter.
+        // Of other libraries only errors and warnings are logged.
         let own =
             ["forebay", "object_store"].iter().any(|name| metadata.target().starts_with(name));
         let kind = match *metadata.level() {
@@ -84,6 +83,12 @@ impl Visit for Text {
             name => write!(self.fields, " {name}={value:?}"),
         };
     }
+}
+
+/// The text of an error without Rust's "(os error n)".
+pub fn reason(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

@@ -368,7 +368,9 @@ impl Life {
                 let mut ids = Vec::new();
                 while let Some(row) = scan.next(session).map_err(told)? {
                     match row.decode().map_err(told)?[..] {
-                        [Datum::Int8(id), Datum::Text(text)] if text == note_of(id) => ids.push(id),
+                        [Datum::Int8(id), Datum::Text(ref text)] if *text == note_of(id) => {
+                            ids.push(id);
+                        }
                         ref other => {
                             return Err(format!("a row that was never written: {other:?}"));
                         }
@@ -438,7 +440,7 @@ fn insert(session: &mut Session, name: &str, ids: Range<i64>) -> Result<(), Engi
     let table = session.open_table(None, name, LockMode::RowExclusive)?;
     let mut batch = RowBatch::new(&table);
     for id in ids {
-        batch.push(&[Datum::Int8(id), Datum::Text(&note_of(id))])?;
+        batch.push(&[Datum::Int8(id), Datum::text(&note_of(id))])?;
         if batch.bytes() > 64 << 10 {
             session.insert_batch(&table, &mut batch)?;
         }

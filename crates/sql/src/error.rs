@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use forebay_engine::{EngineError, InterruptKind};
+use forebay_types::ValueError;
+
 /// Severity of a report, as the protocol's `S` and `V` fields spell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -120,7 +123,8 @@ impl SqlError {
         self
     }
 
-    /// Sets the position unless one is there already (the innermost knows best). 0 sets nothing.
+    /// Sets the position unless there is one already: the innermost caller knows it best. 0 sets
+    /// nothing.
     pub fn at(mut self, position: u32) -> SqlError {
         if self.0.position.is_none() && position > 0 {
             self.0.position = Some(position);
@@ -171,6 +175,42 @@ impl fmt::Display for SqlError {
 }
 
 impl std::error::Error for SqlError {}
+
+impl From<ValueError> for SqlError {
+    fn from(e: ValueError) -> SqlError {
+        let error = SqlError::new(e.sqlstate(), e.to_string());
+        match e.detail() {
+            Some(detail) => error.detail(detail),
+            None => error,
+        }
+    }
+}
+
+impl From<EngineError> for SqlError {
+    fn from(e: EngineError) -> SqlError {
+        let sqlstate = e.sqlstate();
+        let severity =
+            if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
+        let mut error = SqlError::report(severity, sqlstate, e.to_string());
+        if let Some(detail) = e.detail() {
+            error = error.detail(detail);
+        }
+        if let Some(hint) = e.hint() {
+            error = error.hint(hint);
+        }
+        error
+    }
+}
+
+impl From<InterruptKind> for SqlError {
+    fn from(kind: InterruptKind) -> SqlError {
+        let severity = match kind {
+            InterruptKind::Cancel => Severity::Error,
+            InterruptKind::Terminate => Severity::Fatal,
+        };
+        SqlError::report(severity, kind.sqlstate(), kind.message())
+    }
+}
 
 /// SQLSTATEs used by this crate, by PostgreSQL's condition names.
 #[allow(missing_docs, reason = "the names are PostgreSQL's condition names")]

@@ -2,12 +2,17 @@
 //!
 //! - `connection/`: what the server drives: scripts, prepared statements, portals, COPY,
 //!   transactions
+//! - `plan/`: names looked up, types settled: a plan
+//! - `exec/`: plans run
+//! - `copy/`: COPY's formats
+//! - `parse/`: query strings to statements
+//! - `column.rs`: columns of results
 //! - `settings.rs`: the trait through which SHOW and SET reach the server's settings
-//! - `value/`: types, values, their text and binary forms
 //! - `error.rs`: SqlError: a PostgreSQL report
 
 #![forbid(unsafe_code)]
 
+mod column;
 pub mod connection;
 mod copy;
 pub mod error;
@@ -15,12 +20,11 @@ mod exec;
 mod parse;
 mod plan;
 pub mod settings;
-pub mod value;
 
 pub use connection::{
     ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink,
     Script, Step, TransactionStatus,
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
-pub use settings::{SetScope, SettingRow, Settings, Shown};
-pub use value::{Datum, SqlType};
+pub use forebay_types::{Datum, SqlType};
+pub use settings::{SessionSettings, SetScope, SettingRow, Settings, Shown};

@@ -1,7 +1,8 @@
-//! The door to the server's settings (GUCs): implemented above, used by SHOW, SET, RESET and
-//! `current_setting`.
+//! The server's settings as statements reach them: the server implements [`Settings`]; SHOW, SET,
+//! RESET and `current_setting` use it.
 
 use crate::error::Result;
+pub use forebay_engine::SessionSettings;
 
 /// How far a SET reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub trait Settings: Send {
     /// again.
     fn change_count(&self) -> u64;
     /// What the engine's session is to run with; a connection hands it down before a statement.
-    fn engine(&self) -> forebay_engine::SessionSettings;
+    fn engine(&self) -> SessionSettings;
     /// Asks the server to read its configuration files again; true if it was asked.
     fn reload_server(&mut self) -> bool;
     /// The transaction has ended: keep what was SET (committed) or undo it; LOCAL values end either

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_aio::sync::{Arc, Bell};
+use forebay_aio::sync::{Arc, Event};
 use forebay_format::Lsn;
 
 /// What somebody wants.
@@ -36,16 +36,16 @@ impl Goal {
 #[derive(Debug)]
 pub(crate) enum Wake {
     /// One of those who sleep at it.
-    One(Arc<Bell>),
+    One(Arc<Event>),
     /// All of them.
-    All(Arc<Bell>),
+    All(Arc<Event>),
 }
 
 impl Wake {
     pub fn carry_out(&self) {
         match self {
-            Wake::One(bell) => bell.call_one(),
-            Wake::All(bell) => bell.ring(),
+            Wake::One(bell) => bell.wake_one(),
+            Wake::All(bell) => bell.set(),
         }
     }
 }
@@ -56,13 +56,13 @@ struct Crowd {
     /// No goal of theirs is beyond.
     upto: Lsn,
     asleep: usize,
-    bell: Option<Arc<Bell>>,
+    bell: Option<Arc<Event>>,
 }
 
 impl Crowd {
-    fn join(&mut self) -> Arc<Bell> {
+    fn join(&mut self) -> Arc<Event> {
         self.asleep += 1;
-        Arc::clone(self.bell.get_or_insert_with(|| Arc::new(Bell::new())))
+        Arc::clone(self.bell.get_or_insert_with(|| Arc::new(Event::new())))
     }
 
     /// Has one of them woken. None: there is nobody.
@@ -83,7 +83,7 @@ pub(crate) struct Crowds {
     pieces: VecDeque<Crowd>,
     to_come: Crowd,
     /// Who waits for a write alone.
-    for_room: Vec<(Lsn, Arc<Bell>)>,
+    for_room: Vec<(Lsn, Arc<Event>)>,
     asleep: usize,
 }
 
@@ -100,11 +100,11 @@ impl Crowds {
     }
 
     /// Another one, who sleeps at this bell from now on.
-    pub fn join(&mut self, goal: Goal) -> Arc<Bell> {
+    pub fn join(&mut self, goal: Goal) -> Arc<Event> {
         self.asleep += 1;
         match goal {
             Goal::Written(lsn) => {
-                let bell = Arc::new(Bell::new());
+                let bell = Arc::new(Event::new());
                 self.for_room.push((lsn, Arc::clone(&bell)));
                 bell
             }
@@ -186,7 +186,7 @@ mod tests {
         Goal::Flushed(Lsn(lsn))
     }
 
-    fn is_for_all(wake: &Wake, bell: &Arc<Bell>) -> bool {
+    fn is_for_all(wake: &Wake, bell: &Arc<Event>) -> bool {
         matches!(wake, Wake::All(of) if Arc::ptr_eq(of, bell))
     }
 

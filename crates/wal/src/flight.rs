@@ -36,7 +36,7 @@
 use std::collections::VecDeque;
 
 use forebay_aio::sync::{
-    Arc, Bell, Mutex,
+    Arc, Event, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 use forebay_format::{Lsn, SegmentSize};
@@ -81,7 +81,7 @@ pub(crate) enum Step {
     /// Sync the segment that holds the byte before this, then call [`Flight::synced`].
     Sync(Lsn),
     /// Sleep until it rings or calls, then ask again, unless the goal is reached.
-    Wait(Arc<Bell>),
+    Wait(Arc<Event>),
     /// Let others run, then call [`Flight::lingered`].
     Linger,
 }
@@ -467,7 +467,7 @@ mod tests {
         };
         assert_eq!(upto, ends[2]);
         assert!(matches!(flight.synced(upto, goals[2], || ends[2]), Step::Done));
-        bell.sleep();
+        bell.wait();
         assert_eq!(flight.progress.flushed(), ends[2]);
     }
 
@@ -494,7 +494,7 @@ mod tests {
         };
         let later = write(Goal::Written(end(4)));
         assert!(matches!(flight.wrote(&pieces[2], Goal::Written(end(3)), || end(4)), Step::Done));
-        bell.sleep();
+        bell.wait();
         let Step::Sync(upto) = flight.step(commit, || end(4)) else {
             panic!("the fourth was not there")
         };

@@ -161,7 +161,7 @@ impl Wal {
                 // A goal that is reached is reached, even if the log has failed since.
                 Step::Done => return if self.is_reached(goal) { Ok(()) } else { self.check() },
                 Step::Wait(bell) => {
-                    bell.sleep();
+                    bell.wait();
                     // Most are woken because it is, all at once: they had better not meet at the
                     // lock.
                     if self.is_reached(goal) {

@@ -1,4 +1,4 @@
-//! Handles: taking one, and taking back those whose I/O has ended.
+//! Takes handles, and takes back those whose I/O has ended.
 
 use smallvec::SmallVec;
 
@@ -6,34 +6,39 @@ use super::Backend;
 use crate::counters::Own;
 use crate::error::AioError;
 use crate::handle::WaitRef;
-use crate::op::Io;
+use crate::io::Io;
 
-/// A handle taken before it is known what for, so that nothing has to be waited for once it is.
-/// Started by [`Backend::start_acquired`], given back by [`Backend::release`]. One that is just
-/// dropped is leaked: it stays taken until [`Backend::end_of_statement`] finds it.
+/// A handle taken before its I/O is known, so that starting the I/O waits for nothing.
+/// [`Backend::start_acquired`] starts it and [`Backend::release`] gives it back. One that is only
+/// dropped stays taken until [`Backend::end_of_statement`] finds it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "start it or release it"]
 pub struct Acquired(WaitRef);
 
 impl Acquired {
-    /// By this anyone can wait for the I/O that is to come. Released without, it counts as
-    /// finished.
+    /// A reference by which any thread can wait for the coming I/O. If the handle is released, the
+    /// reference counts as finished.
     pub fn wait_ref(&self) -> WaitRef {
         self.0
     }
 }
 
 impl Backend {
-    /// Takes a handle; where none is idle, waits for the oldest I/O. A second one before the first
-    /// was started or released is an error: who held several while others do the same could wait
-    /// for ever.
+    /// Takes a handle; if none is idle, waits for the oldest I/O.
+    ///
+    /// # Errors
+    /// Another handle is acquired and neither started nor released. Two backends that each hold
+    /// several handles and wait for more could wait forever.
     pub fn acquire(&mut self) -> Result<Acquired, AioError> {
         self.check_none_handed_out()?;
         let index = self.take_handle();
         Ok(self.hand(index))
     }
 
-    /// Takes a handle if that can be had without waiting.
+    /// Takes a handle if it need not wait for one.
+    ///
+    /// # Errors
+    /// As [`Backend::acquire`].
     pub fn try_acquire(&mut self) -> Result<Option<Acquired>, AioError> {
         self.check_none_handed_out()?;
         if self.idle.is_empty() {
@@ -47,14 +52,20 @@ impl Backend {
         Ok(Some(self.hand(index)))
     }
 
-    /// Gives a handle back that is not needed after all.
+    /// Gives back an acquired handle that is not needed.
+    ///
+    /// # Errors
+    /// The end of a statement has already taken it back.
     pub fn release(&mut self, handle: Acquired) -> Result<(), AioError> {
         self.check_handed_out(&handle, "release in unexpected state")?;
         self.give_back();
         Ok(())
     }
 
-    /// Starts an I/O on a handle taken before; otherwise as [`Backend::start`].
+    /// Starts an I/O on an acquired handle; otherwise as [`Backend::start`].
+    ///
+    /// # Errors
+    /// The end of a statement has already taken the handle back.
     pub fn start_acquired(&mut self, handle: Acquired, io: Io) -> Result<WaitRef, AioError> {
         self.check_handed_out(
             &handle,
@@ -84,7 +95,7 @@ impl Backend {
         if self.handed_out == Some(handle.0) { Ok(()) } else { Err(AioError::Misuse(otherwise)) }
     }
 
-    /// Gives back the handle that is handed out, if one is.
+    /// Gives back the acquired handle, if there is one; returns whether there was.
     pub(super) fn give_back(&mut self) -> bool {
         let Some(r) = self.handed_out.take() else { return false };
         self.aio.table().release(r.index);
@@ -92,7 +103,7 @@ impl Backend {
         true
     }
 
-    /// A handle of one's own, handed out; where none is idle, waits for the oldest I/O.
+    /// Takes an idle handle; if none is idle, waits for the oldest I/O.
     pub(super) fn take_handle(&mut self) -> u32 {
         self.tally(Own::Acquired, 1);
         if self.idle.is_empty() {
@@ -111,7 +122,7 @@ impl Backend {
     pub(super) fn take_back_finished(&mut self) {
         let Some(&oldest) = self.in_use.front() else { return };
         let table = self.aio.table();
-        self.aio.is_done(table.wait_ref(oldest)); // notices what has arrived; a ring's all at once
+        self.aio.is_done(table.wait_ref(oldest));
         let finished: SmallVec<[WaitRef; 64]> =
             self.in_use.iter().map(|&i| table.wait_ref(i)).filter(|&r| table.is_done(r)).collect();
         for r in finished {
@@ -126,7 +137,7 @@ impl Backend {
                 let oldest = self.aio.table().wait_ref(oldest);
                 self.take_back(oldest);
             }
-            // The only handle there is is handed out. Who has it is told when it comes to start it.
+            // The only handle is acquired. Its holder is told when it starts it.
             None => {
                 let given = self.give_back();
                 assert!(given, "a handle is idle, in use, or handed out");
@@ -135,9 +146,8 @@ impl Backend {
         }
     }
 
-    /// Waits for an own I/O and takes back its handle. Its local halves are not run here, in the
-    /// midst of starting something, but when that is over; its report is kept, if anyone may ask
-    /// for it.
+    /// Waits for an I/O and takes back its handle. Its local halves run later, when the backend is
+    /// not starting anything; its report is kept if anyone may ask for it.
     pub(super) fn take_back(&mut self, r: WaitRef) {
         let ended = self.finish(r);
         if self.locals.has(r.index) {

@@ -1,29 +1,29 @@
-//! What is put right when a statement or a transaction ends, or after an error.
+//! Cleanup when a statement or a transaction ends, or after an error.
 //!
-//! Handles and batches are to be closed by who opened them. Where that was forgotten, others could
-//! wait for I/O that was never submitted; so the ends of statements and transactions look, put it
-//! right, and say so.
+//! The code that opens a handle or a batch must close it. If that is forgotten, other backends
+//! could wait for I/O that is never submitted. So the ends of statements and transactions find such
+//! leftovers, clean them up, and report them.
 
 use super::Backend;
 use crate::completion::Status;
 
-/// What was put right.
+/// What was cleaned up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "mistakes are to be warned of"]
 pub struct Leftovers {
-    /// A handle had been acquired, and neither started nor released.
+    /// A handle was acquired, and neither started nor released.
     pub leaked_handle: bool,
-    /// I/Os had been staged, and not submitted.
+    /// How many I/Os were staged and not submitted.
     pub unsubmitted: usize,
-    /// A batch had not been ended.
+    /// A batch was not ended.
     pub open_batch: bool,
-    /// Reports dropped that told of an error. No mistake in itself: who reads ahead need not come
-    /// to need it all.
+    /// How many reports with an error were dropped. That is no mistake: a read-ahead may read what
+    /// nobody needs.
     pub failed: usize,
 }
 
 impl Leftovers {
-    /// PostgreSQL's warnings of the mistakes, in its order.
+    /// PostgreSQL's warnings of these mistakes, in its order.
     pub fn warnings(self) -> impl Iterator<Item = &'static str> {
         let handle = self.leaked_handle.then_some("leaked AIO handle");
         let staged = std::iter::repeat_n("AIO handle was not submitted", self.unsubmitted);
@@ -31,7 +31,7 @@ impl Leftovers {
         handle.into_iter().chain(staged).chain(batch)
     }
 
-    /// Both.
+    /// The sum of both.
     pub fn and(self, other: Leftovers) -> Leftovers {
         Leftovers {
             leaked_handle: self.leaked_handle | other.leaked_handle,
@@ -43,7 +43,7 @@ impl Leftovers {
 }
 
 impl Backend {
-    /// Gives back a leaked handle, and submits what is staged. Waits for nothing: I/O may be in
+    /// Gives back a leaked handle, and submits what is staged. Waits for nothing: I/O may stay in
     /// flight from one statement to the next.
     pub fn end_of_statement(&mut self) -> Leftovers {
         let unsubmitted = self.staged.len();
@@ -51,8 +51,8 @@ impl Backend {
         Leftovers { leaked_handle: self.give_back(), unsubmitted, ..Leftovers::default() }
     }
 
-    /// As at the end of a statement; ends an open batch as well, and drops the reports nobody asked
-    /// for. Waits for nothing: I/O in flight goes on without anyone to report to.
+    /// As [`Backend::end_of_statement`]; also ends an open batch, and drops reports that nobody
+    /// asked for. Waits for nothing: I/O in flight goes on, and its report is dropped.
     pub fn end_of_transaction(&mut self) -> Leftovers {
         let open_batch = std::mem::take(&mut self.in_batch);
         let statement = self.end_of_statement();
@@ -63,9 +63,9 @@ impl Backend {
         Leftovers { open_batch, failed: self.drop_reports(), ..statement }
     }
 
-    /// As at the end of a transaction, and waits for all own I/O: what a failed statement left
-    /// behind is over before its locks go. Local halves run without the backend, so that nothing
-    /// new begins.
+    /// As [`Backend::end_of_transaction`], and waits for all I/O of this backend, so that what a
+    /// failed statement started is over before its locks are released. Local halves get no backend,
+    /// so they start nothing new.
     pub fn drain(&mut self) -> Leftovers {
         let open_batch = std::mem::take(&mut self.in_batch);
         let statement = self.end_of_statement();

@@ -1,12 +1,11 @@
-//! What an effect does to one attempt at an I/O.
+//! Applies an effect to one attempt.
 
 use super::plan::Effect;
 use crate::error::Errno;
-use crate::execute::{Executor, Request, Vector, Vectors};
+use crate::execute::{Executor, Request, before};
 use crate::memory::IO_ALIGN;
 
-/// Makes an attempt through `executor` as the effect has it. `salt` chooses where [`Effect::Cut`]
-/// cuts.
+/// Makes an attempt through `executor`, with `effect`. `salt` chooses where [`Effect::Cut`] cuts.
 pub(super) fn attempt(
     executor: &dyn Executor,
     r: &Request<'_>,
@@ -25,27 +24,19 @@ pub(super) fn attempt(
     }
 }
 
-/// A length at least one unit (a byte, a block of a direct file) and less than `asked`, where that
-/// is possible.
+/// A length from one unit (a byte, or a block of a direct file) to less than `asked`, if that is
+/// possible.
 fn cut(asked: usize, direct: bool, salt: u64) -> usize {
     let unit = if direct { IO_ALIGN } else { 1 };
     let units = asked / unit;
     if units < 2 { asked } else { (1 + salt as usize % (units - 1)) * unit }
 }
 
-/// Transfers and tells at most `n` bytes. A direct file can't move a part of a block: there the
-/// whole block moves, and yet no more than `n` bytes are told, as when the device broke off within
-/// it.
+/// Transfers and reports at most `n` bytes. A direct file transfers whole blocks. `n` bytes are
+/// reported there too, as if the device had stopped within a block.
 fn at_most(executor: &dyn Executor, r: &Request<'_>, n: usize) -> Result<usize, Errno> {
-    let mut room = if r.file().is_direct() { n.next_multiple_of(IO_ALIGN) } else { n };
-    let mut vectors = Vectors::new();
-    for v in r.vectors() {
-        let len = v.len().min(room);
-        room -= len;
-        if len > 0 {
-            vectors.push(Vector::new(v.ptr(), len));
-        }
-    }
+    let most = if r.file().is_direct() { n.next_multiple_of(IO_ALIGN) } else { n };
+    let vectors = before(r.vectors(), most);
     if vectors.is_empty() {
         return Ok(0);
     }

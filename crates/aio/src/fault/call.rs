@@ -1,4 +1,4 @@
-//! What a rule looks at: an operation of either half of the door.
+//! Calls, as rules and traces see them.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -12,85 +12,73 @@ use crate::op::OpKind;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ops(u32);
 
-/// The operations in the order of their bits, with the names that reports use.
-const NAMES: [&str; 21] = [
-    "read",
-    "write",
-    "fsync",
-    "fdatasync",
-    "sync_file_range",
-    "fallocate",
-    "open",
-    "mkdir",
-    "rename",
-    "unlink",
-    "rmdir",
-    "list",
-    "stat",
-    "set_len",
-    "allocate",
-    "reserve",
-    "sync_file",
-    "sync_dir",
-    "forget",
-    "lock",
-    "sync_fs",
-];
+macro_rules! operations {
+    ($($(#[$doc:meta])* $op:ident = $bit:literal $name:literal,)*) => {
+        /// The names of operations in reports, in the order of their bits.
+        const NAMES: [&str; [$($bit),*].len()] = [$($name),*];
 
-/// Operations there are.
+        impl Ops {
+            $($(#[$doc])* pub const $op: Ops = Ops(1 << $bit);)*
+        }
+    };
+}
+
+operations! {
+    /// Reads.
+    READ = 0 "read",
+    /// Writes.
+    WRITE = 1 "write",
+    /// Syncs of data and metadata, as I/Os.
+    FSYNC = 2 "fsync",
+    /// Syncs of data, as I/Os.
+    FDATASYNC = 3 "fdatasync",
+    /// Starts of write-out, as I/Os.
+    SYNC_FILE_RANGE = 4 "sync_file_range",
+    /// Allocations, as I/Os.
+    FALLOCATE = 5 "fallocate",
+    /// Opening a file.
+    OPEN = 6 "open",
+    /// Making a directory.
+    MKDIR = 7 "mkdir",
+    /// Renaming, with or without replacing.
+    RENAME = 8 "rename",
+    /// Removing a file's name.
+    UNLINK = 9 "unlink",
+    /// Removing a directory.
+    RMDIR = 10 "rmdir",
+    /// Listing a directory.
+    LIST = 11 "list",
+    /// Facts about a name or a file: stat, link count, length.
+    STAT = 12 "stat",
+    /// Truncating or extending a file.
+    SET_LEN = 13 "set_len",
+    /// Allocation through the namespace.
+    ALLOCATE = 14 "allocate",
+    /// Reserving space.
+    RESERVE = 15 "reserve",
+    /// Syncing a file through the namespace.
+    SYNC_FILE = 16 "sync_file",
+    /// Syncing a directory.
+    SYNC_DIR = 17 "sync_dir",
+    /// Dropping a file's cached pages.
+    FORGET = 18 "forget",
+    /// Locking a file.
+    LOCK = 19 "lock",
+    /// Syncing a whole file system.
+    SYNC_FS = 20 "sync_fs",
+}
+
+/// How many operations there are.
 pub(super) const OPS: usize = NAMES.len();
 
 impl Ops {
-    /// A gathered read.
-    pub const READ: Ops = Ops(1);
-    /// A gathered write.
-    pub const WRITE: Ops = Ops(1 << 1);
-    /// A sync of data and metadata, as an I/O.
-    pub const FSYNC: Ops = Ops(1 << 2);
-    /// A sync of data, as an I/O.
-    pub const FDATASYNC: Ops = Ops(1 << 3);
-    /// The start of write-back, as an I/O.
-    pub const SYNC_FILE_RANGE: Ops = Ops(1 << 4);
-    /// Allocation, as an I/O.
-    pub const FALLOCATE: Ops = Ops(1 << 5);
-    /// Opening a file.
-    pub const OPEN: Ops = Ops(1 << 6);
-    /// Making a directory.
-    pub const MKDIR: Ops = Ops(1 << 7);
-    /// Renaming, with or without replacing.
-    pub const RENAME: Ops = Ops(1 << 8);
-    /// Removing a file's name.
-    pub const UNLINK: Ops = Ops(1 << 9);
-    /// Removing a directory.
-    pub const RMDIR: Ops = Ops(1 << 10);
-    /// Listing a directory.
-    pub const LIST: Ops = Ops(1 << 11);
-    /// Facts about a name or a file: stat, link count, length.
-    pub const STAT: Ops = Ops(1 << 12);
-    /// Cutting or extending a file.
-    pub const SET_LEN: Ops = Ops(1 << 13);
-    /// Allocation through the namespace.
-    pub const ALLOCATE: Ops = Ops(1 << 14);
-    /// Setting space aside.
-    pub const RESERVE: Ops = Ops(1 << 15);
-    /// Sync of a file through the namespace.
-    pub const SYNC_FILE: Ops = Ops(1 << 16);
-    /// Sync of a directory.
-    pub const SYNC_DIR: Ops = Ops(1 << 17);
-    /// Dropping what the kernel caches of a file.
-    pub const FORGET: Ops = Ops(1 << 18);
-    /// Locking a file.
-    pub const LOCK: Ops = Ops(1 << 19);
-    /// Sync of a whole file system.
-    pub const SYNC_FS: Ops = Ops(1 << 20);
-
     /// Reads and writes.
     pub const TRANSFERS: Ops = Ops(0b11);
-    /// Syncs as I/Os.
+    /// Syncs, as I/Os.
     pub const SYNCS: Ops = Ops(0b1100);
-    /// All I/Os: everything but names.
+    /// All I/Os, but no calls of the namespace.
     pub const IO: Ops = Ops(0b11_1111);
-    /// Everything.
+    /// All operations.
     pub const ALL: Ops = Ops((1 << OPS) - 1);
 
     /// The operation of an I/O.
@@ -105,18 +93,18 @@ impl Ops {
         }
     }
 
-    /// Every operation of `other` is among these.
+    /// Whether every operation of `other` is in this set.
     pub fn contains(self, other: Ops) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The position of a single operation.
+    /// The bit of a single operation.
     pub(super) fn index(self) -> usize {
         debug_assert!(self.0.is_power_of_two(), "{self:?} is one operation");
         self.0.trailing_zeros() as usize
     }
 
-    /// Each operation of the set.
+    /// The bits of the set.
     pub(super) fn each(self) -> impl Iterator<Item = usize> {
         (0..OPS).filter(move |bit| self.0 & 1 << bit != 0)
     }
@@ -141,22 +129,22 @@ impl fmt::Debug for Ops {
     }
 }
 
-/// One operation, as rules and traces see it.
+/// One call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which.
+    /// The operation.
     pub op: Ops,
     /// The file or directory.
     pub path: PathBuf,
     /// The new name, when renaming.
     pub to: Option<PathBuf>,
-    /// First byte in the file, where there is one.
+    /// The first byte in the file, or 0.
     pub offset: u64,
-    /// Bytes concerned: asked to be transferred, allocated; the new length.
+    /// Bytes to transfer or allocate, or the new length.
     pub len: u64,
-    /// On a file of direct I/O, or to become one.
+    /// Whether the file is direct, or is being opened for direct I/O.
     pub direct: bool,
-    /// When opening: for writing too.
+    /// Whether the file is being opened for writing.
     pub write: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The plan over what is executed in a calling thread: by method sync, by workers, as the rest of a
-//! short transfer.
+//! The plan for I/O that a calling thread executes: under method sync, in workers, and the rest of
+//! short transfers.
 
 use super::apply::attempt;
 use super::call::Call;
@@ -8,14 +8,14 @@ use crate::error::Errno;
 use crate::execute::{Executor, Request};
 use crate::sync::Arc;
 
-/// Executes as the inner executor does, but for what the plan says.
+/// An executor that applies a plan to another one.
 pub struct FaultyExecutor {
     inner: Arc<dyn Executor>,
     plan: Arc<FaultPlan>,
 }
 
 impl FaultyExecutor {
-    /// The plan over `inner`.
+    /// Applies `plan` to `inner`.
     pub fn new(inner: Arc<dyn Executor>, plan: Arc<FaultPlan>) -> FaultyExecutor {
         FaultyExecutor { inner, plan }
     }
@@ -24,7 +24,7 @@ impl FaultyExecutor {
 impl Executor for FaultyExecutor {
     fn execute(&self, r: &Request<'_>) -> Result<usize, Errno> {
         let verdict = self.plan.judge(&Call::of(r));
-        self.plan.sit_out(&verdict);
+        self.plan.wait_while_held(&verdict);
         attempt(&*self.inner, r, verdict.effect, verdict.salt)
     }
 }

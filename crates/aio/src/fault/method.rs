@@ -1,9 +1,9 @@
-//! The plan over a method that has others execute: the kernel does not ask our executor.
+//! The plan for a method that has others execute, such as the kernel.
 //!
-//! What a rule hits does not go to the inner method. It stays here, submitted, until someone waits
-//! or polls, as a completion stays in a ring until someone reaps it; that thread then makes the
-//! attempt that the rule has in mind. The rest goes on as ever. What is held sleeps on its handle,
-//! and the release of it wakes the sleepers.
+//! An I/O that a rule affects does not go to the inner method. It stays submitted here until a
+//! thread waits or polls, as a completion stays in a ring until a thread reaps it. That thread
+//! makes the attempt with the rule's effect. Threads that wait for a held I/O sleep on its handle,
+//! and its release wakes them.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,40 +14,37 @@ use super::apply::attempt;
 use super::call::Call;
 use super::plan::{FaultPlan, Verdict};
 use crate::error::{AioError, Errno};
-use crate::execute::{Executor, Request};
+use crate::execute::Executor;
 use crate::handle::{WaitRef, Word};
 use crate::memory::Region;
-use crate::method::{Method, WorkerCounts, WorkerLimits};
+use crate::method::Method;
 use crate::op::OpKind;
 use crate::registration::{Registration, RegistrationStats};
 use crate::sync::{Arc, Mutex};
-use crate::table::{HandleTable, KernelView};
+use crate::table::HandleTable;
+use crate::workers::{WorkerCounts, WorkerLimits};
 
-/// Does as the inner method does, but for what the plan says.
+/// A method that applies a plan to another one.
 pub struct FaultyMethod {
     inner: Box<dyn Method>,
     executor: Arc<dyn Executor>,
     table: Arc<HandleTable>,
     plan: Arc<FaultPlan>,
-    /// By use of a handle: the next use may begin before the thread that ended this one is back
-    /// here.
+    /// Keyed by the use of a handle, because the next use may begin before the thread that ended
+    /// this one returns here.
     diverted: Mutex<HashMap<WaitRef, Diverted>>,
 }
 
-/// A submitted I/O that the inner method knows nothing of.
+/// A submitted I/O that the inner method does not have.
 enum Diverted {
-    /// Waits for its release, or for a thread to execute it.
+    /// It waits for its release, or for a thread that executes it.
     Pending(Verdict),
-    /// Some thread executes it.
+    /// A thread executes it.
     Running,
 }
 
-fn request<'a>(view: &'a KernelView<'_>) -> Request<'a> {
-    Request::new(view.file, view.op, view.offset, view.length, view.vectors)
-}
-
 impl FaultyMethod {
-    /// The plan over `inner`. What a rule hits is executed by `executor`.
+    /// Applies `plan` to `inner`. `executor` executes what a rule affects.
     pub fn new(
         inner: Box<dyn Method>,
         executor: Arc<dyn Executor>,
@@ -57,7 +54,7 @@ impl FaultyMethod {
         FaultyMethod { inner, executor, table, plan, diverted: Mutex::new(HashMap::new()) }
     }
 
-    /// Takes a diverted I/O upon this thread, if it is no longer held and nobody else has.
+    /// Takes a diverted I/O to execute it, unless it is held or another thread has taken it.
     fn take(&self, r: WaitRef) -> Option<Verdict> {
         let mut diverted = self.diverted.lock();
         let entry = diverted.get_mut(&r)?;
@@ -71,18 +68,18 @@ impl FaultyMethod {
         }
     }
 
-    /// Executes; whatever happens, the I/O ends.
+    /// Executes the I/O, and ends it whatever happens.
     fn run(&self, table: &HandleTable, r: WaitRef, verdict: Verdict) {
-        self.plan.went(&verdict);
+        self.plan.count_released(&verdict);
         let attempted = catch_unwind(AssertUnwindSafe(|| {
-            table.with_kernel_view(r.index, |view| {
-                attempt(&*self.executor, &request(&view), verdict.effect, verdict.salt)
+            table.with_request(r.index, |request| {
+                attempt(&*self.executor, request, verdict.effect, verdict.salt)
             })
         }));
         table.executed(r.index, attempted.unwrap_or(Err(Errno::IO)));
         table.finish(r.index);
-        // Only now: a waiter that does not find it here asks the inner method, which would wait for
-        // ever.
+        // Only now: a waiter that does not find it here asks the inner method, and would wait
+        // forever.
         self.diverted.lock().remove(&r);
     }
 }
@@ -115,14 +112,14 @@ impl Method for FaultyMethod {
     fn submit(&self, table: &HandleTable, slot: u32, staged: &[u32], in_flight: usize) {
         let mut through: SmallVec<[u32; 32]> = SmallVec::new();
         for &index in staged {
-            let call = table.with_kernel_view(index, |view| Call::of(&request(&view)));
+            let call = table.with_request(index, Call::of);
             let verdict = self.plan.judge(&call);
-            if verdict.is_innocent() {
+            if verdict.is_pass() {
                 through.push(index);
                 continue;
             }
             self.plan.wake_at_release(&verdict, &self.table, index);
-            // Under the lock: whoever takes it finds all that were merged with it submitted.
+            // Under the lock, so that a thread that takes it finds all merged I/Os submitted.
             let mut diverted = self.diverted.lock();
             diverted.insert(table.wait_ref(index), Diverted::Pending(verdict));
             table.begin(index);

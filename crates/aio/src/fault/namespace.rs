@@ -1,29 +1,31 @@
-//! The plan over names.
+//! The plan for calls of the namespace.
 
 use std::path::{Path, PathBuf};
 
 use super::call::{Call, Ops};
 use super::plan::{Effect, FaultPlan};
-use crate::direct::{DirectAlignment, DirectRefusal};
+use crate::direct::DirectAlignment;
 use crate::error::{AioError, Errno};
 use crate::file::{File, OpenOptions};
 use crate::namespace::{DirEntry, FileStat, Namespace};
+use crate::refusal::DirectRefusal;
 use crate::sync::Arc;
 
-/// Names as in the inner namespace, but for what the plan says. Probes for direct I/O pass.
+/// A namespace that applies a plan to another one. Links and probes for direct I/O are not
+/// affected.
 pub struct FaultyNamespace {
     inner: Arc<dyn Namespace>,
     plan: Arc<FaultPlan>,
 }
 
 impl FaultyNamespace {
-    /// The plan over `inner`.
+    /// Applies `plan` to `inner`.
     pub fn new(inner: Arc<dyn Namespace>, plan: Arc<FaultPlan>) -> FaultyNamespace {
         FaultyNamespace { inner, plan }
     }
 
-    /// Lets a call pass, or fails it. `part` does so many bytes of it, where it can be done in
-    /// part.
+    /// Lets a call pass, or fails it. `part` does the given number of bytes of a call that can be
+    /// done in part.
     fn pass(
         &self,
         action: &'static str,
@@ -31,7 +33,7 @@ impl FaultyNamespace {
         part: impl FnOnce(u64) -> Result<(), AioError>,
     ) -> Result<(), AioError> {
         let verdict = self.plan.judge(call);
-        self.plan.sit_out(&verdict);
+        self.plan.wait_while_held(&verdict);
         let fail = |errno: Errno| Err(AioError::os(action, &call.path, errno));
         match verdict.effect {
             None => Ok(()),

@@ -1,8 +1,8 @@
-//! The plan: rules in order, what each does, what has fired, and what is held.
+//! [`FaultPlan`]: rules in order, their effects, what they affected, and what is held.
 //!
-//! Each rule counts the calls that match it, whether or not an earlier rule struck them. A call
-//! waits at every rule that holds it, and the first rule that fires with an [`Effect`] decides what
-//! becomes of it; all that is decided when the call arrives.
+//! The plan decides about a call when the call arrives. Each rule counts the calls that match it,
+//! also those that an earlier rule affects. The first matching rule that holds makes the call wait,
+//! and the first that has an [`Effect`] decides its result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,30 +14,29 @@ use crate::error::Errno;
 use crate::sync::{Arc, Condvar, Duration, Instant, Mutex};
 use crate::table::HandleTable;
 
-/// How long a test may hold an I/O, or wait for one to be held, before it is broken.
+/// How long a test may hold an I/O, or wait for one to be held.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It fails, without anything being done.
+    /// It fails and does nothing.
     Fail(Errno),
-    /// It transfers at most so many bytes, and says so. Of a direct file whole blocks move, and as
-    /// many bytes are told.
+    /// It transfers at most this many bytes. A direct file transfers whole blocks, and reports this
+    /// many bytes.
     AtMost(usize),
-    /// It transfers so many bytes fewer than it was asked for.
+    /// It transfers this many bytes fewer than it was asked for.
     ShortBy(usize),
-    /// It transfers a part, cut at a place that the seed chooses (between blocks, where the file is
-    /// direct).
+    /// It transfers a part that the seed chooses; of a direct file, whole blocks.
     Cut,
-    /// So many bytes are done, and then it fails.
+    /// It transfers this many bytes and then fails.
     FailAfter(usize, Errno),
     /// The thread that executes it panics.
     Panic,
 }
 
 impl Effect {
-    /// For transfers only.
+    /// Whether it is for transfers only.
     fn is_short(self) -> bool {
         matches!(self, Effect::AtMost(_) | Effect::ShortBy(_) | Effect::Cut)
     }
@@ -54,7 +53,7 @@ impl Effect {
 
 type When = Box<dyn Fn(&Call) -> bool + Send + Sync>;
 
-/// Which calls a rule is about, and which of those it strikes: all, unless it says otherwise.
+/// Which calls a rule affects. Without further conditions it affects all calls of its operations.
 pub struct Rule {
     ops: Ops,
     path: Option<String>,
@@ -66,12 +65,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Calls of these operations.
+    /// A rule for these operations.
     pub fn on(ops: Ops) -> Rule {
         Rule { ops, path: None, bytes: None, when: None, skip: 0, times: u64::MAX, chance: None }
     }
 
-    /// Only on files and directories whose path has `part` in it.
+    /// Only on files and directories whose path contains `part`.
     pub fn path(self, part: impl Into<String>) -> Rule {
         Rule { path: Some(part.into()), ..self }
     }
@@ -81,29 +80,29 @@ impl Rule {
         Rule { bytes: Some(bytes), ..self }
     }
 
-    /// Only calls that `when` says yes to. It must not call the plan.
+    /// Only calls for which `when` returns true. It must not call the plan.
     pub fn when(self, when: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Rule {
         Rule { when: Some(Box::new(when)), ..self }
     }
 
-    /// The first `n` calls that match pass.
+    /// The first `n` matching calls pass.
     pub fn skip(self, n: u64) -> Rule {
         Rule { skip: n, ..self }
     }
 
-    /// At most `n` calls are struck.
+    /// At most `n` calls are affected.
     pub fn times(self, n: u64) -> Rule {
         Rule { times: n, ..self }
     }
 
-    /// Only the call after the first `n` that match is struck.
+    /// Only the call after the first `n` matching calls.
     pub fn nth(self, n: u64) -> Rule {
         self.skip(n).times(1)
     }
 
-    /// A call is struck with this probability. The seed, the file's name, the place in it and the
-    /// number of attempts made there decide, so that the same work meets the same faults however
-    /// its threads take turns.
+    /// A call is affected with this probability. It depends on the seed, the file's name, the
+    /// offset, and the number of attempts there. So the same work meets the same faults however its
+    /// threads interleave.
     pub fn chance(self, probability: f64) -> Rule {
         Rule { chance: Some(probability), ..self }
     }
@@ -125,24 +124,24 @@ impl Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultId(usize);
 
-/// A rule with what has become of it.
-struct Live {
+/// A rule and its counts.
+struct RuleState {
     rule: Rule,
-    /// None: it holds.
+    /// None: the rule holds calls.
     effect: Option<Effect>,
     ended: bool,
     matched: u64,
     fired: u64,
-    /// Attempts at each place, for rules with a chance.
+    /// Attempts by place, for rules with a probability.
     attempts: HashMap<u64, u32>,
-    /// Calls held so far; those with a number below `let_go` may go on.
+    /// Held calls with a number below this one may continue.
     let_go: u64,
-    /// Calls held now.
+    /// How many calls are held now.
     holding: usize,
 }
 
-impl Live {
-    /// Counts a call that matches; is it struck?
+impl RuleState {
+    /// Counts a matching call; returns whether it is affected.
     fn counts(&mut self, call: &Call, seed: u64, number: usize) -> bool {
         let place = hash(&(seed, number, call.op, call.path.file_name(), call.offset));
         let attempt = match self.rule.chance {
@@ -172,7 +171,7 @@ struct Ticket {
     number: u64,
 }
 
-/// What the plan has in mind for a call.
+/// What the plan decided about a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
     hold: Option<Ticket>,
@@ -181,12 +180,12 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    pub(super) fn is_innocent(&self) -> bool {
+    pub(super) fn is_pass(&self) -> bool {
         self.hold.is_none() && self.effect.is_none()
     }
 }
 
-/// A sleeper on a handle that the release of a ticket wakes.
+/// The handle whose sleepers the release of a ticket wakes.
 struct Wake {
     ticket: Ticket,
     table: Arc<HandleTable>,
@@ -194,8 +193,8 @@ struct Wake {
 }
 
 #[derive(Default)]
-struct State {
-    rules: Vec<Live>,
+struct PlanState {
+    rules: Vec<RuleState>,
     calls: [u64; OPS],
     classes: BTreeMap<String, u64>,
     wakes: Vec<Wake>,
@@ -204,17 +203,17 @@ struct State {
     struck: Vec<(Call, Effect)>,
 }
 
-impl State {
+impl PlanState {
     fn may_go(&self, ticket: Ticket) -> bool {
-        let live = &self.rules[ticket.rule];
-        live.ended || ticket.number < live.let_go
+        let rule = &self.rules[ticket.rule];
+        rule.ended || ticket.number < rule.let_go
     }
 }
 
-/// What fails, comes short or is held.
+/// Which calls fail, come short, panic or are held.
 pub struct FaultPlan {
     seed: u64,
-    state: Mutex<State>,
+    state: Mutex<PlanState>,
     changed: Condvar,
 }
 
@@ -224,12 +223,12 @@ impl FaultPlan {
         FaultPlan::seeded(0)
     }
 
-    /// A plan whose chances are decided by `seed`.
+    /// A plan whose probabilities `seed` decides.
     pub fn seeded(seed: u64) -> Arc<FaultPlan> {
         Arc::new(FaultPlan { seed, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Adds a rule behind the others.
+    /// Adds a rule after the others.
     pub fn add(&self, rule: Rule, effect: Effect) -> FaultId {
         assert!(
             !effect.is_short() || Ops::TRANSFERS.contains(rule.ops),
@@ -239,18 +238,18 @@ impl FaultPlan {
         self.enter(rule, Some(effect))
     }
 
-    /// Adds a rule that holds what it strikes until it is released, by [`Held`] or by the end of
-    /// that value. What follows in the plan applies to what was held.
+    /// Adds a rule that holds calls until [`Held`] releases them or is dropped. Later rules apply
+    /// to held calls too.
     ///
-    /// Executed by a calling thread or a worker, the I/O keeps its thread, as a slow device would.
-    /// Under a method that has the kernel execute, it is in flight and no thread is held up.
+    /// A held I/O that a calling thread or worker executes blocks that thread, as a slow device
+    /// would. Under a method that has the kernel execute, it is in flight and blocks no thread.
     pub fn hold(self: &Arc<Self>, rule: Rule) -> Held {
         Held { id: self.enter(rule, None), plan: Arc::clone(self) }
     }
 
     fn enter(&self, rule: Rule, effect: Option<Effect>) -> FaultId {
         let mut state = self.state.lock();
-        state.rules.push(Live {
+        state.rules.push(RuleState {
             rule,
             effect,
             ended: false,
@@ -263,18 +262,18 @@ impl FaultPlan {
         FaultId(state.rules.len() - 1)
     }
 
-    /// Ends a rule; what it held goes on. Its counts stay.
+    /// Ends a rule, and releases what it held. Its counts remain.
     pub fn end(&self, id: FaultId) {
         self.change(|state| state.rules[id.0].ended = true);
     }
 
-    /// Ends every rule: the disk is well again.
+    /// Ends every rule.
     pub fn mend(&self) {
-        self.change(|state| state.rules.iter_mut().for_each(|live| live.ended = true));
+        self.change(|state| state.rules.iter_mut().for_each(|rule| rule.ended = true));
     }
 
-    /// Changes what is held, and wakes whoever may go on.
-    fn change(&self, by: impl FnOnce(&mut State)) {
+    /// Changes rules, and wakes the threads whose calls are released.
+    fn change(&self, by: impl FnOnce(&mut PlanState)) {
         let woken: Vec<Wake> = {
             let mut guard = self.state.lock();
             let state = &mut *guard;
@@ -290,43 +289,43 @@ impl FaultPlan {
         }
     }
 
-    /// How often a rule struck.
+    /// How many calls a rule affected.
     pub fn fired(&self, id: FaultId) -> u64 {
         self.state.lock().rules[id.0].fired
     }
 
-    /// How many calls matched a rule while it lasted, struck or not.
+    /// How many calls matched a rule while it lasted, affected or not.
     pub fn matched(&self, id: FaultId) -> u64 {
         self.state.lock().rules[id.0].matched
     }
 
-    /// How many calls of these operations were made, struck or not.
+    /// How many calls of these operations were made, affected or not.
     pub fn calls(&self, ops: Ops) -> u64 {
         let state = self.state.lock();
         ops.each().map(|bit| state.calls[bit]).sum()
     }
 
-    /// What struck, by operation and kind ("write: short"), and how often.
+    /// How many calls were affected, by operation and kind ("write: short").
     pub fn fired_by_class(&self) -> BTreeMap<String, u64> {
         self.state.lock().classes.clone()
     }
 
-    /// Takes down every call from now on, and what each effect struck.
+    /// Records every call from now on, and what effects affected.
     pub fn record(&self) {
         self.state.lock().recording = true;
     }
 
-    /// The calls taken down since the last time, in order of arrival.
+    /// The calls recorded since the last time, in order of arrival.
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.state.lock().trace)
     }
 
-    /// The calls that an effect struck since the last time.
+    /// The calls that an effect affected since the last time.
     pub fn take_struck(&self) -> Vec<(Call, Effect)> {
         std::mem::take(&mut self.state.lock().struck)
     }
 
-    /// Decides what becomes of a call.
+    /// Decides about a call.
     pub(super) fn judge(&self, call: &Call) -> Verdict {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -336,14 +335,14 @@ impl FaultPlan {
         }
         let salt = hash(&(self.seed, call.path.file_name(), call.offset, call.len));
         let mut verdict = Verdict { hold: None, effect: None, salt };
-        for (number, live) in state.rules.iter_mut().enumerate() {
-            if live.ended || !live.rule.matches(call) || !live.counts(call, self.seed, number) {
+        for (number, rule) in state.rules.iter_mut().enumerate() {
+            if rule.ended || !rule.rule.matches(call) || !rule.counts(call, self.seed, number) {
                 continue;
             }
-            let class = match live.effect {
+            let class = match rule.effect {
                 None if verdict.hold.is_none() => {
-                    verdict.hold = Some(Ticket { rule: number, number: live.fired });
-                    live.holding += 1;
+                    verdict.hold = Some(Ticket { rule: number, number: rule.fired });
+                    rule.holding += 1;
                     "held".to_owned()
                 }
                 Some(effect) if verdict.effect.is_none() => {
@@ -355,7 +354,7 @@ impl FaultPlan {
                 }
                 _ => continue,
             };
-            live.fired += 1;
+            rule.fired += 1;
             *state.classes.entry(format!("{}: {class}", call.op.name())).or_default() += 1;
         }
         drop(guard);
@@ -365,13 +364,13 @@ impl FaultPlan {
         verdict
     }
 
-    /// Nothing holds it (any longer).
+    /// Whether nothing holds the call any longer.
     pub(super) fn may_go(&self, verdict: &Verdict) -> bool {
         verdict.hold.is_none_or(|ticket| self.state.lock().may_go(ticket))
     }
 
-    /// What was held goes on.
-    pub(super) fn went(&self, verdict: &Verdict) {
+    /// Counts a held call that continues.
+    pub(super) fn count_released(&self, verdict: &Verdict) {
         if let Some(ticket) = verdict.hold {
             self.state.lock().rules[ticket.rule].holding -= 1;
             self.changed.notify_all();
@@ -379,7 +378,7 @@ impl FaultPlan {
     }
 
     /// Sleeps while the call is held.
-    pub(super) fn sit_out(&self, verdict: &Verdict) {
+    pub(super) fn wait_while_held(&self, verdict: &Verdict) {
         let Some(ticket) = verdict.hold else { return };
         let mut state = self.state.lock();
         let since = Instant::now();
@@ -391,10 +390,10 @@ impl FaultPlan {
             }
         }
         drop(state);
-        self.went(verdict);
+        self.count_released(verdict);
     }
 
-    /// The release of what is held shall wake the sleepers on a handle.
+    /// Makes the release of a held call wake the sleepers on a handle.
     pub(super) fn wake_at_release(&self, verdict: &Verdict, table: &Arc<HandleTable>, index: u32) {
         let Some(ticket) = verdict.hold else { return };
         let mut state = self.state.lock();
@@ -410,8 +409,8 @@ impl fmt::Debug for FaultPlan {
     }
 }
 
-/// A rule that holds calls. At its end it releases them, so that a test that fails leaves nobody
-/// behind; let it be declared after the backends whose I/O it holds.
+/// A rule that holds calls. Dropping it releases them, so that a failing test leaves no thread
+/// waiting. Declare it after the backends whose I/O it holds.
 #[must_use = "what is held is released when this value goes"]
 pub struct Held {
     plan: Arc<FaultPlan>,
@@ -424,12 +423,15 @@ impl Held {
         self.id
     }
 
-    /// Calls held now.
+    /// How many calls are held now.
     pub fn count(&self) -> usize {
         self.plan.state.lock().rules[self.id.0].holding
     }
 
-    /// Returns once `n` calls are held. Panics where that takes a minute.
+    /// Waits until `n` calls are held.
+    ///
+    /// # Panics
+    /// It takes a minute.
     pub fn await_count(&self, n: usize) {
         let mut state = self.plan.state.lock();
         let since = Instant::now();
@@ -440,15 +442,15 @@ impl Held {
         }
     }
 
-    /// Lets the `n` calls that have been held longest go; the rule goes on holding.
+    /// Releases the `n` calls that were held longest. The rule continues to hold.
     pub fn release_oldest(&self, n: u64) {
         self.plan.change(|state| {
-            let live = &mut state.rules[self.id.0];
-            live.let_go = (live.let_go + n).min(live.fired);
+            let rule = &mut state.rules[self.id.0];
+            rule.let_go = (rule.let_go + n).min(rule.fired);
         });
     }
 
-    /// Lets everything go, and ends the rule.
+    /// Releases all calls, and ends the rule.
     pub fn release(self) {
         drop(self);
     }

@@ -113,7 +113,7 @@ proptest! {
     /// and what is bound to an order keeps it.
     #[test]
     fn a_plan_keeps_the_rules(
-        raw in prop::collection::vec(any_piece(), 1..=Backend::MAX_STAGED),
+        raw in prop::collection::vec(any_piece(), 1..=MAX_STAGED),
         limit in 0u64..10,
         one_path in any::<bool>(),
     ) {

@@ -1,19 +1,22 @@
 //! The operating system's namespace.
 
-use crate::sync::{Duration, SystemTime};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Sys;
 
 use super::{DirEntry, FileKind, FileStat, Namespace};
-use crate::direct::{DirectAlignment, DirectRefusal, probe_direct};
+use crate::direct::{DirectAlignment, probe_direct, refused_at_open};
 use crate::error::{AioError, Errno};
 use crate::file::{File, OpenOptions};
 use crate::platform;
+use crate::refusal::DirectRefusal;
+use crate::sync::{Duration, SystemTime};
 
-/// Paths as the operating system takes them; relative ones are relative to the process's working
-/// directory.
+/// The operating system's files. Relative paths are relative to the process's working directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixNamespace;
 
@@ -24,8 +27,8 @@ impl PosixNamespace {
     }
 }
 
-/// The borrowed descriptor of a file, or EBADF where it belongs to another namespace.
-fn descriptor(file: &File) -> Result<std::os::fd::BorrowedFd<'_>, Errno> {
+/// The descriptor of a file, or EBADF if it belongs to another namespace.
+fn descriptor(file: &File) -> Result<BorrowedFd<'_>, Errno> {
     file.borrow_fd().ok_or(Errno::BADF)
 }
 
@@ -52,6 +55,11 @@ fn named(action: &'static str, path: &Path) -> impl FnOnce(Sys) -> AioError {
     move |e| AioError::os(action, path, e)
 }
 
+fn open_directory(path: &Path) -> Result<OwnedFd, AioError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry(|| fs::open(path, flags, Mode::empty())).map_err(named("open directory", path))
+}
+
 fn open_flags(o: &OpenOptions) -> OFlags {
     let mut flags = match (o.read, o.write) {
         (_, false) => OFlags::RDONLY,
@@ -63,7 +71,7 @@ fn open_flags(o: &OpenOptions) -> OFlags {
     flags.set(OFlags::EXCL, o.create_new);
     flags.set(OFlags::TRUNC, o.truncate);
     flags.set(OFlags::DSYNC, o.dsync);
-    // It includes O_DSYNC.
+    // O_SYNC includes O_DSYNC.
     flags |= if o.sync { OFlags::SYNC } else { OFlags::empty() };
     flags
 }
@@ -75,7 +83,7 @@ impl Namespace for PosixNamespace {
         let fd = match retry(|| fs::open(path, flags, mode)) {
             Ok(fd) => fd,
             Err(Sys::INVAL) if options.direct => {
-                return Err(DirectRefusal::at_open(path).into());
+                return Err(refused_at_open(path).into());
             }
             Err(e) => return Err(AioError::os("open file", path, e)),
         };
@@ -114,9 +122,8 @@ impl Namespace for PosixNamespace {
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, AioError> {
-        use std::os::unix::ffi::OsStringExt;
         let target = fs::readlink(path, Vec::new()).map_err(named("read symbolic link", path))?;
-        Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
     fn link_count(&self, path: &Path) -> Result<u64, AioError> {
@@ -126,10 +133,7 @@ impl Namespace for PosixNamespace {
 
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>, AioError> {
         let fail = |e| AioError::os("read directory", path, e);
-        let fd = retry(|| {
-            fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        })
-        .map_err(named("open directory", path))?;
+        let fd = open_directory(path)?;
         let mut entries = Vec::new();
         for entry in fs::Dir::read_from(&fd).map_err(fail)? {
             let entry = entry.map_err(fail)?;
@@ -145,8 +149,7 @@ impl Namespace for PosixNamespace {
                 },
                 t => kind_of(t),
             };
-            use std::os::unix::ffi::OsStrExt;
-            let name = std::ffi::OsStr::from_bytes(name.to_bytes()).to_os_string();
+            let name = OsString::from_vec(name.to_bytes().to_vec());
             entries.push(DirEntry { name, kind });
         }
         Ok(entries)
@@ -208,11 +211,7 @@ impl Namespace for PosixNamespace {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), AioError> {
-        let fd = retry(|| {
-            fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        })
-        .map_err(named("open directory", path))?;
-        use std::os::fd::AsFd;
+        let fd = open_directory(path)?;
         platform::sync(fd.as_fd(), false)
             .map_err(|e| AioError::os(AioError::SYNC_DIRECTORY, path, e))
     }

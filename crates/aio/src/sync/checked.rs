@@ -1,5 +1,5 @@
-//! Shuttle's locks and condition variables in parking_lot's shape: no poisoning, and a condition
-//! variable that borrows the guard.
+//! Shuttle's locks and condition variables with parking_lot's interface: no poisoning, and a
+//! condition variable that borrows the guard.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
@@ -17,7 +17,7 @@ pub mod thread {
 
     pub use shuttle::thread::{Result, Thread, ThreadId, current, park, scope, yield_now};
 
-    /// A thread that can be joined. (Shuttle's own can't be asked whether it has finished.)
+    /// A thread that can be joined. Shuttle's own can't tell whether it has finished.
     #[derive(Debug)]
     pub struct JoinHandle<T> {
         inner: shuttle::thread::JoinHandle<T>,
@@ -35,7 +35,7 @@ pub mod thread {
             self.inner.thread()
         }
 
-        /// Has it come to its end?
+        /// Whether it has finished.
         pub fn is_finished(&self) -> bool {
             self.finished.load(SeqCst)
         }
@@ -100,7 +100,7 @@ pub mod thread {
 #[derive(Debug, Default)]
 pub struct Mutex<T>(inner::Mutex<T>);
 
-/// What [`Mutex::lock`] yields. Empty only while its condition variable has it.
+/// What [`Mutex::lock`] returns. Empty only inside of [`Condvar::wait`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T>(Option<inner::MutexGuard<'a, T>>);
 
@@ -115,7 +115,7 @@ impl<T> Mutex<T> {
         MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(MutexGuard(Some(guard))),
@@ -124,7 +124,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value, by way of the only reference.
+    /// A mutable reference to the value.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,12 +154,12 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 #[derive(Debug)]
 pub struct Condvar(inner::Condvar);
 
-/// Did a timed wait end by its time? Never, in a checked build: there is no time.
+/// Whether a timed wait timed out. It never does in a checked build, which has no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(());
 
 impl WaitTimeoutResult {
-    /// By its time, not by a notification.
+    /// Whether it timed out.
     pub fn timed_out(&self) -> bool {
         false
     }
@@ -177,7 +177,7 @@ impl Condvar {
         Condvar(inner::Condvar::new())
     }
 
-    /// Gives up the lock, waits for a notification, takes the lock again.
+    /// Releases the lock, waits for a notification, and takes the lock again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.0.take().expect(BORROWED);
         guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
@@ -214,9 +214,9 @@ impl Condvar {
 #[derive(Debug, Default)]
 pub struct RwLock<T>(inner::RwLock<T>);
 
-/// What [`RwLock::read`] yields.
+/// What [`RwLock::read`] returns.
 pub type RwLockReadGuard<'a, T> = inner::RwLockReadGuard<'a, T>;
-/// What [`RwLock::write`] yields.
+/// What [`RwLock::write`] returns.
 pub type RwLockWriteGuard<'a, T> = inner::RwLockWriteGuard<'a, T>;
 
 impl<T> RwLock<T> {
@@ -230,12 +230,12 @@ impl<T> RwLock<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is nobody.
+    /// Waits until there is no reader and no writer.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, by way of the only reference.
+    /// A mutable reference to the value.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! Chains of merged I/Os in the handle table: the steps that all members take together. See
-//! [`crate::merge`].
+//! Chains of merged I/Os in the handle table: the steps that all members take together (see
+//! [`crate::merge`]).
 
 use super::{Body, HandleTable, encode};
 use crate::error::Errno;
@@ -10,8 +10,8 @@ use crate::op::OpKind;
 use crate::sync::atomic::Ordering::Relaxed;
 
 impl HandleTable {
-    /// Makes one I/O of staged neighbours, given in file order; one handle alone stays as it is.
-    /// Returns the one to submit.
+    /// Chains staged neighbours, given in file order; a single handle stays as it is. Returns the
+    /// handle to submit.
     pub(crate) fn link(&self, mut members: impl Iterator<Item = u32>) -> u32 {
         let head = members.next().expect("a unit has a member");
         let Some(second) = members.next() else { return head };
@@ -30,7 +30,7 @@ impl HandleTable {
         head
     }
 
-    /// Are these two on files of one path?
+    /// Whether these two are on files of one path.
     pub(crate) fn same_path(&self, a: u32, b: u32) -> bool {
         self.with_body(a, |a| self.with_body(b, |b| a.file.path() == b.file.path()))
     }
@@ -39,26 +39,25 @@ impl HandleTable {
         f(self.handle(index).body.read().as_ref().expect("a staged handle has a body"))
     }
 
-    /// Is this the head of a chain, or of several members otherwise?
-    fn is_head(&self, index: u32) -> bool {
+    /// Whether this is the head of a chain.
+    pub(super) fn is_head(&self, index: u32) -> bool {
         self.handle(index).link.head() == Some(index)
     }
 
-    /// What the method knows a handle by: the head of its chain, or the handle itself.
+    /// The handle that the method has: the head of the chain, or the handle itself.
     pub(crate) fn head_of(&self, index: u32) -> u32 {
         self.handle(index).link.head().unwrap_or(index)
     }
 
-    /// What to wait for at the method in place of a handle that was just seen as `seen`, which is
-    /// SUBMITTED. None: it has moved on.
+    /// The handle to wait for at the method in place of a handle that was just seen as `seen`,
+    /// which is SUBMITTED. None if it has moved on.
     pub(super) fn at_method(&self, index: u32, seen: Word) -> Option<(u32, Word)> {
         let head = self.head_of(index);
         if head == index {
             return Some((index, seen));
         }
         let at_head = self.word(head);
-        // Still the same use of the member: then the head, looked at before, was the head of this
-        // very chain.
+        // If this is still the same use of the member, the head above was the head of its chain.
         if self.word(index) != seen {
             return None;
         }
@@ -70,7 +69,7 @@ impl HandleTable {
         Some((head, at_head))
     }
 
-    /// The members behind the head, last first, if there are any.
+    /// Calls `f` with the members after the head, last first.
     fn each_follower(&self, head: u32, mut f: impl FnMut(&Member)) {
         if self.is_head(head) {
             let chain = self.handle(head).link.chain.read();
@@ -80,14 +79,14 @@ impl HandleTable {
         }
     }
 
-    /// The head was moved to SUBMITTED: the others.
+    /// The head has moved to SUBMITTED; moves the others.
     pub(super) fn begin_followers(&self, head: u32) {
         self.each_follower(head, |m| {
             self.handle(m.index).state.advance(HandleState::Staged, HandleState::Submitted);
         });
     }
 
-    /// The head will be moved to COMPLETED_IO: the others.
+    /// The head is about to move to COMPLETED_IO; moves the others.
     pub(super) fn executed_followers(&self, head: u32, whole: Result<usize, Errno>) {
         self.each_follower(head, |m| {
             let handle = self.handle(m.index);
@@ -96,24 +95,13 @@ impl HandleTable {
         });
     }
 
-    /// The whole of a chain as one request, if `index` is the head of one.
-    pub(super) fn with_chain<R>(&self, index: u32, f: impl FnOnce(&Chain) -> R) -> Option<R> {
-        if !self.is_head(index) {
-            return None;
-        }
-        // A read lock, although this may take long: nobody takes the chain away before it is
-        // completed.
-        let chain = self.handle(index).link.chain.read();
-        Some(f(chain.as_ref().expect("a head has its chain until it is completed")))
-    }
-
     /// Completes an executed handle, or all members of its chain, with the result of the whole.
     pub(super) fn conclude(&self, index: u32, whole: Result<usize, Errno>) {
         if !self.is_head(index) {
             self.count_completed(index, 1);
             return self.complete_shared(index, whole);
         }
-        // Taken out: the head may be in its next use before the last member is completed.
+        // Taken out, because the head may be in its next use before the last member is completed.
         let chain =
             self.handle(index).link.chain.write().take().expect("a chain is completed once");
         let repeat = whole.is_err() && !(chain.op == OpKind::Writev && chain.file.is_dsync());
@@ -130,11 +118,12 @@ impl HandleTable {
         }
     }
 
-    /// Carries out a member by itself, after its chain failed.
+    /// Executes a member alone, after its chain failed.
     fn carry_again(&self, index: u32) -> Result<usize, Errno> {
-        // As if it had been interrupted. The other members must be completed whatever happens to
-        // this one.
-        self.surviving(index, || self.carry_alone(index, Some(Err(Errno::INTR))))
+        // As if it had been interrupted. A panic must not stop the completion of the other members.
+        let interrupted = Some(Err(Errno::INTR));
+        let again = |whole: &Request<'_>| self.carry_request(index, whole, interrupted);
+        self.surviving(index, || self.with_own_request(index, again))
     }
 
     fn count_completed(&self, index: u32, ios: u64) {
@@ -143,8 +132,15 @@ impl HandleTable {
 }
 
 impl Chain {
-    /// The whole.
+    /// The chain as one request.
     pub(super) fn request(&self) -> Request<'_> {
-        Request::new(&self.file, self.op, self.offset, self.len as u64, &self.vectors)
+        Request {
+            file: &self.file,
+            op: self.op,
+            offset: self.offset,
+            length: self.len as u64,
+            vectors: &self.vectors,
+            region: self.region.as_deref(),
+        }
     }
 }

@@ -106,7 +106,7 @@ fn a_handle_that_had_to_be_waited_for_is_counted() {
         assert_eq!(be.drain(), Leftovers::default());
         let got = row(&s.aio, &be);
         assert_eq!((got.acquired, got.writes, got.in_flight_max), (2, 2, 1));
-        // The first was complete by the time its handle was needed, or it was waited for.
+        // The first was complete when its handle was needed, or it was waited for.
         assert!(got.acquire_waits <= 1 && got.waits >= got.acquire_waits, "{got:?}");
     });
 }
@@ -148,8 +148,8 @@ fn completions_by_another_thread_are_told_apart() {
         assert_eq!(got.completed_self + got.completed_other, 20);
         match s.aio.method_name() {
             "sync" => assert_eq!(got.completed_other, 0),
-            // A worker, or the thread that waited; with io_uring nobody else looked before the
-            // report was taken.
+            // A worker or the waiter; with io_uring no other thread reaped before the report was
+            // taken.
             "worker" | "io_uring" => assert_eq!(got.completed_other, 20),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Completions: several on one I/O, their shared and local halves, and what the local ones may do.
+//! Completions: several on one I/O, their shared and local halves, and what local halves may do.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn local(
     log: &Log,
     name: &str,
     leave: Outcome,
-) -> impl FnOnce(Option<&mut Backend>, &Completed<'_>) -> Outcome + Send + Sync + use<> {
+) -> impl FnOnce(Option<&mut dyn Issuer>, &Completed<'_>) -> Outcome + Send + Sync + use<> {
     let (log, name) = (Arc::clone(log), name.to_owned());
     move |_, io| {
         log.lock().unwrap().push((name, io.outcome));
@@ -99,7 +99,7 @@ fn a_local_half_can_fail_what_the_shared_ones_let_pass() {
 }
 
 #[test]
-fn who_panics_leaves_an_error_and_stops_nobody() {
+fn a_panic_leaves_an_error_and_stops_no_other_half() {
     each_case(|s| {
         let (file, region) = filled(s, 1);
         let burst: Arc<dyn SharedCompletion> = Arc::new(|_: &Completed<'_>| panic!("on purpose"));
@@ -166,7 +166,7 @@ fn the_end_of_one_starts_the_next() {
             let (file, region) = filled(s, 40);
             let done = Arc::new(AtomicUsize::new(0));
             let mut be = s.backend();
-            // Beside other I/O of the same backend, which needs the same handles.
+            // Together with other I/O of the same backend, which needs the same handles.
             be.start(chain(&file, &region, 0, 40, &done));
             for n in 0..20 {
                 let r = be.start(read(&file, &region, n));
@@ -195,7 +195,7 @@ fn nothing_new_begins_while_draining() {
         let ended = done.load(SeqCst);
         assert!((4..40).contains(&ended), "{ended}");
         assert_eq!((be.in_flight(), s.aio.snapshot().len()), (0, 0));
-        // The same when the backend goes.
+        // The same when the backend is dropped.
         be.start(chain(&file, &region, 0, 40, &done));
         drop(be);
         assert!((ended + 1..ended + 39).contains(&done.load(SeqCst)));
@@ -264,7 +264,11 @@ enum Leaves {
 }
 
 fn leaves() -> impl Strategy<Value = Leaves> {
-    prop_oneof![2 => Just(Leaves::Nothing), 4 => (1u64..9).prop_map(Leaves::Outcome), 1 => Just(Leaves::Panic)]
+    prop_oneof![
+        2 => Just(Leaves::Nothing),
+        4 => (1u64..9).prop_map(Leaves::Outcome),
+        1 => Just(Leaves::Panic),
+    ]
 }
 
 fn model(seen: Outcome, leaves: Leaves) -> Outcome {
@@ -286,17 +290,23 @@ fn act(seen: Outcome, leaves: Leaves) -> Outcome {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Any four completions of two halves each: the outcome is the fold of what they leave, shared
-    /// halves first, last registered first.
+    /// For any four completions of two halves each, the outcome is the fold of what they leave:
+    /// shared halves first, the last registered first.
     #[test]
-    fn outcomes_fold(halves in prop::collection::vec((prop::option::of(leaves()), prop::option::of(leaves())), 0..=4)) {
+    fn outcomes_fold(
+        halves in prop::collection::vec(
+            (prop::option::of(leaves()), prop::option::of(leaves())),
+            0..=4,
+        ),
+    ) {
         let s = Setup::new(Case { method: MethodKind::Sync, direct: false }, config());
         let (file, region) = filled(&s, 1);
         let mut io = read(&file, &region, 0);
         for &(shared, local) in &halves {
             let mut completion = Completion::default();
             if let Some(leaves) = shared {
-                completion = Completion::shared(Arc::new(move |io: &Completed<'_>| act(io.outcome, leaves)));
+                let half = move |io: &Completed<'_>| act(io.outcome, leaves);
+                completion = Completion::shared(Arc::new(half));
             }
             if let Some(leaves) = local {
                 completion = completion.and_local(move |_, io| act(io.outcome, leaves));
@@ -305,7 +315,9 @@ proptest! {
         }
         let mut be = s.backend();
         let r = be.start(io);
-        let in_order = |part: fn(&Pair) -> Option<Leaves>| halves.iter().rev().filter_map(part).collect::<Vec<_>>();
+        let in_order = |part: fn(&Pair) -> Option<Leaves>| -> Vec<_> {
+            halves.iter().rev().filter_map(part).collect()
+        };
         let all = in_order(|h| h.0).into_iter().chain(in_order(|h| h.1));
         let expected = all.fold(Outcome::OK, model);
         prop_assert_eq!(be.wait(r).report().unwrap().outcome, expected);

@@ -1,5 +1,4 @@
-//! Short transfers and interruptions, by way of an executor that plays a script before it does what
-//! it is asked.
+//! Short transfers and interruptions, with an executor that follows a script before it executes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,9 +15,9 @@ use crate::common::{bytes, config, fill};
 enum Act {
     /// Fails.
     Fail(Errno),
-    /// Transfers at most so many bytes.
+    /// Transfers at most this many bytes.
     AtMost(usize),
-    /// Says that it transferred so many, without doing it.
+    /// Reports this many bytes without a transfer.
     Claim(usize),
 }
 
@@ -85,7 +84,7 @@ fn fixture(direct: bool) -> Fixture {
 }
 
 impl Fixture {
-    /// Runs an operation on three pieces under a script: its report, and the attempts made.
+    /// Runs an operation on three ranges under a script; returns its report and the attempts.
     fn run(
         &mut self,
         write: bool,
@@ -169,7 +168,7 @@ fn a_direct_write_goes_on_from_the_last_whole_block() {
         let from = if direct { IO_ALIGN } else { IO_ALIGN + 512 };
         assert_eq!(attempts[1], (OpKind::Writev, from as u64, LEN - from));
         assert_eq!(report.check().unwrap(), LEN);
-        // One that only ever gets through less than a block ends.
+        // A write that only ever transfers less than a block ends.
         let (report, attempts) = f.run(true, 0, &[Act::Claim(512), Act::Claim(0)]);
         assert_eq!(report.errno(), Some(Errno::NOSPC));
         assert_eq!(attempts.len(), if direct { 1 } else { 2 });
@@ -241,7 +240,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// However a buffered transfer is cut into pieces, all bytes arrive.
+    /// All bytes arrive, however a buffered transfer is split.
     #[test]
     fn any_cut_carries_all_bytes(cuts in prop::collection::vec(act(), 0..12)) {
         let mut f = fixture(false);

@@ -1,4 +1,4 @@
-//! The deferring method alone: it holds what it is given, and lets go of it in an order of its own.
+//! The deferring method alone: it holds I/O, and releases it in random order.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -17,7 +17,7 @@ struct Fixture {
     aio: Arc<Aio>,
     file: File,
     region: Arc<Region>,
-    /// The blocks whose I/O was completed, in this order.
+    /// The blocks whose I/O was completed, in order.
     order: Arc<Mutex<Vec<u32>>>,
     _dir: TempDir,
 }
@@ -124,10 +124,10 @@ fn polling_ends_all_io_at_last() {
     assert_eq!(f.deferred.held(), 0);
 }
 
-/// While one thread executes an I/O, another waits for it; the first may put it back executed, and
+/// While one thread executes an I/O, another waits for it. The first may put it back executed, and
 /// the second completes it.
 #[test]
-fn what_is_put_back_is_taken_up_by_its_waiter() {
+fn a_waiter_completes_what_is_put_back() {
     struct Announced(Mutex<mpsc::Sender<()>>, Mutex<mpsc::Receiver<()>>);
     impl Executor for Announced {
         fn execute(&self, r: &Request<'_>) -> Result<usize, Errno> {
@@ -153,9 +153,9 @@ fn what_is_put_back_is_taken_up_by_its_waiter() {
     }
 }
 
-/// Cut or lost, every byte arrives.
+/// With short and lost attempts, every byte arrives.
 #[test]
-fn what_is_cut_short_is_carried_on() {
+fn short_transfers_are_continued() {
     let f = fixture_of(Deferred::cutting(5), Arc::new(PosixExecutor));
     let mut be = f.aio.backend(BackendType::Client).unwrap();
     let back = Region::new(BLOCKS * IO_ALIGN).unwrap();

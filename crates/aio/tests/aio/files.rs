@@ -34,7 +34,7 @@ impl Bed {
         self.file(name)
     }
 
-    /// Descriptors of this directory's files that the process really has.
+    /// Descriptors that the process has for files of this directory.
     fn descriptors(&self) -> usize {
         std::fs::read_dir("/proc/self/fd")
             .unwrap()
@@ -45,12 +45,12 @@ impl Bed {
 }
 
 #[test]
-fn the_least_recently_used_goes() {
+fn the_least_recently_used_file_is_closed() {
     let bed = Bed::new(4);
     let files: Vec<VirtualFile> =
         ["a", "b", "c", "d", "e", "f"].iter().map(|name| bed.made(name)).collect();
     let open = || -> String {
-        // Looks without touching: what is open, by the process's own list.
+        // The open files, by the process's own list, without a use of the cache.
         let mut names: Vec<String> = std::fs::read_dir("/proc/self/fd")
             .unwrap()
             .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok())
@@ -105,7 +105,7 @@ fn creating() {
     assert!(file.open().unwrap().same(&first));
     assert_eq!(file.create(true).unwrap_err().errno(), Some(Errno::EXIST));
     assert!(file.get().unwrap().same(&first));
-    // Opening again what is open leaves one entry.
+    // Opening an open file again leaves one entry.
     file.create(false).unwrap();
     drop(first);
     assert_eq!((bed.cache.len(), bed.descriptors()), (1, 1));
@@ -132,7 +132,7 @@ fn a_forgotten_file_is_not_confused_with_a_new_one_of_its_name() {
 /// What a namespace does before or instead of opening.
 type AtOpen = Box<dyn Fn(&Path) -> Option<AioError> + Send + Sync>;
 
-/// The operating system's, with something to happen at each open.
+/// The operating system's namespace, with a hook at each open.
 struct Hooked {
     before: AtOpen,
     after: AtOpen,
@@ -205,7 +205,7 @@ impl Namespace for Hooked {
 #[test]
 fn without_descriptors_files_are_closed_until_one_can_be_opened() {
     for errno in [Errno(libc::EMFILE), Errno(libc::ENFILE)] {
-        // A process that has five descriptors for these files, though it was allowed a hundred.
+        // The process has only five descriptors for these files, though the limit is a hundred.
         let refused = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&refused);
         let namespace = Hooked::new(
@@ -230,7 +230,7 @@ fn without_descriptors_files_are_closed_until_one_can_be_opened() {
             file.open().unwrap();
         }
         assert!(bed.descriptors() <= 5 && refused.load(Ordering::Relaxed) > 0);
-        // With all of them in use there is nothing to close, and the error is told.
+        // With all of them in use there is nothing to close, and the caller gets the error.
         let held: Vec<File> = files[..5].iter().map_while(|f| f.open().ok()).collect();
         bed.cache.close_all();
         let room = 5 - bed.descriptors();
@@ -248,7 +248,7 @@ fn a_file_forgotten_while_it_is_opened_is_not_kept() {
     let namespace = Hooked::new(
         |_| None,
         move |path| {
-            // Another thread drops the file between open(2) and the cache's hearing of it.
+            // Another thread drops the file after open(2), before the cache has noted it.
             if let Some(file) = forgets.lock().unwrap().take() {
                 file.forget();
                 std::fs::remove_file(path).unwrap();
@@ -329,7 +329,7 @@ fn many_threads_over_few_descriptors() {
         }
     });
     assert!(bed.descriptors() <= 8);
-    // What the cache believes to be open is what is open.
+    // The cache's list is what is open.
     assert_eq!(bed.cache.len(), bed.descriptors());
     assert_eq!(files.iter().filter(|f| f.get().is_some()).count(), bed.cache.len());
 }

@@ -1,5 +1,4 @@
-//! Handles taken beforehand, given back, leaked; batches left open; the ends of statements and
-//! transactions.
+//! Handles acquired, released and leaked; open batches; the ends of statements and transactions.
 
 use forebay_aio::*;
 use proptest::prelude::*;
@@ -80,7 +79,7 @@ fn acquiring_waits_for_the_oldest_and_trying_does_not() {
             });
             let tried = be.try_acquire();
             drop(to);
-            // Where positioned reads of pipes are refused, the refusal may have arrived by now.
+            // If positioned reads of pipes are refused, the refusal may have arrived by now.
             if let Some(handle) = tried.unwrap() {
                 assert!(pending.iter().any(|&r| s.aio.is_done(r)));
                 be.release(handle).unwrap();
@@ -92,7 +91,7 @@ fn acquiring_waits_for_the_oldest_and_trying_does_not() {
     });
 }
 
-/// Both ends of a pipe: a file to read from, and what keeps it open.
+/// A file that reads from a pipe, and the pipe's other end, which keeps it open.
 fn rustix_pipe() -> (File, std::io::PipeWriter) {
     let (from, to) = std::io::pipe().unwrap();
     (File::from_fd("pipe".into(), FileFlags::default(), from.into()), to)
@@ -114,7 +113,7 @@ fn a_leaked_handle_is_given_back_and_warned_of() {
             assert_eq!(end(&mut be), Leftovers::default(), "once");
             assert_eq!(be.run(read(&file, &region, 0)).unwrap(), IO_ALIGN);
         }
-        // Who kept it over the end of the statement comes too late, and gets no other's handle.
+        // A handle kept over the end of the statement can't be started, and is not another I/O's.
         let late = be.acquire().unwrap();
         assert!(be.end_of_statement().leaked_handle);
         assert_eq!(be.release(late).unwrap_err().to_string(), "release in unexpected state");
@@ -149,7 +148,7 @@ fn an_assertion_loses_no_handle() {
         let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| be.wait(r)));
         assert!(waited.is_err(), "waiting for what was not started would last for ever");
         assert!(be.end_of_statement().leaked_handle);
-        // Even the only handle there is does not stand in the way of other I/O.
+        // A leaked handle does not block other I/O, even if it is the only one.
         drop(be.acquire().unwrap());
         assert_eq!(be.run(read(&file, &region, 0)).unwrap(), IO_ALIGN);
         assert_eq!(be.end_of_statement(), Leftovers::default());
@@ -210,7 +209,7 @@ fn the_end_of_a_transaction_drops_reports_and_waits_for_nothing() {
         );
         let leftovers = be.end_of_transaction();
         assert_eq!((warnings(leftovers), leftovers.failed <= 2), (vec![], true));
-        // Whatever was in flight goes on; handles come back, reports do not pile up.
+        // I/O in flight continues; handles come back, and reports don't pile up.
         for n in 0..12 {
             assert_eq!(be.run(read(&file, &region, n)).unwrap(), IO_ALIGN);
         }
@@ -220,8 +219,8 @@ fn the_end_of_a_transaction_drops_reports_and_waits_for_nothing() {
     });
 }
 
-/// A write failed, and its report was dropped, handed out before, or is another backend's: who asks
-/// for it must not hear of success.
+/// A write failed, and its report was dropped or handed out before, or is another backend's. A
+/// caller that asks for it must not see success.
 #[test]
 fn a_report_that_is_gone_is_no_success() {
     each_case(|s| {
@@ -292,16 +291,22 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Whatever the order of calls: at most one handle is out, none is lost, every I/O reports once
-    /// or was given up, and the mistakes warned of are those that were made.
+    /// Whatever the order of calls, at most one handle is acquired, none is lost, every I/O reports
+    /// once or was given up, and the warnings match the mistakes.
     #[test]
-    fn any_order_of_calls(steps in prop::collection::vec(step(), 1..60), handles in 1usize..5, workers in any::<bool>()) {
+    fn any_order_of_calls(
+        steps in prop::collection::vec(step(), 1..60),
+        handles_per_backend in 1usize..5,
+        workers in any::<bool>(),
+    ) {
         let method = if workers { cases_worker() } else { MethodKind::Sync };
-        let s = Setup::new(Case { method, direct: false }, AioConfig { handles_per_backend: handles, ..config() });
+        let sizes = AioConfig { handles_per_backend, ..config() };
+        let s = Setup::new(Case { method, direct: false }, sizes);
         let (file, region) = filled(&s, 1);
         let mut be = s.backend();
         let io = || read(&file, &region, 0);
-        let (mut held, mut leaked, mut refs): (Option<Acquired>, bool, Vec<WaitRef>) = (None, false, Vec::new());
+        let (mut held, mut leaked): (Option<Acquired>, bool) = (None, false);
+        let mut refs: Vec<WaitRef> = Vec::new();
         for step in steps {
             match step {
                 Step::Acquire | Step::Try => {
@@ -325,25 +330,32 @@ proptest! {
                     }
                 }
                 Step::Leak => leaked |= held.take().is_some(),
-                Step::Start if handles > 1 => refs.push(be.start(io())),
+                Step::Start if handles_per_backend > 1 => refs.push(be.start(io())),
                 Step::Start => {}
                 Step::Begin if !be.in_batch() => be.begin_batch(),
                 Step::End if be.in_batch() => be.end_batch(),
                 Step::Begin | Step::End => {}
                 Step::Wait => {
                     if let Some(r) = refs.pop() {
-                        prop_assert_eq!(be.wait(r).report().expect("its report").transferred, IO_ALIGN);
+                        let report = be.wait(r).report().expect("its report");
+                        prop_assert_eq!(report.transferred, IO_ALIGN);
                     }
                 }
                 Step::Statement | Step::Transaction | Step::Drain => {
-                    let (out, batch, staged) = (held.take().is_some() || leaked, be.in_batch(), be.staged());
+                    let out = held.take().is_some() || leaked;
+                    let (batch, staged) = (be.in_batch(), be.staged());
                     let all = !matches!(step, Step::Statement);
                     let leftovers = match step {
                         Step::Statement => be.end_of_statement(),
                         Step::Transaction => be.end_of_transaction(),
                         _ => be.drain(),
                     };
-                    let expected = Leftovers { leaked_handle: out, unsubmitted: staged, open_batch: batch && all, failed: 0 };
+                    let expected = Leftovers {
+                        leaked_handle: out,
+                        unsubmitted: staged,
+                        open_batch: batch && all,
+                        failed: 0,
+                    };
                     prop_assert_eq!(leftovers, expected);
                     leaked = false;
                     if all {
@@ -354,10 +366,10 @@ proptest! {
             let shown = s.aio.snapshot();
             let out = shown.iter().filter(|h| h.state == HandleState::HandedOut).count();
             prop_assert_eq!(out, usize::from(held.is_some() || leaked));
-            prop_assert_eq!(be.idle_handles() + be.in_flight() + out, handles);
+            prop_assert_eq!(be.idle_handles() + be.in_flight() + out, handles_per_backend);
         }
         let _ = be.drain();
-        prop_assert_eq!(be.idle_handles(), handles);
+        prop_assert_eq!(be.idle_handles(), handles_per_backend);
         prop_assert!(s.aio.snapshot().is_empty());
     }
 }

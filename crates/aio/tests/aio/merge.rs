@@ -1,4 +1,4 @@
-//! Merging of staged neighbours: what leaves as one I/O, and that nobody can tell otherwise.
+//! Merging of staged neighbours: what is submitted as one I/O, and that nothing else changes.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -78,7 +78,7 @@ fn adjacent_blocks_leave_as_one_io() {
     }
 }
 
-/// What the executor was asked for; some of it fails.
+/// Records what the executor was asked for; some of it fails.
 #[derive(Default)]
 struct Watched {
     attempts: Mutex<Vec<(OpKind, u64, u64)>>,
@@ -86,7 +86,7 @@ struct Watched {
     bad: HashSet<u64>,
     /// Panics instead.
     panics: bool,
-    /// Block on whose execution the thread stops until told to go on.
+    /// The block at whose execution the thread waits until it is released.
     held: Option<(u64, Mutex<mpsc::Receiver<()>>)>,
 }
 
@@ -115,7 +115,7 @@ struct Fixture {
     _dir: tempfile::TempDir,
 }
 
-/// A door of workers over a watched executor, and a file of eight blocks.
+/// An `Aio` with workers over a watched executor, and a file of eight blocks.
 fn fixture(watched: Watched, dsync: bool) -> Fixture {
     let watched = Arc::new(watched);
     let dir = tempfile::TempDir::new().unwrap();
@@ -207,7 +207,7 @@ fn a_write_that_includes_a_sync_is_never_repeated() {
         assert_eq!(be.wait(r).report().unwrap().errno(), Some(Errno::IO));
     }
     assert_eq!(f.attempts(), [(OpKind::Writev, 0, block_bytes(4))]);
-    // Reads may be.
+    // Reads may be merged there.
     let failed =
         f.start(&mut be, false, &[0, 1, 2, 3]).into_iter().filter(|&r| be.wait(r).check().is_err());
     assert_eq!(failed.count(), 1);
@@ -333,10 +333,10 @@ fn each_member_shows_and_completes_for_itself() {
     assert_eq!(seen, [2, 3, 4].map(|b| (block_bytes(b), b as u32, BLOCK)));
 }
 
-/// Foreign threads wait for members of chains, each in an order of its own, while others reap, and
-/// while the issuer takes its reports and uses the handles again at once.
+/// Other threads wait for members of chains, each in its own order, while others reap, and while
+/// the issuer takes its reports and uses the handles again at once.
 #[test]
-fn nobody_sleeps_through_a_member() {
+fn no_waiter_sleeps_through_a_member() {
     const BLOCKS: usize = 12;
     const WAITERS: usize = 3;
     each_case(|s| {

@@ -1,5 +1,5 @@
-//! Random batches with merging and without: the same bytes in file and memory, and the same end of
-//! each I/O, with short reads at the end of the file and blocks that can't be read or written.
+//! Random batches with and without merging have the same bytes in file and memory, and the same end
+//! of each I/O: with short reads at the end of the file, and blocks that can't be read or written.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::common::{bytes, cases, config, fill};
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 24;
-/// The file ends here, amid a block.
+/// The file ends here, within a block.
 const END: usize = 19 * BLOCK + 100;
 
 /// A disk with one bad block, if any.
@@ -41,7 +41,7 @@ struct Step {
 
 type End = (usize, Status, Option<Errno>);
 
-/// Runs the batches, each waited for before the next; the end of each I/O, and all bytes.
+/// Runs the batches one after the other; returns the end of each I/O, and all bytes.
 fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8>, Vec<u8>) {
     aio.set_combine_limit(limit);
     let dir = TempDir::new().unwrap();
@@ -53,7 +53,7 @@ fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8
     let mut be = aio.backend(BackendType::Client).unwrap();
     let mut ends = Vec::new();
     for batch in batches {
-        // Between I/Os in flight there is no order, so those of one batch keep apart.
+        // I/Os in flight have no order, so those of one batch don't overlap.
         let mut used = [false; BLOCKS];
         be.begin_batch();
         let mut refs = Vec::new();
@@ -80,7 +80,7 @@ fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8
         for (r, range, write) in refs {
             let report = be.wait(r).report().unwrap();
             if report.outcome.status == Status::Error && !write {
-                // A read that failed may have brought a part of it before.
+                // A failed read may have brought a part before.
                 fill(&region, range.start * BLOCK, range.len() * BLOCK, 0);
             }
             ends.push((report.transferred, report.outcome.status, report.errno()));
@@ -103,33 +103,37 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn nobody_can_tell_over_a_bad_disk(
+    fn merging_changes_nothing_on_a_bad_disk(
         batches in batches(),
         bad in prop::option::of(0u64..19),
         limit in 2usize..12,
         seed in any::<u64>(),
     ) {
         let names = || Arc::new(PosixNamespace);
+        let disk = || Arc::new(Bad(bad));
         let workers =
-            Aio::with_workers(names(), Arc::new(Bad(bad)), config(), WorkerLimits::fixed(2)).unwrap();
-        let deferred = |method: method::Deferred| {
-            Aio::with_method(names(), Arc::new(Bad(bad)), config(), |table| Ok(method.over(table))).unwrap()
+            Aio::with_workers(names(), disk(), config(), WorkerLimits::fixed(2)).unwrap();
+        let deferred = |method: Deferred| {
+            Aio::with_method(names(), disk(), config(), |table| Ok(method.over(table))).unwrap()
         };
         let plain = run(&workers, &batches, 0);
-        for aio in [workers, deferred(method::Deferred::new(seed)), deferred(method::Deferred::cutting(seed))] {
-            prop_assert!(run(&aio, &batches, limit * BLOCK) == plain, "under {}", aio.method_name());
+        let (whole, cutting) = (Deferred::new(seed), Deferred::cutting(seed));
+        for aio in [workers, deferred(whole), deferred(cutting)] {
+            let merged = run(&aio, &batches, limit * BLOCK);
+            prop_assert!(merged == plain, "under {}", aio.method_name());
         }
     }
 
     #[test]
-    fn nobody_can_tell_under_any_method(batches in batches(), limit in 2usize..12) {
+    fn merging_changes_nothing_under_any_method(batches in batches(), limit in 2usize..12) {
         let plain = {
             let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, config()).unwrap();
             run(&aio, &batches, 0)
         };
         for case in cases().into_iter().filter(|c| !c.direct) {
             let aio = Aio::new(Arc::new(PosixNamespace), case.method, config()).unwrap();
-            prop_assert!(run(&aio, &batches, limit * BLOCK) == plain, "under {}", aio.method_name());
+            let merged = run(&aio, &batches, limit * BLOCK);
+            prop_assert!(merged == plain, "under {}", aio.method_name());
         }
     }
 }

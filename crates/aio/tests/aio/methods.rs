@@ -1,4 +1,4 @@
-//! One suite over all methods, buffered and direct: what one backend can expect.
+//! One suite for all methods, buffered and direct: what one backend can expect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -40,7 +40,7 @@ fn round_trips() {
             let sync = be.start(Io::new(file.clone(), op, Target::File));
             assert_eq!(be.wait(sync).check().unwrap(), 0);
         }
-        // Scattered over three pieces, in another order.
+        // Scattered over three ranges, in another order.
         let other = Region::new(64 * IO_ALIGN).unwrap();
         let mut memory = IoMemory::empty(other.clone());
         for piece in [40, 20, 30] {
@@ -150,7 +150,7 @@ fn handles_run_out_and_no_report_is_lost() {
             assert!(matches!(be.wait(r), IoResult::Finished), "the report was handed out before");
             assert!(be.is_done(r) && s.aio.is_done(r));
         }
-        // In a batch as well: what is staged goes out rather than being waited for.
+        // In a batch as well: what is staged is submitted, so that waiting for it ends.
         be.begin_batch();
         let refs: Vec<_> = (0..50).map(|n| be.start(read_block(&file, &region, n))).collect();
         be.end_batch();
@@ -219,7 +219,8 @@ fn a_read_at_the_end_is_partial() {
             assert_eq!((report.outcome.status, report.transferred), (Status::Partial, there));
             let text = report.check().unwrap_err().to_string();
             let expected = format!(
-                "could not read blocks 7..8 in file \"base/5/16384\": read only {there} of 16384 bytes"
+                "could not read blocks 7..8 in file \"base/5/16384\": \
+                 read only {there} of 16384 bytes"
             );
             assert_eq!(text, expected);
         }

@@ -112,7 +112,7 @@ fn a_lock_is_one_holders() {
     let second = ns.open(&path, &OpenOptions::READ_WRITE).unwrap();
     assert!(ns.try_lock(&first).unwrap());
     assert!(!ns.try_lock(&second).unwrap());
-    // As a process has it that is being started.
+    // As a process that is being started has it.
     let inherited = first.borrow_fd().unwrap().try_clone_to_owned().unwrap();
     drop(first);
     assert!(ns.try_lock(&second).unwrap());
@@ -163,7 +163,7 @@ fn a_refusal_of_direct_io_names_file_system_and_reason() {
 
 #[test]
 fn a_forgotten_file_is_read_from_the_disk() {
-    // Not on a temporary file system, which has no disk to read from.
+    // Not on a temporary file system, because it has no disk to read from.
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, [7; 4096]).unwrap();

@@ -8,7 +8,7 @@ use crate::common::{Setup, each_case};
 
 const MIB: u64 = 1 << 20;
 
-/// One of them, in this thread or by the method.
+/// Runs one of them, in this thread or through the method.
 fn run(s: &Setup, file: &File, op: Op, synchronous: bool) -> IoReport {
     let mut be = s.backend();
     let flags = IoFlags { synchronous, ..IoFlags::default() };
@@ -36,7 +36,7 @@ fn allocation_extends_a_file_by_zeros() {
             assert_eq!(about.len(), 2 * MIB);
             assert!(about.blocks() * 512 >= MIB && about.blocks() * 512 < 2 * MIB, "{about:?}");
             assert!(std::fs::read(s.path(&name)).unwrap().iter().all(|&b| b == 0));
-            // What is there already stays.
+            // Existing bytes stay.
             let mut be = s.backend();
             let written = AlignedBuf::copy_of(&[5; IO_ALIGN]).unwrap();
             be.write_all_at(&file, MIB, &written).unwrap();

@@ -1,4 +1,4 @@
-//! The worker method: its queue, its workers' lives, and what pg_aios shows meanwhile.
+//! The worker method: its queue, its workers, and what pg_aios shows.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, mpsc};
@@ -74,7 +74,7 @@ fn a_full_queue_makes_the_submitter_execute() {
     assert_eq!(rows.iter().filter(|h| h.state == HandleState::Submitted).count(), 64);
     assert_eq!(rows.iter().filter(|h| h.state == HandleState::CompletedIo).count(), 1);
 
-    // The worker is stuck, and yet everything queued can be finished: the waiter takes it.
+    // The worker is stuck, but everything queued can be finished: the waiter takes it.
     for &r in refs.iter().rev() {
         assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
     }

@@ -16,7 +16,7 @@ pub struct Case {
     pub direct: bool,
 }
 
-/// A directory, and a door to it.
+/// A directory, and an `Aio` for it.
 pub struct Setup {
     pub case: Case,
     pub aio: Arc<Aio>,
@@ -58,7 +58,7 @@ impl Setup {
         Setup { case, aio, dir: TempDir::new().unwrap() }
     }
 
-    /// A door over which a plan of faults rules.
+    /// An `Aio` under a plan of faults.
     pub fn faulty(case: Case, config: AioConfig, plan: &Arc<FaultPlan>) -> Setup {
         let aio = plan.open(Arc::new(PosixNamespace::new()), case.method, config).unwrap();
         Setup { case, aio, dir: TempDir::new().unwrap() }
@@ -95,7 +95,7 @@ pub fn each_case_with(config: AioConfig, test: impl Fn(&Setup)) {
     }
 }
 
-/// Runs `test` once for each case, over a plan of faults that is new each time.
+/// Runs `test` once for each case, each time under a new plan of faults.
 pub fn each_faulty_case(test: impl Fn(&Setup, &Arc<FaultPlan>)) {
     for case in cases() {
         let plan = FaultPlan::new();
@@ -112,7 +112,7 @@ pub fn naming(case: Case, test: impl FnOnce()) {
     }
 }
 
-/// Returns when `reached` says yes; for states that no one announces. Panics after a minute.
+/// Waits until `reached` returns true, for states that nothing announces. Panics after a minute.
 pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let since = std::time::Instant::now();
     while !reached() {
@@ -121,7 +121,7 @@ pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes that tell their place and their seed apart.
+/// A byte that depends on its place and the seed.
 pub fn pattern(n: usize, seed: u8) -> u8 {
     (n as u8).wrapping_mul(31).wrapping_add((n >> 8) as u8).wrapping_add((n >> 12) as u8 ^ seed)
 }
@@ -140,7 +140,7 @@ pub fn bytes(region: &Region, offset: usize, len: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(region.ptr(offset), len) }.to_vec()
 }
 
-/// A file of so many blocks, and memory as large.
+/// A file of this many blocks, and memory of the same size.
 pub fn filled(s: &Setup, blocks: usize) -> (File, Arc<Region>) {
     let region = Region::new(blocks * IO_ALIGN).unwrap();
     fill(&region, 0, blocks * IO_ALIGN, 3);

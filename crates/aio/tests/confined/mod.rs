@@ -1,5 +1,5 @@
-//! Runs a test's body in a child process with less rights: the child is this test program again,
-//! told by an environment variable to run the body.
+//! Runs a test's body in a child process with fewer rights. The child is this test program again;
+//! an environment variable tells it to run the body.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -7,14 +7,14 @@ use std::process::Command;
 const MARK: &str = "FOREBAY_AIO_CONFINED";
 const NOBODY: u32 = 65534;
 
-/// What the child has to live with.
+/// The restriction of the child.
 #[derive(Clone, Copy, Default)]
 pub struct Confined {
     descriptors: Option<(u64, u64)>,
     locked_memory: Option<u64>,
     unprivileged: bool,
-    /// System call, its second argument where only that is meant, and the error number it then
-    /// fails with.
+    /// A system call, its second argument if only that value is meant, and the error with which it
+    /// fails.
     forbidden: Option<(libc::c_long, Option<u32>, i32)>,
 }
 
@@ -25,13 +25,12 @@ impl Confined {
         Confined { descriptors: Some((soft, hard)), ..self }
     }
 
-    /// Most bytes of locked memory, and no capability to exceed it.
+    /// The maximum locked memory in bytes, and no capability to exceed it.
     pub fn locked_memory(self, bytes: u64) -> Confined {
         Confined { locked_memory: Some(bytes), unprivileged: true, ..self }
     }
 
-    /// A system call that a seccomp filter lets fail, always or for one value of its second
-    /// argument.
+    /// A system call that a seccomp filter fails, always or for one value of its second argument.
     pub fn forbid(self, call: libc::c_long, second: Option<u32>, errno: i32) -> Confined {
         Confined { forbidden: Some((call, second, errno)), ..self }
     }
@@ -92,7 +91,7 @@ fn filter(call: libc::c_long, second: Option<u32>, errno: i32) -> std::io::Resul
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let allow = step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
     let deny = step(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0);
-    // Without a second argument the comparison of the call's number is made twice.
+    // Without a second argument, the call's number is compared twice.
     let (field, value) = second.map_or((NUMBER, call as u32), |v| (SECOND, v));
     let mut program = [
         step(LOAD, NUMBER, 0, 0),

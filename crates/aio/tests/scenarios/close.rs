@@ -1,4 +1,4 @@
-//! Files that are closed, emptied or lose their names with I/O staged and in flight on them.
+//! Files that are closed, emptied or unlinked with I/O staged and in flight on them.
 
 use std::path::Path;
 use std::thread;
@@ -73,7 +73,7 @@ fn settling_a_file_submits_and_waits_for_what_is_on_it() {
         assert_eq!((be.staged(), be.in_batch()), (0, true));
         assert!(bytes(&into_first, 0, into_first.len()) == pattern(BLOCKS));
         assert!(reads.iter().all(|&r| s.aio.is_done(r)));
-        // What was settled can be cut to nothing, and the reports are still there.
+        // A settled file can be truncated, and the reports are still there.
         s.aio.namespace().set_len(&first, 0).unwrap();
         assert!(reads.into_iter().all(|r| be.wait(r).report().expect("a report").check().is_ok()));
         assert!(be.wait(other).check().is_ok());

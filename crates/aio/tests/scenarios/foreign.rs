@@ -1,5 +1,5 @@
-//! Rule 3: whoever waits for an I/O can finish it, whatever its issuer does meanwhile. The I/O is
-//! held until everyone is where the scenario wants them.
+//! A thread that waits for an I/O can finish it, whatever its issuer does meanwhile. The I/O is
+//! held until all threads are where the scenario wants them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ use crate::{filled, pattern, read};
 
 const BLOCKS: usize = 4;
 
-/// The reference to the only I/O there is, once it has been submitted: under method sync its issuer
-/// is still inside of `start`.
+/// The reference to the only I/O, once it has been submitted. Under method sync its issuer is still
+/// inside of `start`.
 fn in_flight(s: &Setup) -> WaitRef {
     let mut found = None;
     until("an I/O in flight", || {
@@ -30,20 +30,20 @@ fn in_flight(s: &Setup) -> WaitRef {
     WaitRef { index, generation }
 }
 
-/// Nobody but a waiter executes it: the method leaves everything until someone asks.
+/// Only a waiter executes it: the method does nothing until a thread asks.
 fn is_lazy(s: &Setup) -> bool {
     s.aio.method_name() == "deferred"
 }
 
-/// Returns when a held I/O is where its method takes it unasked.
+/// Waits until a held I/O is where its method takes it unasked.
 fn await_execution(s: &Setup, held: &Held) {
     if !is_lazy(s) {
         held.await_count(1);
     }
 }
 
-/// Returns when the waiter of a held I/O can only be waiting for its release: it sleeps on the
-/// handle, or executes it itself.
+/// Waits until the waiter of a held I/O can only be waiting for its release: it sleeps on the
+/// handle, or executes the I/O itself.
 fn await_waiter(s: &Setup, held: &Held, r: WaitRef, waiter: &thread::JoinHandle<()>) {
     if is_lazy(s) {
         held.await_count(1);
@@ -65,7 +65,7 @@ impl SharedCompletion for Seen {
     }
 }
 
-/// The issuer is blocked on a lock that the waiter holds, and stays so until the waiter is through.
+/// The issuer is blocked on a lock that the waiter holds until it is done.
 fn blocked_issuer(s: &Setup, plan: &Arc<FaultPlan>, fails: Option<Errno>) {
     let (file, region) = filled(s, "data", BLOCKS);
     let seen = Arc::new(Seen::default());
@@ -114,7 +114,7 @@ fn an_error_met_by_another_is_the_issuers_to_raise() {
     each_faulty_case(|s, plan| blocked_issuer(s, plan, Some(Errno::IO)));
 }
 
-/// The issuing thread is gone while its I/O is held; its backend was handed on, or is lost.
+/// The issuing thread has ended while its I/O is held; its backend was handed on, or is lost.
 #[test]
 fn the_issuer_is_gone() {
     for lost in [false, true] {
@@ -157,7 +157,7 @@ fn the_issuer_is_gone() {
     }
 }
 
-/// Several wait; the completion runs once, and everyone goes on.
+/// Several threads wait; the completion runs once, and all continue.
 #[test]
 fn a_crowd_waits_for_what_is_held() {
     each_faulty_case(|s, plan| {
@@ -178,7 +178,7 @@ fn a_crowd_waits_for_what_is_held() {
             })
             .collect();
         held.await_count(1);
-        // One of five executes it, where nobody else does; how the others wait is then the method's
+        // One of five executes it, if no other thread does; how the others wait is the method's
         // affair.
         until("five sleepers", || s.aio.sleepers(r) == 5 || is_lazy(s));
         assert!(crowd.iter().all(|t| !t.is_finished()));
@@ -189,7 +189,7 @@ fn a_crowd_waits_for_what_is_held() {
     });
 }
 
-/// The same with the kernel itself holding the I/O: a read of a pipe that nobody has written to.
+/// The same with the kernel holding the I/O: a read of a pipe without data.
 #[test]
 fn the_kernel_holds_it_and_the_waiter_takes_it_from_the_ring() {
     use std::io::Write;

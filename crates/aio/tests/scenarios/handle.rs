@@ -1,5 +1,4 @@
-//! Handles and batches where I/O fails. (What becomes of leaked ones where all goes well is in
-//! `tests/aio/handles.rs`.)
+//! Handles and batches when I/O fails. (`tests/aio/handles.rs` has leaks without errors.)
 
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::*;
@@ -9,8 +8,8 @@ use crate::{BLOCK, filled, pattern, read, report};
 
 const BLOCKS: usize = 4;
 
-/// A statement fails on an injected error with a handle acquired and a batch open; what it left is
-/// put right and named, and the next statement finds every handle idle and its I/O true.
+/// A statement fails on an injected error with a handle acquired and a batch open. The leftovers
+/// are cleaned up and reported, and the next statement finds every handle idle.
 #[test]
 fn recovery_after_an_error() {
     each_faulty_case(|s, plan| {
@@ -21,8 +20,8 @@ fn recovery_after_an_error() {
             be.begin_batch();
             let refs: Vec<_> = (0..BLOCKS).map(|n| be.start(read(&file, &region, n, 1))).collect();
             assert_eq!(be.wait(refs[1]).report().expect("a report").errno(), Some(Errno::IO));
-            // The error is raised here: nobody asks for the other reports, ends the batch or starts
-            // what was acquired.
+            // The error is raised here: no code asks for the other reports, ends the batch, or
+            // starts the acquired handle.
             let again = be.start(read(&file, &region, 1, 1));
             let leaked = be.acquire().unwrap();
             let unsubmitted = be.staged();

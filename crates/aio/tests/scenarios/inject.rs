@@ -1,4 +1,4 @@
-//! Results that the device did not mean.
+//! Injected results.
 
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::*;
@@ -29,8 +29,8 @@ fn the_exact_size_is_all_well() {
     });
 }
 
-/// Seventeen bytes of a block, and then no more: an error for whoever asked for the block. A
-/// buffered read goes on first; of a direct one, only the end of the file is unaligned.
+/// Seventeen bytes of a block, and then no more, are an error for a caller that wanted the block. A
+/// buffered read is continued first; a direct read ends unaligned only at the end of the file.
 #[test]
 fn seventeen_bytes_are_not_a_block() {
     each_faulty_case(|s, plan| {
@@ -176,7 +176,7 @@ fn a_disk_fills_up_in_the_middle() {
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(2 * IO_ALIGN, Errno::NOSPC));
         assert_eq!(report(&mut be, write(&file, &region, 0, BLOCKS)).errno(), Some(Errno::NOSPC));
         assert!(std::fs::read(s.path("new")).unwrap() == pattern(2), "what fitted is there");
-        // No progress and no reason is what a full disk looks like as well.
+        // No progress without a reason means a full disk too.
         plan.add(Rule::on(Ops::WRITE).nth(0), Effect::AtMost(IO_ALIGN));
         plan.add(Rule::on(Ops::WRITE).nth(1), Effect::AtMost(0));
         assert_eq!(report(&mut be, write(&file, &region, 0, BLOCKS)).errno(), Some(Errno::NOSPC));
@@ -185,7 +185,7 @@ fn a_disk_fills_up_in_the_middle() {
     });
 }
 
-/// Of a batch of neighbours only the I/O on the bad place fails, whatever was merged.
+/// Of a batch of neighbours only the I/O on the bad block fails, whatever was merged.
 #[test]
 fn a_bad_block_fails_alone() {
     each_faulty_case(|s, plan| {
@@ -217,8 +217,8 @@ fn a_bad_block_fails_alone() {
     });
 }
 
-/// An executor that panics, wherever it runs, ends the I/O with an error: nobody waits for ever,
-/// and the next I/O works.
+/// An executor that panics, in whatever thread, ends the I/O with an error: no thread waits
+/// forever, and the next I/O works.
 #[test]
 fn a_panic_in_execution_is_an_error_of_the_io() {
     each_faulty_case(|s, plan| {

@@ -1,15 +1,14 @@
-//! What PostgreSQL asks of its asynchronous I/O in its own tests, asked of ours: every method,
-//! buffered and direct.
+//! What PostgreSQL's tests of asynchronous I/O check, for every method, buffered and direct.
 //!
 //! | Module | Scenario |
 //! |---|---|
 //! | `handle` | handles and batches left open by an error; without errors: `tests/aio/handles.rs` |
 //! | `inject` | exact sizes, short transfers, errors that come and go, at a place, in a batch |
-//! | `foreign` | another thread completes the I/O of an issuer that sleeps, is blocked or has gone |
+//! | `foreign` | another thread completes the I/O of an issuer that sleeps, blocks or has ended |
 //! | `close` | files closed with I/O staged and in flight |
-//! | `worker` | workers and files that lose their names; errors of opening; a worker that panics |
-//! | `doors` | two doors with two methods in one process; faults of one don't reach the other |
-//! | `names` | faults of names |
+//! | `worker` | unlinked files; errors of opening; a worker that panics |
+//! | `isolation` | two `Aio`s in one process: faults of one don't reach the other |
+//! | `names` | faults of the namespace |
 //! | `random` | thousands of random I/Os with random faults, against a model |
 //!
 //! The number of workers is in `tests/aio/worker.rs`; limits of the real kernel are in
@@ -23,10 +22,11 @@ use forebay_aio::*;
 mod common;
 
 mod close;
-mod doors;
+
 mod foreign;
 mod handle;
 mod inject;
+mod isolation;
 mod names;
 mod random;
 mod worker;
@@ -48,7 +48,7 @@ fn write(file: &File, region: &Arc<Region>, from: usize, count: usize) -> Io {
     Io::write(file.clone(), from as u64 * BLOCK, part(region, from, count), Target::File)
 }
 
-/// A file of so many blocks of a pattern, made past the door, and an empty region of that size.
+/// A file of this many blocks of a pattern, made without aio, and an empty region of that size.
 fn filled(s: &Setup, name: &str, blocks: usize) -> (File, Arc<Region>) {
     std::fs::write(s.path(name), pattern(blocks)).unwrap();
     (s.open(name, OpenOptions::READ_WRITE), Region::new(blocks * IO_ALIGN).unwrap())
@@ -65,7 +65,7 @@ fn patterned(blocks: usize) -> Arc<Region> {
     region
 }
 
-/// Starts and waits: the report.
+/// Starts an I/O, waits for it, and returns its report.
 fn report(be: &mut Backend, io: Io) -> IoReport {
     let r = be.start(io);
     be.wait(r).report().expect("the issuer's report")

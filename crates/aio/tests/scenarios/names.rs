@@ -1,4 +1,4 @@
-//! Faults of names: each call of the namespace can fail, as the system's own would.
+//! Faults of the namespace: each call can fail, as the system's own would.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,9 +1,8 @@
 //! Thousands of random I/Os with random faults, against a model: every success is true in the file,
-//! every error was injected.
+//! and every error was injected.
 //!
-//! The seed decides the work and the faults, whatever turns the threads take.
-//! `FOREBAY_FAULT_SEED=N` repeats a run; without it the seeds are fixed ones, and
-//! `FOREBAY_FAULT_RUNS=N` tries that many more.
+//! The seed decides the work and the faults, however threads interleave. `FOREBAY_FAULT_SEED=N`
+//! repeats a run. Without it the seeds are fixed, and `FOREBAY_FAULT_RUNS=N` tries that many more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -45,12 +44,12 @@ fn misfortune(plan: &FaultPlan) {
     add(Ops::FSYNC | Ops::FDATASYNC, 0.05, Effect::Fail(Errno::INTR));
 }
 
-/// What has struck so far, shared by the threads.
+/// The faults so far, shared by the threads.
 #[derive(Default)]
 struct Struck(Mutex<Vec<(Call, Effect)>>);
 
 impl Struck {
-    /// Was this error put there by the plan?
+    /// Whether the plan injected this error.
     fn explains(&self, plan: &FaultPlan, file: &File, p: &Pending, report: &IoReport) -> bool {
         let mut all = self.0.lock().unwrap();
         all.extend(plan.take_struck());
@@ -62,7 +61,7 @@ impl Struck {
                     || (call.offset < bytes.end && bytes.start < call.offset + call.len));
             let so = match (*effect, report.errno()) {
                 (Effect::Fail(e) | Effect::FailAfter(_, e), errno) => errno == Some(e),
-                // A write that got no further (directly: through no whole block) found a full disk.
+                // A write that made no progress (direct: of no whole block) found a full disk.
                 (Effect::ShortBy(_), Some(errno)) => errno == Errno::NOSPC,
                 // A direct read that ends within a block is the end of the file.
                 (Effect::AtMost(_), None) => {
@@ -80,11 +79,11 @@ struct Pending {
     op: Ops,
     from: usize,
     count: usize,
-    /// What a write brings.
+    /// What a write writes.
     stamp: u8,
 }
 
-/// One backend with a file of its own, whose every byte is one of those its block may have.
+/// One backend with its own file, and the bytes that each block may have.
 struct Life<'a> {
     be: Backend,
     plan: &'a FaultPlan,
@@ -188,7 +187,7 @@ impl Life<'_> {
     }
 }
 
-/// One run: two backends with a file each, and a third thread that lets go what is held.
+/// One run: two backends with a file each, and a third thread that releases what is held.
 fn run(s: &Setup, plan: &Arc<FaultPlan>, seed: u64) -> BTreeMap<&'static str, u64> {
     misfortune(plan);
     plan.record();
@@ -231,7 +230,7 @@ fn run(s: &Setup, plan: &Arc<FaultPlan>, seed: u64) -> BTreeMap<&'static str, u6
     })
 }
 
-/// Tells the thread that lets go that nobody is left, also when a life ends by a panic.
+/// Tells the releasing thread that no backend is left, also when one ends by a panic.
 struct Ended<'a>(&'a AtomicUsize, &'a AtomicBool);
 
 impl Drop for Ended<'_> {

@@ -1,8 +1,6 @@
-//! Workers.
-//!
-//! PostgreSQL's workers are processes: they open a relation's file anew, and that can fail with
-//! ENOENT. Workers here are threads and use the issuer's open file, so a file that loses its name
-//! makes no difference; it is the opening that fails, for the issuer.
+//! Workers. PostgreSQL's workers are processes: they open a relation's file anew, which can fail
+//! with ENOENT. Workers here are threads and use the issuer's open file, so unlinking a file makes
+//! no difference; only the issuer's open can fail.
 
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::*;
@@ -52,8 +50,7 @@ fn a_file_that_cannot_be_opened_can_be_later() {
     });
 }
 
-/// A worker that panics in the middle of an I/O ends that I/O with an error, and goes on or is
-/// replaced.
+/// A worker that panics in an I/O ends that I/O with an error, and is replaced.
 #[test]
 fn a_worker_that_panics_does_not_hang_anyone() {
     let plan = FaultPlan::new();

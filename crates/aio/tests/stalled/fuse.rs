@@ -1,9 +1,7 @@
-//! A file whose calls end when the test says so: the root, a plain file, of a FUSE file system that
-//! this process serves.
-//!
-//! A thread whose call the server holds sleeps as one whose device has stalled: no signal and no
-//! task work wakes it. The mount is taken back as soon as the file is open, and the file system
-//! goes with its last descriptor.
+//! A file whose calls end when the test releases them: the root of a FUSE file system that this
+//! process serves. A thread whose call the server holds sleeps like one whose device has stalled:
+//! no signal and no task work wakes it. The file system is unmounted as soon as the file is open,
+//! and ends with its last descriptor.
 
 use std::ffi::CString;
 use std::io::{Read, Write};
@@ -15,7 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use forebay_aio::{File, FileFlags, IO_ALIGN};
 
-/// Requests of the protocol that the server knows. It holds those of [`HELD`].
+/// The protocol's requests that the server knows. It holds those of [`HELD`].
 mod request {
     pub const FORGET: u32 = 2;
     pub const GETATTR: u32 = 3;
@@ -32,7 +30,7 @@ mod request {
     pub const HELD: [u32; 4] = [READ, WRITE, FSYNC, FALLOCATE];
 }
 
-/// Bytes before a request's own, before a reply's own, and of the largest request.
+/// Sizes of a request's header, of a reply's header, and of the largest request.
 const IN_HEADER: usize = 40;
 const OUT_HEADER: usize = 16;
 const LARGEST: usize = 1 << 18;
@@ -84,20 +82,20 @@ impl StallingFile {
         self.held.recv().expect("the server lives as long as the file");
     }
 
-    /// Lets go of the call that is held, or of the next one.
+    /// Releases the call that is held, or the next one.
     pub fn release(&self) {
         self.release.send(()).expect("the server lives as long as the file");
     }
 
-    /// Closes the file, and waits for its server's end. All else that has it open is closed.
+    /// Closes the file, and waits until its server has ended. All other descriptors of it are
+    /// closed.
     pub fn close(self) {
         drop((self.file, self.release));
         self.server.join().expect("the server does not panic");
     }
 }
 
-/// Serves until the file system is gone. Once nobody is left to release what is held, nothing is
-/// held.
+/// Serves until the file system ends. When the test can release nothing any more, nothing is held.
 fn serve(mut device: std::fs::File, held: &Sender<()>, released: &Receiver<()>) {
     let mut buffer = vec![0; LARGEST];
     loop {
@@ -114,7 +112,7 @@ fn serve(mut device: std::fs::File, held: &Sender<()>, released: &Receiver<()>) 
             let _ = released.recv();
         }
         if let Some(reply) = reply(code, request) {
-            // One that was interrupted meanwhile is unknown by now.
+            // A request that was interrupted meanwhile is unknown by now.
             let _ = device.write(&reply);
         }
     }
@@ -124,7 +122,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// The reply to a request; none to those that have none.
+/// The reply to a request, if it has one.
 fn reply(code: u32, request: &[u8]) -> Option<Vec<u8>> {
     let body: Result<Vec<u8>, i32> = match code {
         request::FORGET | request::BATCH_FORGET | request::INTERRUPT => return None,

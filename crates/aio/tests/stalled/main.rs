@@ -1,8 +1,8 @@
 //! An issuer that sleeps where nothing wakes it, with I/O in flight that others wait for.
 //!
-//! The kernel tells of a ring's completions by work that it gives to the submitting thread. A
-//! thread in an uninterruptible sleep (in a plain fdatasync of a disk that stalls) does not do it,
-//! and whoever waits for its I/O would wait as long.
+//! The kernel posts a ring's completions by work on the submitting thread. A thread in an
+//! uninterruptible sleep (in a plain fdatasync of a stalled disk) does not do that work, so waiters
+//! of its I/O would wait as long.
 //!
 //! - [`fuse`]: a file that stalls
 #![cfg(target_os = "linux")]
@@ -21,7 +21,7 @@ mod fuse;
 use common::{Case, Setup, config};
 use fuse::StallingFile;
 
-/// Long after a wait that can end has ended.
+/// Longer than any wait that can end.
 const NEVER: Duration = Duration::from_secs(20);
 
 /// Reads in flight.
@@ -45,8 +45,8 @@ fn read_pipe(file: &File, region: &Arc<Region>, n: usize) -> Io {
     Io::read(file.clone(), 0, IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN), Target::File)
 }
 
-/// Starts a read of each pipe and then calls `stall`, in a thread of its own. While `stall` is
-/// held, the pipes are fed and another thread waits for the reads.
+/// Starts a read of each pipe and then calls `stall`, in a separate thread. While `stall` is held,
+/// the pipes are fed and another thread waits for the reads.
 fn others_finish_while(
     s: &Setup,
     stalling: &StallingFile,
@@ -103,8 +103,8 @@ fn row(aio: &Aio, be: &Backend) -> BackendStatsRow {
     aio.backend_stats().into_iter().find(|r| r.pid == be.id()).expect("a living backend has a row")
 }
 
-/// One system call executes an operation of a backend that has nothing in flight: the ring's costs
-/// are not for who commits alone.
+/// One system call executes an operation of a backend that has nothing in flight, so a single
+/// commit does not pay for the ring.
 #[test]
 fn with_nothing_in_flight_calls_are_direct() {
     let Some(s) = setup() else { return };
@@ -129,7 +129,7 @@ fn with_nothing_in_flight_calls_are_direct() {
     assert_eq!(commit(&mut be), (2, 0));
 }
 
-/// A thread about to start a process leaves nothing behind that others would wait for.
+/// A thread that is about to start a process leaves nothing behind that others would wait for.
 #[test]
 fn after_quiesce_nothing_needs_the_issuer() {
     let Some(s) = setup() else { return };
@@ -169,7 +169,7 @@ stalled_calls! {
     a_stalled_read_holds_nobody_up: |be, file| {
         be.read_exact_at(file, 0, &mut AlignedBuf::zeroed(IO_ALIGN)?)
     };
-    /// In the midst of a batch: what is staged goes out before.
+    /// Within a batch: what is staged is submitted first.
     a_stalled_call_in_a_batch_holds_nobody_up: |be, file| {
         be.begin_batch();
         let synced = be.fdatasync(file);

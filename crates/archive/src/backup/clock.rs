@@ -1,7 +1,7 @@
 //! Times, as backups write them.
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
-use forebay_format::time::date_and_time;
+use forebay_types::time::date_and_time;
 
 /// Seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> i64 {

@@ -26,7 +26,7 @@ use std::path::{Component, Path, PathBuf};
 
 use forebay_format::Lsn;
 use forebay_format::ids::TimelineId;
-use forebay_format::time::date_and_time;
+use forebay_types::time::date_and_time;
 use serde::Deserialize;
 use serde_json::Value;
 

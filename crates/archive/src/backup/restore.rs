@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{Aio, AlignedBuf, Backend, BackendType, Errno, FileKind, Namespace, OpenOptions};
-use forebay_format::{control, time};
+use forebay_format::control;
+use forebay_types::time;
 
 use super::about::About;
 use super::copy::{self, CopyOptions, Expected, Job};

@@ -6,7 +6,7 @@ use forebay_aio::sync::{Duration, Instant};
 use forebay_format::Lsn;
 use forebay_storage::Pace;
 
-use super::requests::Causes;
+use crate::checkpointer::Causes;
 use crate::core::Core;
 
 /// How long a rest lasts before the schedule is looked at again.

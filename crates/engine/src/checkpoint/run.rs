@@ -1,15 +1,16 @@
-//! Making a checkpoint.
+//! Makes a checkpoint.
 //!
 //! ```text
-//! online:    CHECKPOINT_REDO ── wait for commits under way ── pg_xact, buffers, syncs ── CHECKPOINT_ONLINE ── pg_control ── old WAL
-//! shutdown:                                                   pg_xact, buffers, syncs ── CHECKPOINT_SHUTDOWN ── pg_control ── old WAL
+//! online:   CHECKPOINT_REDO ─ wait for commits in progress ─┐
+//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, buffers, syncs ─┐
+//!           ┌─────────────────────────────────────────────────────────────────────────┘
+//!           └─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL removed
 //! ```
 //!
-//! The counters are read after the redo pointer stands: what was handed out earlier may be
-//! mentioned only in WAL that will not be replayed.
+//! The counters are read after the redo pointer is set: ids assigned earlier may appear only in WAL
+//! that is not replayed.
 
-use forebay_aio::sync::{Instant, SystemTime, UNIX_EPOCH};
-
+use forebay_aio::sync::Instant;
 use forebay_format::control::DbState;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
@@ -19,18 +20,17 @@ use forebay_format::{Lsn, SegmentSize, Xid};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
 use forebay_wal::{CheckpointKind, Inserted, Record};
 
-use super::Progress;
 use super::pace::Schedule;
-use super::report::Report;
-use super::requests::Causes;
+use crate::checkpointer::Causes;
+use crate::checkpointer::Progress;
+use crate::checkpointer::Report;
+use crate::clock::unix_seconds;
 use crate::config::{CheckpointStep, WritingSettings};
+use crate::control::WAL_LEVEL;
 use crate::core::Core;
 use crate::error::EngineError;
 
-/// wal_level as stored: replica.
-pub(crate) const WAL_LEVEL: i32 = 1;
-
-/// Makes a checkpoint of the kind its causes ask for.
+/// Makes a checkpoint of the kind that its causes demand.
 pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Result<(), EngineError> {
     let mut progress = core.checkpointer.progress.lock();
     core.fatal.check_alive()?;
@@ -48,7 +48,7 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
         forebay_aio::planted_bug!(core.aio, CheckpointShutDownTooEarly, state = DbState::ShutDown);
         core.control.set_state(&mut be.io, state)?;
     }
-    // Its beginning, what runs, and its record; or the record alone.
+    // Records of its beginning, of running transactions, and of itself; or the last alone.
     core.archiving.note_housekeeping(if quiet { 1 } else { 3 });
     let mut report = Report::default();
     let (redo, mut point) = begin(core, be, causes)?;
@@ -65,7 +65,7 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     tell(core, CheckpointStep::Logged)?;
     let state = if causes.shutdown { DbState::ShutDown } else { DbState::Production };
     core.control.set_checkpoint(&mut be.io, inserted.start, point, state)?;
-    // From here on the checkpoint counts, whatever happens to old segments.
+    // From here on the checkpoint is valid, whatever happens to old segments.
     let distance = redo.since(progress.redo);
     report.distance = distance;
     let segments_made = core.wal.segment_stats().made;
@@ -82,8 +82,7 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     Ok(())
 }
 
-/// A step is done: whoever wants to know is told. Should the engine have stopped meanwhile the
-/// checkpoint ends here.
+/// Reports a step to the embedding program. If the engine has stopped, the checkpoint ends here.
 fn tell(core: &Core, step: CheckpointStep) -> Result<(), EngineError> {
     if let Some(watch) = &core.config.on_checkpoint {
         (watch.0)(step);
@@ -91,7 +90,7 @@ fn tell(core: &Core, step: CheckpointStep) -> Result<(), EngineError> {
     core.fatal.check_alive()
 }
 
-/// Moves the redo pointer and takes down the counters.
+/// Moves the redo pointer and reads the counters.
 fn begin(core: &Core, be: &mut Backend, causes: Causes) -> Result<(Lsn, CheckPoint), EngineError> {
     let quiet = causes.shutdown || causes.recovery;
     let kind = if quiet {
@@ -104,7 +103,7 @@ fn begin(core: &Core, be: &mut Backend, causes: Causes) -> Result<(Lsn, CheckPoi
     let point = CheckPoint {
         redo,
         timeline,
-        // Whoever follows the log is told here where it came from.
+        // For readers that follow the log from timeline to timeline.
         prev_timeline: if causes.recovery { core.came_from } else { timeline },
         full_page_writes: core.config.full_page_writes,
         wal_level: WAL_LEVEL,
@@ -121,10 +120,10 @@ fn begin(core: &Core, be: &mut Backend, causes: Causes) -> Result<(Lsn, CheckPoi
     Ok((redo, point))
 }
 
-/// What a standby or a base backup needs to build its first snapshot.
+/// Logs what a standby or a base backup needs for its first snapshot.
 fn log_running(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
-    // Whoever is handed out later is not listed; whoever ends in between has its own record before
-    // this one.
+    // Ids assigned later are not listed. A transaction that ends meanwhile has its own record
+    // before this one.
     let next = core.xacts.next_xid();
     let running: Vec<Xid> =
         core.xacts.procs().all().iter().filter(|xid| **xid < next).map(|xid| xid.xid()).collect();
@@ -157,8 +156,8 @@ fn write_everything(
     report: &mut Report,
 ) -> Result<(), EngineError> {
     let started = Instant::now();
-    // Should it fail, but for a sync, its pages stay to be written by the next checkpoint.
-    report.slru_pages = core.clog.flush_behind(&mut be.io, |io| {
+    // After a failure other than a sync's, the next checkpoint writes the pages.
+    report.slru_pages = core.heaps.clog.flush_behind(&mut be.io, |io| {
         core.wal.flush_unawaited(io)?;
         core.fatal.check_alive()
     })?;
@@ -217,7 +216,8 @@ fn log_checkpoint(
     core.wal.flush(&mut be.io, flush_to)?;
     if quiet && inserted.start != redo {
         let message = format!(
-            "concurrent write-ahead log activity while database system is shutting down: {redo} became {}",
+            "concurrent write-ahead log activity while database system is shutting down: {redo} \
+             became {}",
             inserted.start
         );
         core.fatal.stop(message.as_str());
@@ -226,32 +226,26 @@ fn log_checkpoint(
     Ok(inserted)
 }
 
-/// Rises at once, and falls slowly.
+/// The estimate rises at once and falls slowly.
 fn smoothed(estimate: f64, distance: f64) -> f64 {
     if estimate < distance { distance } else { 0.9 * estimate + 0.1 * distance }
 }
 
-/// How far beyond the redo pointer's segment old segments are given future names.
+/// Bytes beyond the redo pointer's segment for which old segments are recycled.
 fn keep_bytes(core: &Core, redo: Lsn, estimate: f64) -> u64 {
     let size = core.wal.config().segment_size;
     let cycle = (1.0 + core.writing().checkpoint_completion_target) * estimate;
     segments_ahead(redo, cycle, &core.writing(), size) * size.bytes()
 }
 
-/// PostgreSQL's estimate: the log goes on for a cycle, in which the next redo pointer is set, and
-/// for the time that the checkpoint after that is spread over, and a tenth more. Together with the
-/// redo pointer's own segment there are min_wal_size of them at least, and max_wal_size at most.
+/// PostgreSQL's estimate of the segments needed: for the cycle until the next redo pointer, for the
+/// time over which the checkpoint after that is spread, and a tenth more. With the redo pointer's
+/// own segment that is at least min_wal_size and at most max_wal_size.
 fn segments_ahead(redo: Lsn, cycle: f64, writing: &WritingSettings, size: SegmentSize) -> u64 {
     let setting = |bytes: u64| (bytes / size.bytes()).saturating_sub(1);
     let end = (redo.0 as f64 + cycle * 1.1) / size.bytes() as f64;
     let wanted = (end.ceil() as u64).saturating_sub(size.number(redo));
     wanted.max(setting(writing.min_wal_size)).min(setting(writing.max_wal_size))
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

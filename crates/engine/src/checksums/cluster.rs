@@ -58,8 +58,13 @@ pub(crate) fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, Eng
 pub(super) fn check_outline(outline: &Outline, mode: ChecksumMode) -> Result<(), EngineError> {
     let refuse = |message: &str| Err(EngineError::statement("F0001", message));
     if outline.block_size as usize != BLOCK_SIZE {
-        return Err(EngineError::statement("F0001", "database cluster is not compatible").with_detail(format!(
-            "The database cluster was initialized with block size {}, but forebay checksums was compiled with block size {BLOCK_SIZE}.",
+        return Err(EngineError::statement(
+            "F0001",
+            "database cluster is not compatible",
+        )
+        .with_detail(format!(
+            "The database cluster was initialized with block size {}, but forebay checksums was \
+             compiled with block size {BLOCK_SIZE}.",
             outline.block_size
         )));
     }

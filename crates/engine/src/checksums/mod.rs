@@ -26,11 +26,11 @@ use std::sync::Arc;
 use forebay_aio::{AioConfig, BackendType, Namespace, OpenOptions, PosixNamespace, WorkerLimits};
 use forebay_format::control;
 
-use crate::checkpoint::run::unix_seconds;
+use crate::clock::unix_seconds;
 use crate::config::{EngineConfig, IoMethod};
 use crate::disk::Disk;
-use crate::door;
 use crate::error::EngineError;
+use crate::io;
 use crate::lockfile;
 
 /// What to do with the checksums.
@@ -143,7 +143,7 @@ pub fn checksums(
     let config = AioConfig { max_backends: 1, combine_limit: 0, ..AioConfig::default() };
     let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
     let workers = WorkerLimits::default();
-    let aio = door::open_with(Arc::clone(&namespace), options.io_method, workers, config)?;
+    let aio = io::open_with(Arc::clone(&namespace), options.io_method, workers, config)?;
     let mut io = aio.backend(BackendType::Standalone)?;
 
     let path = dir.join(control::PATH);

@@ -189,8 +189,8 @@ fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
             );
     }
     error.with_hint(format!(
-        "If you want to create a new database system, either remove or empty the directory \"{shown}\" or run \
-         forebay init with an argument other than \"{shown}\"."
+        "If you want to create a new database system, either remove or empty the directory \
+         \"{shown}\" or run forebay init with an argument other than \"{shown}\"."
     ))
 }
 

@@ -11,29 +11,28 @@ mod pages;
 mod texts;
 mod wal;
 
-use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use std::path::Path;
 use std::sync::Arc;
 
+use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
+use forebay_catalog::MAP_FILE;
+use forebay_catalog::bootstrap;
+use forebay_catalog::schema::{CATALOGS, CatalogTable, POSTGRES_DB};
 use forebay_format::control::{ControlFile, DbState, PATH};
 use forebay_format::ids::{FIRST_NORMAL_OID, FIRST_NORMAL_XID};
 use forebay_format::lsn::WAL_BLOCK_SIZE;
 use forebay_format::relmap::RelMap;
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_format::{BLOCK_SIZE, FullXid, Lsn, SegmentSize};
-
-use crate::catalog::MAP_FILE;
-use crate::catalog::bootstrap::{self, POSTGRES_DB};
-use crate::catalog::schema::{CATALOGS, CatalogTable};
-use crate::checkpoint::run::{WAL_LEVEL, unix_seconds};
-use crate::config::InitOptions;
-use crate::disk::Disk;
-use crate::error::EngineError;
 use layout::Made;
 
-/// What PG_VERSION says.
-pub(crate) const VERSION: &str = "18";
+use crate::clock::unix_seconds;
+use crate::config::InitOptions;
+use crate::control::WAL_LEVEL;
+use crate::directory::VERSION;
+use crate::disk::Disk;
+use crate::error::EngineError;
 
 /// First value of the counter for pages without WAL.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);

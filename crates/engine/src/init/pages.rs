@@ -1,21 +1,22 @@
 //! The first pages of the catalogs: built in memory, every row frozen, so that they are there for
 //! everyone.
 
+use forebay_access::form_row;
+use forebay_access::layout_of;
+use forebay_catalog::schema::CatalogTable;
 use forebay_format::tuple::{HEAP_XMAX_INVALID, HEAP_XMIN_FROZEN, HeapTupleMut};
-use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
+use forebay_format::{AttrLayout, BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
+use forebay_types::Datum;
 
-use crate::catalog::schema::CatalogTable;
 use crate::error::EngineError;
-use crate::types::codec::form_row;
-use crate::types::{Datum, layout_of};
 
 /// The bytes of a catalog's file: whole pages with checksums.
 pub(super) fn heap_file(
     catalog: &CatalogTable,
     rows: &[Vec<Datum<'_>>],
 ) -> Result<Vec<u8>, EngineError> {
-    let layouts =
-        catalog.columns.iter().map(|c| layout_of(c.type_oid)).collect::<Result<Vec<_>, _>>()?;
+    let layout = |type_oid| layout_of(type_oid).expect("the type of a catalog's column");
+    let layouts: Vec<AttrLayout> = catalog.columns.iter().map(|c| layout(c.type_oid)).collect();
     let mut pages: Vec<Box<PageBytes>> = vec![new_page()];
     for row in rows {
         let mut tuple = Vec::new();

@@ -1,21 +1,21 @@
-//! Records on their way from the log to redo, and the pages that they will want, read ahead.
+//! Reads ahead of redo: records, and the pages that they change.
 //!
 //! ```text
 //!   WalReader --> queue: up to wal_decode_buffer_size --> next() --> redo
 //!                   |
-//!                   +--> pages without an image, that exist, that no record before it in the queue has to do with: BufferPool::prefetch
+//!                   +--> existing pages, without an image, of no other record in the queue
+//!                        --> BufferPool::prefetch
 //! ```
 //!
 //! A page is not read ahead
 //!
-//! - that the record brings an image of, or makes anew: redo does not read it either;
-//! - that another record in the queue has to do with, since that one may bring its image, and what
-//!   is on the disk may be torn;
-//! - behind a record in the queue that makes, cuts or removes files: which pages exist is known
-//!   once it is redone;
-//! - that does not exist: redo will say so;
-//! - while so many reads are under way as maintenance_io_concurrency allows. Then the records
-//!   behind it wait in the log.
+//! - if the record has an image of it or initializes it: redo does not read it either;
+//! - if another record in the queue changes it: that record may have an image, and the page on the
+//!   disk may be torn;
+//! - after a record in the queue that creates, cuts or removes files, until that is redone;
+//! - if it does not exist: redo reports that;
+//! - while as many reads are in flight as maintenance_io_concurrency allows. The records after it
+//!   then wait in the log.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,25 +27,8 @@ use forebay_storage::{Backend, BufferPool, Prefetched, Strategy};
 use forebay_wal::{EndOfWal, WalReader, WalRecord};
 
 use super::scan::decode;
-use crate::config::RecoverySettings;
+use crate::config::{PrefetchStats, RecoverySettings};
 use crate::error::EngineError;
-
-/// What became of the pages that records named (pg_stat_recovery_prefetch).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PrefetchStats {
-    /// Read ahead.
-    pub prefetch: u64,
-    /// In memory already.
-    pub hit: u64,
-    /// Made anew by their record.
-    pub skip_init: u64,
-    /// Not there (yet).
-    pub skip_new: u64,
-    /// Brought by their record, as an image.
-    pub skip_fpw: u64,
-    /// Another record in the queue had to do with it.
-    pub skip_rep: u64,
-}
 
 /// A record in the queue.
 struct Queued {
@@ -127,7 +110,8 @@ impl<'a> ReadAhead<'a> {
             .ok_or_else(|| EngineError::internal("the log has no end"))?;
         self.reader.check_end(&mut be.io).map_err(|error| match error.is_damage() {
             true => EngineError::corrupt(error.to_string()).with_hint(
-                "Bring the segment back from an archive or a backup, and begin again; or recover to a target before it.",
+                "Bring the segment back from an archive or a backup, and begin again; or recover \
+                 to a target before it.",
             ),
             false => error.into(),
         })?;

@@ -18,6 +18,7 @@
 
 use std::sync::Arc;
 
+use forebay_access::redo::Registry;
 use forebay_archive::shell::Shell;
 use forebay_archive::store::Repository;
 use forebay_archive::{Restorer, RestorerOptions};
@@ -27,20 +28,19 @@ use forebay_format::timeline::TimelineHistory;
 use forebay_storage::Backend;
 use forebay_wal::Resume;
 
+use super::branch::SIGNAL;
 use super::branch::{Begun, Branch, ENDING, Ended};
-use super::clock;
 use super::floor::Floor;
 use super::label;
 use super::replay::{Course, End, Replayed};
-use super::request::{Request, SIGNAL};
+use super::request::Request;
 use super::restore::{Restore, Way, remove};
 use super::scan::Scan;
-use super::target::{TargetAction, TargetTimeline};
-use super::{Checkpoint, Started, Startup};
+use super::startup::{Checkpoint, Started, Startup};
 use crate::archiver::store_options;
-use crate::config::{ArchiveMode, Background};
+use crate::clock;
+use crate::config::{ArchiveMode, Background, Interruptible, TargetAction, TargetTimeline};
 use crate::error::EngineError;
-use crate::redo::Registry;
 
 /// Threads that fetch segments ahead, at most.
 const FETCHERS: usize = 4;
@@ -54,7 +54,7 @@ impl Startup<'_> {
     ) -> Result<Started, EngineError> {
         let control = self.control.get();
         let restore = self.restore(be, &control, request)?;
-        self.config.recovery_stop.watch(&restore)?;
+        self.config.recovery_stop.watch(Arc::clone(&restore) as Arc<dyn Interruptible>)?;
         restore.clean(&be.io)?;
         let (at, own) = match &request.label {
             Some(label) => (label.checkpoint, label.timeline),
@@ -147,7 +147,8 @@ impl Startup<'_> {
         if let Some(label) = &request.label {
             let name = &label.label;
             tracing::info!(
-                "starting backup recovery with redo LSN {}, checkpoint LSN {}, on timeline ID {own} (backup \"{name}\")",
+                "starting backup recovery with redo LSN {}, checkpoint LSN {}, on timeline ID \
+                 {own} (backup \"{name}\")",
                 label.start,
                 label.checkpoint,
             );
@@ -232,9 +233,11 @@ impl Startup<'_> {
             EngineError::Statement { detail, .. } => {
                 let message = format!("could not locate required checkpoint record at {at}");
                 let error = EngineError::statement("55000", message).with_hint(format!(
-                    "If you are restoring from a backup, touch \"{dir}/recovery.signal\" and add required recovery \
-                     options.\nIf you are not restoring from a backup, try removing the file \"{dir}/backup_label\".\nBe \
-                     careful: removing \"{dir}/backup_label\" will result in a corrupt cluster if restoring from a backup."
+                    "If you are restoring from a backup, touch \"{dir}/recovery.signal\" and add \
+                     required recovery options.\nIf you are not restoring from a backup, try \
+                     removing the file \"{dir}/backup_label\".\nBe careful: removing \
+                     \"{dir}/backup_label\" will result in a corrupt cluster if restoring from a \
+                     backup."
                 ));
                 detail.into_iter().fold(error, EngineError::with_detail)
             }
@@ -327,7 +330,8 @@ impl Startup<'_> {
         {
             if self.config.restore.action == TargetAction::Pause {
                 tracing::info!(
-                    "recovery_target_action \"pause\" without hot standby is \"shutdown\"; \"promote\" would go on"
+                    "recovery_target_action \"pause\" without hot standby is \"shutdown\"; \
+                     \"promote\" would go on"
                 );
             }
             return Err(EngineError::StoppedAtTarget { at: replayed.at });
@@ -410,11 +414,13 @@ fn check_past(
             format!("requested timeline {target} is not a child of this server's history");
         let detail = match history.switch_point(own) {
             Some(left) => format!(
-                "Latest checkpoint in file \"{file}\" is at {at} on timeline {own}, but in the history of the requested \
-                 timeline, the server forked off from that timeline at {left}."
+                "Latest checkpoint in file \"{file}\" is at {at} on timeline {own}, but in the \
+                 history of the requested timeline, the server forked off from that timeline at \
+                 {left}."
             ),
             None => format!(
-                "Latest checkpoint in file \"{file}\" is at {at} on timeline {own}, which the requested timeline never was on."
+                "Latest checkpoint in file \"{file}\" is at {at} on timeline {own}, which the \
+                 requested timeline never was on."
             ),
         };
         return Err(EngineError::statement("55000", message).with_detail(detail));
@@ -435,7 +441,8 @@ fn check_contains(history: &TimelineHistory, point: Lsn, timeline: u32) -> Resul
     Err(EngineError::statement(
         "55000",
         format!(
-            "requested timeline {target} does not contain minimum recovery point {point} on timeline {timeline}"
+            "requested timeline {target} does not contain minimum recovery point {point} on \
+             timeline {timeline}"
         ),
     ))
 }

@@ -1,12 +1,14 @@
 //! The end of recovery from an archive: a new timeline.
 //!
 //! ```text
-//!   its first segment ─▶ recovery.ending ─▶ its history file ─▶ recovery.signal goes ─▶ the log starts ─▶ checkpoint ─▶ recovery.ending goes
-//!                        ^ from here on a crash leads back to here, on the same timeline
+//!   first segment ─▶ recovery.ending ─▶ history file ─▶ recovery.signal removed ─┐
+//!                    ^ from here on, recovery after a crash leads to this timeline │
+//!   ┌─────────────────────────────────────────────────────────────────────────────┘
+//!   └─▶ log started ─▶ checkpoint ─▶ recovery.ending removed
 //! ```
 //!
-//! All of these are durable in this order. Whoever starts again before the checkpoint counts
-//! replays the log once more, up to where the new timeline began, whatever the targets say by then.
+//! Each step is durable before the next. A start before the checkpoint is complete replays the log
+//! again up to where the new timeline began, whatever the targets say by then.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +19,13 @@ use forebay_format::timeline::{TimelineHistory, history_file_name};
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::begin_timeline;
 
-use super::request::SIGNAL;
 use super::restore::{placeholder, remove};
 use crate::core::Core;
 use crate::disk::Disk;
 use crate::error::EngineError;
 
+/// The file that asks for recovery from an archive.
+pub(super) const SIGNAL: &str = "recovery.signal";
 /// The file that says that recovery has come to its end.
 pub(super) const ENDING: &str = "recovery.ending";
 /// A history file until it is whole; the log's start removes such files.

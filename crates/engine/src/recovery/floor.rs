@@ -4,13 +4,14 @@
 //!
 //! In production the log takes that place: no page is written before its log.
 
+use std::sync::Arc;
+
 use forebay_aio::Backend;
 use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_format::Lsn;
 use forebay_storage::{WalFailure, WalFlush};
 use forebay_wal::Wal;
-use std::sync::Arc;
 
 use crate::control::Control;
 use crate::error::EngineError;

@@ -73,9 +73,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TEXT: &str = "START WAL LOCATION: 0/2000028 (file 000000030000000000000002)\nCHECKPOINT LOCATION: 0/2000080\n\
-                        BACKUP METHOD: streamed\nBACKUP FROM: primary\nSTART TIME: 2026-11-21 17:00:00 UTC\n\
-                        LABEL: nightly: the second\nSTART TIMELINE: 3\n";
+    const TEXT: &str = "START WAL LOCATION: 0/2000028 (file 000000030000000000000002)\n\
+        CHECKPOINT LOCATION: 0/2000080\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n\
+        START TIME: 2026-11-21 17:00:00 UTC\nLABEL: nightly: the second\nSTART TIMELINE: 3\n";
 
     fn parse(text: &str) -> Result<BackupLabel, EngineError> {
         BackupLabel::parse(text, SegmentSize::DEFAULT)

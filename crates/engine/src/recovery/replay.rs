@@ -1,7 +1,8 @@
 //! Replay of a log that comes out of an archive: up to a target or to its end, once.
 //!
 //! ```text
-//!   record ─▶ stop before it? ─▶ redo ─▶ end of the backup? consistent? ─▶ stop behind it? ─▶ restart point?
+//!   record ─▶ stop before it? ─▶ redo ─▶ end of the backup? consistent? ─▶ stop after it?
+//!          ─▶ restart point?
 //! ```
 //!
 //! A restart point is what a checkpoint is to recovery: behind a checkpoint's record everything is
@@ -10,6 +11,7 @@
 
 use std::sync::Arc;
 
+use forebay_access::redo::Registry;
 use forebay_aio::sync::Instant;
 use forebay_format::Lsn;
 use forebay_format::control::ControlFile;
@@ -17,6 +19,7 @@ use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::wal::{DecodedRecord, Rmgr};
 use forebay_storage::{Backend, FullSpeed, WriteOptions, WriteScope};
+use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
 use forebay_wal::{EndOfWal, WalRecord};
 
 use super::ahead::ReadAhead;
@@ -25,11 +28,11 @@ use super::floor::Floor;
 use super::request::Request;
 use super::restore::Restore;
 use super::scan;
+use super::startup::{Checkpoint, REPORT_EVERY, Startup};
 use super::target::{Stop, Stopper};
 use super::timeline::Follower;
-use super::{Checkpoint, PrefetchStats, REPORT_EVERY, RecoveryProgress, Startup};
+use crate::config::{PrefetchStats, RecoveryProgress};
 use crate::error::EngineError;
-use crate::redo::{Counters, RedoContext, RedoRecord, Registry};
 
 /// What replay works with.
 pub(super) struct Course<'a> {

@@ -9,7 +9,7 @@
 //! | tablespace_map | the backup had tablespaces: refused |
 //! | pg_twophase/... | transactions are prepared, whose end is still to come: refused |
 //! | pg_replslot/... | replication slots hold the log for others: refused |
-//! | recovery.ending | recovery from the archive has come to its end, and the new timeline is this; see `branch` |
+//! | recovery.ending | recovery from the archive has ended with this timeline; see `branch` |
 
 use std::path::Path;
 
@@ -18,14 +18,12 @@ use forebay_format::SegmentSize;
 use forebay_format::control::DbState;
 use forebay_format::timeline::history_file_name;
 
-use super::branch::{self, Begun};
+use super::branch::{self, Begun, SIGNAL};
 use super::label::{self, BackupLabel};
 use super::restore::remove;
 use crate::disk::Disk;
 use crate::error::EngineError;
 
-/// Asks for recovery from an archive.
-pub(super) const SIGNAL: &str = "recovery.signal";
 /// Asks for a standby.
 const STANDBY: &str = "standby.signal";
 /// Where tablespaces belong.
@@ -86,9 +84,12 @@ impl Request {
     ) -> Result<Option<Request>, EngineError> {
         let there = |io: &Backend, name: &str| io.aio().namespace().exists(&dir.join(name));
         if there(io, STANDBY)? {
-            return Err(EngineError::statement("0A000", "standby mode is not supported").with_detail(
-                format!("Found file \"{}\".", dir.join(STANDBY).display()),
-            ).with_hint("For recovery from an archive up to its end, or to a point in time, the file is \"recovery.signal\"."));
+            return Err(EngineError::statement("0A000", "standby mode is not supported")
+                .with_detail(format!("Found file \"{}\".", dir.join(STANDBY).display()))
+                .with_hint(
+                    "For recovery from an archive up to its end, or to a point in time, the \
+                         file is \"recovery.signal\".",
+                ));
         }
         let map = Disk::new(io).read(&dir.join(TABLESPACES))?.unwrap_or_default();
         if map.iter().any(|byte| !byte.is_ascii_whitespace()) {

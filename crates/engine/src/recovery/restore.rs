@@ -2,14 +2,14 @@
 //! the next ones meanwhile.
 //!
 //! ```text
-//!   the archive ──▶ pg_wal/RECOVERYXLOG ──(length, whose it is)──▶ pg_wal/NAME ──(replayed)──▶ removed
+//!   the archive ─▶ pg_wal/RECOVERYXLOG ─(length, cluster)─▶ pg_wal/NAME ─(replayed)─▶ removed
 //! ```
 //!
 //! | the command | means |
 //! |---|---|
 //! | exits 0, and the file is there | it is there |
 //! | exits 1 to 125 | the archive does not have it: the directory's own may do |
-//! | exits above 125, dies of a signal, or exits 0 without the file | nobody knows: recovery stops with an error, and can be begun again |
+//! | else, or exits 0 without the file | unknown: recovery stops with an error |
 //!
 //! A library says of itself which of these it is.
 //!
@@ -29,9 +29,7 @@ use forebay_format::wal::PageHeader;
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::{Fetch, FetchFailure, read_history};
 
-use super::halt::RecoveryStop;
-use super::source::RestoreFrom;
-use crate::config::ArchiveMode;
+use crate::config::{ArchiveMode, Interruptible, RecoveryStop, RestoreFrom};
 use crate::error::EngineError;
 
 /// Where a segment is put until it has been looked at; PostgreSQL's name.
@@ -89,15 +87,6 @@ impl Restore {
     ) -> Restore {
         let state = Mutex::new(State { oldest: size.file_name(0, 0), ..State::default() });
         Restore { dir: dir.to_owned(), way, size, system_id, archive_mode, stop, state }
-    }
-
-    /// Ends what brings a file just now. Called again, it does so without asking.
-    pub(super) fn interrupt(&self) {
-        match &self.way {
-            Way::Nothing | Way::Other(_) => {}
-            Way::Command(_, shell) => shell.stop(),
-            Way::Archive(restorer) => restorer.stop(),
-        }
     }
 
     /// Tells from where on recovery would need segments if it began again. The name of the first.
@@ -250,7 +239,8 @@ impl Restore {
         if let Some(stated) = stated.filter(|&id| id != self.system_id) {
             let ours = self.system_id;
             return Err(EngineError::corrupt(format!(
-                "archive file \"{name}\" is from a different database system: its identifier is {stated}, not {ours}"
+                "archive file \"{name}\" is from a different database system: its identifier is \
+                 {stated}, not {ours}"
             )));
         }
         Ok(())
@@ -349,6 +339,16 @@ impl Restore {
     }
 }
 
+impl Interruptible for Restore {
+    fn interrupt(&self) {
+        match &self.way {
+            Way::Nothing | Way::Other(_) => {}
+            Way::Command(_, shell) => shell.stop(),
+            Way::Archive(restorer) => restorer.stop(),
+        }
+    }
+}
+
 impl Fetch for Restore {
     fn fetch(&self, io: &mut Backend, name: &str) -> Result<bool, FetchFailure> {
         self.fetch_segment(io, name).map_err(|error| {
@@ -369,10 +369,14 @@ fn sync_restored(io: &mut Backend, path: &Path) -> Result<(), EngineError> {
 
 /// Nobody knows whether the archive has a file.
 fn failed(name: &str, why: &str) -> EngineError {
-    EngineError::statement("58030", format!("could not restore file \"{name}\" from archive: {why}"))
-        .with_hint(
-            "Nothing says that the archive does not have the file. Recovery goes on with the next start.",
-        )
+    EngineError::statement(
+        "58030",
+        format!("could not restore file \"{name}\" from archive: {why}"),
+    )
+    .with_hint(
+        "Nothing says that the archive does not have the file. Recovery goes on with the next \
+             start.",
+    )
 }
 
 /// A command that can't be built.

@@ -6,13 +6,14 @@
 //! found again, or another server may recover it. That takes reading the log twice, which costs
 //! little beside redo.
 
+use forebay_access::redo::Registry;
 use forebay_format::{Lsn, timeline::TimelineHistory};
+use forebay_txn::redo::RedoRecord;
 use forebay_wal::{EndOfWal, WalReader, WalRecord};
 
-use super::halt::RecoveryStop;
 use super::timeline::Follower;
+use crate::config::RecoveryStop;
 use crate::error::EngineError;
-use crate::redo::{RedoRecord, Registry};
 
 /// What a look through the log found.
 pub(super) struct Scan {
@@ -47,8 +48,8 @@ pub(super) fn scan(
     let end = reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
     reader.check_end(io).map_err(|error| {
         EngineError::corrupt(error.to_string()).with_hint(
-            "Nothing was changed. Bring the segment back from an archive or a backup; or, to give up all that was committed \
-             behind that position, move the later segments away.",
+            "Nothing was changed. Bring the segment back from an archive or a backup; or, to give \
+             up all that was committed behind that position, move the later segments away.",
         )
     })?;
     let (lsn, why) = needed;

@@ -14,146 +14,10 @@
 
 use forebay_format::wal::{Rmgr, xact, xlog};
 use forebay_format::{Lsn, Xid};
+use forebay_txn::redo::{RedoError, RedoRecord};
 
-use super::clock::show;
-use crate::config::ArchiveStore;
-use crate::error::EngineError;
-use crate::redo::{RedoError, RedoRecord};
-
-/// Where recovery from an archive is to stop.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RecoveryTarget {
-    /// As soon as the files are consistent.
-    Immediate,
-    /// A moment, in microseconds since 2000-01-01.
-    Time(i64),
-    /// A position of the log.
-    Lsn(Lsn),
-    /// A transaction.
-    Xid(Xid),
-    /// A restore point.
-    Name(String),
-}
-
-impl RecoveryTarget {
-    /// The setting that gives it.
-    fn setting(&self) -> &'static str {
-        match self {
-            RecoveryTarget::Immediate => "recovery_target",
-            RecoveryTarget::Time(_) => "recovery_target_time",
-            RecoveryTarget::Lsn(_) => "recovery_target_lsn",
-            RecoveryTarget::Xid(_) => "recovery_target_xid",
-            RecoveryTarget::Name(_) => "recovery_target_name",
-        }
-    }
-
-    /// What is begun, in PostgreSQL's words.
-    pub(super) fn beginning(&self) -> String {
-        match self {
-            RecoveryTarget::Immediate => {
-                "starting point-in-time recovery to earliest consistent point".to_owned()
-            }
-            RecoveryTarget::Time(time) => {
-                format!("starting point-in-time recovery to {}", show(*time))
-            }
-            RecoveryTarget::Lsn(lsn) => {
-                format!("starting point-in-time recovery to WAL location (LSN) \"{lsn}\"")
-            }
-            RecoveryTarget::Xid(xid) => format!("starting point-in-time recovery to XID {xid}"),
-            RecoveryTarget::Name(name) => format!("starting point-in-time recovery to \"{name}\""),
-        }
-    }
-}
-
-/// The timeline to recover along.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TargetTimeline {
-    /// The newest one that the archive knows.
-    #[default]
-    Latest,
-    /// The backup's.
-    Current,
-    /// This one.
-    Number(u32),
-}
-
-/// What happens once the target is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TargetAction {
-    /// Waits for an administrator, who would look at the data. Without hot standby that is
-    /// `Shutdown`, as in PostgreSQL.
-    #[default]
-    Pause,
-    /// Goes on on a new timeline.
-    Promote,
-    /// Stops the engine; recovery goes on with the next start.
-    Shutdown,
-}
-
-/// How a directory is recovered from an archive: PostgreSQL's settings. They count where there is a
-/// file recovery.signal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoreSettings {
-    /// Brings a file of the log: `%f` is its name, `%p` where it is to be put, `%r` the oldest file
-    /// that is still needed.
-    pub restore_command: String,
-    /// What brings files in place of a command: `forebay_archive`.
-    pub library: String,
-    /// The archive that `forebay_archive` brings them out of.
-    pub store: ArchiveStore,
-    /// Segments that it fetches before they are asked for; 0: none.
-    pub prefetch: usize,
-    /// Most bytes of them, in memory.
-    pub prefetch_memory: u64,
-    /// Is run once at the end.
-    pub recovery_end_command: String,
-    /// Is run when older files are no longer needed.
-    pub archive_cleanup_command: String,
-    /// Where to stop; more than one is refused.
-    pub targets: Vec<RecoveryTarget>,
-    /// Whether what is at the target belongs to it.
-    pub inclusive: bool,
-    /// The timeline.
-    pub timeline: TargetTimeline,
-    /// What then.
-    pub action: TargetAction,
-}
-
-impl Default for RestoreSettings {
-    fn default() -> Self {
-        RestoreSettings {
-            restore_command: String::new(),
-            library: String::new(),
-            store: ArchiveStore::default(),
-            prefetch: 8,
-            prefetch_memory: 128 << 20,
-            recovery_end_command: String::new(),
-            archive_cleanup_command: String::new(),
-            targets: Vec::new(),
-            inclusive: true,
-            timeline: TargetTimeline::Latest,
-            action: TargetAction::Pause,
-        }
-    }
-}
-
-impl RestoreSettings {
-    /// The target, if there is one.
-    pub(super) fn target(&self) -> Result<Option<&RecoveryTarget>, EngineError> {
-        if self.targets.len() > 1 {
-            let set: Vec<String> =
-                self.targets.iter().map(|t| format!("\"{}\"", t.setting())).collect();
-            return Err(EngineError::statement("22023", "multiple recovery targets specified").with_detail(
-                format!(
-                    "At most one of \"recovery_target\", \"recovery_target_lsn\", \"recovery_target_name\", \
-                     \"recovery_target_time\", \"recovery_target_xid\" may be set; {} are.",
-                    set.join(" and ")
-                ),
-            ));
-        }
-        Ok(self.targets.first())
-    }
-}
+use crate::clock::show;
+use crate::config::RecoveryTarget;
 
 /// Where recovery has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,6 +148,7 @@ fn lsn_stop(side: &str, at: Lsn, target: Lsn) -> Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RestoreSettings;
     use forebay_format::wal::{RecordBuilder, decode_record};
 
     /// Which of before and after stops, with the reason.

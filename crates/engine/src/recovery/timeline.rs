@@ -2,8 +2,7 @@
 
 use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::{Rmgr, xlog};
-
-use crate::redo::{RedoError, RedoRecord};
+use forebay_txn::redo::{RedoError, RedoRecord};
 
 /// Follows the timeline from record to record.
 pub(super) struct Follower<'a> {

@@ -13,7 +13,7 @@ use forebay_aio::{AlignedBuf, Backend as Io, FileKind, Namespace, OpenOptions};
 use forebay_format::Fork;
 use forebay_storage::{Backend, WriteScope, database_dirs};
 
-use super::Startup;
+use super::startup::Startup;
 use crate::error::EngineError;
 
 impl Startup<'_> {

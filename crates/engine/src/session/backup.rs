@@ -1,40 +1,35 @@
-//! The begin and the end of a base backup: pg_backup_start and pg_backup_stop. The copy in between
-//! is somebody else's.
+//! The beginning and the end of a base backup: pg_backup_start and pg_backup_stop. The caller
+//! copies the files in between.
 //!
 //! ```text
-//!   start: pages logged whole from here on ── next segment ── checkpoint ── its redo pointer is the backup's start
-//!   stop:  BACKUP_END record ── next segment ── backup history file ── archived?
+//!   start: log whole pages ── next segment ── checkpoint, whose redo pointer is the backup's start
+//!   stop:  BACKUP_END record ── next segment ── backup history file ── wait for the archive
 //! ```
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant};
+use forebay_archive::backup::{BackupSource, Stopped};
 use forebay_format::backup_label::BackupLabel;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::{Rmgr, xlog};
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::Record;
 
-use super::Session;
-use crate::checkpoint::requests::Causes;
-use crate::checkpoint::run::unix_seconds;
+use super::state::Session;
+use crate::checkpointer::Causes;
+use crate::clock::at_time;
+use crate::clock::unix_seconds;
 use crate::config::Background;
 use crate::core::Core;
 use crate::disk::Disk;
 use crate::error::EngineError;
-use crate::recovery::at_time;
 
 /// Longest label.
 const MOST_LABEL: usize = 1024;
 /// How often the archive is looked at by who waits for it.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// A backup that a session has begun.
-#[derive(Debug)]
-pub(super) struct Begun {
-    label: BackupLabel,
-}
 
 /// What a backup needs beside the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +66,7 @@ impl Session {
         match begun {
             Ok(label) => {
                 let start = label.start;
-                self.backup = Some(Begun { label });
+                self.backup = Some(label);
                 Ok(start)
             }
             Err(error) => {
@@ -116,7 +111,7 @@ impl Session {
     /// Ends the backup. With `wait`, and if there is an archive, waits until it has all WAL that
     /// the backup needs; interrupted in that, the backup is over all the same.
     pub fn stop_backup(&mut self, wait: bool) -> Result<BackupEnd, EngineError> {
-        let Some(Begun { label }) = self.backup.take() else {
+        let Some(label) = self.backup.take() else {
             return Err(EngineError::statement("55000", "backup is not in progress")
                 .with_hint("Did you call pg_backup_start()?"));
         };
@@ -152,9 +147,9 @@ impl Session {
             blocks: &[],
         };
         let end = core.fatal.watch("backup", || {
-            let inserted = core.wal.insert(&mut self.be.io, &record)?;
-            core.wal.flush(&mut self.be.io, inserted.end)?;
-            core.wal.switch_segment(&mut self.be.io)?;
+            let inserted = core.wal.insert(&mut self.backend.io, &record)?;
+            core.wal.flush(&mut self.backend.io, inserted.end)?;
+            core.wal.switch_segment(&mut self.backend.io)?;
             Ok(inserted.end)
         });
         let end: Lsn = end.map_err(|error: EngineError| core.fatal.check(error))?;
@@ -176,7 +171,7 @@ impl Session {
         let size = core.wal.config().segment_size;
         let name = label.history_file_name(size.offset(label.start));
         let wal = core.dir.join("pg_wal");
-        let mut disk = Disk::new(&mut self.be.io);
+        let mut disk = Disk::new(&mut self.backend.io);
         disk.write_new(
             &wal.join(&name),
             history(label, end, last, core.wal.config().timeline).as_bytes(),
@@ -213,7 +208,7 @@ impl Session {
         while !self.is_archived(core, name)? {
             if core.config.background == Background::Stepped {
                 // Who waits without threads does their work.
-                core.archiving.step(&mut self.be).map_err(|error| core.fatal.check(error))?;
+                core.archiving.step(&mut self.backend).map_err(|error| core.fatal.check(error))?;
                 if self.is_archived(core, name)? {
                     break;
                 }
@@ -259,7 +254,8 @@ fn history(label: &BackupLabel, end: Lsn, last: &str, timeline: u32) -> String {
     let text = label.to_text();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     format!(
-        "{first}\nSTOP WAL LOCATION: {end} (file {last})\n{rest}STOP TIME: {}\nSTOP TIMELINE: {timeline}\n",
+        "{first}\nSTOP WAL LOCATION: {end} (file {last})\n{rest}STOP TIME: {}\nSTOP TIMELINE: \
+         {timeline}\n",
         at_time(unix_seconds())
     )
 }
@@ -273,6 +269,26 @@ fn is_history(size: SegmentSize, name: &str) -> bool {
     };
     let hex = |b: u8| b.is_ascii_digit() || (b'A'..=b'F').contains(&b);
     size.parse_file_name(segment).is_some() && offset.len() == 8 && offset.bytes().all(hex)
+}
+
+/// For [`crate::backup::backup`]: a session begins and ends the backup of its own engine.
+impl BackupSource for Session {
+    fn start(&mut self, label: &str, fast: bool) -> Result<Lsn, String> {
+        self.start_backup(label, fast).map_err(|error| error.to_string())
+    }
+
+    fn stop(&mut self, wait: bool) -> Result<Stopped, String> {
+        let end = self.stop_backup(wait).map_err(|error| error.to_string())?;
+        Ok(Stopped { lsn: end.lsn, label: end.label })
+    }
+
+    fn is_archiving(&mut self) -> Result<bool, String> {
+        Ok(self.core.wal.is_archiving())
+    }
+
+    fn system_id(&mut self) -> Result<Option<u64>, String> {
+        Ok(Some(self.engine().system_identifier()))
+    }
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use forebay_catalog::Table;
 use forebay_format::Fork;
 use forebay_storage::{
     Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode, Smgr,
 };
+use forebay_txn::locks::LockMode;
 
-use super::Session;
-use super::temp::owner_number;
+use super::state::Session;
+use super::temp_tables::owner_number;
 use crate::error::EngineError;
-use crate::locks::LockMode;
-use crate::table::Table;
 
 /// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last
 /// there is.
@@ -83,14 +83,14 @@ impl Session {
             if range.is_empty() {
                 return Ok(0);
             }
-            Ok(forebay_storage::prewarm(&pool, &mut session.be, table.locator, fork, range, mode)?)
+            Ok(forebay_storage::prewarm(&pool, &mut session.backend, table.locator, fork, range, mode)?)
         })
     }
 
     /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no
     /// such buffer.
     pub fn evict_buffer(&mut self, buffer: u32) -> Result<Option<Evicted>, EngineError> {
-        self.call(|session, core| Ok(core.pool.evict_buffer(&mut session.be, buffer)?))
+        self.call(|session, core| Ok(core.pool.evict_buffer(&mut session.backend, buffer)?))
     }
 
     /// Empties the buffers that hold pages of a table, but for those in use.
@@ -98,13 +98,13 @@ impl Session {
         shared_only(table, "pg_buffercache_evict_relation")?;
         self.call(|session, core| {
             session.lock_table(core, table, LockMode::AccessShare)?;
-            Ok(core.pool.evict_relation(&mut session.be, table.locator)?)
+            Ok(core.pool.evict_relation(&mut session.backend, table.locator)?)
         })
     }
 
     /// Empties all buffers, but for those in use.
     pub fn evict_all(&mut self) -> Result<EvictReport, EngineError> {
-        self.call(|session, core| Ok(core.pool.evict_unused(&mut session.be)?))
+        self.call(|session, core| Ok(core.pool.evict_unused(&mut session.backend)?))
     }
 
     /// Marks the page in a buffer dirty, by the buffer's number from 0, unless it is in use. None
@@ -130,7 +130,7 @@ impl Session {
     /// Computes the checksums of all pages in memory, and compares those of clean ones.
     pub fn verify_memory(&mut self) -> Result<MemoryChecksums, EngineError> {
         self.call(|session, core| {
-            let found = core.pool.verify_memory(&mut session.be);
+            let found = core.pool.verify_memory(&mut session.backend);
             for tag in &found.failed {
                 let relation = tag.rel.path(tag.fork);
                 tracing::warn!(

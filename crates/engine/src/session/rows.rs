@@ -1,27 +1,27 @@
-//! Rows on their way into a table.
+//! Inserting rows.
 
 use std::sync::Arc;
 
+use forebay_access::form_row;
+use forebay_access::heap::{Author, TupleBatch};
+use forebay_catalog::Table;
 use forebay_storage::Strategy;
+use forebay_txn::locks::LockMode;
+use forebay_types::{Datum, type_info};
 
-use super::{Session, no_transaction};
+use super::state::{Session, no_transaction};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::heap::{Author, TupleBatch};
-use crate::locks::LockMode;
-use crate::table::Table;
-use crate::types::codec::{fits, form_row};
-use crate::types::{Datum, type_info};
 
-/// A batch of so many bytes goes through a ring of buffers of its own.
+/// A batch of at least this many bytes goes through a ring of buffers.
 const BULK_BYTES: usize = 64 << 10;
 
-/// Rows on their way into one table, already in their on-disk form.
+/// Rows to be inserted into a table, already as tuples.
 #[derive(Debug)]
 pub struct RowBatch {
     table: Arc<Table>,
     tuples: TupleBatch,
-    /// Whether a column was dropped, so that values and columns differ in number.
+    /// Whether a column was dropped: then rows have fewer values than the table has columns.
     has_dropped: bool,
 }
 
@@ -35,7 +35,7 @@ impl RowBatch {
         }
     }
 
-    /// Adds a row: one value for each column that is not dropped, of exactly the column's type.
+    /// Adds a row: a value for each column that is not dropped, of exactly the column's type.
     /// Checks NOT NULL (23502) and the row's size (54000). After an error the batch is as it was.
     pub fn push(&mut self, values: &[Datum<'_>]) -> Result<(), EngineError> {
         if !self.has_dropped {
@@ -47,7 +47,7 @@ impl RowBatch {
             all.push(if column.dropped {
                 Datum::Null
             } else {
-                given.next().copied().unwrap_or(Datum::Null)
+                given.next().ok_or_else(|| wrong_count(&self.table))?.reborrow()
             });
         }
         if given.next().is_some() {
@@ -66,12 +66,13 @@ impl RowBatch {
                 return Err(EngineError::statement(
                     "23502",
                     format!(
-                        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                        "null value in column \"{}\" of relation \"{}\" violates not-null \
+                         constraint",
                         column.name, table.name
                     ),
                 ));
             }
-            if !fits(column.repr, value) {
+            if !column.repr.accepts(value) {
                 let name = type_info(column.type_oid).map_or("unknown", |t| t.name);
                 return Err(EngineError::statement(
                     "42804",
@@ -88,22 +89,22 @@ impl RowBatch {
         })
     }
 
-    /// Rows in it.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.tuples.len()
     }
 
-    /// Whether it has no rows.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.tuples.is_empty()
     }
 
-    /// Bytes of the rows in it: insert it when this passes a few hundred kilobytes.
+    /// Bytes of the rows. A batch should be inserted at a few hundred kilobytes.
     pub fn bytes(&self) -> usize {
         self.tuples.bytes()
     }
 
-    /// Forgets the rows.
+    /// Removes the rows.
     pub fn clear(&mut self) {
         self.tuples.clear();
     }
@@ -117,8 +118,8 @@ fn wrong_count(table: &Table) -> EngineError {
 }
 
 impl Session {
-    /// Inserts the rows of a batch and empties it; the number of rows. The table must be locked for
-    /// that.
+    /// Inserts the rows of a batch and empties it. Returns the number of rows. The table must be
+    /// locked in mode `RowExclusive`.
     pub fn insert_batch(&mut self, table: &Table, rows: &mut RowBatch) -> Result<u64, EngineError> {
         if rows.table.oid != table.oid || rows.table.locator != table.locator {
             return Err(EngineError::internal("the rows are for another table"));
@@ -134,7 +135,7 @@ impl Session {
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
             session.insert_tuples(core, table, &rows.tuples)?;
-            core.checkpointer.note_wal(core.wal.bytes_since_redo(), core);
+            core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
             let count = rows.len() as u64;
             rows.clear();
             Ok(count)
@@ -148,17 +149,17 @@ impl Session {
         tuples: &TupleBatch,
     ) -> Result<(), EngineError> {
         let heap = self.heap(core, table)?;
-        let Session { open: Some(open), be, .. } = self else {
+        let Session { open: Some(open), backend, .. } = self else {
             return Err(no_transaction());
         };
-        let xid = core.xacts.assign(&mut be.io, &mut open.tx)?;
+        let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
         let author = Author { xid, command: open.tx.use_command() };
         if tuples.len() == 1 {
-            heap.insert(be, author, tuples.get(0))?;
+            heap.insert(backend, author, tuples.get(0))?;
             return Ok(());
         }
         let strategy =
             if tuples.bytes() >= BULK_BYTES { Strategy::BulkWrite } else { Strategy::Normal };
-        heap.insert_batch(be, author, tuples, strategy)
+        Ok(heap.insert_batch(backend, author, tuples, strategy)?)
     }
 }

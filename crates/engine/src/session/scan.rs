@@ -1,35 +1,35 @@
-//! Rows on their way out of a table.
+//! Reading rows.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 
+use forebay_access::heap::{self, Visibility};
+use forebay_catalog::Table;
 use forebay_format::tuple::deform;
 use forebay_format::{HeapTuple, ItemPointer, TupleError};
+use forebay_txn::locks::LockMode;
+use forebay_types::Datum;
 use smallvec::SmallVec;
 
-use super::{Session, TransactionMark};
+use super::state::{Session, TransactionMark};
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::heap::{self, Visibility};
-use crate::locks::LockMode;
-use crate::table::Table;
-use crate::types::Datum;
 
-/// A scan of a table. It keeps its snapshot, and may rest between calls while other statements of
-/// the transaction run. After the end of its transaction it returns errors.
+/// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
+/// transaction run. After the end of its transaction it returns errors.
 #[derive(Debug)]
 pub struct HeapScan {
     mark: TransactionMark,
     table: Arc<Table>,
     scan: heap::HeapScan,
-    /// Visible rows of the present page.
+    /// Number of visible rows of the current page.
     rows: usize,
     next: usize,
 }
 
 impl Session {
-    /// Starts a scan of what the statement's snapshot sees, of a table that the transaction has
-    /// locked.
+    /// Starts a scan of the rows that the statement's snapshot sees. The transaction must have
+    /// locked the table.
     pub fn scan(&mut self, table: &Arc<Table>) -> Result<HeapScan, EngineError> {
         let scan = self.call(|session, core| session.begin_scan(core, table))?;
         Ok(HeapScan { mark: self.mark(), table: Arc::clone(table), scan, rows: 0, next: 0 })
@@ -40,15 +40,15 @@ impl Session {
         let snapshot = self.snapshot()?;
         self.check_locked(table, LockMode::AccessShare)?;
         let (ahead, pool) = (self.read_ahead(), self.pool_of(core, table)?);
-        let visibility = Visibility::new(snapshot, Arc::clone(&core.clog));
-        heap::HeapScan::begin(&pool, table.locator, visibility, ahead)
+        let visibility = Visibility::new(snapshot, Arc::clone(&core.heaps.clog));
+        Ok(heap::HeapScan::begin(&pool, table.locator, visibility, ahead)?)
     }
 
-    /// The number of rows a scan would return, without looking into them.
+    /// Counts the rows that a scan would return, without decoding them.
     pub fn count_rows(&mut self, table: &Table) -> Result<u64, EngineError> {
         self.call(|session, core| {
             let mut scan = session.begin_scan(core, table)?;
-            scan.count(&mut session.be, &session.interrupt)
+            Ok(scan.count(&mut session.backend, &session.interrupt)?)
         })
     }
 }
@@ -59,16 +59,16 @@ impl HeapScan {
         &self.table
     }
 
-    /// Moves to the next page that has visible rows: their number, or None at the end.
+    /// Moves to the next page with visible rows. Returns their number, or None at the end.
     pub fn next_page(&mut self, session: &mut Session) -> Result<Option<usize>, EngineError> {
         (self.rows, self.next) = (0, 0);
         session.check_mark(self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
-        let rows = session.call(|session, _| self.scan.next_page(&mut session.be))?;
+        let rows = session.call(|session, _| Ok(self.scan.next_page(&mut session.backend)?))?;
         self.rows = rows.unwrap_or(0);
         Ok(rows)
     }
 
-    /// A row of the page moved to last.
+    /// A row of the current page.
     ///
     /// # Panics
     /// If the page has no row of this index.
@@ -80,7 +80,7 @@ impl HeapScan {
         }
     }
 
-    /// The next row, moving to the next page where needed.
+    /// The next row. Moves to the next page if necessary.
     pub fn next(&mut self, session: &mut Session) -> Result<Option<RowView<'_>>, EngineError> {
         if self.next >= self.rows && self.next_page(session)?.is_none() {
             return Ok(None);
@@ -100,8 +100,8 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// Decodes the columns up to the one with index `upto - 1` into `out` (cleared first), dropped
-    /// ones included (as NULL), so that indexes are those of the table's columns.
+    /// Decodes the first `upto` columns into `out`, which is cleared first. Dropped columns are
+    /// NULL, so that indexes are those of the table's columns.
     pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
         out.clear();
         let upto = upto.min(self.table.columns.len());
@@ -131,7 +131,7 @@ impl<'a> RowView<'a> {
         Ok(out)
     }
 
-    /// Where the row is: block and number, as ctid shows.
+    /// The place of the row, as ctid shows it: block and number.
     pub fn place(&self) -> (u32, u16) {
         (self.place.block, self.place.offset)
     }

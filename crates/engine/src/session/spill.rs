@@ -2,7 +2,7 @@
 
 use forebay_storage::{TempOptions, TempWriter};
 
-use super::Session;
+use super::state::Session;
 use crate::error::EngineError;
 
 impl Session {

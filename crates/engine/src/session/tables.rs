@@ -1,30 +1,30 @@
-//! Finding, locking, creating and dropping tables.
+//! Finds, locks, creates and drops tables.
 
 use std::sync::Arc;
 
+use forebay_catalog::Reader;
+use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::not_a_table;
+use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
+use forebay_catalog::{ColumnDef, Table};
 use forebay_format::RelFileLocator;
+use forebay_txn::locks::{LockError, LockMode, LockTag};
+use forebay_types::Oid;
 
-use super::Session;
-use super::temp::PG_TEMP;
-use crate::catalog::bootstrap::{PG_CATALOG, POSTGRES_DB, PUBLIC};
-use crate::catalog::ddl::{self, Persistence};
-use crate::catalog::limits::not_a_table;
-use crate::catalog::reader::Reader;
+use super::state::Session;
+use super::temp_tables::PG_TEMP;
 use crate::core::Core;
 use crate::error::EngineError;
-use crate::locks::{LockError, LockMode, LockTag};
-use crate::table::{ColumnDef, Table};
-use crate::types::Oid;
 
-/// What a table's lock is filed under.
+/// The lock tag of a table.
 fn lock_tag(table: &Table) -> LockTag {
     let database = if table.locator.db == 0 { 0 } else { POSTGRES_DB };
-    LockTag { database, relation: table.oid }
+    LockTag::Relation { database, relation: table.oid }
 }
 
 impl Session {
-    /// Finds a table; without a schema among the session's temporary ones, then in pg_catalog, then
-    /// public. No lock is taken: what is found may be gone in the next moment.
+    /// Finds a table. Without a schema it looks among the session's temporary tables, then in
+    /// pg_catalog, then in public. It takes no lock, so the table may be dropped at any time.
     pub fn table(
         &mut self,
         schema: Option<&str>,
@@ -39,7 +39,7 @@ impl Session {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
-        let cache = &core.catalogs.cache;
+        let cache = &core.database.cache;
         let open = self.running()?;
         if open.changed_catalogs {
             let moved = cache.moved();
@@ -110,28 +110,28 @@ impl Session {
     ) -> Result<Option<Arc<Table>>, EngineError> {
         let open = self.running()?;
         let shared = !open.changed_catalogs;
-        let version = core.catalogs.cache.version();
+        let version = core.database.cache.version();
         if shared {
-            if let Some(known) = core.catalogs.cache.table(namespace, name) {
+            if let Some(known) = core.database.cache.table(namespace, name) {
                 return Ok(known);
             }
         } else if let Some(table) = open.own_tables.get(&(schema.to_owned(), name.to_owned())) {
             return Ok(Some(Arc::clone(table)));
         }
         let snapshot = core.xacts.snapshot(&open.tx);
-        let mut reader = Reader::new(core, &mut self.be, snapshot);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         let Some(class) = reader.class_named(namespace, name)? else {
             if shared {
-                core.catalogs.cache.put_absent(version, namespace, name);
+                core.database.cache.put_absent(version, namespace, name);
             }
             return Ok(None);
         };
         if let Some(refusal) = not_a_table(class.kind, name) {
-            return Err(refusal);
+            return Err(refusal.into());
         }
         let table = Arc::new(reader.table(&class)?);
         if shared {
-            core.catalogs.cache.put(version, &table);
+            core.database.cache.put(version, &table);
         } else {
             let key = (schema.to_owned(), name.to_owned());
             self.running()?.own_tables.insert(key, Arc::clone(&table));
@@ -149,22 +149,22 @@ impl Session {
         core: &Core,
         name: &str,
     ) -> Result<Option<Oid>, EngineError> {
-        if let Some(oid) = core.catalogs.cache.namespace(name) {
+        if let Some(oid) = core.database.cache.namespace(name) {
             return Ok(Some(oid));
         }
-        let version = core.catalogs.cache.version();
+        let version = core.database.cache.version();
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let found = Reader::new(core, &mut self.be, snapshot).namespace(name)?;
+        let found = Reader::new(&core.database, &mut self.backend, snapshot).namespace(name)?;
         if let Some(oid) =
             found.filter(|_| self.open.as_ref().is_some_and(|open| !open.changed_catalogs))
         {
-            core.catalogs.cache.put_namespace(version, name, oid);
+            core.database.cache.put_namespace(version, name, oid);
         }
         Ok(found)
     }
 
-    /// Finds and locks a table (42P01 if there is none), seeing changes committed while waiting for
-    /// the lock.
+    /// Finds and locks a table (42P01 if there is none). Sees changes that were committed while it
+    /// waited for the lock.
     pub fn open_table(
         &mut self,
         schema: Option<&str>,
@@ -186,17 +186,17 @@ impl Session {
         self.call(|session, core| {
             let mut locked = None;
             loop {
-                let before = core.catalogs.cache.moved();
+                let before = core.database.cache.moved();
                 let Some(table) = session.find(core, schema, name)? else { return Ok(None) };
                 if locked == Some(table.oid) {
                     return Ok(Some(table));
                 }
                 session.lock_table(core, &table, mode)?;
-                if core.catalogs.cache.moved() == before {
+                if core.database.cache.moved() == before {
                     return Ok(Some(table));
                 }
-                // The catalogs have changed: the name may mean another table now, or this one have
-                // other columns. With its lock held, what is found now stays.
+                // The catalogs have changed: the name may mean another table now, or the table may
+                // have other columns. With its lock held, what is found now does not change.
                 session.running()?.own_tables.clear();
                 locked = Some(table.oid);
             }
@@ -207,7 +207,7 @@ impl Session {
     pub fn tables(&mut self) -> Result<Vec<Arc<Table>>, EngineError> {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let tables = Reader::new(core, &mut session.be, snapshot).tables()?;
+            let tables = Reader::new(&core.database, &mut session.backend, snapshot).tables()?;
             Ok(tables.into_iter().map(Arc::new).collect())
         })
     }
@@ -224,7 +224,7 @@ impl Session {
 
     fn lock(&mut self, core: &Core, tag: LockTag, mode: LockMode) -> Result<(), EngineError> {
         self.running()?;
-        self.be.io.submit();
+        self.backend.io.submit();
         core.locks.lock(&mut self.locks, tag, mode, &self.interrupt).map_err(|error| {
             if matches!(error, LockError::Deadlock { .. }) {
                 core.counters.deadlocks.count();
@@ -233,7 +233,7 @@ impl Session {
         })
     }
 
-    /// Refuses a table that the transaction has not locked in this mode or a stronger one.
+    /// Fails if the transaction has not locked the table in this mode or a stronger one.
     pub(super) fn check_locked(&self, table: &Table, mode: LockMode) -> Result<(), EngineError> {
         if self.locks.holds_at_least(lock_tag(table), mode) {
             return Ok(());
@@ -271,27 +271,28 @@ impl Session {
         ddl::check_definition(namespace, name, columns)?;
         self.lock(core, ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let mut reader = Reader::new(core, &mut self.be, snapshot);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         reader.refuse_indexed_catalogs()?;
         if reader.class_named(namespace, name)?.is_some() {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
         }
         let (tx, be) = self.changing()?;
-        let locator = ddl::create_table(core, be, tx, namespace, name, columns, persistence)?;
-        let tag = LockTag { database: POSTGRES_DB, relation: locator.rel };
+        let locator =
+            ddl::create_table(&core.database, be, tx, namespace, name, columns, persistence)?;
+        let tag = LockTag::Relation { database: POSTGRES_DB, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
     }
 
-    /// Drops a table: its file goes when the transaction has committed.
+    /// Drops a table. Its file is removed when the transaction has committed.
     pub fn drop_table(&mut self, table: &Table) -> Result<(), EngineError> {
         self.check_own(table)?;
         self.call(|session, core| {
             session.lock_table(core, table, LockMode::AccessExclusive)?;
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            Reader::new(core, &mut session.be, snapshot).refuse_indexed_catalogs()?;
+            Reader::new(&core.database, &mut session.backend, snapshot).refuse_indexed_catalogs()?;
             let (tx, be) = session.changing()?;
-            ddl::drop_table(core, be, tx, table)?;
+            ddl::drop_table(&core.database, be, tx, table)?;
             session.temp.note_dropped(table.oid);
             Ok(())
         })

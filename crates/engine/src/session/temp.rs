@@ -8,100 +8,21 @@
 //! are not in it go.
 //!
 //! What a stop or a crash left behind goes when the engine starts: rows of the catalogs
-//! ([`forget_stale`]), and files.
+//! (`Database::drop_stale_temporary`), and files.
 
 use std::sync::Arc;
 
-use forebay_format::{Fork, RelFileLocator};
-use forebay_storage::{Backend, BufferPool, LocalPool};
+use forebay_catalog::Reader;
+use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::{ColumnDef, Table};
+use forebay_format::Fork;
+use forebay_storage::{BufferPool, LocalPool};
+use forebay_types::Oid;
 
-use super::Session;
-use crate::catalog::ddl::{self, Persistence};
-use crate::catalog::reader::{Reader, temp_namespace};
+use super::state::Session;
+use super::temp_tables::{OnCommit, TempTable, TempTables, owner_number};
 use crate::core::{Core, Phase};
 use crate::error::EngineError;
-use crate::table::{ColumnDef, Table};
-use crate::types::Oid;
-use crate::xact::Transaction;
-
-/// The name by which every session calls the namespace of its temporary tables.
-pub(super) const PG_TEMP: &str = "pg_temp";
-
-/// What becomes of a temporary table at the end of a transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnCommit {
-    /// Nothing.
-    #[default]
-    PreserveRows,
-    /// It loses its rows.
-    DeleteRows,
-    /// It goes.
-    Drop,
-}
-
-/// A temporary table of the session.
-#[derive(Clone, Debug)]
-struct TempTable {
-    oid: Oid,
-    name: String,
-    locator: RelFileLocator,
-    on_commit: OnCommit,
-    /// Made by the running transaction.
-    made: bool,
-    /// Dropped by the running transaction.
-    dropped: bool,
-}
-
-/// The temporary tables of a session.
-#[derive(Debug)]
-pub(super) struct TempTables {
-    slot: u32,
-    tables: Vec<TempTable>,
-    /// Their pages, from the first one on.
-    pool: Option<LocalPool>,
-}
-
-/// The number that the files of a slot's session are named for.
-pub(super) fn owner_number(slot: u32) -> i32 {
-    i32::try_from(slot).unwrap_or(i32::MAX)
-}
-
-impl TempTables {
-    /// None yet.
-    pub(super) fn new(slot: u32) -> TempTables {
-        TempTables { slot, tables: Vec::new(), pool: None }
-    }
-
-    /// Whether a table of this slot is the session's.
-    pub(super) fn owns(&self, slot: u32) -> bool {
-        slot == self.slot
-    }
-
-    /// Whether there is one of this name, perhaps.
-    pub(super) fn may_have(&self, name: &str) -> bool {
-        self.tables.iter().any(|table| table.name == name)
-    }
-
-    /// The name of the namespace they are in.
-    pub(super) fn namespace(&self) -> String {
-        temp_namespace(self.slot)
-    }
-
-    /// A table was dropped by the running transaction.
-    pub(super) fn note_dropped(&mut self, oid: Oid) {
-        if let Some(table) = self.tables.iter_mut().find(|table| table.oid == oid) {
-            table.dropped = true;
-        }
-    }
-
-    /// The transaction is over.
-    fn end(&mut self, committed: bool) {
-        self.tables.retain(|table| if committed { !table.dropped } else { !table.made });
-        for table in &mut self.tables {
-            (table.made, table.dropped) = (false, false);
-        }
-    }
-}
 
 impl Session {
     /// Creates a temporary table. 42P07 if the session has one of that name.
@@ -133,9 +54,9 @@ impl Session {
             return Ok(oid);
         }
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        Reader::new(core, &mut self.be, snapshot).refuse_indexed_catalogs()?;
+        Reader::new(&core.database, &mut self.backend, snapshot).refuse_indexed_catalogs()?;
         let (tx, be) = self.changing()?;
-        ddl::create_namespace(core, be, tx, &name)
+        Ok(ddl::create_namespace(&core.database, be, tx, &name)?)
     }
 
     /// Does what ON COMMIT says, at the end of a transaction that is about to commit.
@@ -149,8 +70,8 @@ impl Session {
         for table in emptied {
             let Some(pool) = &self.temp.pool else { break };
             if pool.nblocks(table.locator, Fork::Main)? > 0 {
-                pool.truncate(&mut self.be, table.locator, Fork::Main, 0)?;
-                core.spaces.forget(table.locator);
+                pool.truncate(&mut self.backend, table.locator, Fork::Main, 0)?;
+                core.heaps.spaces.forget(table.locator);
             }
         }
         Ok(())
@@ -160,7 +81,7 @@ impl Session {
     fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
             let (tx, be) = self.changing()?;
-            ddl::drop_rows(core, be, tx, oid, &name)?;
+            ddl::drop_rows(&core.database, be, tx, oid, &name)?;
             self.temp.note_dropped(oid);
         }
         Ok(())
@@ -220,8 +141,8 @@ impl Session {
             if tables.iter().any(|table| table.locator == rel) {
                 continue;
             }
-            self.core.spaces.forget(rel);
-            if let Err(error) = pool.drop_relation(&mut self.be, rel) {
+            self.core.heaps.spaces.forget(rel);
+            if let Err(error) = pool.drop_relation(&mut self.backend, rel) {
                 tracing::warn!("{error}");
             }
         }
@@ -235,11 +156,11 @@ impl Session {
         let core = Arc::clone(&self.core);
         let Ok(_activity) = core.activity.enter() else { return };
         for rel in pool.relations() {
-            core.spaces.forget(rel);
+            core.heaps.spaces.forget(rel);
         }
         if core.phase() != Phase::Stopped
             && !core.fatal.has_stopped()
-            && let Err(error) = pool.clear(&mut self.be)
+            && let Err(error) = pool.clear(&mut self.backend)
         {
             tracing::warn!("{error}");
         }
@@ -256,22 +177,4 @@ impl Session {
             let _ = self.abort();
         }
     }
-}
-
-/// Takes temporary tables out of the catalogs that no session has: all of them, at a start.
-pub(crate) fn forget_stale(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
-    let mut tx = Transaction::new();
-    let snapshot = core.xacts.snapshot(&tx);
-    let mut reader = Reader::new(core, be, snapshot);
-    // PostgreSQL, whose catalogs have indexes, does this for itself.
-    let stale =
-        if reader.refuse_indexed_catalogs().is_ok() { reader.temporary()? } else { Vec::new() };
-    if stale.is_empty() {
-        return Ok(());
-    }
-    for class in &stale {
-        ddl::drop_rows(core, be, &mut tx, class.oid, &class.name)?;
-    }
-    core.xacts.commit(&mut be.io, &mut tx)?;
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Transactions and statements as types: what can't be compiled can't go wrong.
+//! Transactions and statements as types: wrong orders of calls do not compile.
 //!
 //! ```text
 //! Session ─ transaction() ─▶ Transaction ─ statement() ─▶ Statement ─ scan() ─▶ Scan ─▶ RowView
@@ -11,11 +11,15 @@
 
 use std::sync::Arc;
 
-use super::{HeapScan, OnCommit, RowBatch, RowView, Session};
+use forebay_catalog::{ColumnDef, Table};
+use forebay_txn::locks::LockMode;
+use forebay_types::Oid;
+
+use super::rows::RowBatch;
+use super::scan::{HeapScan, RowView};
+use super::state::Session;
+use super::temp_tables::OnCommit;
 use crate::error::EngineError;
-use crate::locks::LockMode;
-use crate::table::{ColumnDef, Table};
-use crate::types::Oid;
 
 /// A running transaction. Dropped, it is aborted.
 ///
@@ -43,8 +47,10 @@ use crate::types::Oid;
 ///
 /// let mut tx = session.transaction()?;
 /// let mut select = tx.statement()?;
-/// let table = select.open_table(None, "t", LockMode::AccessShare)?; // locked, until the transaction ends
-/// let mut scan = select.scan(&table)?; // sees what was committed until now
+/// // Locked until the transaction ends.
+/// let table = select.open_table(None, "t", LockMode::AccessShare)?;
+/// // Sees what was committed until now.
+/// let mut scan = select.scan(&table)?;
 /// while let Some(row) = scan.next_row()? {
 ///     assert_eq!(row.decode()?, [Datum::Int4(42)]);
 /// }

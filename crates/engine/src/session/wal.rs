@@ -6,21 +6,21 @@ use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{RESTORE_POINT, RestorePoint};
 use forebay_wal::Record;
 
-use super::Session;
+use super::state::Session;
+use crate::clock;
 use crate::error::EngineError;
-use crate::recovery;
 
 impl Session {
     /// Leaves the rest of the log's segment unused. The end of the record that says so; where
     /// nothing was logged in the segment so far nothing happens, and it is the segment's begin.
     pub fn switch_wal(&mut self) -> Result<Lsn, EngineError> {
-        self.call(|session, core| Ok(core.wal.switch_segment(&mut session.be.io)?))
+        self.call(|session, core| Ok(core.wal.switch_segment(&mut session.backend.io)?))
     }
 
     /// Puts a named point into the log, at which recovery from an archive may stop. The end of its
     /// record, which is durable with the next commit.
     pub fn create_restore_point(&mut self, name: &str) -> Result<Lsn, EngineError> {
-        let main = RestorePoint { time: recovery::now(), name: name.into() }.encode();
+        let main = RestorePoint { time: clock::now(), name: name.into() }.encode();
         let record = Record {
             rmgr: Rmgr::XLOG,
             info: RESTORE_POINT,
@@ -29,7 +29,7 @@ impl Session {
             blocks: &[],
         };
         let inserted =
-            self.call(|session, core| Ok(core.wal.insert(&mut session.be.io, &record)?))?;
+            self.call(|session, core| Ok(core.wal.insert(&mut session.backend.io, &record)?))?;
         tracing::info!("restore point \"{name}\" created at {}", inserted.end);
         Ok(inserted.end)
     }

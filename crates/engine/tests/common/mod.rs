@@ -103,7 +103,7 @@ pub fn insert_open(
         let note = format!("row number {id}");
         batch.push(&[
             Datum::Int8(id),
-            if id % 10 == 0 { Datum::Null } else { Datum::Text(&note) },
+            if id % 10 == 0 { Datum::Null } else { Datum::text(&note) },
         ])?;
         if batch.bytes() > 256 << 10 {
             session.insert_batch(table, &mut batch)?;
@@ -140,7 +140,7 @@ pub fn count_and_sum(session: &mut Session, name: &str) -> (u64, i64) {
             let values = row.decode()?;
             let Datum::Int8(id) = values[0] else { panic!("id is {:?}", values[0]) };
             let note = format!("row number {id}");
-            let expected = if id % 10 == 0 { Datum::Null } else { Datum::Text(&note) };
+            let expected = if id % 10 == 0 { Datum::Null } else { Datum::text(&note) };
             assert_eq!(values[1], expected);
             count += 1;
             sum += id;

@@ -361,8 +361,7 @@ fn a_target_before_a_cut_that_was_redone_is_refused() {
     let (engine, mut session) = bed.session("data");
     session.create_restore_point("early").expect("a point");
     commit(&mut session, 100);
-    let open =
-        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
+    let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator);
     let rel = transaction(&mut session, open).expect("table");
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
@@ -673,8 +672,9 @@ fn a_base_backup_is_recovered_from_where_it_began() {
     let size = began.segment_size;
     let redo = began.checkpoint_copy.redo;
     let label = format!(
-        "START WAL LOCATION: {redo} (file {})\nCHECKPOINT LOCATION: {}\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n\
-         START TIME: 2026-11-21 17:00:00 UTC\nLABEL: test\nSTART TIMELINE: 1\n",
+        "START WAL LOCATION: {redo} (file {})\nCHECKPOINT LOCATION: {}\nBACKUP METHOD: \
+         streamed\nBACKUP FROM: primary\nSTART TIME: 2026-11-21 17:00:00 UTC\nLABEL: test\nSTART \
+         TIMELINE: 1\n",
         size.file_name(1, size.number(redo)),
         began.checkpoint
     );

@@ -25,8 +25,7 @@ fn stopped(dir: &Path) -> RelFileLocator {
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
-    let open =
-        |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator());
+    let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator);
     let rel = transaction(&mut session, open).expect("table");
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");

@@ -13,6 +13,7 @@
 //!   maps, prepared transactions, unlogged tables
 //! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects
 //!   of crates/wal's tests, through the whole engine
+//! - [`examples`]: The programs of `examples/`
 //! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses
 //!   what was acknowledged
 //! - [`lifecycle`]: A data directory from its making to its stop, and to its recovery, with every
@@ -46,6 +47,7 @@ mod backup;
 mod checksums;
 mod crashed_peer;
 mod end_of_wal;
+mod examples;
 mod faults;
 mod lifecycle;
 mod peer;

@@ -107,7 +107,10 @@ fn a_directory_made_by_postgresql_is_read() {
     let Some(mut peer) = Peer::find("a_directory_made_by_postgresql_is_read") else { return };
     peer.prints("initdb", &["-k", "--no-sync", "--no-locale", "-EUTF8", "-D", &peer.path("data")]);
     peer.start("data", "-c autovacuum=off");
-    peer.sql("create table t as select g::int8 as id, case when g % 10 <> 0 then 'row number ' || g end as note from generate_series(0, 9999) g");
+    peer.sql(
+        "create table t as select g::int8 as id, case when g % 10 <> 0 then 'row number ' || \
+              g end as note from generate_series(0, 9999) g",
+    );
     peer.sql("delete from t where id >= 9000");
     peer.sql("alter table t add column extra int4");
     peer.stop();

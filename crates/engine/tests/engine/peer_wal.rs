@@ -95,9 +95,10 @@ fn compare_images(records: &[WalRecord], pages: &BTreeMap<(Lsn, u32, bool), Vec<
     compressed
 }
 
-const LOAD: &str = "create table t as select g as id, 'row number ' || g as note from generate_series(1, 5000) g; \
-                    create index on t (id); checkpoint; update t set note = note || '!' where id % 3 = 0; \
-                    delete from t where id % 7 = 0; vacuum t; checkpoint; update t set id = -id where id < 100";
+const LOAD: &str = "create table t as select g as id, 'row number ' || g as note from \
+                    generate_series(1, 5000) g; create index on t (id); checkpoint; update t set \
+                    note = note || '!' where id % 3 = 0; delete from t where id % 7 = 0; vacuum \
+                    t; checkpoint; update t set id = -id where id < 100";
 
 #[test]
 fn images_compressed_by_postgresql_are_read() {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use crate::common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace};
-use forebay_engine::recovery::{PrefetchStats, RecoveryProgress};
-use forebay_engine::redo::{RedoContext, RedoError, RedoRecord, ResourceManager, ResourceManagers};
 use forebay_engine::{
     Engine, EngineConfig, EngineError, IoMethod, RecoveryReport, RecoverySettings, ShutdownMode,
 };
+use forebay_engine::{PrefetchStats, RecoveryProgress};
+use forebay_engine::{RedoContext, RedoError, RedoRecord, ResourceManager, ResourceManagers};
 use forebay_format::control::PATH;
 use forebay_format::{Lsn, wal::Rmgr};
 use forebay_wal::Record;

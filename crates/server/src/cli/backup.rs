@@ -3,7 +3,7 @@
 mod report;
 mod source;
 
-use super::DEFAULT_DIR;
+use crate::serve::DEFAULT_DIR;
 use clap::Args;
 use forebay_engine::archive::backup::{
     BackupOptions, BackupState, ChecksumKind, RecoveryTarget, RestoreOptions, Target, TargetAction,
@@ -36,7 +36,8 @@ pub(super) struct BackupArgs {
     #[arg(short, long, default_value = "forebay backup")]
     label: String,
     /// The checkpoint it begins with: fast or spread
-    #[arg(short, long, value_name = "HOW", default_value = "fast", value_parser = ["fast", "spread"])]
+    #[arg(short, long, value_name = "HOW", default_value = "fast")]
+    #[arg(value_parser = ["fast", "spread"])]
     checkpoint: String,
     /// Threads that copy
     #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -70,14 +71,15 @@ struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// Refuses where the environment asks for encryption, which base backups do not have.
+    /// Refuses a backup if the environment asks for encryption, which base backups do not have.
     fn check(&self) -> Result<(), EngineError> {
         let asked = std::env::var_os("FOREBAY_ARCHIVE_KEY").is_some_and(|file| !file.is_empty());
         if !asked || self.accept_unencrypted {
             return Ok(());
         }
         let message = "base backups can't be encrypted, and FOREBAY_ARCHIVE_KEY is set";
-        let hint = "Anybody who can write to the archive could change one. Use --accept-unencrypted to go on.";
+        let hint = "Anybody who can write to the archive could change one. \
+                    Use --accept-unencrypted to go on.";
         Err(EngineError::statement("0A000", message).with_hint(hint))
     }
 }
@@ -252,7 +254,7 @@ fn running(data: &Path) -> Result<Option<Address>, EngineError> {
     Ok(backup::running_server(data)?.map(|server| Address::of(&server)))
 }
 
-/// The archive that is named, or that of the environment.
+/// The archive of the command line, or else of the environment.
 fn archive_of(named: Option<&PathBuf>) -> Result<PathBuf, EngineError> {
     let named = named.cloned().or_else(|| std::env::var_os("FOREBAY_ARCHIVE").map(PathBuf::from));
     let named = named.ok_or_else(|| {
@@ -291,7 +293,7 @@ fn restore(args: &RestoreArgs, report: &mut Report) -> Result<(), EngineError> {
             Some(command) => command.clone(),
             None => archive_get(&archive)?,
         },
-        // An action without a target is refused by PostgreSQL.
+        // PostgreSQL refuses an action without a target.
         action: (target != Target::Latest).then_some(args.target_action),
         target,
         inclusive: args.target_exclusive.then_some(false),
@@ -317,7 +319,7 @@ fn restore(args: &RestoreArgs, report: &mut Report) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// This program, as restore_command.
+/// This program's restore_command.
 fn archive_get(archive: &Path) -> Result<String, EngineError> {
     let program = std::env::current_exe().map_err(|error| {
         EngineError::statement("58P01", format!("could not find this program: {error}"))
@@ -327,7 +329,7 @@ fn archive_get(archive: &Path) -> Result<String, EngineError> {
     Ok(format!("{} archive-get --archive {} %f %p", quoted(&program), quoted(archive)))
 }
 
-/// A word as the shell takes it, and restore_command, where % begins a placeholder.
+/// Quotes a word for the shell, and for restore_command, in which % begins a placeholder.
 fn for_shell(word: &str) -> String {
     let word = word.replace('%', "%%");
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);

@@ -62,7 +62,7 @@ pub(super) struct ChecksumsArgs {
     help: Option<bool>,
 }
 
-/// What is wrong with the command line, and whether the help would help.
+/// What is wrong with the command line, and whether to point at --help.
 struct Misuse {
     message: String,
     hint: bool,
@@ -77,7 +77,7 @@ impl ChecksumsArgs {
         }
     }
 
-    /// In pg_checksums' order: values first, then the directory, then what does not go together.
+    /// Checks in pg_checksums' order: values, the directory, combinations of options.
     fn options(&self) -> Result<(PathBuf, ChecksumOptions), Misuse> {
         let hinted = |message: String| Misuse { message, hint: true };
         let mut options = self.values().map_err(|message| Misuse { message, hint: false })?;
@@ -129,7 +129,7 @@ impl ChecksumsArgs {
     }
 }
 
-/// Words as pg_checksums', which takes blanks around a number and "" for 0.
+/// Reads a number as pg_checksums does: with blanks around it, and "" for 0.
 fn number(text: &str, option: &str, least: u32, most: u32) -> Result<u32, String> {
     let digits = text.trim_ascii();
     let (sign, digits) = match digits.strip_prefix(['-', '+']) {
@@ -139,7 +139,7 @@ fn number(text: &str, option: &str, least: u32, most: u32) -> Result<u32, String
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("invalid value \"{text}\" for option {option}"));
     }
-    // More digits than a number has are out of the range as well.
+    // A number with too many digits is out of range.
     let value = if digits.is_empty() { Some(0) } else { digits.parse::<u64>().ok() };
     let value = value
         .filter(|value| sign != "-" || *value == 0)
@@ -148,7 +148,7 @@ fn number(text: &str, option: &str, least: u32, most: u32) -> Result<u32, String
     value.ok_or_else(|| format!("{option} must be in range {least}..{most}"))
 }
 
-/// A command line that clap does not take: one line and a hint, and pg_checksums' exit code.
+/// Reports a command line that clap refuses: one line, a hint, and pg_checksums' exit code.
 pub(super) fn refuse(error: &clap::Error) -> u8 {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -187,7 +187,7 @@ pub(super) fn run(args: &ChecksumsArgs) -> u8 {
     }
 }
 
-/// That nobody reads what is said is no reason to stop.
+/// Writes a line to stdout. A write that fails is ignored: the work goes on.
 fn tell(kind: &str, message: impl Display) {
     let _ = writeln!(std::io::stderr(), "forebay checksums: {kind}{message}");
 }
@@ -205,7 +205,7 @@ fn tell_error(error: &EngineError) {
     }
 }
 
-/// Prints what happens as it happens.
+/// Prints progress.
 struct Report {
     mode: ChecksumMode,
     verbose: bool,
@@ -213,7 +213,7 @@ struct Report {
 }
 
 impl Report {
-    /// Lines on stderr and a bar there must not mix.
+    /// Writes a line beside the bar, so that they do not mix.
     fn line(&self, kind: &str, message: impl Display) {
         match &self.progress {
             Progress::Bar(bar) => bar.suspend(|| tell(kind, message)),
@@ -239,7 +239,8 @@ impl ChecksumObserver for Report {
         self.line(
             "error: ",
             format_args!(
-                "checksum verification failed in file \"{}\", block {block}: calculated checksum {calculated:X} but block contains {found:X}",
+                "checksum verification failed in file \"{}\", block {block}: calculated checksum \
+                 {calculated:X} but block contains {found:X}",
                 path.display()
             ),
         );

@@ -1,6 +1,5 @@
 //! The server of a demonstration, as a process of its own.
 
-use super::Failure;
 use crate::client::Client;
 use forebay_aio::sync::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,7 +12,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// What must not be left behind: a server process and a directory.
+/// Why a demonstration ends early, in words.
+pub(super) type Failure = Box<dyn std::error::Error>;
+
+/// Cleans up: kills the server process and removes the directory.
 #[derive(Debug)]
 pub(super) struct Guard {
     inner: Arc<Inner>,
@@ -39,7 +41,7 @@ impl Inner {
     fn clean_up(&self) {
         self.kill();
         if !self.keep {
-            // Left over files are an untidiness, not an error.
+            // Files that are left over are no error.
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
@@ -96,7 +98,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts a server and waits until it accepts connections. If it ends instead, the error is its
-    /// last words.
+    /// last message.
     pub(super) fn start(guard: &Guard, settings: &[&str]) -> Result<Child, Failure> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = Command::new(std::env::current_exe()?);
@@ -133,7 +135,7 @@ impl Child {
                 .unwrap_or_else(|| "the server ended while it started".to_owned())
                 .into());
         }
-        // Somebody has to read the log, or the server would wait for room in the pipe.
+        // The log must be read, or the server would wait for room in the pipe.
         let inner = Arc::clone(&guard.inner);
         forebay_aio::sync::thread::spawn(move || {
             lines.for_each(|line| inner.log.lock().push(line))

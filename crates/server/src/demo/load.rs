@@ -1,6 +1,6 @@
-//! Loading by COPY, and keeping account of what was acknowledged.
+//! Loads by COPY, and counts what was acknowledged.
 
-use super::Failure;
+use super::child::Failure;
 use crate::client::Client;
 use forebay_aio::sync::{Duration, Instant};
 use indicatif::ProgressBar;
@@ -13,7 +13,7 @@ const ROWS: u64 = 100_000;
 /// COPYs acknowledged before the kill.
 pub(super) const CRASH_COPIES: usize = 8;
 
-/// Loads the table and knows what must be in it.
+/// Loads the table, and counts the rows that must be in it.
 #[derive(Debug)]
 pub(super) struct Loader {
     client: Client,
@@ -24,7 +24,7 @@ pub(super) struct Loader {
     next_copy: u64,
 }
 
-/// What a load came to.
+/// The result of a load.
 pub(super) struct Loaded {
     pub rows: u64,
     pub bytes: u64,
@@ -39,7 +39,7 @@ impl Loader {
         Ok(Loader { client, copies, next_id: 1, acknowledged: [0; 3], next_copy: 1 })
     }
 
-    /// Goes on over another connection.
+    /// Continues over another connection.
     pub(super) fn reconnect(&mut self, client: Client) {
         self.client = client;
     }
@@ -88,7 +88,7 @@ impl Loader {
         self.client.start_copy("COPY demo FROM STDIN")?;
         let bytes = self.send_rows(ROWS, progress)?;
         self.client.finish_copy()?;
-        // Acknowledged: from here on it must be there.
+        // The COPY is acknowledged: its rows must not be lost.
         let (rows, copy) = (u128::from(ROWS), u128::from(self.next_copy));
         let ids = u128::from(first) + u128::from(self.next_id - 1);
         self.acknowledged[0] += rows;

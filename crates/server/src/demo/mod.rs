@@ -1,25 +1,25 @@
-//! `forebay demo`: what this server is for, shown on this machine in a minute or two.
+//! `forebay demo`: shows on this machine what the server does, in a minute or two.
 //!
-//! - `place`:  a directory with room, on a file system that can do direct I/O; the page cache
-//! - `child`:  the server, as a process of its own
-//! - `load`:   COPY over the wire
+//! - `directory`: a directory with room, on a disk; dropping its files from the page cache
+//! - `child`: the server, as a process of its own
+//! - `load`: COPY over the wire
 //!
-//! A fresh server is loaded by COPY; scanned cold by each I/O method, buffered and direct; killed
-//! with SIGKILL in the middle of another load; started again; and what it acknowledged is compared
-//! with what is there.
+//! The demonstration loads a fresh server by COPY, scans it cold by each I/O method, buffered and
+//! direct, kills it with SIGKILL during another load, starts it again, and compares what it
+//! acknowledged with what is there.
 
 mod child;
+mod directory;
 mod load;
-mod place;
 
-use child::{Child, Guard};
+use child::{Child, Failure, Guard};
+use directory::DemoDir;
 use forebay_aio::sync::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use load::Loader;
-use place::Place;
 use std::path::PathBuf;
 
-/// What a demonstration is told.
+/// Options of a demonstration.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// Leave the data directory.
@@ -30,27 +30,24 @@ pub struct DemoOptions {
     pub megabytes: u64,
 }
 
-/// What went wrong, in words.
-type Failure = Box<dyn std::error::Error>;
-
 const METHODS: [&str; 3] = ["sync", "worker", "io_uring"];
 
 /// Runs the demonstration; the process's exit code.
 pub fn run(options: &DemoOptions) -> u8 {
-    let place = match Place::find(options.dir.as_deref(), options.megabytes) {
-        Ok(place) => place,
+    let directory = match DemoDir::find(options.dir.as_deref(), options.megabytes) {
+        Ok(directory) => directory,
         Err(message) => {
             eprintln!("forebay demo: {message}");
             return 1;
         }
     };
-    // Takes server and directory away, also when the demonstration is interrupted.
-    let guard = Guard::new(place.dir.clone(), options.keep);
-    let result = show(options, &place, &guard);
+    // Removes server and directory, also when the demonstration is interrupted.
+    let guard = Guard::new(directory.path.clone(), options.keep);
+    let result = show(options, &directory, &guard);
     guard.stop_server();
     match result {
         Ok(()) => {
-            farewell(options, &place);
+            farewell(options, &directory);
             0
         }
         Err(e) => {
@@ -61,10 +58,10 @@ pub fn run(options: &DemoOptions) -> u8 {
     }
 }
 
-fn show(options: &DemoOptions, place: &Place, guard: &Guard) -> Result<(), Failure> {
+fn show(options: &DemoOptions, directory: &DemoDir, guard: &Guard) -> Result<(), Failure> {
     let started = Instant::now();
-    println!("A fresh server in {}", place.dir.display());
-    if let Some(why) = &place.no_direct {
+    println!("A fresh server in {}", directory.path.display());
+    if let Some(why) = &directory.no_direct {
         println!("Direct I/O is left out: {why}.");
     }
     let server = Child::start(guard, &[])?;
@@ -80,13 +77,13 @@ fn show(options: &DemoOptions, place: &Place, guard: &Guard) -> Result<(), Failu
     let counted = server.count()?;
     expect_rows("after the load", counted, loading.rows)?;
     server.stop()?;
-    let table_bytes = place.table_bytes();
+    let table_bytes = directory.table_bytes();
 
     println!(
         "\nCold scans, SELECT count(*) of {} MB, the server restarted for each:",
         table_bytes >> 20
     );
-    let scans = scan_all(place, guard, loading.rows)?;
+    let scans = scan_all(directory, guard, loading.rows)?;
     print_scans(&scans, table_bytes);
 
     println!("\nAnother load, and kill -9 in the middle of it:");
@@ -105,7 +102,7 @@ fn show(options: &DemoOptions, place: &Place, guard: &Guard) -> Result<(), Failu
     Ok(())
 }
 
-/// What a scan came to.
+/// The result of a scan.
 struct Scan {
     method: &'static str,
     direct: bool,
@@ -113,13 +110,13 @@ struct Scan {
     took: Result<Duration, String>,
 }
 
-fn scan_all(place: &Place, guard: &Guard, rows: u64) -> Result<Vec<Scan>, Failure> {
-    let kinds: &[bool] = if place.no_direct.is_none() { &[false, true] } else { &[false] };
+fn scan_all(directory: &DemoDir, guard: &Guard, rows: u64) -> Result<Vec<Scan>, Failure> {
+    let kinds: &[bool] = if directory.no_direct.is_none() { &[false, true] } else { &[false] };
     let progress = steps(METHODS.len() * kinds.len(), "scanning");
     let mut scans = Vec::new();
     for method in METHODS {
         for &direct in kinds {
-            place.evict()?;
+            directory.evict()?;
             let io_direct = if direct { "io_direct=data,wal,wal_init" } else { "io_direct=" };
             let took = match Child::start(guard, &[&format!("io_method={method}"), io_direct]) {
                 Ok(server) => {
@@ -168,7 +165,7 @@ fn print_scans(scans: &[Scan], bytes: u64) {
     notes.iter().for_each(|note| println!("{note}"));
 }
 
-/// What a crash came to.
+/// The result of a crash.
 struct Crash {
     acknowledged: u64,
     rows: u64,
@@ -210,15 +207,16 @@ fn crash(guard: &Guard, loader: &mut Loader) -> Result<Crash, Failure> {
     })
 }
 
-fn farewell(options: &DemoOptions, place: &Place) {
+fn farewell(options: &DemoOptions, directory: &DemoDir) {
     if options.keep {
-        let data = place.data_dir();
+        let data = directory.data_dir();
         println!("\nThe data are kept. To go on with them:\n");
         println!("    forebay serve -D {} -p 5433", data.display());
         println!("    psql -h 127.0.0.1 -p 5433 -U postgres -c 'SELECT count(*) FROM demo'");
     } else {
         println!(
-            "\nThe directory is removed again (demo --keep leaves it). To go on with a server of your own:\n"
+            "\nThe directory is removed again (demo --keep leaves it). \
+             To go on with a server of your own:\n"
         );
         println!("    forebay serve -D my-data -p 5433");
         println!("    psql -h 127.0.0.1 -p 5433 -U postgres");

@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) enum Address {
     /// Anywhere.
     All,
-    /// An address of this machine: of those that matter here, its loopback addresses.
+    /// This machine's addresses, of which only loopback addresses matter here.
     SameHost,
-    /// A network that this machine is in: of those that matter here, loopback.
+    /// This machine's networks, of which only loopback matters here.
     SameNet,
     /// Address and mask.
     V4(u32, u32),
@@ -42,7 +42,7 @@ impl Address {
         }
     }
 
-    /// Whether a loopback address is meant.
+    /// Whether it matches this loopback address.
     pub(super) fn contains(&self, ip: IpAddr) -> bool {
         match (self, ip) {
             (Address::All | Address::SameNet, _) => true,
@@ -55,7 +55,7 @@ impl Address {
         }
     }
 
-    /// Whether any loopback address is meant.
+    /// Whether it matches any loopback address.
     pub(super) fn has_loopback(&self) -> bool {
         match self {
             // All of 127.0.0.0/8: the first octet decides.

@@ -3,11 +3,11 @@
 //! - `tokens`:  the file's lines as fields
 //! - `address`: addresses with masks
 //!
-//! There is no authentication yet, so two methods can be honoured: trust and reject. A file in
-//! which another method may apply to a connection that this server takes is refused as a whole,
-//! with the line. So is what is not understood: files included, regular expressions, host names,
-//! roles' members. The records decide as in PostgreSQL: the first that matches counts, and without
-//! one nobody gets in.
+//! There is no authentication yet, so only two methods can be honoured: trust and reject. A file is
+//! refused, with the line, if another method may apply to a connection that this server accepts. It
+//! is also refused if a record is not understood: included files, regular expressions, host names,
+//! members of roles. As in PostgreSQL the first record that matches decides, and a connection that
+//! matches none is rejected.
 
 mod address;
 mod tokens;
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use tokens::{Line, Token};
 
-/// The one role and the one database there are.
+/// The name of the only role and of the only database.
 pub const ONLY_NAME: &str = "postgres";
 
 /// Every method that PostgreSQL 18 knows.
@@ -39,9 +39,9 @@ const METHODS: [&str; 15] = [
     "oauth",
 ];
 
-const HINT: &str = "There is no authentication yet: only \"trust\" and \"reject\" can be honoured for \
-    local and loopback connections. If everyone on this machine may connect as a superuser, write so \
-    there, or into another file that is named with -c hba_file=FILE.";
+const HINT: &str = "There is no authentication yet: only \"trust\" and \"reject\" can be honoured \
+    for local and loopback connections. If everyone on this machine may connect as a superuser, \
+    write so there, or into another file that is named with -c hba_file=FILE.";
 
 /// What a record says of the connections that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ enum Method {
     Reject,
 }
 
-/// Connections a record is about.
+/// The connections that a record applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Peers {
     Local,
@@ -70,13 +70,13 @@ pub struct Hba {
 }
 
 impl Hba {
-    /// Reads a file, or says why it can't be honoured: message, and HINT below it.
+    /// Reads a file. The error tells why it can't be honoured, with a HINT.
     pub fn read(path: &Path) -> Result<Hba, String> {
         let bytes = std::fs::read(path).map_err(|e| {
-            let reason = crate::serve::sockets::reason(&e);
+            let reason = crate::log::reason(&e);
             format!(
-                "could not open file \"{}\": {reason}\nHINT:  It says who may connect. Name another one \
-                 with -c hba_file=FILE.",
+                "could not open file \"{}\": {reason}\nHINT:  It says who may connect. \
+                 Name another one with -c hba_file=FILE.",
                 path.display()
             )
         })?;
@@ -97,8 +97,8 @@ impl Hba {
         Ok(hba)
     }
 
-    /// Whether a connection may go on: None comes through a Unix socket. The message of the
-    /// refusal.
+    /// Admits a connection from this address (None: through a Unix socket), or refuses it with a
+    /// message.
     pub fn admit(&self, peer: Option<IpAddr>) -> Result<(), String> {
         let matches = |record: &&Record| match (&record.peers, peer) {
             (Peers::Local, None) => true,
@@ -112,7 +112,8 @@ impl Hba {
         };
         let host = peer.map_or_else(|| "[local]".to_owned(), |ip| ip.to_string());
         Err(format!(
-            "{what} for host \"{host}\", user \"{ONLY_NAME}\", database \"{ONLY_NAME}\", no encryption"
+            "{what} for host \"{host}\", user \"{ONLY_NAME}\", database \"{ONLY_NAME}\", \
+             no encryption"
         ))
     }
 }
@@ -166,7 +167,7 @@ fn single<'a>(field: Option<&'a Vec<Token>>, what: &str) -> Result<&'a Token, St
     }
 }
 
-/// Whether one of a field's tokens matches; all are looked at, for what is not supported.
+/// Whether one of a field's tokens matches. Reads all of them, to refuse what is not supported.
 fn any(field: &[Token], matches: fn(&Token) -> Result<bool, String>) -> Result<bool, String> {
     field.iter().try_fold(false, |found, token| Ok(matches(token)? | found))
 }
@@ -183,7 +184,7 @@ fn unsupported(token: &Token) -> Result<(), String> {
 
 fn database_matches(token: &Token) -> Result<bool, String> {
     unsupported(token)?;
-    // The role is a member of itself, and has the database's name. Nobody connects for replication.
+    // The role is a member of itself, and has the database's name. There is no replication.
     let words = ["all", "sameuser", "samerole", "samegroup"];
     Ok(token.text == ONLY_NAME || !token.quoted && words.contains(&token.text.as_str()))
 }

@@ -4,11 +4,11 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) text: String,
-    /// It begins with a quote: no keyword.
+    /// It began with a quote, so it is not a keyword.
     pub(super) quoted: bool,
 }
 
-/// A line that says something, with those that continue it.
+/// A line with tokens, and the lines that continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// Number of its first line, from one.
@@ -40,7 +40,7 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
     found
 }
 
-/// Fields lie between blanks; a comma makes the next token one of the same field.
+/// Splits a line into fields at blanks. After a comma the next token belongs to the same field.
 fn fields(line: &str) -> Vec<Vec<Token>> {
     let mut fields: Vec<Vec<Token>> = Vec::new();
     let mut chars = line.chars().peekable();
@@ -63,7 +63,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 
-/// Reads up to an unquoted blank, comma or comment. A doubled quote in quotes is one.
+/// Reads a token up to an unquoted blank, comma or comment. Two quotes within quotes are one.
 fn token(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Token {
     let mut token = Token { text: String::new(), quoted: chars.peek() == Some(&'"') };
     let mut in_quotes = false;

@@ -1,26 +1,26 @@
-//! Taking connections, also while the system has no descriptor or no memory for one.
+//! Accepting connections, also when the system has no descriptor or no memory for one.
 
 use crate::log;
 use crate::wire::stream::Stream;
 use forebay_aio::sync::{Duration, Instant};
 use std::io;
 
-/// How long the listeners are left alone after a failure: what is short must be given back first.
+/// How long nothing is accepted after a failure: descriptors or memory must be freed first.
 const REST: Duration = Duration::from_millis(100);
 
-/// What became of the last attempts to take a connection.
+/// Accepts connections, and remembers failures.
 #[derive(Debug, Default)]
 pub(super) struct Acceptor {
-    /// Until when the listeners are left alone.
+    /// Nothing is accepted until then.
     rests_until: Option<Instant>,
     /// Failures in a row.
     failures: u64,
-    /// The last one's error number.
+    /// The error number of the last one.
     last: Option<i32>,
 }
 
 impl Acceptor {
-    /// How long the listeners must be left alone, if they must.
+    /// For how long nothing is to be accepted; None: connections are.
     pub(super) fn rest(&mut self, now: Instant) -> Option<Duration> {
         let left = self.rests_until?.saturating_duration_since(now);
         if left.is_zero() {
@@ -30,7 +30,7 @@ impl Acceptor {
         Some(left)
     }
 
-    /// Takes what accept returned. A row of failures for one reason is logged once.
+    /// Handles the result of accept. Failures in a row for one reason are logged once.
     pub(super) fn take(&mut self, accepted: io::Result<Stream>, now: Instant) -> Option<Stream> {
         use io::ErrorKind as Kind;
         match accepted {
@@ -44,7 +44,7 @@ impl Acceptor {
                 }
                 Some(stream)
             }
-            // The client has gone while it waited.
+            // The client has gone meanwhile.
             Err(e)
                 if matches!(
                     e.kind(),

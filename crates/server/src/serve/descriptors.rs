@@ -1,28 +1,29 @@
-//! Descriptors: how many the server needs, how many it gets, how many of them data files may have.
+//! File descriptors: how many the server needs, how many it gets, how many are for data files.
 //!
-//! The soft limit is raised as far as the settings ask for and the hard limit allows. What is not
-//! needed by connections, rings and the rest is left to data files, whose cache makes do with less;
-//! but not with next to nothing.
+//! The server raises the soft limit as far as the settings ask for and the hard limit allows. Data
+//! files get the descriptors that connections, rings and other files leave. Fewer than
+//! max_files_per_process will do, but not fewer than a minimum.
 
 use crate::log;
 use forebay_engine::{EngineConfig, descriptors_in_use, raise_descriptor_limit};
 
-/// Descriptors of one connection: its socket for reading, writing, being cut, and its last words.
+/// Descriptors of one connection: handles of its socket to read, to write, to shut it down, and to
+/// send the last message.
 const PER_CONNECTION: u64 = 4;
 
-/// Data files that must be able to be open at a time: what PostgreSQL asks for.
+/// The least number of data files that can be open at a time, as in PostgreSQL.
 const LEAST_FILES: u64 = 48;
 
-/// What is wanted of the limit on descriptors.
+/// Wanted descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     /// Already open.
     in_use: u64,
-    /// Of connections: of all sessions, and of those that may be there beside them.
+    /// For connections: those of all sessions, and the others.
     connections: (u64, u64),
-    /// Of rings, logs and the rest; and of the rings that can be done without.
+    /// For rings, the log and other files, and how many of these are optional rings.
     others: (u64, u64),
-    /// Of data files.
+    /// For data files.
     files: u64,
 }
 
@@ -35,7 +36,7 @@ impl Wanted {
         self.in_use + self.connections.0 + self.others.0 + LEAST_FILES
     }
 
-    /// How many data files may be open under this limit; none if there are too few descriptors for
+    /// How many data files may be open under this limit; None if there are too few descriptors for
     /// everything else.
     fn files_under(&self, limit: u64) -> Option<u64> {
         if limit >= self.all() {
@@ -45,8 +46,8 @@ impl Wanted {
     }
 }
 
-/// Makes room for what the settings ask for. The limit on data files goes down to what is possible;
-/// with less than that, the message of the refusal.
+/// Raises the limit for what the settings ask for, and lowers the number of data files to what is
+/// possible. An error's message if that is too few.
 pub fn make_room(config: &mut EngineConfig, beside_sessions: usize) -> Result<(), String> {
     let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
     let sessions = number(config.max_connections) * PER_CONNECTION;
@@ -73,7 +74,8 @@ pub fn make_room(config: &mut EngineConfig, beside_sessions: usize) -> Result<()
         ));
     };
     log::log(format!(
-        "limits: {limits}; up to {} descriptors for connections, {} for I/O methods and logs, {files} for data files",
+        "limits: {limits}; up to {} descriptors for connections, {} for I/O methods and logs, \
+         {files} for data files",
         wanted.connections.1, wanted.others.1
     ));
     if files < wanted.files {

@@ -1,6 +1,6 @@
-//! Signals and the engine's start-up, brought to the main thread through a pipe it can poll.
+//! Events of the main thread: signals, and the engine's start and stop. A pipe that it polls wakes
+//! it.
 
-use super::Stop;
 use forebay_aio::sync::Mutex;
 use forebay_engine::Engine;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -10,14 +10,25 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+/// How a server is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stop {
+    /// When the last session has left.
+    Smart,
+    /// Sessions are ended.
+    Fast,
+    /// Nothing is written any more.
+    Immediate,
+}
+
 /// Something the main thread has to know.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The engine is open, or why not.
+    /// The engine is open, or could not be opened.
     Opened(Result<Arc<Engine>, NotOpen>),
     /// A signal to stop.
     Stop(Stop),
-    /// The engine has stopped; or what went wrong.
+    /// The engine has stopped, or could not be stopped.
     Stopped(Result<(), String>),
     /// SIGHUP.
     Reload,
@@ -25,14 +36,14 @@ pub(super) enum Event {
     Left,
 }
 
-/// Why there is no engine.
+/// Why the engine is not open.
 #[derive(Debug)]
 pub(super) enum NotOpen {
-    /// Recovery has stopped where it was told to.
+    /// Recovery has stopped at its target, as it was told to.
     AtTarget(String),
-    /// Recovery was ended by a stop.
+    /// A stop has ended the recovery.
     Stopped,
-    /// Something went wrong.
+    /// It failed.
     Failed(String),
 }
 
@@ -85,19 +96,19 @@ impl Events {
         Ok(events)
     }
 
-    /// A way to send.
+    /// Makes a sender.
     pub(super) fn sender(&self) -> Sender {
         Sender(Arc::clone(&self.queue))
     }
 
-    /// What has come since the last call.
+    /// Takes the events that have come since the last call.
     pub(super) fn take(&self) -> Vec<Event> {
         let mut bytes = [0; 256];
         while matches!((&self.woken).read(&mut bytes), Ok(n) if n > 0) {}
         std::mem::take(&mut *self.queue.events.lock())
     }
 
-    /// Readable when there is something to take.
+    /// A descriptor that is readable when there are events.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.woken.as_fd()
     }

@@ -1,68 +1,58 @@
 //! `forebay serve`: from an empty or existing directory to a server, and back.
 //!
-//! - `sockets`:  listening
-//! - `accept`:   taking connections, also when descriptors run out
-//! - `registry`: the connections; cancel, statement timeouts, dismissal
-//! - `shared`:   what the sessions share
-//! - `descriptors`: how many there are, and who gets them
-//! - `events`:   signals and the engine's start-up, brought to the main thread
+//! - `sockets`: listening
+//! - `accept`: accepting connections, also when descriptors run out
+//! - `descriptors`: dividing up the file descriptors
+//! - `events`: signals and the engine's start and stop, as events of the main thread
 //!
 //! The main thread waits for connections and events. Each connection gets a thread. The engine is
-//! opened on a thread of its own, so that who connects during a recovery is told so, and a signal
-//! stops even that.
+//! opened on a thread of its own, so that clients that connect during a recovery get an answer, and
+//! a signal can stop the recovery.
 
 mod accept;
 mod descriptors;
 mod events;
-pub mod registry;
-pub mod shared;
-pub mod sockets;
+mod sockets;
 
 use crate::hba::Hba;
 use crate::log;
 use crate::session;
 use crate::settings::{
-    ConfigError, ServerSettings, archive_settings, engine_config, io_settings, writing_settings,
+    ConfigError, Lookup, ServerSettings, archive_settings, engine_config, io_settings, key,
+    writing_settings,
 };
+use crate::shared::{Phase, Shared};
 use crate::wire::backend;
 use crate::wire::stream::Stream;
 use accept::Acceptor;
-use events::{Event, Events, NotOpen};
+use events::{Event, Events, NotOpen, Stop};
 use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_engine::{Engine, EngineError, InitOptions, RecoveryStop, ShutdownMode};
 use forebay_sql::{Severity, SqlError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use shared::{Shared, State};
 use sockets::Listener;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long sessions may take to leave before their sockets are cut.
+/// Where data are when -D does not say. PGDATA is not consulted: where PostgreSQL is installed too,
+/// it names PostgreSQL's own directory, which must not be opened by mistake.
+pub const DEFAULT_DIR: &str = "./forebay-data";
+
+/// How long a fast stop waits for sessions before it shuts their sockets.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Stack of a session's thread: room for deeply nested expressions.
+/// Bytes of a session's stack: room for deeply nested expressions.
 const STACK: usize = 8 << 20;
 
-/// What a server is started with.
+/// Options of `forebay serve`.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// The data directory; it is made if it does not exist.
     pub data_dir: PathBuf,
     /// Settings of the command line, in order.
     pub settings: Vec<(String, String)>,
-}
-
-/// How a server is asked to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stop {
-    /// When the last session has left.
-    Smart,
-    /// Sessions are ended.
-    Fast,
-    /// Nothing is written any more.
-    Immediate,
 }
 
 /// Runs a server to its end; the process's exit code.
@@ -81,8 +71,8 @@ pub fn serve(options: &ServeOptions) -> u8 {
     if let Err(message) = prepare_directory(&options.data_dir) {
         return fatal(&message);
     }
-    // The directory is named in the lock files, where a relative path would mean nothing to a
-    // reader.
+    // Lock files name the directory, and other programs read them: a relative path would be
+    // useless there.
     let data_dir = options.data_dir.canonicalize().unwrap_or_else(|_| options.data_dir.clone());
     let settings = match ServerSettings::load(&data_dir, &options.settings) {
         Ok(settings) => settings,
@@ -93,7 +83,7 @@ pub fn serve(options: &ServeOptions) -> u8 {
             return fatal(last);
         }
     };
-    let hba = match Hba::read(Path::new(settings.text("hba_file"))) {
+    let hba = match Hba::read(Path::new(settings.text(key!("hba_file")))) {
         Ok(hba) => hba,
         Err(message) => return fatal(&message),
     };
@@ -129,9 +119,13 @@ fn listen(
     settings: &ServerSettings,
     data_dir: &Path,
 ) -> Result<Vec<Listener>, sockets::ListenError> {
-    let port = u16::try_from(settings.int("port")).unwrap_or(5432);
-    let mut listeners = sockets::tcp(settings.text("listen_addresses"), port)?;
-    listeners.extend(sockets::unix(settings.text("unix_socket_directories"), port, data_dir)?);
+    let port = settings.count(key!("port"));
+    let mut listeners = sockets::tcp(settings.text(key!("listen_addresses")), port)?;
+    listeners.extend(sockets::unix(
+        settings.text(key!("unix_socket_directories")),
+        port,
+        data_dir,
+    )?);
     if listeners.is_empty() {
         return Err(sockets::ListenError {
             lines: vec![("FATAL", "no socket created for listening".to_owned())],
@@ -143,7 +137,7 @@ fn listen(
     Ok(listeners)
 }
 
-/// Makes a data directory where there is none, or an empty one.
+/// Makes a data directory if there is none, or if it is empty.
 fn prepare_directory(dir: &Path) -> Result<(), String> {
     let empty = match std::fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
@@ -152,7 +146,7 @@ fn prepare_directory(dir: &Path) -> Result<(), String> {
             return Err(format!(
                 "could not access directory \"{}\": {}",
                 dir.display(),
-                sockets::reason(&e)
+                log::reason(&e)
             ));
         }
     };
@@ -164,7 +158,8 @@ fn prepare_directory(dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "\"{}\" is not a data directory: it is not empty and has no file PG_VERSION\nHINT:  Name another one with -D.",
+        "\"{}\" is not a data directory: it is not empty and has no file PG_VERSION\n\
+         HINT:  Name another one with -D.",
         dir.display()
     ))
 }
@@ -197,7 +192,7 @@ struct Server {
     data_dir: PathBuf,
     shared: Arc<Shared>,
     stop: Option<Stop>,
-    /// Ends a recovery that a stop finds under way.
+    /// Ends a recovery at a stop.
     recovery_stop: RecoveryStop,
     acceptor: Acceptor,
 }
@@ -222,9 +217,9 @@ impl Server {
                 return 1;
             }
         };
-        config.port = u16::try_from(self.shared.settings().int("port")).unwrap_or(0);
-        config.socket_dir = self.shared.settings().text("unix_socket_directories").to_owned();
-        config.listen_addr = self.shared.settings().text("listen_addresses").to_owned();
+        config.port = self.shared.settings().count(key!("port"));
+        config.socket_dir = self.shared.settings().text(key!("unix_socket_directories")).to_owned();
+        config.listen_addr = self.shared.settings().text(key!("listen_addresses")).to_owned();
         config.recovery_stop = self.recovery_stop.clone();
         let (dir, sender) = (self.data_dir.clone(), events.sender());
         thread::spawn(move || {
@@ -237,7 +232,7 @@ impl Server {
         });
         let code = self.main_loop(listeners, events);
         self.shared.registry.stop();
-        // It ends at once; a panic in it would have been logged.
+        // The timer ends at once; a panic in it has been logged.
         let _ = watch.join();
         code
     }
@@ -249,22 +244,23 @@ impl Server {
                     return code;
                 }
             }
-            match (self.stop, self.shared.state()) {
-                (Some(Stop::Immediate), State::Starting | State::Running(_)) => {
+            match (self.stop, self.shared.phase()) {
+                (Some(Stop::Immediate), Phase::Starting | Phase::Running(_)) => {
                     return self.stop_at_once();
                 }
-                (Some(Stop::Fast), State::Running(engine)) => self.stop_fast(&engine, events),
-                (Some(Stop::Smart), State::Running(engine)) if self.shared.registry.is_empty() => {
+                (Some(Stop::Fast), Phase::Running(engine)) => self.stop_fast(&engine, events),
+                (Some(Stop::Smart), Phase::Running(engine)) if self.shared.registry.is_empty() => {
                     self.stop_fast(&engine, events);
                 }
-                // A recovery that was told to end is waited for, and so is a fast stop.
+                // Waits for events: of a recovery that was told to end, of a fast stop, of
+                // sessions that leave.
                 _ => {}
             }
             self.wait(listeners, events);
         }
     }
 
-    /// Takes an event. Some: the end, with the process's exit code.
+    /// Handles an event. Some: the server ends, with this exit code.
     fn handle(&mut self, event: Event) -> Option<u8> {
         let failed = |message: &str| {
             log::line("FATAL", None, message);
@@ -280,7 +276,7 @@ impl Server {
             Event::Opened(Err(NotOpen::Failed(message))) => return failed(&message),
             Event::Opened(Err(NotOpen::Stopped)) | Event::Stopped(Ok(())) => {
                 log::log("database system is shut down");
-                // Whoever wanted it at once is told that not all was done that a fast stop does.
+                // The exit code of an immediate stop tells that less was done than by a fast one.
                 return Some(u8::from(self.stop == Some(Stop::Immediate)));
             }
             Event::Stopped(Err(message)) => return failed(&message),
@@ -293,17 +289,17 @@ impl Server {
 
     fn opened(&mut self, engine: Arc<Engine>) {
         let mut settings = (*self.shared.settings()).clone();
-        settings.tell("data_checksums", engine.data_checksums().to_string());
-        settings.tell("wal_segment_size", format!("{}B", engine.wal_segment_size()));
+        settings.tell(key!("data_checksums"), engine.data_checksums());
+        settings.tell(key!("wal_segment_size"), format_args!("{}B", engine.wal_segment_size()));
         let huge = if engine.uses_huge_pages() { "on" } else { "off" };
-        settings.tell("huge_pages_status", huge.to_owned());
-        settings.tell("io_method_status", engine.io_method_name().to_owned());
-        if settings.text("wal_sync_method") == "auto" {
-            settings.tell("wal_sync_method", engine.wal_sync_method_name().to_owned());
+        settings.tell(key!("huge_pages_status"), huge);
+        settings.tell(key!("io_method_status"), engine.io_method_name());
+        if settings.text(key!("wal_sync_method")) == "auto" {
+            settings.tell(key!("wal_sync_method"), engine.wal_sync_method_name());
         }
         change_running(&engine, &settings);
         self.shared.set_settings(settings);
-        self.shared.set_state(State::Running(engine));
+        self.shared.set_phase(Phase::Running(engine));
         if self.stop.is_none() {
             log::log("database system is ready to accept connections");
         }
@@ -311,7 +307,7 @@ impl Server {
 
     fn request_stop(&mut self, stop: Stop) {
         self.recovery_stop.ask();
-        if let (Stop::Immediate, State::Stopping(engine)) = (stop, self.shared.state()) {
+        if let (Stop::Immediate, Phase::Stopping(engine)) = (stop, self.shared.phase()) {
             engine.hurry_stop();
         }
         if self.stop.is_some_and(|now| now >= stop) {
@@ -350,9 +346,8 @@ impl Server {
         if self.stop.is_some() {
             return refuse(&stream, "57P03", "the database system is shutting down");
         }
-        let max = usize::try_from(self.shared.settings().int("max_connections")).unwrap_or(100);
-        let most = connections_at_most(max);
-        let Some(place) =
+        let most = connections_at_most(self.shared.settings().count(key!("max_connections")));
+        let Some(registration) =
             stream.try_clone().ok().and_then(|clone| self.shared.registry.enter(clone, most))
         else {
             return refuse(&stream, "53300", "sorry, too many clients already");
@@ -360,7 +355,7 @@ impl Server {
         let (shared, sender) = (Arc::clone(&self.shared), events.sender());
         let spawned =
             thread::Builder::new().name("session".to_owned()).stack_size(STACK).spawn(move || {
-                session::startup::serve(shared, place, stream);
+                session::startup::serve(shared, registration, stream);
                 sender.send(Event::Left);
             });
         if let Err(e) = spawned {
@@ -368,9 +363,9 @@ impl Server {
         }
     }
 
-    /// Begins a fast stop. Its end is an event, so that signals are heard meanwhile.
+    /// Begins a fast stop. Its end is an event, so that signals are handled meanwhile.
     fn stop_fast(&self, engine: &Arc<Engine>, events: &Events) {
-        self.shared.set_state(State::Stopping(Arc::clone(engine)));
+        self.shared.set_phase(Phase::Stopping(Arc::clone(engine)));
         if !self.shared.registry.is_empty() {
             log::log("aborting any active transactions");
             self.shared.registry.dismiss();
@@ -389,7 +384,7 @@ impl Server {
         };
         let spawned = thread::Builder::new().name("stop".to_owned()).spawn(stop);
         if let Err(e) = spawned {
-            // Then nobody hears of anything until it is through.
+            // Then the main thread stops the engine itself, and handles no signals meanwhile.
             log::line("WARNING", None, &format!("could not start a thread for the stop: {e}"));
             let stopped = engine.shutdown(ShutdownMode::Fast).map_err(|e| describe(&e));
             events.sender().send(Event::Stopped(stopped));
@@ -397,8 +392,8 @@ impl Server {
     }
 
     fn stop_at_once(&self) -> u8 {
-        if let State::Running(engine) = self.shared.state() {
-            self.shared.set_state(State::Stopping(Arc::clone(&engine)));
+        if let Phase::Running(engine) = self.shared.phase() {
+            self.shared.set_phase(Phase::Stopping(Arc::clone(&engine)));
             if let Err(e) = engine.shutdown(ShutdownMode::Immediate) {
                 log::line("WARNING", None, &describe(&e));
             }
@@ -411,9 +406,9 @@ impl Server {
     fn reload(&self) {
         log::log("received SIGHUP, reloading configuration files");
         self.reload_settings();
-        // Whatever became of the settings, as in PostgreSQL: a record that rejects must not wait
-        // for them.
-        match Hba::read(Path::new(self.shared.settings().text("hba_file"))) {
+        // As in PostgreSQL, also if the settings are refused: a record that rejects must take
+        // effect.
+        match Hba::read(Path::new(self.shared.settings().text(key!("hba_file")))) {
             Ok(hba) => self.shared.set_hba(hba),
             Err(message) => {
                 log::log(message);
@@ -430,20 +425,17 @@ impl Server {
             }
             Ok(new) => {
                 let mut settings = (*self.shared.settings()).clone();
-                let (changed, refused) = settings.reload(new);
-                if let State::Running(engine) = self.shared.state() {
+                let reloaded = settings.reload(new);
+                if let Phase::Running(engine) = self.shared.phase() {
                     change_running(&engine, &settings);
                 }
-                self.shared.set_settings(settings.clone());
-                for name in refused {
+                self.shared.set_settings(settings);
+                for name in reloaded.refused {
                     log::log(format!(
                         "parameter \"{name}\" cannot be changed without restarting the server"
                     ));
                 }
-                for name in changed {
-                    let shown = crate::settings::find(name)
-                        .map(|s| settings.value(name).show(s))
-                        .unwrap_or_default();
+                for (name, shown) in reloaded.changed {
                     log::log(format!("parameter \"{name}\" changed to \"{shown}\""));
                 }
             }
@@ -451,13 +443,13 @@ impl Server {
     }
 }
 
-/// Connections at a time: those of all sessions, and room for some that only cancel, or are about
-/// to be told that there is no room.
+/// Most connections: those of all sessions, and some more for cancel requests and for clients that
+/// are turned away.
 fn connections_at_most(max_connections: usize) -> usize {
     max_connections * 2 + 16
 }
 
-/// Hands down what may change while the engine runs.
+/// Hands the engine what may change while it runs.
 fn change_running(engine: &Engine, settings: &ServerSettings) {
     engine.change_writing(&writing_settings(settings));
     engine.change_archiving(&archive_settings(settings));
@@ -466,10 +458,10 @@ fn change_running(engine: &Engine, settings: &ServerSettings) {
     }
 }
 
-/// Turns a connection away without a thread for it.
+/// Turns a connection away without starting a thread.
 fn refuse(stream: &Stream, sqlstate: &'static str, message: &str) {
     let mut out = Vec::new();
     backend::report(&mut out, &SqlError::report(Severity::Fatal, sqlstate, message));
-    // Its buffer is empty, so this does not block; a client that has gone does not matter.
+    // The socket's buffer is empty, so this does not block. It fails if the client has gone.
     let _ = { stream }.write_all(&out);
 }

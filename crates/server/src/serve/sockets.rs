@@ -1,5 +1,6 @@
 //! Listening: TCP on loopback, and Unix sockets with PostgreSQL's lock file beside them.
 
+use crate::log::reason;
 use crate::wire::stream::Stream;
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, getppid, test_kill_process};
@@ -11,7 +12,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Why there is nothing to listen on: lines for the log, each with its kind.
+/// Why the server can't listen: lines for the log, each with its kind.
 #[derive(Debug)]
 pub struct ListenError {
     /// Kind and text.
@@ -28,17 +29,17 @@ impl ListenError {
     }
 }
 
-/// A socket that accepts.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Listener {
     /// TCP.
     Tcp(TcpListener),
-    /// Unix; the file and its lock go away with it.
+    /// Unix; its file and its lock file are removed with it.
     Unix(UnixListener, SocketFile),
 }
 
 impl Listener {
-    /// Takes a connection that waits; fails where none does any more.
+    /// Accepts a waiting connection; fails if there is none any more.
     pub fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
             Listener::Tcp(l) => Stream::Tcp(l.accept()?.0),
@@ -79,7 +80,8 @@ pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
                 _ => {
                     return Err(ListenError::new(
                         format!("cannot listen on \"{other}\""),
-                        "Connections are trusted, so only loopback addresses are accepted in listen_addresses.",
+                        "Connections are trusted, so only loopback addresses are accepted in \
+                         listen_addresses.",
                     ));
                 }
             },
@@ -87,7 +89,7 @@ pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
         for ip in ips {
             match TcpListener::bind((ip, port)).and_then(|l| l.set_nonblocking(true).map(|()| l)) {
                 Ok(l) => listeners.push(Listener::Tcp(l)),
-                // A host without IPv6 is no error.
+                // A host may be without IPv6.
                 Err(e) if optional && ip.is_ipv6() && e.kind() != io::ErrorKind::AddrInUse => {}
                 Err(e) => return Err(bind_error(ip, port, &e)),
             }
@@ -108,12 +110,6 @@ fn bind_error(ip: IpAddr, port: u16, e: &io::Error) -> ListenError {
     }
     lines.push(("FATAL", format!("could not listen on port {port}")));
     ListenError { lines }
-}
-
-/// The text of an error without Rust's "(os error n)".
-pub fn reason(e: &io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// Makes the Unix sockets of `unix_socket_directories`.
@@ -148,7 +144,7 @@ fn unix_in(directory: &Path, port: u16, data_dir: &Path) -> Result<Listener, Lis
             "",
         )
     };
-    // Ours by the lock: a file there is left over from a server that is gone.
+    // The lock file makes the name ours: a socket there is left over from a server that has ended.
     match fs::remove_file(&file.socket) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
         _ => {}
@@ -159,7 +155,7 @@ fn unix_in(directory: &Path, port: u16, data_dir: &Path) -> Result<Listener, Lis
     Ok(Listener::Unix(listener, file))
 }
 
-/// A socket's path, owned through its lock file.
+/// A socket's path, which its lock file makes ours.
 #[derive(Debug)]
 pub struct SocketFile {
     socket: PathBuf,
@@ -183,7 +179,7 @@ impl SocketFile {
             data_dir.display(),
             directory.display()
         );
-        // Twice at most: the second time without the stale file.
+        // At most twice: the second time the stale file is gone.
         for _ in 0..2 {
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
                 Ok(mut file) => {
@@ -195,7 +191,8 @@ impl SocketFile {
                         return Err(ListenError::new(
                             format!("lock file \"{}\" already exists", lock.display()),
                             &format!(
-                                "Is another server (PID {pid}) using socket file \"{}\"? Choose another port with -p PORT.",
+                                "Is another server (PID {pid}) using socket file \"{}\"? \
+                                 Choose another port with -p PORT.",
                                 socket.display()
                             ),
                         ));
@@ -216,8 +213,8 @@ fn cannot(lock: &Path, e: &io::Error) -> ListenError {
     )
 }
 
-/// The process that holds a lock file, if it lives and is not this one (a container gives numbers
-/// out again).
+/// The process that holds a lock file, if it is alive and not this one, whose number it may have
+/// had in an earlier life of a container.
 fn living_owner(lock: &Path) -> Option<i32> {
     let text = fs::read_to_string(lock).ok()?;
     let pid: i32 = text.lines().next()?.trim().parse().ok()?;
@@ -233,7 +230,7 @@ fn living_owner(lock: &Path) -> Option<i32> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Whoever finds them left over takes them away.
+        // A later server removes files that are left over.
         let _ = fs::remove_file(&self.socket);
         let _ = fs::remove_file(&self.lock);
     }
@@ -247,8 +244,7 @@ mod tests {
     fn a_stale_socket_is_replaced_and_a_living_one_respected() {
         let dir = tempfile::tempdir().expect("a directory");
         let lock = dir.path().join(".s.PGSQL.5999.lock");
-        // A process that has ended: its number can't be in use by the time this runs, or at worst
-        // is a living one.
+        // The number of a process that has ended, which is hardly in use again by now.
         let mut child = std::process::Command::new("true").spawn().expect("runs");
         let gone = child.id();
         child.wait().expect("ends");

@@ -1,8 +1,8 @@
 //! COPY FROM STDIN: from CopyInResponse to CopyDone.
 //!
-//! After an error the client's remaining CopyData, CopyDone and CopyFail still arrive: the main
-//! loop throws them away (simple query), or they are skipped with everything else up to Sync
-//! (extended query), so that client and server stay in step.
+//! After an error the rest of the client's CopyData, CopyDone or CopyFail still arrives. The
+//! session's loop discards it (simple query), or skips it with everything else up to Sync (extended
+//! query), so that client and server stay in step.
 
 use super::{End, Flow, Session, leaving};
 use crate::wire::backend;
@@ -10,7 +10,7 @@ use crate::wire::frontend::{self, Frontend};
 use forebay_sql::{CommandTag, CopyIn, Format, SqlError};
 
 impl Session {
-    /// Feeds a COPY. The outer result is of the session, the inner one of the statement.
+    /// Runs a COPY. The outer result is that of the session, the inner one of the statement.
     pub(super) fn copy_in(&mut self, mut copy: CopyIn) -> Flow<Result<CommandTag, SqlError>> {
         let binary = copy.format() == Format::Binary;
         backend::copy_response(self.out.buffer(), true, binary, copy.columns());
@@ -19,12 +19,12 @@ impl Session {
             let raw = match self.next_message() {
                 Ok(raw) => raw,
                 Err(end) => {
-                    // The client vanished, or the server stops: nothing of the COPY stays.
+                    // The client has gone, or the server stops: the COPY is undone.
                     let _ = copy.abort(&mut self.conn, "unexpected EOF on client connection");
                     return Err(end);
                 }
             };
-            if self.place.connection.is_leaving() {
+            if self.registration.connection.is_leaving() {
                 let _ = copy.abort(&mut self.conn, "the server is stopping");
                 return Err(End::Fatal(leaving()));
             }

@@ -1,14 +1,14 @@
 //! One client's session, on a thread of its own.
 //!
 //! - `startup`: from the first packet to the first ReadyForQuery
-//! - `output`:  messages on their way to the client, buffered; the sink of statements' results
-//! - `query`:   simple and extended queries
-//! - `copy`:    COPY FROM STDIN
+//! - `output`: the buffer of messages to the client; the sink of statements' results
+//! - `query`: simple and extended queries
+//! - `copy`: COPY FROM STDIN
 //!
-//! Messages are taken one by one, in order. After an error in an extended query everything up to
-//! the next Sync is thrown away unread. What is written goes out when the client has to see it: at
+//! The session handles messages one by one, in order. After an error in an extended query it skips
+//! everything up to the next Sync. It sends its output when the client has to see it: at
 //! ReadyForQuery, at Flush, when a COPY waits for data, after an error in an extended query, and
-//! after any message that finds the buffer full.
+//! when the buffer is full.
 
 mod copy;
 mod output;
@@ -16,9 +16,9 @@ mod query;
 pub mod startup;
 
 use crate::log;
-use crate::serve::registry::Place;
-use crate::serve::shared::Shared;
-use crate::settings::SessionSettings;
+use crate::registry::Registration;
+use crate::settings::{Key, Lookup, SessionValues, Text, key};
+use crate::shared::Shared;
 use crate::wire::backend;
 use crate::wire::frames::{FrameReader, Next};
 use crate::wire::frontend::{self, Frontend};
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Why a session ends.
 #[derive(Debug)]
 enum End {
-    /// The client said goodbye, or has gone: nobody is left to talk to.
+    /// The client has ended the session or the connection: there is nobody to tell.
     Gone,
     /// The client is told why.
     Fatal(SqlError),
@@ -42,24 +42,23 @@ impl From<SqlError> for End {
     }
 }
 
-/// What a step of the session comes to.
+/// The result of a step of the session.
 type Flow<T = ()> = Result<T, End>;
 
 /// A session in its main loop.
 struct Session {
     shared: Arc<Shared>,
-    place: Place,
+    registration: Registration,
     reader: FrameReader<Stream>,
     out: Output,
     conn: Connection,
-    settings: SessionSettings,
-    /// The version of the server's settings this session last looked at.
+    settings: SessionValues,
+    /// The version of the server's settings that this session follows.
     server_version: u64,
-    /// What every statement asks for.
     hot: Hot,
     /// The settings' change count at the last report to the client.
     reported_at: u64,
-    /// What the client knows of the settings it is told of.
+    /// The values last reported.
     reported: Vec<(&'static str, String)>,
     pid: i32,
     /// After an error: skip to the next Sync.
@@ -68,7 +67,7 @@ struct Session {
     clock_runs: bool,
 }
 
-/// Settings that every statement asks for, kept until one changes.
+/// Settings that every statement needs, kept until one changes.
 #[derive(Debug, Default)]
 struct Hot {
     /// The settings' change count they were read at.
@@ -111,14 +110,14 @@ impl Session {
             _ if self.skipping => Ok(()),
             b'P' | b'B' | b'D' | b'E' | b'C' => self.extended(&raw),
             b'H' => self.flush(),
-            // Left over from a COPY that has failed.
+            // These are left over from a COPY that has failed.
             b'd' | b'c' | b'f' => Ok(()),
             _ => match frontend::decode(raw.kind, self.reader.body(raw.body)) {
                 Ok(Frontend::Query(sql)) => {
                     let sql = sql.to_owned();
                     self.simple_query(&sql)
                 }
-                // A password nobody asked for.
+                // A password that was not asked for.
                 Ok(_) => Err(End::Fatal(frontend::unknown_kind(raw.kind))),
                 Err(e) if e.severity == Severity::Fatal => Err(End::Fatal(e)),
                 Err(e) => {
@@ -134,7 +133,7 @@ impl Session {
     fn next_message(&mut self) -> Flow<Raw> {
         match self.reader.next(frontend::length_limit) {
             Ok(Next::Message { kind, body }) => Ok(Raw { kind, body }),
-            Ok(Next::Eof { .. }) | Err(_) if self.place.connection.is_leaving() => {
+            Ok(Next::Eof { .. }) | Err(_) if self.registration.connection.is_leaving() => {
                 Err(End::Fatal(leaving()))
             }
             Ok(Next::Eof { cut }) => {
@@ -164,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Sends what is pending.
+    /// Sends all output.
     fn flush(&mut self) -> Flow {
         self.out.flush().map_err(|_| self.lost())
     }
@@ -174,7 +173,7 @@ impl Session {
         End::Gone
     }
 
-    /// Tells the client of changed settings, and that it is its turn.
+    /// Reports changed settings to the client, and that the session is ready for a query.
     fn ready(&mut self) -> Flow {
         self.report_settings();
         backend::ready_for_query(self.out.buffer(), self.conn.transaction_status());
@@ -196,8 +195,8 @@ impl Session {
         self.reported_at = count;
     }
 
-    /// Takes over the server's settings after a reload, and keeps at hand what every statement asks
-    /// for.
+    /// Follows the server's settings after a reload, and reads again what every statement needs
+    /// after a change.
     fn follow_settings(&mut self) {
         if self.shared.settings_version() != self.server_version {
             self.server_version = self.shared.settings_version();
@@ -205,13 +204,15 @@ impl Session {
         }
         let count = self.settings.change_count();
         if count != self.hot.at {
-            self.hot = Hot {
-                at: count,
-                log_statements: self.settings.text("log_statement") == "all",
-                statement_timeout: u64::try_from(self.settings.int("statement_timeout"))
-                    .unwrap_or(0),
-            };
-            self.out.set_least_severity(&self.settings.text("client_min_messages"));
+            let out = &mut self.out;
+            self.hot = self.settings.read(|values| {
+                out.set_least_severity(values.text(key!("client_min_messages")));
+                Hot {
+                    at: count,
+                    log_statements: values.text(key!("log_statement")) == "all",
+                    statement_timeout: values.count(key!("statement_timeout")),
+                }
+            });
         }
     }
 
@@ -220,13 +221,15 @@ impl Session {
         if matches!(e.severity, Severity::Fatal | Severity::Panic) {
             return Err(End::Fatal(e.clone()));
         }
-        if e.sqlstate == "57P01" || (e.sqlstate == "57014" && self.place.connection.is_leaving()) {
+        if e.sqlstate == "57P01"
+            || (e.sqlstate == "57014" && self.registration.connection.is_leaving())
+        {
             return Err(End::Fatal(leaving()));
         }
         if self.out.is_broken() {
             return Err(self.lost());
         }
-        if e.sqlstate == "57014" && self.place.connection.take_timed_out() {
+        if e.sqlstate == "57014" && self.registration.connection.take_timed_out() {
             let e = SqlError::new("57014", "canceling statement due to statement timeout");
             self.report_error(&e, statement);
         } else {
@@ -241,7 +244,7 @@ impl Session {
     }
 }
 
-/// The FATAL of a server that stops.
+/// The error of sessions that a stop ends.
 pub fn leaving() -> SqlError {
     SqlError::report(
         Severity::Fatal,
@@ -250,12 +253,12 @@ pub fn leaving() -> SqlError {
     )
 }
 
-/// Writes an error to the log, as far as log_min_messages and log_min_error_statement want it
-/// there.
-fn log_error(settings: &SessionSettings, pid: i32, e: &SqlError, statement: Option<&str>) {
-    let wanted =
-        |setting: &str| !matches!(settings.text(setting).as_str(), "log" | "fatal" | "panic");
-    if e.severity == Severity::Error && !wanted("log_min_messages") {
+/// Writes an error to the log, as log_min_messages and log_min_error_statement say.
+fn log_error(settings: &SessionValues, pid: i32, e: &SqlError, statement: Option<&str>) {
+    let wanted = |level: Key<Text>| {
+        settings.read(|values| !matches!(values.text(level), "log" | "fatal" | "panic"))
+    };
+    if e.severity == Severity::Error && !wanted(key!("log_min_messages")) {
         return;
     }
     let mut text = e.message.clone();
@@ -268,7 +271,7 @@ fn log_error(settings: &SessionSettings, pid: i32, e: &SqlError, statement: Opti
             log::line(kind, Some(pid), field);
         }
     }
-    if let Some(statement) = statement.filter(|_| wanted("log_min_error_statement")) {
+    if let Some(statement) = statement.filter(|_| wanted(key!("log_min_error_statement"))) {
         log::line("STATEMENT", Some(pid), statement);
     }
 }

@@ -1,11 +1,11 @@
-//! Messages on their way to the client.
+//! The buffer of messages to the client.
 
 use crate::wire::backend;
 use crate::wire::stream::Stream;
 use forebay_sql::{ColumnDesc, Format, RowRef, RowSink, Severity, SqlError};
 use std::io::{self, Write};
 
-/// A buffer this full goes out.
+/// A buffer with so many bytes is sent.
 const FULL: usize = 64 * 1024;
 
 /// Buffered output of a session.
@@ -21,7 +21,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Output to this socket.
+    /// An empty buffer for this socket.
     pub fn new(stream: Stream) -> Output {
         Output {
             stream,
@@ -32,12 +32,12 @@ impl Output {
         }
     }
 
-    /// Where messages are appended.
+    /// The bytes, to which messages are appended.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Whether the client can't be written to any more.
+    /// Whether a write has failed: the client can't be reached any more.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -62,8 +62,7 @@ impl Output {
         sent
     }
 
-    /// Sends what is buffered if it is enough. It is called after each message that a client can
-    /// have repeated.
+    /// Sends what is buffered if it is much. Called after each message that can come many times.
     pub fn flush_if_full(&mut self) -> Result<(), SqlError> {
         if self.buffer.len() >= FULL {
             self.flush().map_err(|_| SqlError::new("08006", "connection to client lost"))?;
@@ -72,7 +71,7 @@ impl Output {
     }
 }
 
-/// Results of statements become messages. Large results go out while they are produced.
+/// Turns results of statements into messages. Sends large results while they are produced.
 impl RowSink for Output {
     fn columns(&mut self, columns: &[ColumnDesc], formats: &[Format]) -> Result<(), SqlError> {
         backend::row_description(&mut self.buffer, columns, formats);

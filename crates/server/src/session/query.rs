@@ -8,7 +8,7 @@ use forebay_aio::sync::Duration;
 use forebay_sql::{Executed, SqlError, Step};
 
 impl Session {
-    /// A Query message: one or more statements, the first error ends it.
+    /// Handles a Query message: one or more statements, up to the first error.
     pub(super) fn simple_query(&mut self, sql: &str) -> Flow {
         if self.hot.log_statements {
             log::line("LOG", Some(self.pid), &format!("statement: {sql}"));
@@ -23,7 +23,7 @@ impl Session {
         self.ready()
     }
 
-    /// Runs a script. The outer result is of the statements, the inner one of the session.
+    /// Runs a script. The outer result is that of the statements, the inner one of the session.
     fn run_script(&mut self, sql: &str) -> Result<Flow, SqlError> {
         let mut script = self.conn.start_script(sql)?;
         loop {
@@ -40,8 +40,8 @@ impl Session {
         }
     }
 
-    /// A message of the extended protocol. An error is reported, and then everything is skipped to
-    /// the next Sync.
+    /// Handles a message of the extended protocol. After an error the session skips everything up
+    /// to the next Sync.
     pub(super) fn extended(&mut self, raw: &Raw) -> Flow {
         // As in PostgreSQL, the statement timeout runs from the first message to the end of
         // Execute, or to Sync.
@@ -59,8 +59,7 @@ impl Session {
                 let statement = (raw.kind == b'P').then(|| self.parse_text(raw));
                 self.skipping = true;
                 self.statement_failed(&e, statement.as_deref())?;
-                // At once: the client may read on before it sends a Sync, and a Flush is skipped as
-                // well.
+                // The client may wait for the error before it sends Sync, and Flush is skipped too.
                 self.flush()
             }
         }
@@ -113,8 +112,7 @@ impl Session {
                 None => backend::no_data(out.buffer()),
             },
             Frontend::Execute { portal, max_rows } => {
-                // Zero and less mean all. The limit is a number to stop at, never one to make room
-                // for.
+                // Zero and less mean all rows. No memory is allocated for the limit.
                 let limit = u32::try_from(max_rows).unwrap_or(0);
                 match conn.execute(portal, limit, out)? {
                     Executed::Completed(tag) => backend::command_complete(out.buffer(), &tag.0),
@@ -140,12 +138,12 @@ impl Session {
 
     /// Starts the statement timeout, if there is one.
     fn start_clock(&mut self) {
-        // One that struck when its statement had just ended concerns no other.
-        self.place.connection.take_timed_out();
+        // Clears a timeout of the statement before, which came too late.
+        self.registration.connection.take_timed_out();
         if self.hot.statement_timeout > 0 {
-            // Before the deadline: it may strike at once.
+            // This comes first: the deadline may pass at once.
             self.conn.keep_cancels(true);
-            self.place.set_deadline(Duration::from_millis(self.hot.statement_timeout));
+            self.registration.set_deadline(Duration::from_millis(self.hot.statement_timeout));
             self.clock_runs = true;
         }
     }
@@ -153,7 +151,7 @@ impl Session {
     /// Stops the statement timeout.
     pub(super) fn stop_clock(&mut self) {
         if self.clock_runs {
-            self.place.clear_deadline();
+            self.registration.clear_deadline();
             self.conn.keep_cancels(false);
             self.clock_runs = false;
         }

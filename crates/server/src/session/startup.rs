@@ -4,9 +4,9 @@ use super::output::Output;
 use super::{End, Hot, Session, leaving, log_error};
 use crate::hba::ONLY_NAME;
 use crate::log;
-use crate::serve::registry::Place;
-use crate::serve::shared::{Shared, State};
-use crate::settings::SessionSettings;
+use crate::registry::Registration;
+use crate::settings::{Lookup, SessionValues, key};
+use crate::shared::{Phase, Shared};
 use crate::wire::frames::{FrameReader, Next};
 use crate::wire::startup::{self, MAX_STARTUP, Startup, StartupPacket};
 use crate::wire::stream::Stream;
@@ -17,7 +17,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// How long a client that is being dismissed may keep its thread waiting.
+/// How long the server waits to send a client its last message.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The one role there is.
 const ROLE: &str = ONLY_NAME;
@@ -28,13 +28,13 @@ fn fatal(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
     SqlError::report(Severity::Fatal, sqlstate, message)
 }
 
-/// Serves a connection from its first byte to its last. A panic ends the session, and nothing else.
-pub fn serve(shared: Arc<Shared>, place: Place, stream: Stream) {
-    let connection = Arc::clone(&place.connection);
+/// Serves a connection from its first byte to its last. A panic ends only the session.
+pub fn serve(shared: Arc<Shared>, registration: Registration, stream: Stream) {
+    let connection = Arc::clone(&registration.connection);
     let last_words = stream.try_clone();
     let end = catch_unwind(AssertUnwindSafe(|| {
-        let mut place = Some(place);
-        run(&shared, &mut place, stream)
+        let mut registration = Some(registration);
+        run(&shared, &mut registration, stream)
     }));
     let end = end.unwrap_or_else(|_| {
         End::Fatal(fatal("XX000", "internal error: the session has ended; the server goes on"))
@@ -42,47 +42,51 @@ pub fn serve(shared: Arc<Shared>, place: Place, stream: Stream) {
     if let (End::Fatal(e), Ok(stream)) = (end, last_words) {
         let mut out = Vec::new();
         backend::report(&mut out, &e);
-        // Bounded, for a client that does not read; one that has gone does not matter.
+        // The wait is bounded, for a client that does not read. Errors mean that it has gone.
         let _ = stream.set_write_timeout(Some(LAST_WORDS));
         let _ = (&stream).write_all(&out);
     }
     drop(connection);
 }
 
-/// Runs the whole session and returns its end. The place is given back before the client is told.
-fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
+/// Runs the whole session, and returns its end. The registration ends before the client is told.
+fn run(shared: &Arc<Shared>, registration: &mut Option<Registration>, stream: Stream) -> End {
     let (Ok(()), Ok(writer)) = (stream.prepare(), stream.try_clone()) else { return End::Gone };
     let peer = stream.peer();
-    let connection = match place {
-        Some(place) => {
-            place.set_deadline(authentication_timeout(shared));
-            Arc::clone(&place.connection)
+    let connection = match registration {
+        Some(registration) => {
+            registration.set_deadline(authentication_timeout(shared));
+            Arc::clone(&registration.connection)
         }
         None => return End::Gone,
     };
     let mut reader = FrameReader::new(stream);
     let opened = match first_packets(&mut reader, shared) {
         Ok(Some(startup)) => {
-            let Some(place) = place.take() else { return End::Gone };
-            open(shared, place, reader, Output::new(writer), &startup)
+            let Some(registration) = registration.take() else { return End::Gone };
+            open(shared, registration, reader, Output::new(writer), &startup)
         }
         Ok(None) => Err(End::Gone),
         Err(e) => Err(End::Fatal(e)),
     };
     match opened {
         Ok(mut session) => {
-            let logged = session.settings.text("application_name");
-            if session.settings.int("log_connections") == 1 {
-                let line = format!(
-                    "connection authorized: user={ROLE} application_name={logged} host={peer}"
-                );
+            let logged = session.settings.read(|values| {
+                let name = values.text(key!("application_name"));
+                values.bool(key!("log_connections")).then(|| {
+                    format!(
+                        "connection authorized: user={ROLE} application_name={name} host={peer}"
+                    )
+                })
+            });
+            if let Some(line) = logged {
                 log::line("LOG", Some(session.pid), &line);
             }
             let end = session.run();
             finish(session, &end, &peer);
             end
         }
-        // The timer has closed the socket: whatever came of that is no news.
+        // The timer has closed the socket, which is the cause of the error.
         Err(_) if connection.take_timed_out() => {
             log::log(format!("canceling authentication due to timeout (connection from {peer})"));
             End::Gone
@@ -102,25 +106,24 @@ fn run(shared: &Arc<Shared>, place: &mut Option<Place>, stream: Stream) -> End {
 
 /// How long a start-up may take, from accept to the first ReadyForQuery.
 fn authentication_timeout(shared: &Shared) -> Duration {
-    let seconds = shared.settings().int("authentication_timeout");
-    Duration::from_secs(u64::try_from(seconds).unwrap_or(60))
+    Duration::from_secs(shared.settings().count(key!("authentication_timeout")))
 }
 
-/// Aborts what is open.
+/// Ends a session: aborts its transaction.
 fn finish(mut session: Session, end: &End, peer: &str) {
     if let End::Fatal(e) = end {
         log_error(&session.settings, session.pid, e, None);
-        // What came before the last words; a client that does not read them is not waited for long.
+        // Sends the output before the last message, with a bounded wait.
         let _ = session.reader.source().set_write_timeout(Some(LAST_WORDS));
         let _ = session.flush();
     }
-    if session.settings.int("log_disconnections") == 1 {
+    if session.settings.read(|values| values.bool(key!("log_disconnections"))) {
         log::line("LOG", Some(session.pid), &format!("disconnection: user={ROLE} host={peer}"));
     }
     session.conn.close();
 }
 
-/// Reads packets until a session begins; None if there will be none.
+/// Reads packets until a session begins. None: the connection ends without one.
 fn first_packets(
     reader: &mut FrameReader<Stream>,
     shared: &Shared,
@@ -141,13 +144,13 @@ fn first_packets(
                 }
                 return Ok(None);
             }
-            // Each is asked for once. Later it is a version that nobody speaks, as in PostgreSQL.
+            // As in PostgreSQL, a second request of one kind is an unsupported protocol version.
             StartupPacket::Ssl | StartupPacket::Gss if asked.contains(&packet) => {
                 return Err(unsupported_protocol(packet.code()));
             }
             StartupPacket::Ssl | StartupPacket::Gss => asked.push(packet),
         }
-        // Bytes that came with the request were not meant to be read in the clear.
+        // Bytes behind the request may be an attacker's, who can't send them encrypted.
         if reader.has_buffered() {
             return Err(fatal("08P01", "received unencrypted data after an encryption request"));
         }
@@ -157,10 +160,10 @@ fn first_packets(
     }
 }
 
-/// Makes the session and writes the greeting up to the first ReadyForQuery.
+/// Makes the session, and sends everything up to the first ReadyForQuery.
 fn open(
     shared: &Arc<Shared>,
-    mut place: Place,
+    mut registration: Registration,
     reader: FrameReader<Stream>,
     mut out: Output,
     startup: &Startup,
@@ -173,28 +176,27 @@ fn open(
     check_identity(startup)?;
     let peer = reader.source().peer_ip().map_err(|_| End::Gone)?;
     shared.hba().admit(peer).map_err(|message| fatal("28000", message))?;
-    let engine = match shared.state() {
-        State::Running(engine) => engine,
-        State::Starting => return Err(fatal("57P03", "the database system is starting up").into()),
-        State::Stopping(_) => {
+    let engine = match shared.phase() {
+        Phase::Running(engine) => engine,
+        Phase::Starting => return Err(fatal("57P03", "the database system is starting up").into()),
+        Phase::Stopping(_) => {
             return Err(fatal("57P03", "the database system is shutting down").into());
         }
     };
-    // The version first: a reload in between is then seen once more, and not missed.
+    // The version is read first, so that a reload in between is seen twice and not missed.
     let server_version = shared.settings_version();
     let server_settings = shared.settings();
-    let limit = usize::try_from(server_settings.int("max_connections")).unwrap_or(usize::MAX);
-    if !place.become_session(limit) {
+    if !registration.become_session(server_settings.count(key!("max_connections"))) {
         return Err(fatal("53300", "sorry, too many clients already").into());
     }
-    let settings = SessionSettings::new(server_settings);
+    let settings = SessionValues::new(server_settings);
     apply_startup(&settings, startup)?;
 
     let session = engine.session().map_err(|e| fatal(e.sqlstate(), e.to_string()))?;
     let pid = session.id();
     let key = secret_key(if version == PROTOCOL_3_0 { 4 } else { 32 })?;
-    place.publish(pid, key.clone(), session.interrupt().clone());
-    if place.connection.is_leaving() {
+    registration.publish(pid, key.clone(), session.interrupt().clone());
+    if registration.connection.is_leaving() {
         return Err(leaving().into());
     }
 
@@ -209,7 +211,7 @@ fn open(
     let reported_at = settings.change_count();
     let mut session = Session {
         shared: Arc::clone(shared),
-        place,
+        registration,
         reader,
         out,
         conn,
@@ -222,9 +224,9 @@ fn open(
         skipping: false,
         clock_runs: false,
     };
-    // A client that has gone already shows at the first read.
+    // A client that has gone shows at the first read.
     let _ = session.ready();
-    if session.place.started() { Ok(session) } else { Err(End::Gone) }
+    if session.registration.started() { Ok(session) } else { Err(End::Gone) }
 }
 
 fn unsupported_protocol(version: u32) -> SqlError {
@@ -233,10 +235,10 @@ fn unsupported_protocol(version: u32) -> SqlError {
     fatal("0A000", text)
 }
 
-/// Writes what a client is told before its first ReadyForQuery; returns the settings among it.
+/// Writes the messages before the first ReadyForQuery; returns the settings that they report.
 fn greet(
     out: &mut Output,
-    settings: &SessionSettings,
+    settings: &SessionValues,
     pid: i32,
     key: &[u8],
 ) -> Vec<(&'static str, String)> {
@@ -269,7 +271,7 @@ fn check_identity(startup: &Startup) -> Result<(), SqlError> {
 }
 
 /// Applies the settings of the startup packet, those in its `options` first.
-fn apply_startup(settings: &SessionSettings, startup: &Startup) -> Result<(), SqlError> {
+fn apply_startup(settings: &SessionValues, startup: &Startup) -> Result<(), SqlError> {
     let as_fatal = |e: SqlError| {
         let mut f = fatal(e.sqlstate, e.message.clone());
         if let Some(detail) = &e.detail {
@@ -290,7 +292,7 @@ fn apply_startup(settings: &SessionSettings, startup: &Startup) -> Result<(), Sq
             settings.at_startup(name, value).map_err(as_fatal)?;
         }
     }
-    settings.tell("session_authorization", ROLE);
+    settings.tell(key!("session_authorization"), ROLE);
     Ok(())
 }
 
@@ -328,7 +330,7 @@ fn command_options(options: &str) -> Result<Vec<(String, String)>, SqlError> {
     Ok(found)
 }
 
-/// Bytes nobody can guess.
+/// Random bytes for cancel requests, which nobody can guess.
 fn secret_key(len: usize) -> Result<Vec<u8>, SqlError> {
     let mut key = vec![0; len];
     let mut filled = 0;
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_come_in() {
+    fn identities_are_checked() {
         let refused = |p: &[(&str, &str)]| {
             check_identity(&startup(p)).map_err(|e| (e.sqlstate, e.message.clone()))
         };

@@ -73,14 +73,13 @@ pub fn not_zero(value: Value) -> Result<Value, String> {
     }
 }
 
-/// A text that is empty or passes a test; else the detail.
+/// Accepts a text that is empty or passes a test, else refuses it with the detail.
 fn empty_or(value: Value, good: impl Fn(&str) -> bool, detail: &str) -> Result<Value, String> {
     let value = text(value);
     if value.is_empty() || good(&value) { Ok(Value::Text(value)) } else { Err(detail.to_owned()) }
 }
 
-/// basic_archive.archive_directory and the like: somewhere else than in the data directory,
-/// whatever that is.
+/// basic_archive.archive_directory and the like: an absolute path.
 pub fn absolute_path(value: Value) -> Result<Value, String> {
     empty_or(value, |path| path.starts_with('/'), "The path must be absolute.")
 }
@@ -118,7 +117,7 @@ pub fn recovery_target_name(value: Value) -> Result<Value, String> {
     empty_or(value, |name| name.len() <= 63, why)
 }
 
-/// recovery_target_time: a moment that stays the same, whenever it is read.
+/// recovery_target_time: a time stamp.
 pub fn recovery_target_time(value: Value) -> Result<Value, String> {
     empty_or(value, |time| parse_timestamp(time).is_some(), "It is not a time stamp.")
 }
@@ -140,7 +139,7 @@ pub fn recovery_target_xid(value: Value) -> Result<Value, String> {
     )
 }
 
-/// A list of words out of a set, without blanks around them.
+/// Reads a list of known words.
 fn list(value: Value, known: &[&str]) -> Result<Vec<String>, String> {
     let value = text(value);
     let mut words = Vec::new();
@@ -206,7 +205,7 @@ pub fn time_zone(value: Value) -> Result<Value, String> {
     if well_formed && std::path::Path::new("/usr/share/zoneinfo").join(&name).is_file() {
         return Ok(Value::Text(name));
     }
-    // Where no zone database is installed, names of its form are taken on trust.
+    // Without a zone database, every name of its form is accepted.
     if well_formed && name.contains('/') && !std::path::Path::new("/usr/share/zoneinfo").exists() {
         return Ok(Value::Text(name));
     }

@@ -1,62 +1,51 @@
-//! Handing settings down to the engine.
+//! Handing settings to the engine.
 
+use super::key::{Lookup, key};
 use super::server::ServerSettings;
-use super::session::SessionSettings;
-use super::value::Value;
 use forebay_aio::sync::Duration;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
     FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings,
-    RecoveryTarget, RestoreSettings, TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits,
-    WritingSettings, parse_timestamp,
+    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, WalSyncMethod,
+    WorkerLimits, WritingSettings, parse_timestamp,
 };
+
+/// What a word or text stands for, which was checked when the setting was set.
+fn checked<T>(found: Option<T>) -> T {
+    found.expect("a setting has a value that was checked")
+}
 
 /// What the engine is opened with.
 pub fn engine_config(s: &ServerSettings) -> EngineConfig {
-    let count = |name: &str| usize::try_from(s.int(name)).unwrap_or(0);
-    let automatic = |name: &str| usize::try_from(s.int(name)).ok();
     EngineConfig {
-        shared_buffers: count("shared_buffers"),
-        huge_pages: match s.text("huge_pages") {
+        shared_buffers: s.count(key!("shared_buffers")),
+        huge_pages: match s.text(key!("huge_pages")) {
             "off" => HugePages::Off,
             "on" => HugePages::On,
             _ => HugePages::Try,
         },
-        io_method: IoMethod::by_name(s.text("io_method")).unwrap_or_default(),
-        // Checked when it was set.
-        io_direct: IoDirect::parse(s.text("io_direct")).unwrap_or(IoDirect::NONE),
+        io_method: checked(IoMethod::by_name(s.text(key!("io_method")))),
+        io_direct: checked(IoDirect::parse(s.text(key!("io_direct"))).ok()),
         io_workers: io_workers(s),
-        io_max_concurrency: automatic("io_max_concurrency"),
-        io_max_combine_limit: count("io_max_combine_limit"),
-        session: forebay_engine::SessionSettings {
-            io_combine_limit: count("io_combine_limit"),
-            effective_io_concurrency: count("effective_io_concurrency"),
-            synchronous_commit: s.text("synchronous_commit") != "off",
-            commit_delay: Duration::from_micros(u64::try_from(s.int("commit_delay")).unwrap_or(0)),
-            commit_siblings: count("commit_siblings"),
-            work_mem: count("work_mem"),
-            temp_file_limit: s.int("temp_file_limit"),
-            log_temp_files: s.int("log_temp_files"),
-            temp_buffers: count("temp_buffers"),
-            zero_damaged_pages: s.bool("zero_damaged_pages"),
-            ignore_checksum_failure: s.bool("ignore_checksum_failure"),
-        },
-        max_connections: count("max_connections"),
-        max_files_per_process: count("max_files_per_process"),
+        io_max_concurrency: s.chosen(key!("io_max_concurrency")),
+        io_max_combine_limit: s.count(key!("io_max_combine_limit")),
+        session: session_settings(s),
+        max_connections: s.count(key!("max_connections")),
+        max_files_per_process: s.count(key!("max_files_per_process")),
         file_extend_method: file_extend_method(s),
-        wal_sync_method: WalSyncMethod::by_name(s.text("wal_sync_method")).unwrap_or_default(),
-        wal_buffers: automatic("wal_buffers"),
-        full_page_writes: s.bool("full_page_writes"),
-        verify_writes: s.bool("checkpoint_verify_writes"),
-        archive_mode: ArchiveMode::by_name(s.text("archive_mode")).unwrap_or_default(),
+        wal_sync_method: checked(WalSyncMethod::by_name(s.text(key!("wal_sync_method")))),
+        wal_buffers: s.chosen(key!("wal_buffers")),
+        full_page_writes: s.bool(key!("full_page_writes")),
+        verify_writes: s.bool(key!("checkpoint_verify_writes")),
+        archive_mode: checked(ArchiveMode::by_name(s.text(key!("archive_mode")))),
         archiving: archive_settings(s),
         writing: writing_settings(s),
         recovery: RecoverySettings {
-            prefetch: s.text("recovery_prefetch") != "off",
-            decode_buffer: count("wal_decode_buffer_size"),
-            io_concurrency: count("maintenance_io_concurrency"),
+            prefetch: s.text(key!("recovery_prefetch")) != "off",
+            decode_buffer: s.count(key!("wal_decode_buffer_size")),
+            io_concurrency: s.count(key!("maintenance_io_concurrency")),
         },
         restore: restore_settings(s),
         on_fatal: Some(FatalAction::abort()),
@@ -64,57 +53,51 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
     }
 }
 
-/// What archives completed segments: also after a reload.
+/// How segments are archived: also after a reload.
 pub fn archive_settings(s: &ServerSettings) -> ArchiveSettings {
     ArchiveSettings {
-        command: s.text("archive_command").to_owned(),
-        library: s.text("archive_library").to_owned(),
-        directory: s.text("basic_archive.archive_directory").to_owned(),
+        command: s.text(key!("archive_command")).to_owned(),
+        library: s.text(key!("archive_library")).to_owned(),
+        directory: s.text(key!("basic_archive.archive_directory")).to_owned(),
         store: archive_store(s),
-        transfers: usize::try_from(s.int("archive_transfers")).unwrap_or(0),
-        timeout: Duration::from_secs(u64::try_from(s.int("archive_timeout")).unwrap_or(0)),
+        transfers: s.count(key!("archive_transfers")),
+        timeout: Duration::from_secs(s.count(key!("archive_timeout"))),
     }
 }
 
-/// The archive of forebay_archive. What the texts mean was checked when they were set.
+/// The archive of `forebay_archive`.
 fn archive_store(s: &ServerSettings) -> ArchiveStore {
-    let key_file = s.text("forebay_archive.key_file");
+    let set = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let compression = set(s.text(key!("forebay_archive.compression")));
+    let layout = set(s.text(key!("forebay_archive.layout")));
     ArchiveStore {
-        location: s.text("forebay_archive.location").to_owned(),
-        compression: Compression::by_name(s.text("forebay_archive.compression"))
-            .unwrap_or_default(),
-        layout: LayoutKind::by_name(s.text("forebay_archive.layout")),
-        key_file: (!key_file.is_empty()).then(|| key_file.into()),
-        accept_unencrypted: s.bool("forebay_archive.accept_unencrypted"),
+        location: s.text(key!("forebay_archive.location")).to_owned(),
+        compression: compression
+            .map_or(Compression::None, |name| checked(Compression::by_name(&name))),
+        layout: layout.map(|name| checked(LayoutKind::by_name(&name))),
+        key_file: set(s.text(key!("forebay_archive.key_file"))).map(Into::into),
+        accept_unencrypted: s.bool(key!("forebay_archive.accept_unencrypted")),
     }
 }
 
-/// How a directory is recovered from an archive. What the texts mean was checked when they were
-/// set.
+/// How a directory is recovered from an archive.
 fn restore_settings(s: &ServerSettings) -> RestoreSettings {
-    let set = |name: &str| Some(s.text(name)).filter(|text| !text.is_empty());
-    let targets = [
-        set("recovery_target").map(|_| RecoveryTarget::Immediate),
-        set("recovery_target_lsn").and_then(|lsn| lsn.parse().ok()).map(RecoveryTarget::Lsn),
-        set("recovery_target_name").map(|name| RecoveryTarget::Name(name.to_owned())),
-        set("recovery_target_time").and_then(parse_timestamp).map(RecoveryTarget::Time),
-        set("recovery_target_xid").and_then(|xid| xid.parse().ok()).map(RecoveryTarget::Xid),
-    ];
     RestoreSettings {
-        restore_command: s.text("restore_command").to_owned(),
-        library: s.text("restore_library").to_owned(),
+        restore_command: s.text(key!("restore_command")).to_owned(),
+        library: s.text(key!("restore_library")).to_owned(),
         store: archive_store(s),
-        prefetch: usize::try_from(s.int("forebay_archive.prefetch")).unwrap_or(0),
-        prefetch_memory: u64::try_from(s.int("forebay_archive.prefetch_memory")).unwrap_or(0) << 20,
-        recovery_end_command: s.text("recovery_end_command").to_owned(),
-        archive_cleanup_command: s.text("archive_cleanup_command").to_owned(),
-        targets: targets.into_iter().flatten().collect(),
-        inclusive: s.bool("recovery_target_inclusive"),
-        timeline: match s.text("recovery_target_timeline") {
+        prefetch: s.count(key!("forebay_archive.prefetch")),
+        prefetch_memory: s.count::<u64>(key!("forebay_archive.prefetch_memory")) << 20,
+        recovery_end_command: s.text(key!("recovery_end_command")).to_owned(),
+        archive_cleanup_command: s.text(key!("archive_cleanup_command")).to_owned(),
+        targets: recovery_targets(s),
+        inclusive: s.bool(key!("recovery_target_inclusive")),
+        timeline: match s.text(key!("recovery_target_timeline")) {
             "current" => TargetTimeline::Current,
-            number => number.parse().map_or(TargetTimeline::Latest, TargetTimeline::Number),
+            "latest" | "" => TargetTimeline::Latest,
+            number => TargetTimeline::Number(checked(number.parse().ok())),
         },
-        action: match s.text("recovery_target_action") {
+        action: match s.text(key!("recovery_target_action")) {
             "promote" => TargetAction::Promote,
             "shutdown" => TargetAction::Shutdown,
             _ => TargetAction::Pause,
@@ -122,19 +105,32 @@ fn restore_settings(s: &ServerSettings) -> RestoreSettings {
     }
 }
 
-/// The worker pool: as many as io_workers says where someone has set it, else as many as there is
-/// work for.
+/// The targets that are set.
+fn recovery_targets(s: &ServerSettings) -> Vec<RecoveryTarget> {
+    let set = |text| Some(text).filter(|text: &&str| !text.is_empty());
+    let targets = [
+        set(s.text(key!("recovery_target"))).map(|_| RecoveryTarget::Immediate),
+        set(s.text(key!("recovery_target_lsn")))
+            .map(|lsn| RecoveryTarget::Lsn(checked(lsn.parse().ok()))),
+        set(s.text(key!("recovery_target_name"))).map(|name| RecoveryTarget::Name(name.to_owned())),
+        set(s.text(key!("recovery_target_time")))
+            .map(|time| RecoveryTarget::Time(checked(parse_timestamp(time)))),
+        set(s.text(key!("recovery_target_xid")))
+            .map(|xid| RecoveryTarget::Xid(checked(xid.parse().ok()))),
+    ];
+    targets.into_iter().flatten().collect()
+}
+
+/// The worker pool: io_workers threads where someone has set it, else as many as have work.
 fn io_workers(s: &ServerSettings) -> WorkerLimits {
-    let count = |name: &str| usize::try_from(s.int(name)).unwrap_or(1);
-    let millis = |name: &str| Duration::from_millis(u64::try_from(s.int(name)).unwrap_or(0));
-    if s.is_set("io_workers") {
-        return WorkerLimits::fixed(count("io_workers"));
+    if s.is_set(key!("io_workers")) {
+        return WorkerLimits::fixed(s.count(key!("io_workers")));
     }
     WorkerLimits {
-        min: count("io_min_workers"),
-        max: count("io_max_workers"),
-        idle_timeout: millis("io_worker_idle_timeout"),
-        launch_interval: millis("io_worker_launch_interval"),
+        min: s.count(key!("io_min_workers")),
+        max: s.count(key!("io_max_workers")),
+        idle_timeout: Duration::from_millis(s.count(key!("io_worker_idle_timeout"))),
+        launch_interval: Duration::from_millis(s.count(key!("io_worker_launch_interval"))),
     }
 }
 
@@ -142,63 +138,58 @@ fn io_workers(s: &ServerSettings) -> WorkerLimits {
 pub fn io_settings(s: &ServerSettings) -> IoSettings {
     IoSettings {
         io_workers: io_workers(s),
-        track_io_timing: s.bool("track_io_timing"),
+        track_io_timing: s.bool(key!("track_io_timing")),
         file_extend_method: file_extend_method(s),
     }
 }
 
 fn file_extend_method(s: &ServerSettings) -> ExtendMethod {
-    ExtendMethod::by_name(s.text("file_extend_method")).unwrap_or_default()
+    checked(ExtendMethod::by_name(s.text(key!("file_extend_method"))))
 }
 
 /// When and how fast the background threads write: also after a reload.
 pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
-    let whole = |name: &str| u64::try_from(s.int(name)).unwrap_or(0);
-    let blocks = |name: &str| u32::try_from(s.int(name)).unwrap_or(0);
-    let millis = |name: &str| Duration::from_millis(whole(name));
-    let real = |name: &str| match s.value(name) {
-        Value::Real(x) => *x,
-        _ => 0.0,
-    };
     WritingSettings {
-        max_wal_size: whole("max_wal_size") << 20,
-        min_wal_size: whole("min_wal_size") << 20,
-        checkpoint_timeout: Duration::from_secs(whole("checkpoint_timeout")),
-        checkpoint_completion_target: real("checkpoint_completion_target"),
-        checkpoint_flush_after: blocks("checkpoint_flush_after"),
+        max_wal_size: s.count::<u64>(key!("max_wal_size")) << 20,
+        min_wal_size: s.count::<u64>(key!("min_wal_size")) << 20,
+        checkpoint_timeout: Duration::from_secs(s.count(key!("checkpoint_timeout"))),
+        checkpoint_completion_target: s.real(key!("checkpoint_completion_target")),
+        checkpoint_flush_after: s.count(key!("checkpoint_flush_after")),
         cleaner: CleanerOptions {
-            max_pages: usize::try_from(s.int("bgwriter_lru_maxpages")).unwrap_or(0),
-            multiplier: real("bgwriter_lru_multiplier"),
-            delay: millis("bgwriter_delay"),
-            flush_after: blocks("bgwriter_flush_after"),
+            max_pages: s.count(key!("bgwriter_lru_maxpages")),
+            multiplier: s.real(key!("bgwriter_lru_multiplier")),
+            delay: Duration::from_millis(s.count(key!("bgwriter_delay"))),
+            flush_after: s.count(key!("bgwriter_flush_after")),
         },
-        wal_init_zero: s.bool("wal_init_zero"),
-        wal_recycle: s.bool("wal_recycle"),
-        wal_writer_delay: millis("wal_writer_delay"),
-        wal_writer_flush_after: whole("wal_writer_flush_after") * 8192,
-        wal_compression: ImageCompression::by_name(s.text("wal_compression")),
+        wal_init_zero: s.bool(key!("wal_init_zero")),
+        wal_recycle: s.bool(key!("wal_recycle")),
+        wal_writer_delay: Duration::from_millis(s.count(key!("wal_writer_delay"))),
+        wal_writer_flush_after: s.count::<u64>(key!("wal_writer_flush_after")) * 8192,
+        wal_compression: ImageCompression::by_name(s.text(key!("wal_compression"))),
     }
 }
 
-/// What a session has changed for itself.
-pub fn session_settings(s: &SessionSettings) -> forebay_engine::SessionSettings {
-    forebay_engine::SessionSettings {
-        io_combine_limit: usize::try_from(s.int("io_combine_limit")).unwrap_or(1),
-        effective_io_concurrency: usize::try_from(s.int("effective_io_concurrency")).unwrap_or(0),
-        synchronous_commit: s.text("synchronous_commit") != "off",
-        commit_delay: Duration::from_micros(u64::try_from(s.int("commit_delay")).unwrap_or(0)),
-        commit_siblings: usize::try_from(s.int("commit_siblings")).unwrap_or(0),
-        work_mem: usize::try_from(s.int("work_mem")).unwrap_or(64),
-        temp_file_limit: s.int("temp_file_limit"),
-        log_temp_files: s.int("log_temp_files"),
-        temp_buffers: usize::try_from(s.int("temp_buffers")).unwrap_or(100),
-        zero_damaged_pages: s.int("zero_damaged_pages") != 0,
-        ignore_checksum_failure: s.int("ignore_checksum_failure") != 0,
+/// What a session may change for itself.
+pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
+    SessionSettings {
+        io_combine_limit: s.count(key!("io_combine_limit")),
+        effective_io_concurrency: s.count(key!("effective_io_concurrency")),
+        synchronous_commit: s.text(key!("synchronous_commit")) != "off",
+        commit_delay: Duration::from_micros(s.count(key!("commit_delay"))),
+        commit_siblings: s.count(key!("commit_siblings")),
+        work_mem: s.count(key!("work_mem")),
+        temp_file_limit: s.int(key!("temp_file_limit")),
+        log_temp_files: s.int(key!("log_temp_files")),
+        temp_buffers: s.count(key!("temp_buffers")),
+        zero_damaged_pages: s.bool(key!("zero_damaged_pages")),
+        ignore_checksum_failure: s.bool(key!("ignore_checksum_failure")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::key::{Key, Text};
+    use super::super::table::Kind;
     use super::*;
 
     #[test]
@@ -279,15 +270,14 @@ mod tests {
 
     #[test]
     fn every_method_of_the_engine_has_a_name_in_the_table() {
-        let kind = super::super::find("io_method").expect("exists").kind;
-        let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
-        assert_eq!(words.to_vec(), IoMethod::NAMES.map(|(name, _)| name));
-        let kind = super::super::find("file_extend_method").expect("exists").kind;
-        let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
-        assert_eq!(words.to_vec(), ExtendMethod::NAMES.map(|(name, _)| name));
-        let kind = super::super::find("wal_sync_method").expect("exists").kind;
-        let super::super::Kind::Enum(words) = kind else { panic!("{kind:?}") };
-        assert_eq!(words.to_vec(), WalSyncMethod::NAMES.map(|(name, _)| name));
+        let words = |key: Key<Text>| match key.setting().kind {
+            Kind::Enum(words) => words.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(words(key!("io_method")), IoMethod::NAMES.map(|(name, _)| name));
+        assert_eq!(words(key!("file_extend_method")), ExtendMethod::NAMES.map(|(name, _)| name));
+        assert_eq!(words(key!("wal_sync_method")), WalSyncMethod::NAMES.map(|(name, _)| name));
+        assert_eq!(words(key!("archive_mode")), ArchiveMode::NAMES.map(|(name, _)| name));
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-/// A line that assigns.
+/// An assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// Name as written.
     pub name: String,
     /// Value without its quotes.
     pub value: String,
-    /// The file it stands in.
+    /// Its file.
     pub file: PathBuf,
     /// Line number, from one.
     pub line: usize,
@@ -69,7 +69,7 @@ fn read_into(path: &Path, depth: usize, found: &mut Vec<Assignment>) -> Result<(
     Ok(())
 }
 
-/// Reads a line: None if it assigns nothing; on a syntax error, what it is near.
+/// Reads a line. None if it assigns nothing; after a syntax error, what that is near.
 fn assignment(line: &str) -> Result<Option<(String, String)>, String> {
     let mut rest = line.trim_start();
     if rest.is_empty() || rest.starts_with('#') {

@@ -1,9 +1,12 @@
 //! The values of the whole server: defaults, then the files, then the command line.
 
+use super::file;
+use super::key::{Any, Key, Lookup, key};
 use super::table::{self, Context, Setting, TABLE};
-use super::value::{self, Value};
-use super::{file, unrecognized};
+use super::text;
+use super::value::Value;
 use forebay_sql::SqlError;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// Where a value comes from.
@@ -20,7 +23,7 @@ pub enum Source {
     },
     /// `-c` and its relatives.
     CommandLine,
-    /// The server tells what is.
+    /// The server reports it.
     Override,
 }
 
@@ -36,12 +39,21 @@ impl Source {
     }
 }
 
-/// Why settings can't be used: lines for the log, the last one being the reason to stop.
+/// Why settings can't be used: lines for the log, the last of which is the reason to stop.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines.join("\n"))]
 pub struct ConfigError {
-    /// What is wrong, a line each.
+    /// One line for each error, and the reason to stop.
     pub lines: Vec<String>,
+}
+
+/// What a reload did.
+#[derive(Debug, Default)]
+pub struct Reloaded {
+    /// Names of the settings that changed, and their new values as SHOW prints them.
+    pub changed: Vec<(&'static str, String)>,
+    /// Names of the settings whose change needs a restart.
+    pub refused: Vec<&'static str>,
 }
 
 /// Values of every setting, as a session finds them when it starts.
@@ -52,9 +64,7 @@ pub struct ServerSettings {
 
 impl Default for ServerSettings {
     fn default() -> Self {
-        let boot = |s: &Setting| {
-            value::parse(s, s.boot).unwrap_or_else(|_| Value::Text(s.boot.to_owned()))
-        };
+        let boot = |s: &Setting| text::parse(s, s.boot).expect("every default is valid");
         ServerSettings { values: TABLE.iter().map(|s| (boot(s), Source::Default)).collect() }
     }
 }
@@ -78,14 +88,14 @@ impl ServerSettings {
                 .assign(name, text, Source::CommandLine)
                 .map_err(|e| ConfigError { lines: vec![describe(&e, "")] })?;
         }
-        // Like the other files it stands in the data directory, unless it is said where.
-        let hba = match settings.text("hba_file") {
+        // Like the other files it is in the data directory, unless the setting names a place.
+        let hba = match settings.text(key!("hba_file")) {
             "" => data_dir.join("pg_hba.conf"),
             given => data_dir.join(given),
         };
-        settings.tell("hba_file", hba.display().to_string());
-        settings.tell("data_directory", data_dir.display().to_string());
-        settings.tell("config_file", data_dir.join("postgresql.conf").display().to_string());
+        settings.tell(key!("hba_file"), hba.display().to_string());
+        settings.tell(key!("data_directory"), data_dir.display().to_string());
+        settings.tell(key!("config_file"), data_dir.join("postgresql.conf").display().to_string());
         Ok(settings)
     }
 
@@ -113,37 +123,27 @@ impl ServerSettings {
     }
 
     fn assign(&mut self, name: &str, text: &str, source: Source) -> Result<(), SqlError> {
-        let (index, setting) = table::index(name)
-            .and_then(|i| Some((i, TABLE.get(i)?)))
-            .ok_or_else(|| unrecognized(name))?;
+        let (index, setting) = table::find(name)?;
         if setting.context == Context::Internal {
             return Err(SqlError::new(
                 "55P02",
                 format!("parameter \"{}\" cannot be changed", setting.name),
             ));
         }
-        self.put(index, value::parse(setting, text)?, source);
+        self.values[index] = (text::parse(setting, text)?, source);
         Ok(())
     }
 
-    fn put(&mut self, index: usize, value: Value, source: Source) {
-        if let Some(slot) = self.values.get_mut(index) {
-            *slot = (value, source);
-        }
-    }
-
     /// Sets what the server tells of itself, whatever the context.
-    pub fn tell(&mut self, name: &str, text: String) {
-        if let Some((index, setting)) = table::index(name).and_then(|i| Some((i, TABLE.get(i)?))) {
-            let value = value::parse(setting, &text).unwrap_or(Value::Text(text));
-            self.put(index, value, Source::Override);
-        }
+    pub fn tell(&mut self, key: Key<Any>, text: impl Display) {
+        let value = text::parse(key.setting(), &text.to_string());
+        let value = value.expect("the server tells valid values of itself");
+        self.values[key.index] = (value, Source::Override);
     }
 
-    /// Takes over from newly read settings what may change while the server runs. Returns the names
-    /// that changed, and the names whose change needs a restart.
-    pub fn reload(&mut self, new: ServerSettings) -> (Vec<&'static str>, Vec<&'static str>) {
-        let (mut changed, mut refused) = (Vec::new(), Vec::new());
+    /// Takes over from newly read settings what may change while the server runs.
+    pub fn reload(&mut self, new: ServerSettings) -> Reloaded {
+        let mut reloaded = Reloaded::default();
         for (setting, (slot, (value, source))) in
             TABLE.iter().zip(self.values.iter_mut().zip(new.values))
         {
@@ -151,57 +151,36 @@ impl ServerSettings {
                 continue;
             }
             if slot.0 == value {
-                // Whether someone has set it may have changed all the same.
+                // The source may have changed: `is_set` depends on it.
                 slot.1 = source;
                 continue;
             }
             match setting.context {
                 Context::Internal => {}
-                Context::Postmaster => refused.push(setting.name),
-                _ => {
-                    changed.push(setting.name);
+                Context::Postmaster => reloaded.refused.push(setting.name),
+                Context::Sighup | Context::Superuser | Context::User => {
+                    reloaded.changed.push((setting.name, text::show(&value, setting)));
                     *slot = (value, source);
                 }
             }
         }
-        (changed, refused)
+        reloaded
     }
 
-    pub(super) fn at(&self, index: usize) -> &(Value, Source) {
-        &self.values[index]
-    }
-
-    /// A value. The name is one of the table's: anything else is a slip in this program.
-    pub fn value(&self, name: &str) -> &Value {
-        let index = table::index(name).unwrap_or_else(|| panic!("no setting is called {name}"));
-        &self.at(index).0
+    /// Where the value at this index of the table comes from.
+    pub(super) fn source(&self, index: usize) -> &Source {
+        &self.values[index].1
     }
 
     /// Whether someone has set it: a file or the command line.
-    pub fn is_set(&self, name: &str) -> bool {
-        table::index(name).is_some_and(|index| self.at(index).1 != Source::Default)
+    pub fn is_set(&self, key: Key<Any>) -> bool {
+        self.values[key.index].1 != Source::Default
     }
+}
 
-    /// A boolean's value.
-    pub fn bool(&self, name: &str) -> bool {
-        matches!(self.value(name), Value::Bool(true))
-    }
-
-    /// An integer's value, in its base unit.
-    pub fn int(&self, name: &str) -> i64 {
-        match self.value(name) {
-            Value::Int(n) => *n,
-            Value::Real(x) => *x as i64,
-            _ => 0,
-        }
-    }
-
-    /// A string's or an enumeration's value.
-    pub fn text(&self, name: &str) -> &str {
-        match self.value(name) {
-            Value::Text(s) => s,
-            _ => "",
-        }
+impl Lookup for ServerSettings {
+    fn at(&self, index: usize) -> &Value {
+        &self.values[index].0
     }
 }
 
@@ -229,7 +208,9 @@ mod tests {
     #[test]
     fn the_command_line_wins() {
         let s = load("port = 5433\nio_workers = 5\n", &[("port", "5434")]).expect("loads");
-        assert_eq!((s.int("port"), s.int("io_workers"), s.int("max_connections")), (5434, 5, 100));
+        let count = |key| s.count::<i64>(key);
+        assert_eq!([count(key!("port")), count(key!("io_workers"))], [5434, 5]);
+        assert_eq!(count(key!("max_connections")), 100);
     }
 
     #[test]
@@ -245,7 +226,7 @@ mod tests {
         assert!(e.lines[0].ends_with("line 3"), "{e}");
         assert!(e.lines[1].contains("postgresql.conf\" line 4"), "{e}");
         assert!(e.lines[2].ends_with("contains errors"), "{e}");
-        // Nothing that would make a server of PostgreSQL's safer is passed over.
+        // Settings that would make PostgreSQL's server safer are not ignored.
         for line in ["ssl = on", "ident_file = 'x'", "password_encryption = 'md5'"] {
             let e = load(line, &[]).expect_err("refused");
             assert!(e.lines[0].starts_with("unrecognized configuration parameter"), "{e}");
@@ -257,13 +238,15 @@ mod tests {
     #[test]
     fn a_reload_takes_what_it_may() {
         let mut s = load("port = 5433\ntrack_io_timing = off\n", &[]).expect("loads");
-        let (changed, refused) =
-            s.reload(load("port = 5555\ntrack_io_timing = on\n", &[]).expect("loads"));
-        assert_eq!((changed, refused), (vec!["track_io_timing"], vec!["port"]));
-        assert_eq!((s.int("port"), s.bool("track_io_timing")), (5433, true));
-        let (changed, _) = s.reload(load("port = 5433\nio_workers = 3\n", &[]).expect("loads"));
-        assert_eq!((changed, s.is_set("io_workers")), (vec!["track_io_timing"], true));
+        let set = |s: &ServerSettings| s.is_set(key!("io_workers"));
+        let changed = |shown: &str| [("track_io_timing", shown.to_owned())];
+        let reloaded = s.reload(load("port = 5555\ntrack_io_timing = on\n", &[]).expect("loads"));
+        assert_eq!(reloaded.changed, changed("on"));
+        assert_eq!(reloaded.refused, ["port"]);
+        assert_eq!((s.count::<u16>(key!("port")), s.bool(key!("track_io_timing"))), (5433, true));
+        let reloaded = s.reload(load("port = 5433\nio_workers = 3\n", &[]).expect("loads"));
+        assert_eq!((reloaded.changed, set(&s)), (changed("off").to_vec(), true));
         s.reload(load("port = 5433\n", &[]).expect("loads"));
-        assert!(!s.is_set("io_workers"));
+        assert!(!set(&s));
     }
 }

@@ -1,33 +1,42 @@
 //! One session's values.
 //!
-//! A value is, from the strongest: what SET LOCAL gave it, what SET gave it in this transaction,
-//! what SET gave it in committed ones, what the session started with (startup packet), what the
-//! server has. A commit moves the second into the third; the end of the transaction forgets the
-//! first two.
+//! A session's values come in layers, the strongest first:
+//!
+//! 1. SET LOCAL in this transaction,
+//! 2. SET in this transaction,
+//! 3. SET in committed transactions,
+//! 4. the startup packet,
+//! 5. the server's values.
+//!
+//! A commit moves the second layer into the third. The end of the transaction empties the first
+//! two.
 
+use super::engine::session_settings;
+use super::key::{Key, Lookup, Text};
 use super::server::ServerSettings;
-use super::table::{self, Context, Setting, TABLE};
-use super::unrecognized;
-use super::value::{self, Value};
+use super::table::{self, Context, Kind, Setting, TABLE, Unit};
+use super::text;
+use super::value::Value;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_sql::{SetScope, SettingRow, Settings, Shown, SqlError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What SET left: a value, or nothing for DEFAULT.
+/// What SET has set: values, or None for DEFAULT.
 type Layer = BTreeMap<usize, Option<Value>>;
 
-/// A session's view of the settings. Clones see the same session.
+/// A session's values of all settings. Clones belong to the same session.
 #[derive(Clone, Debug)]
-pub struct SessionSettings {
-    inner: Arc<Mutex<Inner>>,
-    /// Counts changes, so that the session need not look when nothing has changed.
+pub struct SessionValues {
+    layers: Arc<Mutex<Layers>>,
+    /// Counts changes, so that the session reads the values again only after one.
     changes: Arc<AtomicU64>,
 }
 
+/// The layers of a session's values.
 #[derive(Debug)]
-struct Inner {
+pub struct Layers {
     server: Arc<ServerSettings>,
     /// From the startup packet and the session's identity.
     startup: BTreeMap<usize, Value>,
@@ -36,11 +45,11 @@ struct Inner {
     local: Layer,
 }
 
-impl SessionSettings {
+impl SessionValues {
     /// A session that has just begun.
-    pub fn new(server: Arc<ServerSettings>) -> SessionSettings {
-        SessionSettings {
-            inner: Arc::new(Mutex::new(Inner {
+    pub fn new(server: Arc<ServerSettings>) -> SessionValues {
+        SessionValues {
+            layers: Arc::new(Mutex::new(Layers {
                 server,
                 startup: BTreeMap::new(),
                 committed: Layer::new(),
@@ -53,50 +62,34 @@ impl SessionSettings {
 
     /// Takes the server's values after a reload.
     pub fn follow(&self, server: Arc<ServerSettings>) {
-        self.inner.lock().server = server;
+        self.layers.lock().server = server;
         self.changed();
     }
 
     /// Sets a value of the startup packet: what RESET goes back to.
-    pub fn at_startup(&self, name: &str, text: &str) -> Result<(), SqlError> {
+    pub fn at_startup(&self, name: &str, given: &str) -> Result<(), SqlError> {
         let (index, setting) = changeable(name)?;
-        let value = value::parse(setting, text)?;
-        self.inner.lock().startup.insert(index, value);
+        let value = text::parse(setting, given)?;
+        self.layers.lock().startup.insert(index, value);
         self.changed();
         Ok(())
     }
 
-    /// Tells what is, whatever the context (session_authorization).
-    pub fn tell(&self, name: &str, text: &str) {
-        if let Some(index) = table::index(name) {
-            self.inner.lock().startup.insert(index, Value::Text(text.to_owned()));
-        }
+    /// Sets what the session tells of itself, whatever the context.
+    pub fn tell(&self, key: Key<Text>, text: &str) {
+        self.layers.lock().startup.insert(key.index, Value::Text(text.to_owned()));
     }
 
     /// Names and values of the settings clients are told of.
     pub fn reported(&self) -> Vec<(&'static str, String)> {
-        let inner = self.inner.lock();
-        TABLE
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.report)
-            .map(|(i, s)| (s.name, inner.effective(i).show(s)))
-            .collect()
+        let layers = self.layers.lock();
+        let reported = TABLE.iter().enumerate().filter(|(_, s)| s.report);
+        reported.map(|(index, s)| (s.name, text::show(layers.at(index), s))).collect()
     }
 
-    /// An integer's or boolean's value.
-    pub fn int(&self, name: &str) -> i64 {
-        let Some(index) = table::index(name) else { return 0 };
-        match self.inner.lock().effective(index) {
-            Value::Int(n) => *n,
-            Value::Bool(b) => i64::from(*b),
-            _ => 0,
-        }
-    }
-
-    /// A string's or an enumeration's value.
-    pub fn text(&self, name: &str) -> String {
-        table::index(name).map(|i| self.inner.lock().effective(i).raw()).unwrap_or_default()
+    /// Reads values, all of one moment.
+    pub fn read<T>(&self, read: impl FnOnce(&Layers) -> T) -> T {
+        read(&self.layers.lock())
     }
 
     fn changed(&self) {
@@ -104,8 +97,8 @@ impl SessionSettings {
     }
 }
 
-impl Inner {
-    fn effective(&self, index: usize) -> &Value {
+impl Lookup for Layers {
+    fn at(&self, index: usize) -> &Value {
         for layer in [&self.local, &self.in_transaction, &self.committed] {
             if let Some(set) = layer.get(&index) {
                 return set.as_ref().unwrap_or_else(|| self.reset_value(index));
@@ -113,9 +106,11 @@ impl Inner {
         }
         self.reset_value(index)
     }
+}
 
+impl Layers {
     fn reset_value(&self, index: usize) -> &Value {
-        self.startup.get(&index).unwrap_or_else(|| &self.server.at(index).0)
+        self.startup.get(&index).unwrap_or_else(|| self.server.at(index))
     }
 
     fn source(&self, index: usize) -> &'static str {
@@ -123,15 +118,13 @@ impl Inner {
         if set(&self.local) || set(&self.in_transaction) || set(&self.committed) {
             return "session";
         }
-        if self.startup.contains_key(&index) { "client" } else { self.server.at(index).1.word() }
+        if self.startup.contains_key(&index) { "client" } else { self.server.source(index).word() }
     }
 }
 
 /// Finds a setting that a session may change.
 fn changeable(name: &str) -> Result<(usize, &'static Setting), SqlError> {
-    let (index, setting) = table::index(name)
-        .and_then(|i| Some((i, TABLE.get(i)?)))
-        .ok_or_else(|| unrecognized(name))?;
+    let (index, setting) = table::find(name)?;
     let why = match setting.context {
         Context::User | Context::Superuser => return Ok((index, setting)),
         Context::Internal => "cannot be changed",
@@ -141,52 +134,50 @@ fn changeable(name: &str) -> Result<(usize, &'static Setting), SqlError> {
     Err(SqlError::new("55P02", format!("parameter \"{}\" {why}", setting.name)))
 }
 
-impl Settings for SessionSettings {
+impl Settings for SessionValues {
     fn show(&self, name: &str) -> Result<Shown, SqlError> {
-        let (index, setting) = table::index(name)
-            .and_then(|i| Some((i, TABLE.get(i)?)))
-            .ok_or_else(|| unrecognized(name))?;
-        let value = self.inner.lock().effective(index).show(setting);
+        let (index, setting) = table::find(name)?;
+        let value = text::show(self.layers.lock().at(index), setting);
         Ok(Shown { name: setting.name.to_owned(), value })
     }
 
-    fn set(&mut self, name: &str, text: Option<&str>, scope: SetScope) -> Result<(), SqlError> {
+    fn set(&mut self, name: &str, given: Option<&str>, scope: SetScope) -> Result<(), SqlError> {
         let (index, setting) = changeable(name)?;
-        let value = text.map(|t| value::parse(setting, t)).transpose()?;
-        let mut inner = self.inner.lock();
+        let value = given.map(|given| text::parse(setting, given)).transpose()?;
+        let mut layers = self.layers.lock();
         match scope {
-            SetScope::Local => inner.local.insert(index, value),
+            SetScope::Local => layers.local.insert(index, value),
             SetScope::Session => {
-                inner.local.remove(&index);
-                inner.in_transaction.insert(index, value)
+                layers.local.remove(&index);
+                layers.in_transaction.insert(index, value)
             }
         };
-        drop(inner);
+        drop(layers);
         self.changed();
         Ok(())
     }
 
     fn reset_all(&mut self) -> Result<(), SqlError> {
-        let mut inner = self.inner.lock();
-        let set: Vec<usize> = inner
+        let mut layers = self.layers.lock();
+        let set: Vec<usize> = layers
             .committed
             .keys()
-            .chain(inner.in_transaction.keys())
-            .chain(inner.local.keys())
+            .chain(layers.in_transaction.keys())
+            .chain(layers.local.keys())
             .copied()
             .collect();
-        inner.local.clear();
+        layers.local.clear();
         for index in set {
-            inner.in_transaction.insert(index, None);
+            layers.in_transaction.insert(index, None);
         }
-        drop(inner);
+        drop(layers);
         self.changed();
         Ok(())
     }
 
     fn all(&self) -> Vec<SettingRow> {
-        let inner = self.inner.lock();
-        TABLE.iter().enumerate().map(|(i, s)| row(&inner, i, s)).collect()
+        let layers = self.layers.lock();
+        TABLE.iter().enumerate().map(|(i, s)| row(&layers, i, s)).collect()
     }
 
     fn change_count(&self) -> u64 {
@@ -194,59 +185,55 @@ impl Settings for SessionSettings {
     }
 
     fn engine(&self) -> forebay_engine::SessionSettings {
-        super::engine::session_settings(self)
+        self.read(session_settings)
     }
 
     fn reload_server(&mut self) -> bool {
-        // By the signal an administrator would send: the main thread does the work.
+        // Sends the signal that an administrator would send: the main thread does the work.
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP)
             .is_ok()
     }
 
     fn end_transaction(&mut self, committed: bool) {
-        let mut inner = self.inner.lock();
-        if inner.local.is_empty() && inner.in_transaction.is_empty() {
+        let mut layers = self.layers.lock();
+        if layers.local.is_empty() && layers.in_transaction.is_empty() {
             return;
         }
-        inner.local.clear();
-        let set = std::mem::take(&mut inner.in_transaction);
+        layers.local.clear();
+        let set = std::mem::take(&mut layers.in_transaction);
         if committed {
-            inner.committed.extend(set);
-            inner.committed.retain(|_, value| value.is_some());
+            layers.committed.extend(set);
+            layers.committed.retain(|_, value| value.is_some());
         }
-        drop(inner);
+        drop(layers);
         self.changed();
     }
 }
 
-fn row(inner: &Inner, index: usize, s: &'static Setting) -> SettingRow {
+fn row(layers: &Layers, index: usize, s: &'static Setting) -> SettingRow {
     let (min_val, max_val, unit, enumvals) = match s.kind {
-        table::Kind::Int { min, max, unit } => {
-            (Some(min.to_string()), Some(max.to_string()), unit, None)
+        Kind::Int { min, max, unit } => (Some(min.to_string()), Some(max.to_string()), unit, None),
+        Kind::Real { min, max, unit } => (Some(min.to_string()), Some(max.to_string()), unit, None),
+        Kind::Enum(words) => {
+            (None, None, Unit::None, Some(words.iter().map(|w| (*w).to_owned()).collect()))
         }
-        table::Kind::Real { min, max, unit } => {
-            (Some(min.to_string()), Some(max.to_string()), unit, None)
-        }
-        table::Kind::Enum(words) => {
-            (None, None, table::Unit::None, Some(words.iter().map(|w| (*w).to_owned()).collect()))
-        }
-        _ => (None, None, table::Unit::None, None),
+        Kind::Bool | Kind::Text => (None, None, Unit::None, None),
     };
     SettingRow {
         name: s.name.to_owned(),
-        setting: inner.effective(index).raw(),
-        unit: (unit != table::Unit::None).then(|| unit.name().to_owned()),
+        setting: layers.at(index).raw(),
+        unit: (unit != Unit::None).then(|| unit.name().to_owned()),
         category: s.category.to_owned(),
         short_desc: s.description.to_owned(),
         context: s.context.word().to_owned(),
         vartype: s.kind.word().to_owned(),
-        source: inner.source(index).to_owned(),
+        source: layers.source(index).to_owned(),
         min_val,
         max_val,
         enumvals,
-        boot_val: value::parse(s, s.boot).ok().map(|v| v.raw()),
-        reset_val: Some(inner.reset_value(index).raw()),
-        shown: inner.effective(index).show(s),
+        boot_val: Some(text::parse(s, s.boot).expect("every default is valid").raw()),
+        reset_val: Some(layers.reset_value(index).raw()),
+        shown: text::show(layers.at(index), s),
     }
 }
 
@@ -255,11 +242,11 @@ mod tests {
     use super::*;
     use SetScope::{Local, Session};
 
-    fn session() -> SessionSettings {
-        SessionSettings::new(Arc::new(ServerSettings::default()))
+    fn session() -> SessionValues {
+        SessionValues::new(Arc::new(ServerSettings::default()))
     }
 
-    fn shown(s: &SessionSettings, name: &str) -> String {
+    fn shown(s: &SessionValues, name: &str) -> String {
         s.show(name).expect("exists").value
     }
 

@@ -1,26 +1,25 @@
-//! Cutting a byte stream into messages.
+//! Splitting a byte stream into messages.
 //!
-//! A length is checked before a byte of memory is spent on it, and memory grows with the bytes that
-//! have arrived, not with what a length claims: a client that announces a gigabyte and sends
-//! nothing costs one small buffer.
+//! A length is checked before memory is allocated for it, and memory grows with the bytes that have
+//! arrived. So a client that announces a gigabyte and sends nothing costs one small buffer.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// Room in which a read is made.
+/// Bytes of a read.
 const CHUNK: usize = 128 * 1024;
-/// A buffer that has grown over this is given back when the large message has been dealt with.
+/// A buffer that has grown beyond this is freed when the large message has been handled.
 const KEEP: usize = 1024 * 1024;
 
-/// Something complete in the buffer, or the reason why there will be nothing.
+/// A complete message, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// A whole message; `FrameReader::body` gives its bytes until the next call.
     Message {
         /// Its type byte (zero for startup packets, which have none).
         kind: u8,
-        /// Where its body lies.
+        /// The range of its body in the buffer.
         body: Range<usize>,
     },
     /// The peer closed the connection; true if in the middle of a message.
@@ -39,7 +38,7 @@ pub enum Next {
 pub struct FrameReader<R> {
     source: R,
     buf: Vec<u8>,
-    /// Bytes of `buf` that are done with.
+    /// Bytes of `buf` that have been taken.
     done: usize,
     /// Bytes of `buf` that have been read.
     filled: usize,
@@ -66,8 +65,8 @@ impl<R: Read> FrameReader<R> {
         self.buf.get(range).unwrap_or_default()
     }
 
-    /// Waits for the next startup packet: a length that counts itself, and a body of four to `max`
-    /// bytes.
+    /// Waits for the next startup packet: a length, which includes its own bytes, and a body of
+    /// four to `max` bytes.
     pub fn startup(&mut self, max: u32) -> io::Result<Next> {
         if !self.fill(4)? {
             return Ok(Next::Eof { cut: self.has_buffered() });
@@ -79,7 +78,7 @@ impl<R: Read> FrameReader<R> {
         self.take(0, 4, len as usize)
     }
 
-    /// Waits for the next typed message. `limit` gives the greatest length for a type, None for a
+    /// Waits for the next typed message. `limit` returns the greatest length for a type, None for a
     /// type that does not exist.
     pub fn next(&mut self, limit: impl Fn(u8) -> Option<u32>) -> io::Result<Next> {
         if !self.fill(1)? {
@@ -111,7 +110,7 @@ impl<R: Read> FrameReader<R> {
         self.buf.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b))
     }
 
-    /// Reads until `want` bytes stand after `done`; false at end of file.
+    /// Reads until there are `want` bytes after `done`; false at end of file.
     fn fill(&mut self, want: usize) -> io::Result<bool> {
         while self.filled - self.done < want {
             self.make_room()?;
@@ -126,8 +125,7 @@ impl<R: Read> FrameReader<R> {
         Ok(true)
     }
 
-    /// Makes room for a read. If there is no memory for a long message, this session ends, and no
-    /// other.
+    /// Makes room for a read. Without memory for a long message, only this session ends.
     fn make_room(&mut self) -> io::Result<()> {
         if self.done == self.filled {
             (self.done, self.filled) = (0, 0);

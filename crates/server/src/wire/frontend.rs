@@ -38,9 +38,9 @@ pub enum Frontend<'a> {
     CopyData(&'a [u8]),
     /// End of a COPY's data.
     CopyDone,
-    /// The client gives a COPY up.
+    /// The client aborts a COPY.
     CopyFail(&'a str),
-    /// The client leaves.
+    /// The client ends the session.
     Terminate,
 }
 
@@ -70,7 +70,7 @@ pub struct Bind<'a> {
     pub result_formats: Vec<i16>,
 }
 
-/// What Describe and Close speak of.
+/// The object of Describe and Close.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A prepared statement.
@@ -255,9 +255,10 @@ mod tests {
     #[test]
     fn a_short_bind_is_an_error_at_every_length() {
         let whole: &[u8] = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x01\0\x00";
-        assert!(
-            matches!(decode(b'B', whole), Ok(Frontend::Bind(b)) if b.params == [Some(&b"ab"[..]), None])
-        );
+        assert!(matches!(
+            decode(b'B', whole),
+            Ok(Frontend::Bind(b)) if b.params == [Some(&b"ab"[..]), None]
+        ));
         for n in 0..whole.len() {
             assert!(decode(b'B', &whole[..n]).is_err(), "{n} bytes");
         }

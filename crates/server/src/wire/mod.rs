@@ -1,17 +1,15 @@
 //! The PostgreSQL wire protocol, versions 3.0 and 3.2: bytes and sockets, no meaning.
 //!
 //! - `frontend`: decoding of what a client sends (typed messages, borrowed from the read buffer)
-//! - `backend`:  encoding of what the server sends, into a plain byte vector
-//! - `startup`:  the packets before the first typed message
-//! - `frames`:   cutting a byte stream into messages, with every length checked before memory is
-//!   spent on it
-//! - `stream`:   one socket type over TCP and Unix sockets
+//! - `backend`: encoding of what the server sends, into a plain byte vector
+//! - `startup`: the packets before the first typed message
+//! - `frames`: splitting a byte stream into messages, with every length checked before memory is
+//!   allocated for it
+//! - `stream`: one socket type over TCP and Unix sockets
 //!
-//! The codec is written here and not taken from a crate, for three reasons. A decoder that reads
-//! integers without asking how many bytes are left aborts on a short Bind, one that is not confined
-//! to its own message eats the next one, and one that copies each CopyData costs a copy of the
-//! whole load. The pgwire crate's codec, which does all three, serves in this crate's tests as an
-//! independent witness that both sides mean the same bytes.
+//! The codec is our own, since the pgwire crate's panics on a short Bind, reads beyond its own
+//! message, and copies each CopyData. The tests use pgwire's to check that both sides mean the same
+//! bytes.
 
 pub mod backend;
 pub mod frames;

@@ -15,15 +15,15 @@ const GSS: u32 = (1234 << 16) | 5680;
 /// A packet of the first phase.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StartupPacket {
-    /// The client would like TLS.
+    /// The client asks for TLS.
     Ssl,
-    /// The client would like GSSAPI encryption.
+    /// The client asks for GSSAPI encryption.
     Gss,
-    /// The client wants a statement of another session stopped.
+    /// The client cancels the statement of another session.
     Cancel {
         /// The session's number.
         pid: u32,
-        /// Proof that the client knows the session.
+        /// The session's key, which only its client knows.
         key: Vec<u8>,
     },
     /// The session begins.
@@ -31,7 +31,7 @@ pub enum StartupPacket {
 }
 
 impl StartupPacket {
-    /// The number that stands where a startup packet has its protocol version.
+    /// The number in place of a startup packet's protocol version.
     pub fn code(&self) -> u32 {
         match self {
             StartupPacket::Ssl => SSL,
@@ -42,7 +42,7 @@ impl StartupPacket {
     }
 }
 
-/// A session's opening words.
+/// A startup packet.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct Startup {
     /// Protocol version asked for.

@@ -1,5 +1,5 @@
-//! A real PostgreSQL with `forebay archive-push` and `archive-get` as its commands: back to a time,
-//! a position and a name, under pgbench; and a store that is down ends no recovery.
+//! PostgreSQL with `forebay archive-push` and `archive-get` as its commands: recovery to a time, a
+//! position and a name, under pgbench. A store that is down ends no recovery.
 //!
 //! PostgreSQL 18 is the peer; 15 is Debian's package, where the machine has it.
 
@@ -16,7 +16,7 @@ use super::ports::free_port;
 const HOST_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 const PEER_PROGRAMS: &str = "/usr/lib/postgresql/18/bin";
 
-/// A PostgreSQL, and a folder that it and this test see.
+/// PostgreSQL, and a folder that both it and this test see.
 pub(super) enum World {
     /// Of the machine itself.
     Host(tempfile::TempDir),
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// A command of the user postgres; its first word is a path in there.
+    /// A command of the user postgres; its first word is a path inside the tree.
     fn command(&self, program: &str) -> Command {
         match self {
             World::Host(_) => {
@@ -157,7 +157,7 @@ impl Postgres<'_> {
         command
     }
 
-    /// Asks until the answer is "t".
+    /// Repeats a query until its result is "t".
     pub(super) fn wait_for(&self, question: &str) {
         let begun = Instant::now();
         while self.query(question) != "t" {
@@ -186,8 +186,7 @@ impl Drop for Postgres<'_> {
     }
 }
 
-/// A running archiverd. It is killed when dropped: what it knew is lost, and nothing may depend on
-/// it.
+/// A running archiverd. It is killed when dropped: nothing may depend on its memory.
 fn start_archiverd(world: &World, data: &str, archive: &[&str]) -> Child {
     let mut command = world.command(&world.forebay());
     let started =
@@ -198,7 +197,7 @@ fn start_archiverd(world: &World, data: &str, archive: &[&str]) -> Child {
     started
 }
 
-/// A point to come back to.
+/// A point to recover to.
 struct Point {
     setting: String,
     state: String,
@@ -263,7 +262,7 @@ fn there_and_back(world: &World, resident: bool, options: &[&str]) {
     store_down(world, &points[0]);
 }
 
-/// A server's life, with a base backup at its beginning, and points to come back to.
+/// Runs a server from a base backup on, and takes points to recover to.
 fn live(world: &World, resident: bool, archive: &[&str]) -> Vec<Point> {
     let archiverd = resident.then(|| start_archiverd(world, "data", archive));
     let server = world.start("data", "").unwrap_or_else(|log| panic!("{log}"));
@@ -290,8 +289,7 @@ fn live(world: &World, resident: bool, archive: &[&str]) -> Vec<Point> {
     );
     let mut points = Vec::new();
     for kind in ["time", "lsn", "name"] {
-        // Under load, and quiet for the moment in which the point and what is there then are taken
-        // down.
+        // Under load, which stops while the point and the rows are taken.
         server.pgbench(&["-c", "4", "-t", "300"]);
         let state = server.state();
         let value = match kind {
@@ -316,7 +314,7 @@ fn prepare(world: &World, name: &str, point: &Point) {
     assert!(copied.expect("cp runs").success());
     let mut conf =
         fs::read_to_string(world.outside(&format!("{name}/postgresql.conf"))).expect("it is there");
-    // What the recovered server archives is its own business.
+    // What the recovered server archives does not matter here.
     conf.push_str(&format!(
         "{}\nrecovery_target_action = 'promote'\narchive_mode = off\n",
         point.setting
@@ -336,7 +334,7 @@ fn recover(world: &World, name: &str, resident: bool, archive: &[&str], point: &
     drop((server, archiverd));
 }
 
-/// The archive is away: the server does not come up, and what is recovered when it is back is all.
+/// While the archive is unavailable the server does not start; afterwards it recovers everything.
 fn store_down(world: &World, point: &Point) {
     prepare(world, "down", point);
     let away = world.outside("away");

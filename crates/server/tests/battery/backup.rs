@@ -1,5 +1,4 @@
-//! Base backups, judged by PostgreSQL 18: pg_verifybackup accepts them, and PostgreSQL recovers
-//! from them, to the row.
+//! Base backups: pg_verifybackup accepts them, and PostgreSQL 18 recovers every row from them.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +51,7 @@ fn only_backup(peer: &Peer, archive: &str) -> (std::path::PathBuf, String) {
 
 #[test]
 #[ignore = "needs PostgreSQL 18; run by cargo xtask test"]
-fn postgresql_comes_back_at_a_restore_point_from_a_backup_of_itself() {
+fn postgresql_recovers_to_a_restore_point_from_a_backup_of_itself() {
     let Some(peer) = Peer::find("postgresql_comes_back_at_a_restore_point") else { return };
     for name in ["wal", "archive"] {
         fs::create_dir(peer.outside(name)).expect("a folder");
@@ -132,7 +131,7 @@ fn every_kind_of_manifest_is_verified_by_postgresql() {
         let (outside, inside) = only_backup(&peer, kind);
         peer.give_to_postgres();
         peer.run("pg_verifybackup", &[&inside]);
-        // And it would say if something was wrong.
+        // And it reports an error when something is wrong.
         fs::write(outside.join("PG_VERSION"), "18\n\n").expect("a file");
         let refused = peer.command("pg_verifybackup").arg(&inside).output().expect("it runs");
         assert!(!refused.status.success(), "{kind}");
@@ -170,8 +169,7 @@ fn postgresql_recovers_from_a_backup_of_a_forebay_that_is_written_to() {
     let restored = peer.outside("restored");
     must(&["restore", "-D", path(&restored), "--archive", path(&archive), "--standalone"]);
     peer.adopt(&restored, "for-postgres");
-    // No session can log in without PostgreSQL's other catalogs: that it recovers, and stops, is
-    // all it is asked for.
+    // No session can log in without PostgreSQL's other catalogs, so it only recovers and stops.
     drop(peer.start("for-postgres", "-c autovacuum=off"));
     let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
     assert!(log.contains("completed backup recovery"), "{log}");

@@ -1,6 +1,6 @@
 //! `forebay checksums` beside pg_checksums, on clusters of PostgreSQL 18.
 //!
-//! - [`refusals`]: command lines and damaged directories; both say the same and exit alike
+//! - [`refusals`]: command lines and damaged directories; both print and exit alike
 //! - [`large`]: over 2 GB: counts, flipped bytes, the system calls, enabling that is interrupted
 //!   and completed
 
@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What each names as damaged, from "base/" or "global/" on.
+/// The damaged files that each names, from "base/" or "global/" on.
 fn named(errors: &str) -> BTreeSet<String> {
     let of_pages = errors.lines().filter(|line| line.contains("checksum verification failed"));
     of_pages
@@ -57,8 +57,8 @@ fn pg_checksums_and_forebay_agree() {
         assert_eq!(text(&forebay(&outside, way).stdout), expected, "{way:?}");
     }
 
-    // Without checksums PostgreSQL leaves pages without them; each program enables what the other
-    // finds right.
+    // Without checksums PostgreSQL writes pages without them. Each program enables them, and the
+    // other checks.
     peer.run("pg_checksums", &["--disable", "-D", &inside]);
     let server = peer.start("pg", "");
     let sql = "UPDATE pgbench_accounts SET abalance = 7 WHERE aid % 3 = 0; CHECKPOINT";

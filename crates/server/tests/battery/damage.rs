@@ -1,4 +1,4 @@
-//! Damaged pages, said in PostgreSQL's words: PostgreSQL 18 and Forebay read one damaged cluster of
+//! Damaged pages, reported as PostgreSQL does: PostgreSQL 18 and Forebay read one damaged cluster of
 //! PostgreSQL's, with and without zero_damaged_pages and ignore_checksum_failure.
 
 use std::fs;
@@ -19,12 +19,12 @@ fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
     disk.write_all_at(bytes, at).expect("writes");
 }
 
-/// What a client is told: severity, code, message, detail, hint.
+/// A message to the client: severity, code, message, detail, hint.
 fn told(fields: &Fields) -> String {
     [b'S', b'C', b'M', b'D', b'H'].map(|code| fields.get(code)).join("|")
 }
 
-/// What the statements come to, each for itself.
+/// The result of each statement.
 fn transcript(port: u16, statements: &[&str]) -> Vec<String> {
     let mut client = Client::tcp(port).expect("connects");
     let mut lines = Vec::new();
@@ -44,7 +44,7 @@ fn transcript(port: u16, statements: &[&str]) -> Vec<String> {
 
 #[test]
 #[ignore = "run by cargo xtask test"]
-fn damaged_pages_are_told_of_in_postgresqls_words() {
+fn damaged_pages_are_reported_in_postgresqls_words() {
     let Some(peer) = Peer::find("damaged_pages_are_told_of_in_postgresqls_words") else { return };
     peer.init("pg");
     let server = peer.start("pg", "-c autovacuum=off");

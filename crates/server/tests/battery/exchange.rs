@@ -1,5 +1,4 @@
-//! Rows that PostgreSQL 18 wrote go in through psql, are asked about, and come out as the same
-//! bytes.
+//! Rows that PostgreSQL 18 wrote are loaded through psql, queried, and unloaded as the same bytes.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -18,7 +17,7 @@ const SOURCE: &str = "SELECT g::int8, (g * 7919 % 1000003)::int4, \
     CASE g % 1000 WHEN 0 THEN E'tab\\there \\\\ new\\nline' WHEN 1 THEN '' WHEN 2 THEN NULL \
     WHEN 3 THEN 'größe, \"quoted\"' ELSE 'row ' || g END FROM generate_series(1::int8, ROWS) g";
 
-/// Questions whose answers must agree to the letter.
+/// Queries whose results must be equal byte for byte.
 const QUESTIONS: [&str; 7] = [
     "SELECT count(*) FROM t",
     "SELECT count(*), count(price), count(name) FROM t WHERE k < 500000 AND flag",

@@ -19,12 +19,12 @@ pub struct Forebay {
 }
 
 impl Forebay {
-    /// Starts the server and returns when it says that it accepts connections.
+    /// Starts the server and returns when it accepts connections.
     pub fn start(directory: &Path, settings: &[&str]) -> Forebay {
         Forebay::start_under(&[], directory, settings)
     }
 
-    /// As [`Forebay::start`], as the child of a tracing program.
+    /// Like [`Forebay::start`], as the child of a tracing program.
     pub fn start_under(wrapper: &[&str], directory: &Path, settings: &[&str]) -> Forebay {
         let port = free_port();
         let program = env!("CARGO_BIN_EXE_forebay");
@@ -120,7 +120,7 @@ pub fn feed(mut client: Command, input: &[u8]) -> std::process::Output {
     let mut child = client.spawn().expect("the client starts");
     let mut stdin = child.stdin.take().expect("stdin is piped");
     thread::scope(|scope| {
-        // A server that is killed breaks this pipe: the client's status tells.
+        // A server that is killed breaks this pipe, as the client's status shows.
         scope.spawn(move || stdin.write_all(input));
         child.wait_with_output().expect("the client ends")
     })

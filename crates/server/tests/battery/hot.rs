@@ -1,6 +1,6 @@
 //! Base backups under load: of PostgreSQL under pgbench, of Forebay under COPY. pg_verifybackup
-//! accepts them, and what recovers from them is a state that the server was in between the backup's
-//! beginning and its end.
+//! accepts them, and recovery from them gives a state that the server had between the backup's start
+//! and its end.
 
 use std::fs;
 use std::io::Write;
@@ -64,7 +64,7 @@ fn under_pgbench(world: &World) {
     );
     let archiving =
         format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", world.inside("wal"));
-    // Many pages leave the small pool while they are copied.
+    // Many pages are written from the small pool while files are copied.
     let postgres =
         world.start("data", &format!("-c shared_buffers=1MB {archiving}")).expect("it starts");
     postgres.pgbench(&["-i", "-s", "4", "-q"]);
@@ -106,8 +106,8 @@ fn under_pgbench(world: &World) {
     world.run("pg_checksums", &["--check", "-D", &world.inside("restored")]);
 }
 
-/// COPYs go on, one transaction each, while the backup is made; PostgreSQL 18 and Forebay recover
-/// the same from it.
+/// COPYs, one transaction each, run while the backup is made. PostgreSQL 18 and Forebay recover the
+/// same rows from it.
 #[test]
 #[ignore = "needs PostgreSQL 18; run by cargo xtask test"]
 fn forebay_under_copy() {

@@ -1,4 +1,4 @@
-//! What the kernel sees of the server's I/O.
+//! The server's system calls, and the kernel's page cache.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn direct_opens_combined_reads_and_gathered_log_writes() {
         settings.extend([combine.as_str(), at_most.as_str()]);
         let server = Forebay::start_under(&strace, &directory, &settings);
         assert_eq!(server.query("SELECT count(*) FROM t"), ROWS.to_string());
-        // One transaction of many rows: its log leaves in few, large writes.
+        // One transaction of many rows: its log is written in few, large writes.
         server.query("CREATE TABLE copy (id int8, filler text)");
         let rows: String = (0..20_000).map(|id| format!("{id}\tfiller\n")).collect();
         let mut psql = server.psql();
@@ -98,8 +98,7 @@ fn the_kernel_caches_nothing_of_a_table_under_direct_io() {
         let file = directory.join(table_file(&server));
         assert_eq!(cached_bytes(&file), 0, "{method}");
         server.stop();
-        // The measure itself must be able to say otherwise: buffered, the same scan fills the
-        // cache.
+        // The measurement can show the opposite: a buffered scan fills the cache.
         let server = Forebay::start(&directory, &settings("io_direct="));
         assert_eq!(server.query("SELECT count(*) FROM t"), ROWS.to_string());
         assert!(cached_bytes(&file) > 8 << 20, "{method}: a buffered scan is cached");

@@ -1,6 +1,6 @@
-//! `kill -9` at random moments of four clients loading: with room, and in pools of a few pages,
-//! where nearly every page that is touched makes another one leave for the disk, by all who write
-//! at once: victims, rings, the cleaner, checkpoints.
+//! `kill -9` at random moments while four clients load, in large pools and in pools of a few pages.
+//! In the latter nearly every page access evicts another page, so victims, rings, the cleaner and
+//! checkpoints all write at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,15 +19,14 @@ use super::forebay::{Forebay, feed, psql_for, scratch};
 const CLIENTS: u32 = 4;
 const ROUNDS: u32 = 50;
 const ROWS: u32 = 2000;
-/// Nothing is to be taken for lost that is merely being written again.
+/// Time in which pages that are being written again must not be taken for lost.
 const VERIFIED: &str = "checkpoint_verify_writes=on";
 
-/// What a client knows of the COPY with a given number.
+/// The fate of a COPY, as its client knows it.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Acknowledged,
-    /// No answer came: it must be absent, or whole if its commit had become durable before the
-    /// kill.
+    /// There was no answer: it is absent, or complete if its commit was durable before the kill.
     Unanswered,
 }
 
@@ -88,8 +87,7 @@ fn battery(
     let acknowledged = |fates: &BTreeMap<u32, Fate>| {
         fates.values().filter(|fate| **fate == Fate::Acknowledged).count()
     };
-    // A busy machine may have done too little by then: it gets as many rounds again, and more time
-    // in each.
+    // A busy machine may have done too little: it gets as many rounds again, with more time.
     let enough = |fates: &BTreeMap<u32, Fate>| acknowledged(fates) > rounds as usize;
     for round in 0..2 * rounds {
         let longer = if round < rounds { 1 } else { 10 };
@@ -113,8 +111,8 @@ fn battery(
     server.stop();
 }
 
-/// Loads by four clients beside checkpoints, kills the server after `moment` and returns what each
-/// COPY came to.
+/// Loads by four clients beside checkpoints, kills the server after `moment`, and returns the fate
+/// of each COPY.
 fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> Vec<(u32, Fate)> {
     let killed = AtomicBool::new(false);
     let (done, wait) = channel::<()>();
@@ -154,7 +152,7 @@ fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> 
                 })
             })
             .collect();
-        // Nothing is ever sent: this is the random moment itself.
+        // Nothing is ever sent: this waits for the random moment.
         assert_eq!(wait.recv_timeout(moment), Err(RecvTimeoutError::Timeout));
         server.kill();
         killed.store(true, Ordering::Release);
@@ -181,8 +179,8 @@ fn rows(batch: u32) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Compares the table with what the clients know. COPYs whose commit was durable but whose answer
-/// was lost count as acknowledged from here on: they have been seen whole, so they must stay.
+/// Compares the table with what the clients know. COPYs that are complete without an answer count as
+/// acknowledged from here on: they have been seen, so they must stay.
 ///
 /// `fresh` is the first batch of the last round; earlier ones are settled and compared by sums
 /// alone.

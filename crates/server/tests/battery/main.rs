@@ -2,18 +2,17 @@
 //! `cargo xtask test`.
 //!
 //! - [`exchange`]: millions of rows in and out, byte for byte what PostgreSQL gives
-//! - [`kill`]: `kill -9` under load; what was acknowledged is whole, the rest is absent
+//! - [`kill`]: `kill -9` under load; acknowledged COPYs are complete, others complete or absent
 //! - [`powercut`]: power cuts under load, by a file system that loses what was not synced
 //! - [`tools`]: PostgreSQL's own programs read the directory, and PostgreSQL recovers a crashed
 //!   copy
 //! - [`archive`]: PostgreSQL 15 and 18 archive and recover by archive-push and archive-get
 //! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
-//! - [`damage`]: damaged pages, told of as PostgreSQL does
+//! - [`damage`]: damaged pages, reported as PostgreSQL does
 //! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
 //! - [`backup`]: base backups, verified and recovered by PostgreSQL
 //! - [`hot`]: base backups under pgbench and COPY
-//! - [`io`]: what the kernel sees: direct opens, combined reads, gathered log writes, an empty page
-//!   cache
+//! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
 //!
 //! - [`forebay`]: starts, stops and kills the server
 //! - [`peer`]: PostgreSQL 18's programs and server

@@ -1,13 +1,13 @@
 //! Power cuts under load: eight clients, the real server, and a file system that loses what was not
 //! synced.
 //!
-//! A round starts the server on what the last cut left, compares what it finds with what was
+//! A round starts the server on the disk as the last cut left it, compares the rows with what was
 //! acknowledged, loads until a moment that the seed chooses, and cuts the power. Some cuts come
-//! during recovery. The same rounds run on PostgreSQL 18, which must lose nothing either, and on
-//! file systems that lie and with fsync off, where losses must be seen.
+//! during recovery. The same rounds run on PostgreSQL 18, which must lose nothing either. On file
+//! systems that lie, and with fsync off, losses must be seen.
 //!
 //! - [`rounds`]: rounds on one directory, cut by cut
-//! - [`load`]: the clients, and what they know afterwards
+//! - [`load`]: the clients, and what they know of their transactions
 //! - [`targets`]: the two servers
 //!
 //! `FOREBAY_POWERCUT_ROUNDS` and `FOREBAY_POWERCUT_SEED` make longer and other runs

@@ -1,5 +1,5 @@
-//! `forebay bench scan` and `prewarm` on a cluster of PostgreSQL 18 at rest: nothing but pages,
-//! line pointers and header bits, and yet PostgreSQL's count.
+//! `forebay bench scan` and `prewarm` on a cluster of PostgreSQL 18 at rest: they count as many rows
+//! as PostgreSQL, by line pointers and header bits alone.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -1,5 +1,4 @@
-//! PostgreSQL 18's own programs read what lies on the disk, and PostgreSQL recovers what a crash
-//! left.
+//! PostgreSQL 18's own programs read the directory, and PostgreSQL recovers it after a crash.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -60,7 +59,7 @@ fn tools_accept_a_clean_stop() {
     let dump =
         peer.run("pg_waldump", &["-p", &format!("{data}/pg_wal"), "-q", "-e", &to, &segments[0]]);
     assert_eq!(dump, "");
-    // Without an end it must stop at that very place, at the zeros behind the last record.
+    // Without an end it must stop exactly there, at the zeros behind the last record.
     let path = format!("{data}/pg_wal");
     let output = peer
         .command("pg_waldump")
@@ -84,7 +83,7 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     server.query("CHECKPOINT");
     load(&server, 200_000, 400_000);
     let expected = server.query(SUMS);
-    // A transaction in flight at the kill: its rows must show nowhere.
+    // The rows of a transaction in flight at the kill must not appear.
     let mut open =
         server.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("psql starts");
     let mut script = open.stdin.take().expect("stdin is piped");
@@ -101,8 +100,7 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     open.wait().expect("psql ends");
 
     peer.adopt(&directory, "data");
-    // No session can log in without PostgreSQL's other catalogs: reaching this state is all it is
-    // asked for.
+    // No session can log in without PostgreSQL's other catalogs, so it only reaches this state.
     drop(peer.start("data", "-c autovacuum=off"));
     let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
     assert!(log.contains("redo done at"), "{log}");

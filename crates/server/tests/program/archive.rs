@@ -1,4 +1,4 @@
-//! The archive's commands, as a server's shell and an administrator run them.
+//! The archive's commands, run as by a server's shell and by an administrator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ impl Bed {
         name
     }
 
-    /// A command as the server runs it: in its data directory.
+    /// A command in the data directory, where the server runs it.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.args(words).current_dir(self.data()).env("FOREBAY_ARCHIVE", self.archive());
@@ -103,7 +103,7 @@ pub(crate) fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_segment_goes_and_comes_back() {
+fn a_segment_is_stored_and_restored() {
     let bed = Bed::new();
     let name = bed.segment(3);
     for _ in 0..2 {
@@ -118,7 +118,7 @@ fn a_segment_goes_and_comes_back() {
 }
 
 #[test]
-fn exit_codes_that_a_recovery_goes_by() {
+fn exit_codes_that_recovery_depends_on() {
     let bed = Bed::new();
     let name = bed.segment(3);
     assert_eq!(code(&bed.get(&name, &[])), 126, "there is no archive yet");
@@ -191,7 +191,7 @@ fn a_key_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn with_a_key_an_archive_from_before_needs_a_word() {
+fn with_a_key_an_unencrypted_archive_must_be_accepted() {
     use std::os::unix::fs::PermissionsExt;
     let bed = Bed::new();
     let name = bed.segment(3);
@@ -211,7 +211,7 @@ fn with_a_key_an_archive_from_before_needs_a_word() {
 }
 
 #[test]
-fn archiverd_serves_and_its_end_is_no_harm() {
+fn archiverd_serves_and_its_end_does_no_harm() {
     let bed = Bed::new();
     let names: Vec<String> = (3..8).map(|number| bed.segment(number)).collect();
     for name in &names {
@@ -227,7 +227,7 @@ fn archiverd_serves_and_its_end_is_no_harm() {
     assert_eq!(code(&bed.get(&names[0], &[])), 0);
     assert_eq!(code(&bed.get(&names[1], &[])), 0);
     assert_eq!(code(&bed.get("000000010000000000000077", &[])), 1);
-    // Killed: its socket stays, nobody answers, and the commands do the work.
+    // After a kill its socket is left, nobody answers, and the commands do the work.
     archiverd.kill("-KILL");
     let more = bed.segment(9);
     assert_eq!(code(&bed.push(&more, &[])), 0);
@@ -284,9 +284,9 @@ fn an_archive_is_listed_verified_and_expired() {
     assert_eq!(code(&bed.run(&["archive-verify"])), 0);
 }
 
-/// The real program, killed at moments that the machine chooses.
+/// The real program, killed at random moments.
 #[test]
-fn killed_in_the_midst_of_it() {
+fn a_kill_leaves_nothing_half_done() {
     let bed = Bed::new();
     let began = Instant::now();
     let name = bed.segment(3);

@@ -46,7 +46,7 @@ fn a_backup_of_a_running_server_is_listed_and_restored() {
         must(&["backup", "-D", data, "--archive", archive, "--name", "one", "-l", "it's one"]);
     assert!(said.starts_with("backup one: "), "{said}");
     client.query("INSERT INTO t VALUES (4)").expect("a row");
-    // Or by a connection, which tells of the directory.
+    // Or by a connection, which tells its directory.
     let connection = format!("host=127.0.0.1 port={}", server.port);
     must(&[
         "backup",
@@ -77,7 +77,7 @@ fn a_backup_of_a_running_server_is_listed_and_restored() {
 }
 
 #[test]
-fn what_a_restored_directory_is_told() {
+fn settings_of_a_restored_directory() {
     let server = Server::new();
     let folder = server.stop();
     let archive = folder.path().join("my archive");
@@ -119,14 +119,14 @@ fn the_functions_of_a_backup() {
     );
     assert!(label.contains("\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n"), "{label}");
     assert_eq!(map, "");
-    // A backup goes with its session.
+    // A backup ends with its session.
     value(&mut client, "SELECT pg_backup_start('lost')");
     drop(client);
     server.wait_for_log("aborting backup due to backend exiting before pg_backup_stop was called");
 }
 
 #[test]
-fn which_cluster_it_is() {
+fn pg_control_system_identifies_the_cluster() {
     let server = Server::new();
     let control = std::fs::read(server.data_dir().join("global/pg_control")).expect("a file");
     let id = i64::from_le_bytes(*control.first_chunk().expect("a file of pg_control's size"));

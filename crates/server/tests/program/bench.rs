@@ -1,5 +1,5 @@
-//! `forebay bench`, small: everything runs, the tables are tables, the JSON is what the README
-//! says, nothing is left behind.
+//! `forebay bench` with small sizes: every command runs, prints tables and the documented JSON, and
+//! leaves nothing behind.
 
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -125,7 +125,7 @@ fn io_is_measured_by_every_method_and_nothing_is_left() {
     for table in ["read", "write", "checksums"] {
         assert_eq!(count(table), 2 * modes * usable.len(), "{table}");
     }
-    // One I/O at a time is all that sync does.
+    // Method sync has one I/O at a time.
     let depths = modes * (2 * usable.len() - 1);
     assert_eq!((count("read-depth"), count("write-depth")), (depths, depths));
     let alignment = report["alignment"].as_array().expect("a list");
@@ -240,7 +240,7 @@ fn bad_options_are_one_line() {
     assert!(code == 1 && errors.contains("at least a page"), "{errors}");
 }
 
-/// Commands on the buffer pool, with what suits a small run.
+/// Commands on the buffer pool, with options for a small run.
 const POOL: [&[&str]; 5] = [
     &["scan", "--size", "2MB"],
     &["scan", "--size", "2MB", "--random", "--warm", "--shared-buffers", "1MB"],
@@ -273,7 +273,7 @@ fn the_pool_is_measured() {
 }
 
 #[test]
-fn a_scan_stops_where_it_is_told() {
+fn a_scan_reads_as_many_blocks_as_asked() {
     let dir = tempfile::tempdir().expect("a directory");
     let place =
         ["-D", dir.path().to_str().expect("UTF-8"), "--size", "2MB", "--rounds", "1", "--json"];
@@ -289,7 +289,7 @@ fn a_scan_stops_where_it_is_told() {
 }
 
 #[test]
-fn absurd_wishes_for_the_pool_are_refused() {
+fn bad_options_of_pool_benches_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = dir.path().to_str().expect("UTF-8");
     for (arguments, why) in [

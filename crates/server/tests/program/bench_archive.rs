@@ -1,4 +1,4 @@
-//! `forebay bench archive`, small: fio is asked before and after each run, for what a run does.
+//! `forebay bench archive` with small sizes: fio runs before and after each run, on the same files.
 
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -7,13 +7,13 @@ use std::process::{Command, Output};
 
 const SEGMENT: f64 = 16_777_216.0;
 
-/// With a fio that finds the segments, writes down how it was called, and says that it has moved so
-/// many KiB.
+/// Runs it with a false fio, which finds the segments, records its arguments, and reports that it
+/// has moved `kib` KiB.
 fn measured(dir: &Path, kib: u32) -> Output {
     let (bin, place) = (dir.join("bin"), dir.join("place"));
     [&bin, &place].into_iter().for_each(|dir| std::fs::create_dir(dir).expect("made"));
     let zeros = |n: usize| "0;".repeat(n);
-    // Read in half a second, and written in a quarter.
+    // It has read in half a second, and written in a quarter.
     let line = format!("3;{}{kib};0;0;500;{}{kib};0;0;250;{}0", zeros(4), zeros(37), zeros(80));
     let calls = dir.join("calls");
     let text = format!(
@@ -55,7 +55,7 @@ fn each_run_stands_between_two_of_fio_on_the_same_segments() {
 }
 
 #[test]
-fn a_fio_that_does_less_is_no_measure() {
+fn a_fio_that_moves_less_is_an_error() {
     let dir = tempfile::tempdir().expect("a directory");
     let output = measured(dir.path(), 1 << 14);
     let said = String::from_utf8_lossy(&output.stderr);

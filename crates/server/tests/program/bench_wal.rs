@@ -1,5 +1,5 @@
-//! `forebay bench wal`, small: every way runs, the JSON is what the README says, fio and
-//! pg_test_fsync are asked, nothing is left.
+//! `forebay bench wal` with small sizes: every setup runs, the JSON is as documented, fio and
+//! pg_test_fsync run beside it, and nothing is left behind.
 
 use crate::bench::{assert_empty, assert_spread, fields, json, run};
 use serde_json::Value;
@@ -20,7 +20,7 @@ const SMALL: [&str; 8] =
     ["--size", "64MB", "--seconds", "0.01", "--rounds", "2", "--alone", "--json"];
 
 #[test]
-fn commits_are_measured_every_way() {
+fn commits_are_measured_with_every_setup() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = ["wal", "-D", dir.path().to_str().expect("UTF-8"), "--tables", "commit"];
     let report = json(&[&place[..], &["--committers", "1,3"], &SMALL].concat());
@@ -64,7 +64,7 @@ fn commits_are_measured_every_way() {
             ["latency_us_p50", "latency_us_p99", "latency_us_p999"].map(|name| number(row, name));
         assert!(0.0 < latencies[0] && latencies.is_sorted(), "{row}");
     }
-    // Alone, nobody shares a write: one for each commit, but for segments' ends.
+    // A single committer needs a write for each commit, and some more at segments' ends.
     let alone = |row: &&Value| row["committers"] == 1 && row["record_bytes"] == 128;
     for row in rows.iter().filter(alone) {
         let per_commit = number(row, "writes_per_second") / number(row, "commits_per_second");
@@ -122,9 +122,10 @@ fn script(path: &Path, text: &str) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("executable");
 }
 
-/// Programs of that name that say what real ones say, and write down how they were called.
+/// Runs it with a false fio and pg_test_fsync, which print what real ones print, and record their
+/// arguments.
 #[test]
-fn fio_and_pg_test_fsync_are_asked() {
+fn fio_and_pg_test_fsync_run_beside_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let (bin, place) = (dir.path().join("bin"), dir.path().join("place"));
     [&bin, &place].into_iter().for_each(|dir| std::fs::create_dir(dir).expect("made"));
@@ -195,7 +196,7 @@ fn fio_and_pg_test_fsync_are_asked() {
 }
 
 #[test]
-fn what_is_not_installed_is_said() {
+fn notes_tell_what_is_not_installed() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command
@@ -224,7 +225,7 @@ fn what_is_not_installed_is_said() {
 }
 
 #[test]
-fn absurd_wishes_are_refused() {
+fn bad_options_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("file");
     std::fs::write(&file, [0; 10_000]).expect("written");

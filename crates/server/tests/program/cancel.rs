@@ -6,7 +6,7 @@ use forebay_server::client::{ClientError, Fields, cancel};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Runs for minutes if nobody stops it.
+/// Runs for minutes unless it is cancelled.
 const LONG: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
 #[test]
@@ -19,8 +19,8 @@ fn a_cancel_stops_the_statement_and_not_the_session() {
     let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // A cancel that comes before the statement has begun is forgotten, so it is repeated
-            // until there is an answer.
+            // A cancel has no effect before the statement has begun, so it is repeated until there
+            // is an answer.
             while !done.load(Ordering::Relaxed) {
                 cancel(server.port, pid, &key).expect("asks");
             }
@@ -85,7 +85,7 @@ fn statement_timeout_of_a_statement_that_is_long_to_plan() {
 }
 
 #[test]
-fn statement_timeout_that_strikes_between_two_messages() {
+fn statement_timeout_between_two_messages() {
     let server = Server::new();
     let mut client = server.client();
     client.stream().set_read_timeout(Some(Duration::from_secs(60))).expect("is a socket");

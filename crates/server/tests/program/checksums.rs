@@ -18,7 +18,7 @@ fn run(data: &Path, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_probe_for_direct_io_that_a_crash_has_left_is_passed_over() {
+fn a_probe_for_direct_io_that_a_crash_has_left_is_ignored() {
     let folder = Server::new().stop();
     let data = folder.path().join("data");
     std::fs::write(data.join("base").join(forebay_aio::PROBE), b"left").expect("writable");
@@ -27,7 +27,7 @@ fn a_probe_for_direct_io_that_a_crash_has_left_is_passed_over() {
 }
 
 #[test]
-fn damage_is_named_and_checksums_come_and_go() {
+fn damage_is_named_and_checksums_are_enabled_and_disabled() {
     let server = Server::new();
     let data = server.data_dir();
     let sql = "CREATE TABLE t (a int8); INSERT INTO t SELECT g FROM generate_series(1, 20000) AS g";
@@ -137,9 +137,9 @@ fn bad_options_are_one_line() {
     }
 }
 
-/// A reader that goes away is no reason to panic, and the exit code still tells.
+/// Closed outputs cause no panic, and the exit code is the same.
 #[test]
-fn closed_outputs_are_no_matter() {
+fn closed_outputs_change_nothing() {
     let server = Server::new();
     let data = server.data_dir();
     let folder = server.stop();
@@ -152,8 +152,8 @@ fn closed_outputs_are_no_matter() {
     drop(folder);
 }
 
-/// A full pipe that nobody reads keeps no signal from ending it, neither from a shell nor from one
-/// of its background jobs.
+/// A signal ends it although it waits for a full pipe that nobody reads, started from a shell or
+/// from a background job.
 #[test]
 fn a_signal_ends_it_while_nobody_reads() {
     let server = Server::new();

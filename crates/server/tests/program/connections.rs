@@ -1,4 +1,4 @@
-//! Connections that are slow to begin, descriptors that run out, timers that wake nobody.
+//! Slow start-ups, descriptors that run out, and a timer that short statements do not wake.
 
 use super::harness::{Server, value};
 use forebay_server::client::{Client, Fields};
@@ -40,7 +40,7 @@ fn dribble(stream: &Stream, packet: &[u8]) {
 }
 
 #[test]
-fn a_start_up_that_dribbles_ends_at_authentication_timeout() {
+fn a_slow_start_up_ends_at_authentication_timeout() {
     let server = Server::with(&["authentication_timeout=1s", "max_connections=1"]);
     let mut startup = 10_000u32.to_be_bytes().to_vec();
     startup.extend(PROTOCOL_3_0.to_be_bytes());
@@ -53,7 +53,7 @@ fn a_start_up_that_dribbles_ends_at_authentication_timeout() {
             scope.spawn(|| dribble(&server.socket(), packet));
         }
     });
-    // A session that has begun is left alone by it. On a busy machine one may be too slow to begin.
+    // It does not end a session that has begun. On a busy machine one may be too slow to begin.
     let start = Instant::now();
     let mut client = loop {
         match server.connect(&[("user", "postgres")]) {
@@ -68,7 +68,7 @@ fn a_start_up_that_dribbles_ends_at_authentication_timeout() {
 }
 
 #[test]
-fn a_client_that_says_nothing_more_after_a_request_for_encryption_is_cut() {
+fn a_client_that_is_silent_after_a_request_for_encryption_is_disconnected() {
     let server = Server::with(&["authentication_timeout=1s"]);
     let stream = server.socket();
     request(&stream, GSS_REQUEST);
@@ -109,11 +109,11 @@ fn limit_descriptors(server: &Server, soft: u64) -> Rlimit {
 }
 
 #[test]
-fn a_server_out_of_descriptors_says_so_once_and_waits_for_better_times() {
+fn a_server_out_of_descriptors_logs_it_once_and_recovers() {
     let server = Server::new();
     let mut client = server.client();
     let before = limit_descriptors(&server, 3);
-    // The kernel connects it; the server can't take it.
+    // The kernel connects it; the server can't accept it.
     let waiting = server.socket();
     server.wait_for_log("could not accept new connection");
     for _ in 0..200 {

@@ -35,7 +35,7 @@ fn in_and_out_in_three_formats() {
     assert!(binary.starts_with(b"PGCOPY\n\xff\r\n\0") && binary.ends_with(&[0xff, 0xff]));
 
     client.query("CREATE TABLE u (i int4, s text)").expect("runs");
-    // Byte by byte: the cuts fall everywhere.
+    // Byte by byte, so that messages are split everywhere.
     let bytes: Vec<&[u8]> = binary.chunks(1).collect();
     assert_eq!(
         copy_in(&mut client, "COPY u FROM STDIN (FORMAT binary)", &bytes).expect("loads"),
@@ -45,7 +45,7 @@ fn in_and_out_in_three_formats() {
 }
 
 #[test]
-fn an_error_in_the_data_keeps_step_and_nothing_of_it() {
+fn an_error_in_the_data_undoes_the_copy_and_keeps_in_step() {
     let server = Server::new();
     let mut client = server.client();
     client.query(TABLE).expect("runs");
@@ -67,7 +67,7 @@ fn an_error_in_the_data_keeps_step_and_nothing_of_it() {
 }
 
 #[test]
-fn the_client_gives_up_or_says_something_else() {
+fn the_client_aborts_or_sends_another_message() {
     let server = Server::new();
     let mut client = server.client();
     client.query(TABLE).expect("runs");
@@ -106,12 +106,12 @@ fn nothing_of_a_vanished_clients_copy_is_seen() {
         if goodbye {
             drop(victim);
         } else {
-            // The socket goes without a word.
+            // The socket closes without a message.
             victim.stream().shutdown(std::net::Shutdown::Both).expect("cuts");
         }
         assert_eq!(value(&mut client, "SELECT count(*) FROM t"), "0");
     }
-    // An exclusive lock is to be had: the transactions are gone.
+    // The exclusive lock is free: the transactions have ended.
     client.query("DROP TABLE t").expect("drops");
 }
 

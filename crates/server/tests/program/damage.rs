@@ -1,5 +1,4 @@
-//! Damaged pages, and the settings that take them in spite of it: zero_damaged_pages,
-//! ignore_checksum_failure.
+//! Damaged pages, and the settings that accept them: zero_damaged_pages, ignore_checksum_failure.
 
 use super::harness::{Server, failure, value};
 use forebay_server::client::{Client, Fields};
@@ -99,7 +98,7 @@ fn damaged_pages_fail_are_ignored_or_zeroed_as_the_session_says() {
         // A wrong checksum can be ignored, an impossible header can't.
         client.query("SET ignore_checksum_failure = on").expect("a superuser may");
         assert_eq!(failure(&mut client, COUNT), ("XX001".to_owned(), invalid(9)), "{way:?}");
-        // The page that was taken as it is is in memory now; other sessions are not stricter.
+        // The damaged page is in memory now, where other sessions read it as well.
         let mut other = server.client();
         assert_eq!(failure(&mut other, COUNT).1, invalid(9));
 
@@ -143,7 +142,7 @@ fn warnings_come_with_the_rows_of_every_kind_of_statement() {
     assert_eq!(answer.copied.iter().filter(|b| **b == b'\n').count() as u64, ROWS - rows);
     server.stop();
 
-    // From the startup packet; a query whose rows are looked at.
+    // From the startup packet, for a query that reads the rows.
     let server = fresh();
     let mut client =
         server.connect(&[("user", "postgres"), ("zero_damaged_pages", "on")]).expect("connects");
@@ -152,8 +151,8 @@ fn warnings_come_with_the_rows_of_every_kind_of_statement() {
     drop(client);
     server.stop();
 
-    // For a transaction only, and for what reads without a query: the block of the error's page
-    // stays unread.
+    // For one transaction, and for functions that read without a query. The page with the error is
+    // not read again.
     let server = fresh();
     let mut client = server.client();
     client.query("BEGIN; SET LOCAL ignore_checksum_failure = on").expect("begins");
@@ -169,7 +168,7 @@ fn warnings_come_with_the_rows_of_every_kind_of_statement() {
 }
 
 #[test]
-fn damage_in_a_temporary_table_is_told_of_by_its_file() {
+fn damage_in_a_temporary_table_names_its_file() {
     let server = Server::new();
     let mut client = server.client();
     client.query("SET temp_buffers = 100; CREATE TEMP TABLE t (i int4, s text)").expect("creates");
@@ -178,7 +177,7 @@ fn damage_in_a_temporary_table_is_told_of_by_its_file() {
     client.query(fill).expect("fills");
     let node = value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 't'");
     let path = format!("base/5/t0_{node}");
-    // Long out of the few buffers.
+    // It has left the few buffers.
     overwrite(&server.data_dir().join(&path), 3 * BLOCK + 6000, |byte| byte ^ 1);
     let invalid = format!("invalid page in block 3 of relation \"{path}\"");
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 #[test]
-fn shows_all_of_it_and_cleans_up() {
+fn it_shows_everything_and_cleans_up() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut demo = Command::new(env!("CARGO_BIN_EXE_forebay"));
     let output =

@@ -22,7 +22,7 @@ fn load(client: &mut Client, table: &str, rows: usize) -> Result<Vec<String>, Cl
 }
 
 #[test]
-fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
+fn a_damaged_page_fails_only_statements_that_read_it() {
     let server = Server::new();
     let mut client = server.client();
     for table in ["hurt", "well"] {
@@ -52,7 +52,7 @@ fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
         }
         assert_eq!(failure(&mut client, "COPY hurt TO STDOUT").0, "XX001");
         assert_eq!(value(&mut client, "SELECT count(*) FROM well"), "1000");
-        // What lies before the damage is still to be had, and the table can be dropped in the end.
+        // Rows before the damage can be read, and the table can be dropped.
         assert_eq!(value(&mut client, "SELECT i FROM hurt LIMIT 1"), "7");
         client.query("CREATE TABLE more (i int4); DROP TABLE more").expect("goes on");
         drop(client);
@@ -63,13 +63,13 @@ fn a_damaged_page_fails_what_reads_it_and_nothing_else() {
     assert_eq!(server.value("SELECT count(*) FROM well"), "1000");
 }
 
-/// The file system takes a write, and has the page of before: found by the checkpoint, and by who
-/// reads the page.
+/// The file system loses a write and keeps the old page. The checkpoint finds that, and so does a
+/// read.
 #[test]
-fn a_lost_write_stops_the_server_and_recovery_makes_it_again() {
+fn a_lost_write_stops_the_server_and_recovery_repeats_it() {
     if let Err(refusal) = forebay_aio::probe_direct(&std::env::temp_dir()) {
         println!(
-            "skipped: a_lost_write_stops_the_server_and_recovery_makes_it_again needs a file system with direct I/O ({refusal})"
+            "skipped: a_lost_write_stops_the_server_and_recovery_repeats_it needs a file system with direct I/O ({refusal})"
         );
         return;
     }
@@ -173,8 +173,8 @@ fn a_full_disk_fails_the_statement_until_there_is_room() {
 
     assert_eq!(load_fails(&mut client, "large", 2_000_000), "53100");
     assert_eq!(value(&mut client, "SELECT count(*) FROM large"), "10000");
-    // The log keeps a segment in hand for what makes room. New rows don't get it, not even those of
-    // catalogs, so the table has to be gone before the next is made.
+    // The log reserves a segment for statements that free space. New rows can't use it, not even
+    // those of catalogs, so the table must be dropped before the next one is created.
     client.query("DROP TABLE large").expect("makes room");
     client.query("CHECKPOINT").expect("makes room");
     client.query("CREATE TABLE next (i int4, s text)").expect("there is room");

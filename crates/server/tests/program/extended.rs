@@ -49,7 +49,7 @@ pub fn close(client: &mut Client, kind: u8, name: &str) {
     client.send(b'C', &[&[kind], name.as_bytes(), b"\0"].concat()).expect("sends");
 }
 
-/// Everything up to ReadyForQuery, and the types of it as text.
+/// All messages up to ReadyForQuery, and their types as text.
 pub fn sync(client: &mut Client) -> (String, Vec<(u8, Vec<u8>)>) {
     client.send(b'S', &[]).expect("sends");
     let mut messages = Vec::new();
@@ -73,10 +73,10 @@ fn receive_until(client: &mut Client, kind: u8) -> String {
 }
 
 #[test]
-fn an_error_is_sent_before_the_client_says_sync() {
+fn an_error_is_sent_before_the_client_sends_sync() {
     let server = Server::new();
     let mut client = server.client();
-    // As asyncpg does: it reads the error first, and then sends its Sync.
+    // Like asyncpg, which reads the error before it sends Sync.
     parse(&mut client, "", "SELECT nothing", &[]);
     describe(&mut client, b'S', "");
     client.send(b'H', &[]).expect("sends");
@@ -133,7 +133,7 @@ fn portals_are_suspended_and_go_on_until_sync() {
     execute(&mut client, "p", 0);
     let (kinds, messages) = sync(&mut client);
     assert_eq!((kinds.as_str(), error(&messages)), ("EZ", "34000".to_owned()));
-    // In a block it lives on.
+    // In a block the portal lives on.
     client.query("BEGIN").expect("begins");
     parse(&mut client, "", "SELECT * FROM generate_series(1, 5)", &[]);
     bind(&mut client, "p", "", 0, &[], 0);
@@ -175,7 +175,7 @@ fn after_an_error_everything_is_skipped_to_sync() {
 }
 
 #[test]
-fn flush_sends_what_is_there() {
+fn flush_sends_all_output() {
     let server = Server::new();
     let mut client = server.client();
     parse(&mut client, "", "SELECT 7", &[]);
@@ -189,7 +189,7 @@ fn flush_sends_what_is_there() {
 }
 
 #[test]
-fn short_messages_are_errors_and_not_the_end() {
+fn short_messages_are_errors_and_do_not_end_the_session() {
     let server = Server::new();
     let mut client = server.client();
     client.send(b'B', b"\0\0\0\x05").expect("sends");

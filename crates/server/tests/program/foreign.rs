@@ -1,5 +1,4 @@
-//! Directories that PostgreSQL 18 made: what Forebay does not understand in them it refuses by
-//! name.
+//! Directories that PostgreSQL 18 made: Forebay refuses by name what it does not understand.
 
 use super::harness::{Server, failure, refused, value};
 use super::peer::Peer;
@@ -10,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Runs SQL in PostgreSQL on a directory of the peer's, and stops it.
+/// Runs SQL in PostgreSQL on one of its directories, and stops it.
 fn postgresql(peer: &Peer, name: &str, sql: &[&str]) {
     postgresql_in(peer, name, "postgres", sql);
 }
@@ -40,7 +39,7 @@ fn copied(peer: &Peer, name: &str) -> Arc<TempDir> {
     folder
 }
 
-/// What a server says that is not to start.
+/// The log of a server that must not start.
 fn refusal(data: &Path) -> String {
     let (status, log) = refused(data, free_port(), &[]);
     assert!(!status.success(), "{log}");
@@ -60,7 +59,7 @@ fn a_cluster_that_asks_for_passwords_is_refused() {
     let log = refusal(&folder.path().join("data"));
     let what = "FATAL:  authentication method \"scram-sha-256\" is not supported (line 1";
     assert!(log.contains(what) && log.contains("pg_hba.conf\")"), "{log}");
-    // Who trusts everyone all the same says so.
+    // The administrator can say that everyone is trusted.
     let trusting = folder.path().join("trust.conf");
     std::fs::write(&trusting, "local all all trust\nhost all all 127.0.0.1/32 trust\n")
         .expect("written");
@@ -172,7 +171,7 @@ fn what_postgresql_puts_into_a_table_is_honoured_or_refused() {
     assert_eq!(failure(&mut client, "INSERT INTO typed VALUES (-1, 1)").0, "0A000");
     drop(client);
 
-    // What was inserted is there for PostgreSQL.
+    // PostgreSQL sees what Forebay inserted.
     let folder = server.stop();
     peer.adopt(&folder.path().join("data"), "back");
     let postgres = peer.start("back", "-c autovacuum=off");
@@ -181,7 +180,7 @@ fn what_postgresql_puts_into_a_table_is_honoured_or_refused() {
     assert_eq!(String::from_utf8_lossy(&output.expect("psql runs").stdout).trim(), "5|85");
 }
 
-/// Columns that would get their defaults.
+/// An insert that leaves columns to their defaults.
 fn defaults(client: &mut Client) {
     let of = |column: &str, table: &str| {
         format!("the default of column \"{column}\" of relation \"{table}\" is not supported")
@@ -261,7 +260,7 @@ fn a_database_of_another_encoding_or_collation_is_refused() {
 }
 
 #[test]
-fn what_is_said_of_the_database_and_its_role_is_honoured_or_refused() {
+fn settings_of_the_database_and_its_role_are_honoured_or_refused() {
     let Some(peer) = Peer::find("what_is_said_of_the_database_and_its_role") else { return };
     peer.init("pg");
     let setting =
@@ -280,7 +279,7 @@ fn what_is_said_of_the_database_and_its_role_is_honoured_or_refused() {
         assert!(log.contains(&format!("FATAL:  {what}")), "{say}: {log}");
         postgresql(&peer, "pg", &[take_back]);
     }
-    // Those of others are none of our business, and superusers pass limits by.
+    // Settings of others do not matter, and limits do not apply to superusers.
     let others = [
         "CREATE DATABASE other; ",
         "ALTER DATABASE other SET search_path = a",

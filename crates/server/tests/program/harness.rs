@@ -80,8 +80,7 @@ impl Server {
         Client::start(self.socket(), parameters)
     }
 
-    /// A connected socket. A read that gets nothing for five minutes fails: better than a test that
-    /// hangs.
+    /// A connected socket. A read without data for five minutes fails, so that no test hangs.
     pub fn socket(&self) -> Stream {
         let stream = Stream::Tcp(TcpStream::connect(("127.0.0.1", self.port)).expect("connects"));
         stream.set_read_timeout(Some(Duration::from_secs(300))).expect("is a socket");

@@ -1,4 +1,4 @@
-//! Garbage, absurd lengths, and another session that goes on working all the while.
+//! Garbage and absurd lengths, while another session goes on working.
 
 use super::extended::{parse, sync};
 use super::harness::{Server, failure, value};
@@ -64,13 +64,13 @@ fn a_startup_packet_of_absurd_length_is_not_waited_for() {
 }
 
 #[test]
-fn output_does_not_pile_up_until_the_client_says_sync() {
+fn output_is_not_collected_until_sync() {
     let server = Server::new();
     let mut client = server.client();
     client.stream().set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
     let columns = vec!["1"; 1600].join(",");
     parse(&mut client, "wide", &format!("SELECT {columns}"), &[]);
-    // A megabyte of descriptions, and neither Sync nor Flush.
+    // A megabyte of descriptions, without Sync or Flush.
     for _ in 0..30 {
         client.send(b'D', b"Swide\0").expect("sends");
     }
@@ -80,7 +80,7 @@ fn output_does_not_pile_up_until_the_client_says_sync() {
         assert_eq!(client.receive().expect("comes without Sync").0, b'T');
     }
     assert_eq!(sync(&mut client).0, "tTZ");
-    // The same of a string of many statements: they are answered while the last one sleeps.
+    // The same for a string of many statements: their results come while the last one sleeps.
     let many = format!("SELECT {columns};").repeat(30);
     client.send_query(&format!("{many} SELECT pg_sleep(1000)")).expect("sends");
     for _ in 0..29 {
@@ -116,7 +116,7 @@ fn no_statement_is_too_deep_for_a_sessions_stack() {
 }
 
 #[test]
-fn random_garbage_harms_nobody_else() {
+fn random_garbage_harms_no_other_session() {
     let seed = rand::rng().random::<u64>();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
@@ -151,7 +151,7 @@ fn random_garbage_harms_nobody_else() {
 }
 
 #[test]
-fn a_client_that_never_reads_does_not_hold_up_a_stop() {
+fn a_client_that_never_reads_does_not_delay_a_stop() {
     let server = Server::new();
     let mut mute = server.client();
     mute.send_query("SELECT * FROM generate_series(1, 100000000)").expect("sends");

@@ -1,5 +1,5 @@
-//! `forebay_archive` as archive_library and restore_library: its settings, what its commands make
-//! of what a server has archived, and stops that don't wait.
+//! `forebay_archive` as archive_library and restore_library: its settings, its commands on what a
+//! server has archived, and stops that don't wait.
 
 use super::harness::{Server, value};
 use super::pitr::{copy_tree, folder, until};
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// An archive, a key, and settings that say so.
+/// An archive, a key, and settings for them.
 struct Store(TempDir);
 
 impl Store {
@@ -52,7 +52,7 @@ impl Store {
         command.output().expect("it runs")
     }
 
-    /// What a server's restore_command is.
+    /// The server's restore_command.
     fn restore_command(&self) -> String {
         let (archive, key) = (self.archive(), self.key());
         format!(
@@ -119,7 +119,7 @@ fn what_a_server_archives_is_verified_and_restored_by_the_commands_and_by_a_serv
         server.wait_for_log("restored log file");
         assert_eq!(server.value("SELECT count(*) FROM t"), "5");
         let log = server.log();
-        // Files that never were are asked for, and nobody is told.
+        // Recovery asks for files that never existed, which is not logged.
         assert!(!log.contains("is not in the archive") && !log.contains("archive-get:"), "{log}");
         let folder = server.kill();
         assert_eq!(Server::on(folder, &[]).value("SELECT count(*) FROM t"), "5");
@@ -147,7 +147,7 @@ fn a_recovery_that_is_killed_between_segments_goes_on() {
     let folder = to_recover(&base);
     let library = [&store.settings()[..], &["restore_library=forebay_archive".to_owned()]].concat();
     let settings: Vec<&str> = library.iter().map(String::as_str).collect();
-    // However fast it is, it does not come to an end that counts.
+    // The recovery is killed before its end, however fast it is.
     let endless = [&settings[..], &["recovery_target_name=never"]].concat();
     for segment in &segments {
         let server = Server::starting(Arc::clone(&folder), &endless);
@@ -187,7 +187,7 @@ fn its_settings_change_while_the_server_runs() {
     other.query("SELECT pg_switch_wal()").expect("switches");
     server
         .wait_for_log("yet archiving is not configured: \"forebay_archive.location\" is not set.");
-    // Without its key nothing is archived in the clear.
+    // Without its key nothing is archived unencrypted.
     std::fs::remove_file(store.key()).expect("removed");
     let all = [&store.settings()[..], &[library]].concat();
     reload(&all, "forebay_archive.compression", "zstd");
@@ -220,7 +220,7 @@ fn walk(dir: &Path) -> Vec<String> {
     found
 }
 
-/// A command that waits for something that never comes.
+/// A command that waits forever.
 fn endless(dir: &Path) -> String {
     let fifo = dir.join("never");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
@@ -238,7 +238,7 @@ fn an_immediate_stop_cuts_short_a_fast_one_that_archives() {
     drop(client);
     server.signal("-INT");
     server.wait_for_log("shutting down");
-    // Who comes now is told.
+    // A new client is told that the server is shutting down.
     let refused = server.connect(&[("user", "postgres")]).expect_err("refused");
     assert_eq!(refused.sqlstate(), "57P03", "{refused}");
     server.signal("-QUIT");

@@ -120,8 +120,7 @@ fn a_reload_changes_what_it_can() {
         "parameter \"max_connections\" cannot be changed without restarting the server",
     );
     server.wait_for_log("parameter \"TimeZone\" changed to \"GMT\"");
-    // The log line comes before the settings are in place; a session sees them at its next
-    // statement after that.
+    // The log line comes before the settings take effect, which is at a session's next statement.
     while value(&mut client, "SHOW TimeZone") != "GMT" {}
     assert_eq!(client.parameters["TimeZone"], "GMT");
     std::fs::write(&conf, "TimeZone = \n").expect("written");

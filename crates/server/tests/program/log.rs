@@ -1,5 +1,4 @@
-//! The write-ahead log from outside: how it is made durable, its segments, its functions, what the
-//! kernel sees of it.
+//! The write-ahead log: sync methods, segments, functions, system calls.
 
 use super::harness::{Server, failure, value};
 use std::collections::BTreeMap;
@@ -53,7 +52,7 @@ fn auto_chooses_a_sync_method_once() {
     let recorded = std::fs::read_to_string(choice(&server.data_dir())).expect("recorded");
     assert!(recorded.contains(&format!("\nmethod = {chosen}\n")), "{recorded}");
 
-    // Later starts take its word, also where another would be better.
+    // Later starts keep the choice, even if another method were better now.
     let other = if chosen == "open_sync" { "fsync" } else { "open_sync" };
     let changed =
         recorded.replace(&format!("\nmethod = {chosen}\n"), &format!("\nmethod = {other}\n"));
@@ -62,7 +61,7 @@ fn auto_chooses_a_sync_method_once() {
     server.wait_for_log(&format!("wal_sync_method is {other}, as chosen at an earlier start"));
     assert_eq!(server.value("SHOW wal_sync_method"), other);
 
-    // Not where it is no longer readable, or was measured under other conditions.
+    // They measure again if the choice is unreadable, or was made under other conditions.
     std::fs::write(choice(&server.data_dir()), "method = fastest").expect("written");
     let server = Server::on(server.stop(), &[AUTO]);
     server.wait_for_log("forebay.sync_method\" is not understood");
@@ -74,7 +73,7 @@ fn auto_chooses_a_sync_method_once() {
 }
 
 #[test]
-fn the_log_s_functions_tell_where_it_is() {
+fn the_log_s_functions_return_its_positions() {
     let server = Server::new();
     let mut client = server.client();
     client.query("CREATE TABLE t (i int4)").expect("creates");
@@ -148,8 +147,7 @@ fn a_switch_ends_a_segment_once() {
     assert_eq!(value(&mut client, &format!("SELECT pg_walfile_name('{end}')")), first);
     let second = file(&mut client);
     assert!(second > first, "{second}");
-    // Nothing was logged since: the second switch finds nothing to do, and tells where the segment
-    // begins.
+    // Nothing was logged since: the second switch does nothing, and returns the segment's start.
     let again = value(&mut client, "SELECT pg_switch_wal()");
     assert!(again.ends_with("000000"), "{again}");
     assert_eq!(file(&mut client), second);
@@ -159,21 +157,21 @@ fn a_switch_ends_a_segment_once() {
     assert_eq!(Server::on(folder, &[]).value("SELECT sum(i) FROM t"), "3");
 }
 
-/// A tracer at work on a server.
+/// strace, attached to a server.
 struct Tracer {
     child: Child,
     output: PathBuf,
 }
 
 impl Tracer {
-    /// None where there is no strace, or it may not trace.
+    /// None if there is no strace, or it may not trace.
     fn attach(server: &Server) -> Option<Tracer> {
         let output = server.folder.path().join("trace");
         let mut command = Command::new("strace");
         command.args(["-f", "-y", "-qqq", "-e", "trace=openat,open,pwrite64,pwritev,pwritev2"]);
         command.arg("-o").arg(&output).args(["-p", &server.pid().to_string()]);
         let mut child = command.stderr(Stdio::null()).stdin(Stdio::null()).spawn().ok()?;
-        // It traces once the server has a tracer; else it ends.
+        // It is attached when the server has a tracer, or it ends.
         let status = format!("/proc/{}/status", server.pid());
         loop {
             let traced = std::fs::read_to_string(&status).expect("the server lives");
@@ -187,7 +185,7 @@ impl Tracer {
         }
     }
 
-    /// Ends it, and gives what it saw.
+    /// Ends it, and returns its output.
     fn lines(mut self) -> Vec<String> {
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
@@ -203,8 +201,7 @@ struct Seen {
     opens: usize,
     direct: usize,
     writes: usize,
-    /// Writes that began while others were on their way, by whether the file was one under
-    /// construction.
+    /// Writes that began while others were in flight, by whether the file was being made.
     overlapping: BTreeMap<bool, usize>,
 }
 
@@ -240,7 +237,7 @@ fn look_through(lines: &[String]) -> Seen {
     seen
 }
 
-/// Pages of segments in the kernel's cache; None without the program that tells.
+/// Pages of segments in the kernel's cache; None without the program that counts them.
 fn cached_pages(data: &Path) -> Option<u64> {
     let paths: Vec<PathBuf> =
         segments(data).iter().map(|name| data.join("pg_wal").join(name)).collect();
@@ -311,7 +308,7 @@ fn direct_wal_bypasses_the_kernel_s_cache() {
 }
 
 #[test]
-fn the_trace_is_read_right() {
+fn traces_are_parsed() {
     let line = |text: &str| text.replace("WAL", "/tmp/x/data/pg_wal");
     let lines: Vec<String> = [
         "10 openat(AT_FDCWD, \"WAL/xlogtemp.7\", O_RDWR|O_CREAT|O_DIRECT) = 3<WAL/xlogtemp.7>",

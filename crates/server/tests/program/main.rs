@@ -1,32 +1,32 @@
-//! The real program, spoken to over its sockets.
+//! The real program, through its sockets and its command line.
 //!
-//! - [`harness`]:   starts and stops servers, waits for what their logs say
-//! - [`startup`]:   who gets in, what the server tells first
-//! - [`simple`]:    simple queries, transactions, settings
-//! - [`spill`]:     sorts beyond work_mem: settings, log, views
-//! - [`extended`]:  Parse, Bind, Describe, Execute, Sync
-//! - [`copy`]:      COPY both ways
-//! - [`archive`]:   archive-push, archive-get, archiverd and who looks after an archive
-//! - [`backup`]:    base backups of a running server
-//! - [`bench`]:     measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver
+//! - [`harness`]: starts and stops servers, waits for what their logs say
+//! - [`startup`]: identities, protocol versions, pg_hba.conf
+//! - [`simple`]: simple queries, transactions, settings
+//! - [`spill`]: sorts beyond work_mem: settings, log, views
+//! - [`extended`]: Parse, Bind, Describe, Execute, Sync
+//! - [`copy`]: COPY both ways
+//! - [`archive`]: archive-push, archive-get, archiverd, and an administrator's commands
+//! - [`backup`]: base backups of a running server
+//! - [`bench`]: measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver
 //!   and of the log
-//! - [`cancel`]:    cancel requests and timeouts
+//! - [`cancel`]: cancel requests and timeouts
 //! - [`connections`]: slow start-ups, descriptors that run out, timers
 //! - [`checksums`]: page checksums of a directory at rest
-//! - [`damage`]:    damaged pages, and the settings that take them
-//! - [`demo`]:      the demonstration, small
-//! - [`disk`]:      a disk with other bytes than were written, a full disk
-//! - [`door`]:      the I/O method and its settings, descriptors, the views of I/O
-//! - [`foreign`]: directories that PostgreSQL made, and what of them is refused
-//! - [`hostile`]:   garbage, absurd lengths, vanishing clients
-//! - [`library`]:   an archive with manifests as archive_library and restore_library; stops that
+//! - [`damage`]: damaged pages, and the settings that accept them
+//! - [`demo`]: the demonstration, small
+//! - [`disk`]: a disk with other bytes than were written, a full disk
+//! - [`foreign`]: directories that PostgreSQL made, and what is refused of them
+//! - [`hostile`]: garbage, absurd lengths, vanishing clients
+//! - [`library`]: an archive with manifests as archive_library and restore_library; stops that
 //!   don't wait
+//! - [`io_method`]: the I/O method and its settings, descriptors, the views of I/O
 //! - [`lifecycle`]: start, stop, kill, restart, reload
-//! - [`log`]:       the write-ahead log: sync methods, segments, functions, direct I/O
-//! - [`pitr`]:      archive_mode, and recovery from an archive to a point in time
+//! - [`log`]: the write-ahead log: sync methods, segments, functions, direct I/O
+//! - [`pitr`]: archive_mode, and recovery from an archive to a point in time
 //! - [`temporary`]: temporary tables: their buffers, their files
-//! - [`objects`]:   archives in an object store
-//! - [`outstanding`]: tables that go while reads of them are outstanding
+//! - [`objects`]: archives in an object store
+//! - [`outstanding`]: tables that are dropped while reads of them are in flight
 
 mod archive;
 mod backup;
@@ -42,11 +42,11 @@ mod copy;
 mod damage;
 mod demo;
 mod disk;
-mod door;
 mod extended;
 mod foreign;
 mod harness;
 mod hostile;
+mod io_method;
 mod library;
 mod lifecycle;
 mod log;

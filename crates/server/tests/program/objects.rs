@@ -20,7 +20,7 @@ struct Place {
 }
 
 impl Place {
-    /// With a new bucket; None, with a word about it, where there is no S3 server.
+    /// With a new bucket; None, with a message, if there is no S3 server.
     fn new(test: &str) -> Option<Place> {
         let Some(port) = moto::port() else {
             println!("skipped: {test} needs moto, which cargo xtask test installs");
@@ -86,7 +86,7 @@ fn the_archives_commands_work_on_an_object_store() {
         "{}",
         text(&verified)
     );
-    // No base backup is there, so nothing goes unless it is said what may.
+    // There is no base backup, so nothing is removed without an explicit limit.
     assert_eq!(code(&place.run(&["archive-expire"])), 1);
     let expired = place.run(&["archive-expire", "--before", &names[1]]);
     assert!(code(&expired) == 0 && text(&expired).contains("1 files"), "{}", text(&expired));
@@ -118,14 +118,14 @@ fn a_store_that_is_down_never_ends_a_recovery() {
     // Nobody listens.
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     place.port = listener.local_addr().expect("it has one").port();
-    // Somebody does, and says nothing.
+    // Somebody listens, but does not answer.
     get(&place, &[]);
     drop(listener);
     get(&place, &[]);
 }
 
 #[test]
-fn transfers_to_an_object_store_are_measured_and_nothing_is_left_of_them() {
+fn transfers_to_an_object_store_are_measured_and_removed() {
     let test = "transfers_to_an_object_store_are_measured_and_nothing_is_left_of_them";
     let Some(place) = Place::new(test) else { return };
     let words = [
@@ -161,7 +161,7 @@ fn transfers_to_an_object_store_are_measured_and_nothing_is_left_of_them() {
 }
 
 #[test]
-fn a_server_comes_back_from_an_object_store_to_a_restore_point() {
+fn a_server_is_recovered_from_an_object_store_to_a_restore_point() {
     let Some(place) = Place::new("a_server_comes_back_from_an_object_store_to_a_restore_point")
     else {
         return;
@@ -206,7 +206,7 @@ fn a_server_comes_back_from_an_object_store_to_a_restore_point() {
 }
 
 #[test]
-fn a_server_by_itself_comes_back_from_an_object_store() {
+fn a_server_recovers_by_itself_from_an_object_store() {
     let Some(place) = Place::new("a_server_by_itself_comes_back_from_an_object_store") else {
         return;
     };

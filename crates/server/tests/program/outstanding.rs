@@ -1,4 +1,4 @@
-//! Relations that go while reads of them are outstanding, in a server with 256 kB of buffers.
+//! Relations that are dropped while reads of them are in flight, in a server with 256 kB of buffers.
 
 use super::extended::{bind, close, execute, parse, sync};
 use super::harness::{Server, failure, value};
@@ -30,7 +30,7 @@ fn fill(client: &mut Client, table: &str) {
     client.query(&sql).expect("inserts");
 }
 
-/// Opens a portal on a table and takes some rows: it has read ahead, and waits for nothing of that.
+/// Opens a portal on a table and takes some rows: it has started reads that it has not waited for.
 fn read_ahead(client: &mut Client, table: &str) {
     parse(client, "", &format!("SELECT i FROM {table}"), &[]);
     bind(client, "p", "", 0, &[], 0);
@@ -40,7 +40,7 @@ fn read_ahead(client: &mut Client, table: &str) {
 }
 
 #[test]
-fn a_rollback_ends_reads_of_what_goes() {
+fn a_rollback_ends_reads_of_a_dropped_table() {
     each(|server| {
         let mut client = server.client();
         for kind in ["TABLE", "TEMPORARY TABLE"] {
@@ -73,11 +73,11 @@ fn a_drop_beside_a_read_of_the_session_ends() {
             fill(&mut client, "t");
             client.query("BEGIN").expect("begins");
             read_ahead(&mut client, "t");
-            // The portal goes; its reads don't.
+            // The portal is closed; its reads go on.
             close(&mut client, b'P', "p");
             assert_eq!(sync(&mut client).0, "3Z");
             client.query("DROP TABLE t").expect("drops");
-            // The old files go at the commit, and the reads with them.
+            // The commit removes the old files, and ends the reads.
             client.query(&create).expect("creates");
             fill(&mut client, "t");
             client.query("COMMIT").expect("commits");

@@ -1,5 +1,5 @@
-//! A server's archive: what goes there, and what comes back: recovery to a time, a position and a
-//! name, of a server that was under load.
+//! A server's archive, and recovery from it to a time, a position and a name, of a server that was
+//! under load.
 
 use super::harness::{Server, refused, value};
 use forebay_server::client::Client;
@@ -35,7 +35,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Asks until the answer is good. Each question is answered by what the server has done meanwhile.
+/// Repeats a query until its result is as expected.
 pub fn until(client: &mut Client, sql: &str, good: impl Fn(&str) -> bool) -> String {
     let started = std::time::Instant::now();
     loop {
@@ -102,7 +102,7 @@ fn what_archives_can_change_while_the_server_runs() {
         client.query("SELECT pg_reload_conf()").expect("reloads");
         until(&mut client, &format!("SHOW {setting}"), |now| now == shown);
     };
-    // One that fails is tried again, and nothing is lost.
+    // A command that fails is tried again, and nothing is lost.
     reload("archive_command = 'exit 3'", "archive_command", "exit 3");
     let mut other = server.client();
     until(&mut other, "SELECT failed_count FROM pg_stat_archiver", |n| n != "0");
@@ -131,8 +131,7 @@ struct Flow {
     acknowledged: AtomicU64,
 }
 
-/// What counts for a target: what was acknowledged before it is there, what was sent after it is
-/// not.
+/// What must be there at a target: rows acknowledged before it, and none sent after it.
 #[derive(Debug)]
 struct Point {
     setting: String,
@@ -171,7 +170,7 @@ impl Load {
         }
     }
 
-    /// Waits until there is more of everything.
+    /// Waits until there are more rows of each kind.
     fn proceed(&self) {
         let (started, before) = (std::time::Instant::now(), self.counts(|flow| &flow.acknowledged));
         while !self
@@ -185,7 +184,7 @@ impl Load {
         }
     }
 
-    /// Makes a point that recovery can stop at, by a query that gives its place.
+    /// Makes a point at which recovery can stop, by a query that returns its position.
     fn point(&self, client: &mut Client, setting: &str, prepare: &str, sql: &str) -> Point {
         self.proceed();
         let least = self.counts(|flow| &flow.acknowledged);
@@ -221,7 +220,7 @@ fn loaded(store: &Path) -> (PathBuf, Arc<TempDir>, Vec<Point>) {
         let position = "SELECT pg_current_wal_insert_lsn()";
         points.push(load.point(&mut client, "recovery_target_lsn", "SELECT 1", position));
         client.query("SELECT pg_switch_wal()").expect("switches");
-        // When it was reset is the server's time.
+        // The time of the reset is the server's time.
         let (reset, clock) =
             ("SELECT pg_stat_reset_shared('archiver')", "SELECT stats_reset FROM pg_stat_archiver");
         points.push(load.point(&mut client, "recovery_target_time", reset, clock));
@@ -296,7 +295,7 @@ fn a_store_that_is_down_never_ends_recovery_early() {
         assert!(data.join("recovery.signal").exists());
     }
     let restore = format!("restore_command=cp {}/%f %p 2>/dev/null", store.path().display());
-    // Told to stop at its target, it does so, and says so.
+    // It stops at its target, as it was told, and logs it.
     let target = points[0].setting.as_str();
     let (status, log) = refused(&data, super::ports::free_port(), &[&restore, target]);
     assert!(status.success() && log.contains("shutdown at recovery target"), "{log}");

@@ -84,7 +84,7 @@ fn blocks_and_their_status() {
 }
 
 #[test]
-fn a_client_that_leaves_in_mid_transaction_leaves_nothing() {
+fn a_client_that_leaves_within_a_transaction_leaves_nothing() {
     let server = Server::new();
     server.client().query("CREATE TABLE t (i int4)").expect("runs");
     let mut client = server.client();

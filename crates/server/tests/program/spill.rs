@@ -1,4 +1,4 @@
-//! Sorts that spill, as clients, settings, log and views see them.
+//! Sorts that spill: settings, log, views.
 
 use super::harness::{Server, failure, value};
 use std::sync::Arc;

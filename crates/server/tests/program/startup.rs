@@ -1,4 +1,4 @@
-//! Who gets in, and what the server tells first.
+//! Identities, protocol versions, pg_hba.conf, and the first messages.
 
 use super::harness::{Server, refused, value};
 use super::ports::free_port;
@@ -108,7 +108,7 @@ fn protocol_versions() {
     assert_eq!(key(&first(PROTOCOL_3_0, &[])), 4);
     let messages = first(PROTOCOL_3_2, &[]);
     assert_eq!((messages[0].0, key(&messages)), (b'R', 32));
-    // A newer minor version, and an option nobody knows: negotiated, and then all goes on.
+    // A newer minor version and an unknown option are negotiated, and the session begins.
     let messages = first((3 << 16) | 9999, &[("_pq_.wish", "1")]);
     assert_eq!(messages[0].0, b'v');
     assert_eq!(
@@ -146,7 +146,7 @@ fn too_many_connections() {
     let e = server.connect(&parameters).expect_err("refused");
     assert_eq!(e.sqlstate(), "53300", "{e}");
     drop(first);
-    // The server notices that the first one has left in its own time: the refusals end.
+    // Once the server notices that the first one has left, it refuses no more.
     while let Err(e) = server.connect(&parameters) {
         assert_eq!(e.sqlstate(), "53300", "{e}");
     }
@@ -169,7 +169,7 @@ fn pg_hba_conf_is_honoured_or_refused() {
     assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
     server.wait_for_log("received SIGHUP");
     let (state, message) = loop {
-        // The records are in force a moment after that line.
+        // The records take effect shortly after that line.
         if let Err(e) = connect() {
             break refusal(e);
         }
@@ -178,7 +178,7 @@ fn pg_hba_conf_is_honoured_or_refused() {
     let host = "host \"127.0.0.1\", user \"postgres\", database \"postgres\", no encryption";
     assert!(message.contains(&format!("pg_hba.conf rejects connection for {host}")), "{message}");
 
-    // What can't be honoured changes nothing.
+    // A file that can't be honoured changes nothing.
     std::fs::write(&hba, "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
         .expect("written");
     assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
@@ -211,7 +211,7 @@ fn pg_hba_conf_is_honoured_or_refused() {
 }
 
 #[test]
-fn pg_hba_conf_is_reloaded_whatever_becomes_of_the_settings() {
+fn pg_hba_conf_is_reloaded_even_if_the_settings_are_refused() {
     let server = Server::new();
     let mut inside = server.unix_client();
     std::fs::write(server.data_dir().join("postgresql.conf"), "nonsense = 1\n").expect("written");
@@ -219,7 +219,7 @@ fn pg_hba_conf_is_reloaded_whatever_becomes_of_the_settings() {
     std::fs::write(server.data_dir().join("pg_hba.conf"), hba).expect("written");
     assert_eq!(value(&mut inside, "SELECT pg_reload_conf()"), "t");
     server.wait_for_log("the configuration is unchanged");
-    // The records are in force a moment after that line.
+    // The records take effect shortly after that line.
     let start = Instant::now();
     while server.connect(&[("user", "postgres")]).is_ok() {
         assert!(start.elapsed() < Duration::from_secs(30), "pg_hba.conf is not read");

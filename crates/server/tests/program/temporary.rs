@@ -1,4 +1,4 @@
-//! Temporary tables: their buffers, and what is left of them on disk.
+//! Temporary tables: their buffers and their files.
 
 use super::harness::{Server, failure, value};
 use std::path::Path;
@@ -28,7 +28,7 @@ fn temp_buffers_counts_until_the_first_use() {
         "99 8kB is outside the valid range for parameter \"temp_buffers\" (100 8kB .. 1073741823 8kB)"
     );
     client.query("CREATE TEMP TABLE t (a int, b text)").expect("creates");
-    // Made, but without a page yet.
+    // It has been created, but has no page yet.
     client.query("SET temp_buffers = '2MB'; SELECT count(*) FROM t").expect("sets");
     client.query("SET temp_buffers = 100").expect("sets");
     client.query(FILL).expect("fills");
@@ -45,7 +45,7 @@ fn temp_buffers_counts_until_the_first_use() {
     client.query("ROLLBACK").expect("rolls back");
     assert_eq!(value(&mut client, "SHOW temp_buffers"), "800kB");
     client.query("RESET temp_buffers").expect("without effect");
-    // The table is larger than its buffers by far, and whole.
+    // The table is much larger than its buffers, and complete.
     assert_eq!(value(&mut client, SUMS), "20000 200010000");
     // Another session has its own.
     let mut other = server.client();
@@ -79,7 +79,7 @@ fn nothing_is_left_on_disk_after_a_session_a_stop_or_a_crash() {
         prepare(&mut client);
         assert_eq!(files(server.folder.path()).len(), 2);
         drop(client);
-        // The next session comes when the first has gone, or beside it.
+        // The next session begins after the first, or beside it.
         let mut client = server.client();
         prepare(&mut client);
         folder = server.stop();

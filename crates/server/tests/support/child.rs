@@ -1,5 +1,5 @@
-//! Programs that tests start: everything they print is read while they run, every wait for one has
-//! a bound, and none outlives its test.
+//! Programs that tests start. Their output is read while they run, every wait for them is bounded,
+//! and none outlives its test.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -11,10 +11,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, Once};
 use std::time::Duration;
 
-/// How long a program may take to end: no busy machine takes as long.
+/// How long a program may take to end: more than it needs on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Lines as they come, and how many pipes are still open.
+/// Lines that were read, and how many pipes are still open.
 #[derive(Default)]
 struct Lines {
     state: Mutex<(Vec<String>, usize)>,
@@ -35,7 +35,7 @@ impl Child {
         Child::spawn_with(command, Stdio::piped())
     }
 
-    /// As [`Child::spawn`], with its standard error somewhere else.
+    /// Like [`Child::spawn`], with its standard error redirected.
     pub fn spawn_with(command: &mut Command, errors: Stdio) -> Child {
         default_signals();
         let name = format!("{command:?}");
@@ -61,13 +61,14 @@ impl Child {
         self.lines.state.lock().expect("no panic").0.join("\n")
     }
 
-    /// Waits for a line that holds `text`; if it ends without one, everything it has printed.
+    /// Waits for a line that contains `text`. The error, if the program ends without one, is
+    /// everything it has printed.
     pub fn wait_for_line(&self, text: &str) -> Result<String, String> {
         self.wait_until(|lines| lines.iter().find(|line| line.contains(text)).cloned())
     }
 
-    /// Waits until `found` finds something in its lines; if it ends before, everything it has
-    /// printed.
+    /// Waits until `found` finds something in its lines. The error, if the program ends before, is
+    /// everything it has printed.
     pub fn wait_until<T>(
         &self,
         mut found: impl FnMut(&[String]) -> Option<T>,
@@ -150,9 +151,9 @@ fn drain(pipe: impl Read + Send + 'static, lines: &Arc<Lines>) {
     });
 }
 
-/// A shell starts its background jobs with SIGINT and SIGQUIT ignored, which programs pass on to
-/// their children. A signal that has a handler here is back at its default in a child; the handler
-/// does what the default does.
+/// Restores the default of SIGINT and SIGQUIT in children. A shell ignores these signals in its
+/// background jobs, which children would inherit. A signal with a handler here has its default in a
+/// child, and the handler does what the default does.
 fn default_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,90 +1,22 @@
 //! COPY.
 
-use super::run::Loader;
-use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
+use super::copy_in::CopyIn;
+use super::loader::Loader;
+use super::outcome::Executed;
+use super::sink::{CommandTag, Format, RowSink};
+use super::state::Connection;
+use crate::column::ColumnDesc;
 use crate::copy::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, ParamTypes, Planner, Relation, RowSource, SelectPlan, check_left_out, live_columns,
+    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, check_left_out, live_columns,
     stored_type, target_columns, writable,
 };
-use crate::value::{MAX_ALLOC, SqlType};
 use forebay_engine::{LockMode, Table};
+use forebay_types::{MAX_ALLOC, SqlType};
 use std::sync::Arc;
-
-/// Bytes parsed between two looks at whether the batch is full.
-const CHUNK: usize = 64 * 1024;
-
-/// COPY FROM STDIN, waiting for data. It ends with `finish` or `abort`; if it is dropped, the next
-/// end of the transaction ends it.
-pub struct CopyIn {
-    parser: CopyParser,
-    loader: Loader,
-    format: Format,
-    columns: usize,
-    table: String,
-    rows: u64,
-    last: bool,
-}
-
-impl CopyIn {
-    /// Format of CopyInResponse.
-    pub fn format(&self) -> Format {
-        self.format
-    }
-
-    /// Number of columns of CopyInResponse, all in the same format.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
-    /// Takes the payload of a CopyData message, cut anywhere.
-    pub fn push(&mut self, conn: &mut Connection, data: &[u8]) -> Result<()> {
-        conn.guard(|conn| {
-            for chunk in data.chunks(CHUNK) {
-                self.parse(|parser, take| parser.push(chunk, take))?;
-                conn.host.check_cancel()?;
-                if self.loader.is_full() {
-                    self.loader.flush(&mut conn.host)?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn parse(
-        &mut self,
-        run: impl FnOnce(&mut CopyParser, crate::copy::TakeRow<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let (loader, rows) = (&mut self.loader, &mut self.rows);
-        run(&mut self.parser, &mut |row| {
-            *rows += 1;
-            loader.push(row)
-        })
-    }
-
-    /// CopyDone: inserts what is left.
-    pub fn finish(mut self, conn: &mut Connection) -> Result<CommandTag> {
-        conn.guard(|conn| {
-            self.parse(|parser, take| parser.finish(take))?;
-            self.loader.flush(&mut conn.host)?;
-            if self.last {
-                conn.end_implicit()?;
-            }
-            Ok(CommandTag(format!("COPY {}", self.rows)))
-        })
-    }
-
-    /// CopyFail, or any message that has no place in a COPY: returns the error to send
-    /// (57014 `COPY from stdin failed: reason`).
-    pub fn abort(self, conn: &mut Connection, reason: &str) -> SqlError {
-        conn.fail();
-        SqlError::new(state::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"))
-            .context(format!("COPY {}, line {}", self.table, self.rows + 1))
-    }
-}
 
 impl Connection {
     /// Starts or runs a COPY.
@@ -133,7 +65,7 @@ impl Connection {
         // COPY's errors point at no place in the query.
         let name = QualifiedName { position: 0, ..name.clone() };
         let mut params = ParamTypes::default();
-        Planner { source, host: &mut self.host, params: &mut params }.relation(&name, mode)
+        Planner { source, catalog: &mut self.host, params: &mut params }.relation(&name, mode)
     }
 
     /// A table's columns of a COPY, as places among its live columns.
@@ -182,16 +114,9 @@ impl Connection {
             });
         }
         let decode = output.iter().map(Expr::columns_needed).max().unwrap_or(0);
-        Ok(SelectPlan {
-            source: RowSource::Table { table, schema: name.schema.clone(), decode },
-            filter: None,
-            grouping: None,
-            output,
-            columns: descs,
-            order: Vec::new(),
-            limit: None,
-            offset: None,
-        })
+        let scan = Node::Scan { table, schema: name.schema.clone(), decode };
+        let root = Arc::new(Node::Project { input: Box::new(scan), output });
+        Ok(SelectPlan { root, columns: descs })
     }
 
     fn copy_out(
@@ -211,10 +136,10 @@ impl Connection {
             sink.copy_data(&message)?;
         }
         let mut rows = 0u64;
-        let mut cursor = Cursor::new(plan, Arc::from([]));
-        cursor.run(&mut self.host, &mut |values, _| {
+        let mut cursor = Cursor::new(&plan.root, Arc::from([]));
+        cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
-            writer.row(values, &columns, &mut message)?;
+            writer.row(row.values, &columns, &mut message)?;
             rows += 1;
             sink.copy_data(&message)?;
             Ok(Flow::Continue)

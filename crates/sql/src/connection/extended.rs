@@ -1,44 +1,18 @@
 //! The extended protocol: prepared statements and portals.
 
-use super::prepared::{Plan, Prepared};
+use super::outcome::Executed;
+use super::portal::{Portal, Progress};
 use super::run::run_cursor;
-use super::{ColumnDesc, CommandTag, Connection, Executed, Format, RowSink};
+use super::sink::{CommandTag, Format, RowSink};
+use super::state::Connection;
+use super::statement::{Plan, Prepared};
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, estimated_memory, parse_script};
-use crate::plan::RowSource;
-use crate::value::{BinaryDefect, Datum, SqlType, binary_in, checked_utf8, text_in};
 use forebay_engine::StatementSnapshot;
+use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
-
-/// How far a portal is.
-enum Progress {
-    /// Its tables are locked. A query's snapshot is from then.
-    Fresh(Option<StatementSnapshot>),
-    Running(Box<Cursor>),
-    Done,
-}
-
-/// A statement bound to parameters.
-pub(super) struct Portal {
-    prepared: Arc<Prepared>,
-    plan: Plan,
-    params: Arc<[Datum<'static>]>,
-    formats: Vec<Format>,
-    progress: Progress,
-}
-
-impl Portal {
-    /// Does it read this table? Until it is closed, also after its last row.
-    pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
-        let Plan::Select(plan) = &self.plan else { return false };
-        let mut source = &plan.source;
-        while let RowSource::Subquery(inner) = source {
-            source = &inner.source;
-        }
-        matches!(source, RowSource::Table { table, .. } if table.oid == oid)
-    }
-}
 
 pub(super) fn no_statement(name: &str) -> SqlError {
     let message = if name.is_empty() {
@@ -57,7 +31,7 @@ fn protocol(message: String) -> SqlError {
     SqlError::new(state::PROTOCOL_VIOLATION, message)
 }
 
-/// Does the statement end a transaction? Only such run in a failed block.
+/// Whether the statement ends a transaction: only such statements run in a failed block.
 fn ends_transaction(prepared: &Prepared) -> bool {
     use crate::parse::TransactionStatement::{Commit, Rollback};
     match &prepared.statement {
@@ -146,7 +120,8 @@ impl Connection {
             }
             if params.len() != prepared.params.len() {
                 return Err(protocol(format!(
-                    "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
+                    "bind message supplies {} parameters, but prepared statement \"{statement}\" \
+                     requires {}",
                     params.len(),
                     prepared.params.len()
                 )));
@@ -177,8 +152,8 @@ impl Connection {
         })
     }
 
-    /// As in PostgreSQL, a query sees what was there when it was bound; other statements, when they
-    /// are executed.
+    /// The snapshot of Bind. As in PostgreSQL, a query uses it; other statements take theirs when
+    /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
         match (plan, self.host.session_if_any()) {
             (Plan::Select(_), Some(session)) => Ok(Some(session.statement_snapshot()?)),
@@ -246,7 +221,7 @@ impl Connection {
                     {
                         session.use_snapshot(&snapshot)?;
                     }
-                    let cursor = Cursor::new(Arc::clone(plan), Arc::clone(&portal.params));
+                    let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
                     portal.progress = Progress::Running(Box::new(cursor));
                 }
                 Plan::Insert(plan) => {
@@ -346,22 +321,17 @@ fn parameter(
     match format {
         Format::Text => {
             let text = checked_utf8(bytes)?;
-            let value = if ty == SqlType::Regclass {
-                text_in(text, SqlType::Oid)
-            } else {
-                text_in(text, ty)
-            };
-            value.map(Datum::into_owned).map_err(|e| e.context(format!("{place} = '...'")))
+            let ty = if ty == SqlType::Regclass { SqlType::Oid } else { ty };
+            let context = |e| SqlError::from(e).context(format!("{place} = '...'"));
+            text_in(text, ty).map(Datum::into_owned).map_err(context)
         }
-        Format::Binary => match binary_in(bytes, ty).map_err(|e| e.context(place.clone()))? {
+        Format::Binary => match binary_in(bytes, ty) {
             Ok(value) => Ok(value.into_owned()),
-            Err(BinaryDefect::TooShort) => {
-                Err(protocol("insufficient data left in message".to_owned()).context(place))
-            }
-            Err(BinaryDefect::TooLong) => Err(SqlError::new(
+            Err(e) if e.is_too_long_binary() => Err(SqlError::new(
                 state::INVALID_BINARY_REPRESENTATION,
                 format!("incorrect binary data format in bind parameter {number}"),
             )),
+            Err(e) => Err(SqlError::from(e).context(place)),
         },
     }
 }

@@ -1,14 +1,14 @@
-//! What a client has a session keep: prepared statements and portals by name, with what they weigh.
+//! Prepared statements and portals by name, within a limit of memory.
 
 use crate::error::{Result, SqlError, state};
 use std::collections::HashMap;
 
-/// Bytes that a session's statements, or its portals, may weigh together.
+/// Most bytes of a session's statements, and of its portals.
 pub(super) const MOST: usize = 2 << 30;
-/// What anything weighs that is kept.
+/// Bytes that each entry takes beside its content.
 const ENTRY: usize = 1024;
 
-/// Things by name.
+/// Entries by name, with their estimated memory.
 pub(super) struct Held<T> {
     entries: HashMap<String, (T, usize)>,
     weight: usize,
@@ -16,19 +16,20 @@ pub(super) struct Held<T> {
 }
 
 impl<T> Held<T> {
-    /// Nothing; at most so many bytes of it.
+    /// Empty, with room for `most` bytes.
     pub fn new(most: usize) -> Held<T> {
         Held { entries: HashMap::new(), weight: 0, most }
     }
 
-    /// Keeps a thing of so many bytes in place of what has its name.
+    /// Adds an entry of so many bytes, or replaces the one with its name.
     pub fn insert(&mut self, name: &str, thing: T, bytes: usize) -> Result<()> {
         self.remove(name);
         let bytes = bytes.saturating_add(name.len()).saturating_add(ENTRY);
         let weight = self.weight.saturating_add(bytes);
         if weight > self.most {
             let detail = format!(
-                "The session keeps {} bytes of statements or portals, and cannot keep {bytes} more.",
+                "The session keeps {} bytes of statements or portals, and cannot keep {bytes} \
+                 more.",
                 self.weight
             );
             return Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail));
@@ -38,7 +39,7 @@ impl<T> Held<T> {
         Ok(())
     }
 
-    /// Takes a thing out, with what it weighs.
+    /// Removes an entry, and returns it with its bytes.
     pub fn remove(&mut self, name: &str) -> Option<(T, usize)> {
         let (thing, bytes) = self.entries.remove(name)?;
         self.weight -= bytes;

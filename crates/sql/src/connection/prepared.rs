@@ -1,36 +1,14 @@
-//! Statements planned, and planned again when a table has changed under them.
+//! Planning statements, and planning them again when a table has changed.
 
-use super::{ColumnDesc, Connection};
+use super::state::Connection;
+use super::statement::{Plan, Prepared};
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use crate::parse::{CopySource, Kind, Source, Statement};
-use crate::plan::{InsertPlan, InsertSource, ParamTypes, Planner, RowSource, SelectPlan};
-use crate::value::SqlType;
+use crate::parse::{Kind, Source, Statement};
+use crate::plan::{Node, ParamTypes, Planner, SelectPlan};
 use forebay_engine::{LockMode, Table};
 use sqlparser::ast;
 use std::sync::Arc;
-
-/// What a statement was planned to.
-#[derive(Clone)]
-pub enum Plan {
-    /// A query.
-    Select(Arc<SelectPlan>),
-    /// An INSERT.
-    Insert(Arc<InsertPlan>),
-    /// Anything else, which needs no plan.
-    Utility,
-}
-
-/// A prepared statement.
-pub struct Prepared {
-    /// The statement; None for an empty string.
-    pub statement: Option<Statement>,
-    /// Types of its parameters.
-    pub params: Vec<SqlType>,
-    /// Its plan.
-    pub plan: Plan,
-    /// The columns it returns.
-    pub columns: Option<Vec<ColumnDesc>>,
-}
 
 impl Connection {
     /// Plans a statement, with its tables locked. `types`: the parameters' types as far as known,
@@ -54,7 +32,7 @@ impl Connection {
     }
 
     fn plan(&mut self, statement: &Statement, params: &mut ParamTypes) -> Result<Plan> {
-        let mut planner = Planner { source: &statement.source, host: &mut self.host, params };
+        let mut planner = Planner { source: &statement.source, catalog: &mut self.host, params };
         Ok(match &*statement.kind {
             Kind::Query(query) => Plan::Select(Arc::new(planner.query(query)?)),
             Kind::Insert(insert) => Plan::Insert(Arc::new(planner.insert(insert)?)),
@@ -69,7 +47,7 @@ impl Connection {
         source: &Source,
     ) -> Result<Arc<SelectPlan>> {
         let mut params = ParamTypes::default();
-        let mut planner = Planner { source, host: &mut self.host, params: &mut params };
+        let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
         Ok(Arc::new(planner.query(query)?))
     }
 
@@ -94,29 +72,23 @@ impl Connection {
     /// Locks the tables of a plan; false if one is no longer the one that was planned for.
     pub(super) fn lock_tables(&mut self, plan: &Plan) -> Result<bool> {
         match plan {
-            Plan::Select(select) => self.lock_select(select),
+            Plan::Select(select) => self.lock_scans(&select.root),
             Plan::Insert(insert) => {
                 let schema = insert.name.schema.as_deref();
-                if !self.lock_one(schema, &insert.table, LockMode::RowExclusive)? {
-                    return Ok(false);
-                }
-                match &insert.source {
-                    InsertSource::Query(select, _) => self.lock_select(select),
-                    InsertSource::Values(_) => Ok(true),
-                }
+                Ok(self.lock_one(schema, &insert.table, LockMode::RowExclusive)?
+                    && self.lock_scans(&insert.rows)?)
             }
             Plan::Utility => Ok(true),
         }
     }
 
-    fn lock_select(&mut self, plan: &SelectPlan) -> Result<bool> {
-        match &plan.source {
-            RowSource::Table { table, schema, .. } => {
-                self.lock_one(schema.as_deref(), table, LockMode::AccessShare)
+    fn lock_scans(&mut self, root: &Node) -> Result<bool> {
+        for (schema, table) in root.scans() {
+            if !self.lock_one(schema, table, LockMode::AccessShare)? {
+                return Ok(false);
             }
-            RowSource::Subquery(inner) => self.lock_select(inner),
-            _ => Ok(true),
         }
+        Ok(true)
     }
 
     /// Locks a table by name; false if the name means another now or none, or it has other columns.
@@ -131,7 +103,6 @@ impl Connection {
     fn utility_columns(&mut self, kind: &Kind) -> Result<Option<Vec<ColumnDesc>>> {
         match kind {
             Kind::Show(target) => self.show_columns(target).map(Some),
-            Kind::Copy(copy) if matches!(copy.source, CopySource::Query(_)) => Ok(None),
             _ => Ok(None),
         }
     }

@@ -1,96 +1,17 @@
 //! Running statements.
 
-use super::prepared::{Plan, Prepared};
-use super::{
-    ColumnDesc, CommandTag, Connection, Executed, Format, RowRef, RowSink, tell_of_damage,
-};
-use crate::error::{ColumnName, Result, SqlError, state};
-use crate::exec::{Cursor, Flow, Host, Row, eval_all};
+use super::loader::Loader;
+use super::outcome::Executed;
+use super::sink::{CommandTag, Format, RowRef, RowSink};
+use super::state::{Connection, tell_of_damage};
+use super::statement::{Plan, Prepared};
+use crate::column::ColumnDesc;
+use crate::error::Result;
+use crate::exec::{Cursor, Flow, Host};
 use crate::parse::{Kind, Statement};
-use crate::plan::{Expr, InsertPlan, InsertSource, live_columns};
-use crate::value::{Datum, SqlType, to_text};
-use forebay_engine::{RowBatch, Table};
+use crate::plan::InsertPlan;
+use forebay_types::Datum;
 use std::sync::Arc;
-
-/// A batch is inserted when it has so many bytes.
-const BATCH_BYTES: usize = 512 * 1024;
-
-/// Rows on their way into a table.
-pub(super) struct Loader {
-    table: Arc<Table>,
-    batch: RowBatch,
-    inserted: u64,
-}
-
-impl Loader {
-    /// For a table that is locked.
-    pub(super) fn new(table: &Arc<Table>) -> Loader {
-        Loader { table: Arc::clone(table), batch: RowBatch::new(table), inserted: 0 }
-    }
-
-    /// Adds a row of the table's live columns.
-    pub(super) fn push(&mut self, row: &[forebay_engine::Datum<'_>]) -> Result<()> {
-        self.batch.push(row).map_err(|e| {
-            let error = SqlError::from(e);
-            if error.sqlstate != state::NOT_NULL_VIOLATION || error.detail.is_some() {
-                return error;
-            }
-            let error = error.detail(self.describe(row));
-            let mut columns = row.iter().zip(live_columns(&self.table));
-            match columns.find(|(value, column)| value.is_null() && column.not_null) {
-                None => error,
-                Some((_, column)) => error.column(ColumnName {
-                    schema: self.table.schema.clone(),
-                    table: self.table.name.clone(),
-                    column: column.name.clone(),
-                }),
-            }
-        })
-    }
-
-    /// `Failing row contains (...)`, each value shortened to 64 bytes.
-    fn describe(&self, row: &[forebay_engine::Datum<'_>]) -> String {
-        const SHOWN_BYTES: usize = 64;
-        let mut shown = Vec::new();
-        for (value, column) in row.iter().zip(live_columns(&self.table)) {
-            let value = Datum::from_stored(*value);
-            if value.is_null() {
-                shown.push("null".to_owned());
-                continue;
-            }
-            let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::Text);
-            let mut text = to_text(&value, ty).unwrap_or_default();
-            if text.len() > SHOWN_BYTES {
-                let mut end = SHOWN_BYTES;
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                text.truncate(end);
-                text.push_str("...");
-            }
-            shown.push(text);
-        }
-        format!("Failing row contains ({}).", shown.join(", "))
-    }
-
-    /// Is there enough to be inserted?
-    pub(super) fn is_full(&self) -> bool {
-        self.batch.bytes() >= BATCH_BYTES
-    }
-
-    /// Inserts what there is.
-    pub(super) fn flush(&mut self, host: &mut Host) -> Result<()> {
-        if !self.batch.is_empty() {
-            self.inserted += host.session()?.insert_batch(&self.table, &mut self.batch)?;
-        }
-        Ok(())
-    }
-
-    /// Rows inserted.
-    pub(super) fn inserted(&self) -> u64 {
-        self.inserted
-    }
-}
 
 impl Connection {
     /// Runs a statement of the simple protocol.
@@ -110,7 +31,7 @@ impl Connection {
             Plan::Select(plan) => {
                 let formats = vec![Format::Text; plan.columns.len()];
                 sink.columns(&plan.columns, &formats)?;
-                let mut cursor = Cursor::new(Arc::clone(plan), Arc::from([]));
+                let mut cursor = Cursor::new(&plan.root, Arc::from([]));
                 let (rows, _) =
                     run_cursor(&mut cursor, &mut self.host, &plan.columns, &formats, 0, sink)?;
                 Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
@@ -135,26 +56,14 @@ impl Connection {
     ) -> Result<u64> {
         self.check_writable("INSERT")?;
         let mut loader = Loader::new(&plan.table);
-        match &plan.source {
-            InsertSource::Values(rows) => {
-                for row in rows {
-                    push_row(&mut loader, row, Row::Values(&[]), params, &mut self.host)?;
-                    if loader.is_full() {
-                        loader.flush(&mut self.host)?;
-                    }
-                }
-            }
-            InsertSource::Query(select, exprs) => {
-                let mut cursor = Cursor::new(Arc::clone(select), Arc::clone(params));
-                // The scan rests while a batch is inserted; its snapshot does not see the new rows.
-                while cursor.run(&mut self.host, &mut |values, host| {
-                    push_row(&mut loader, exprs, Row::Values(values), params, host)?;
-                    Ok(if loader.is_full() { Flow::Rest } else { Flow::Continue })
-                })? == Flow::Rest
-                {
-                    loader.flush(&mut self.host)?;
-                }
-            }
+        let mut cursor = Cursor::new(&plan.rows, Arc::clone(params));
+        // A scan rests while a batch is inserted; its snapshot does not see the new rows.
+        while cursor.run(&mut self.host, &mut |row, _| {
+            loader.push(row.values)?;
+            Ok(if loader.is_full() { Flow::Rest } else { Flow::Continue })
+        })? == Flow::Rest
+        {
+            loader.flush(&mut self.host)?;
         }
         loader.flush(&mut self.host)?;
         Ok(loader.inserted())
@@ -177,19 +86,6 @@ impl Connection {
     }
 }
 
-fn push_row(
-    loader: &mut Loader,
-    exprs: &[Expr],
-    row: Row<'_>,
-    params: &[Datum<'static>],
-    host: &mut Host,
-) -> Result<()> {
-    let values = eval_all(exprs, row, params, host)?;
-    let stored: smallvec::SmallVec<[forebay_engine::Datum<'_>; 16]> =
-        values.iter().map(Datum::to_stored).collect();
-    loader.push(&stored)
-}
-
 /// Sends a cursor's rows, at most `max` if it is not 0. The number sent, and whether the end was
 /// reached.
 pub(super) fn run_cursor(
@@ -201,11 +97,11 @@ pub(super) fn run_cursor(
     sink: &mut dyn RowSink,
 ) -> Result<(u64, bool)> {
     let mut rows = 0u64;
-    let flow = cursor.run(host, &mut |values, host| {
+    let flow = cursor.run(host, &mut |row, host| {
         if host.accepts_damage() {
             tell_of_damage(host, sink)?;
         }
-        sink.row(&RowRef { values, columns, formats })?;
+        sink.row(&RowRef { values: row.values, columns, formats })?;
         rows += 1;
         Ok(if rows == max { Flow::Rest } else { Flow::Continue })
     })?;

@@ -1,35 +1,12 @@
 //! Where results go: rows, COPY data, notices.
 
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError};
-use crate::value::Datum;
-use crate::value::{MAX_ALLOC, SqlType, check_enlarge, enlarge};
+use forebay_types::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
 
-/// A column of a result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ColumnDesc {
-    /// The name the client sees.
-    pub name: String,
-    /// OID of the table the column comes from, or 0.
-    pub table_oid: u32,
-    /// Its attribute number there, or 0.
-    pub attnum: i16,
-    /// The type.
-    pub ty: SqlType,
-    /// Type modifier, -1 for none.
-    pub typmod: i32,
-}
-
-impl ColumnDesc {
-    /// OID of the type, for a RowDescription.
-    pub fn type_oid(&self) -> u32 {
-        self.ty.oid()
-    }
-
-    /// Length of the type, for a RowDescription.
-    pub fn type_len(&self) -> i16 {
-        self.ty.typlen()
-    }
-}
+/// A completed command: its tag is its text, such as `INSERT 0 3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTag(pub String);
 
 /// Text or binary, as the protocol numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -90,15 +67,15 @@ impl<'r> RowRef<'r> {
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
             match self.formats.get(i).copied().unwrap_or_default() {
-                Format::Text => crate::value::text_out(value, column.ty, out)?,
-                Format::Binary => crate::value::binary_out(value, column.ty, out)?,
+                Format::Text => text_out(value, column.ty, out)?,
+                Format::Binary => binary_out(value, column.ty, out)?,
             }
             let len = (out.len() - at - 4) as i32;
             if let Some(field) = out.get_mut(at..at + 4) {
                 field.copy_from_slice(&len.to_be_bytes());
             }
         }
-        check_enlarge(out.len() - start, 0, MAX_ALLOC)
+        Ok(check_enlarge(out.len() - start, 0, MAX_ALLOC)?)
     }
 }
 

@@ -4,55 +4,11 @@
 //! transaction. BEGIN makes it a block. A failed statement in a block aborts the engine's
 //! transaction at once; the block remains, as failed, until the client ends it.
 
-use super::{CommandTag, Connection, RowSink};
+use super::block::TransactionStatus;
+use super::sink::{CommandTag, RowSink};
+use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{Modes, TransactionStatement};
-
-/// Transaction status of ReadyForQuery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TransactionStatus {
-    /// `I`: no transaction block.
-    #[default]
-    Idle,
-    /// `T`: in a transaction block.
-    InBlock,
-    /// `E`: in a failed transaction block.
-    Failed,
-}
-
-impl TransactionStatus {
-    /// The byte of ReadyForQuery.
-    pub fn as_byte(self) -> u8 {
-        match self {
-            TransactionStatus::Idle => b'I',
-            TransactionStatus::InBlock => b'T',
-            TransactionStatus::Failed => b'E',
-        }
-    }
-}
-
-/// Where the connection stands.
-#[derive(Debug, Default)]
-pub struct Transaction {
-    block: TransactionStatus,
-    /// The engine's transaction is running (in a block, or implicit).
-    running: bool,
-    read_only: bool,
-    /// READ ONLY of transactions to come.
-    default_read_only: bool,
-}
-
-impl Transaction {
-    /// For ReadyForQuery.
-    pub fn status(&self) -> TransactionStatus {
-        self.block
-    }
-
-    /// Takes the connection out of its block, so that a failure ends everything.
-    pub fn forget_block(&mut self) {
-        self.block = TransactionStatus::Idle;
-    }
-}
 
 impl Connection {
     /// Refuses all but the end of a failed block.
@@ -107,7 +63,7 @@ impl Connection {
     }
 
     fn end(&mut self, commit: bool) -> Result<()> {
-        // Scans go before their transaction does.
+        // Scans must end before their transaction.
         self.portals.clear();
         self.transaction.block = TransactionStatus::Idle;
         self.transaction.read_only = false;
@@ -134,7 +90,7 @@ impl Connection {
     pub fn fail(&mut self) {
         let in_block = self.in_block();
         if self.transaction.running {
-            // An abort that fails leaves nothing to be done about it here; the engine has said so.
+            // If the abort fails too, nothing more can be done here.
             if let Err(e) = self.end(false) {
                 tracing::error!("abort failed: {e}");
             }
@@ -201,7 +157,7 @@ impl Connection {
         if self.transaction.block == TransactionStatus::InBlock
             && let Some(session) = self.host.session_if_any()
         {
-            // Before a rollback as well: not every one comes from an error.
+            // A rollback need not follow an error, so the command may still be open.
             session.end_command();
         }
         self.end(commit)?;

@@ -1,12 +1,14 @@
-//! Running the statements that are no query: tables, settings, CHECKPOINT and the like.
+//! Running utility statements: tables, settings, CHECKPOINT and others.
 
-use super::{ColumnDesc, CommandTag, Connection, Format, RowRef, RowSink};
+use super::sink::{CommandTag, Format, RowRef, RowSink};
+use super::state::Connection;
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
 use crate::plan::View;
 use crate::settings::SetScope;
-use crate::value::{Datum, SqlType};
 use forebay_engine::{ColumnDef, LockMode};
+use forebay_types::{Datum, SqlType};
 
 /// The name of a session's own schema.
 const PG_TEMP: &str = "pg_temp";
@@ -174,7 +176,8 @@ impl Connection {
             };
             if self.portals.values().any(|portal| portal.reads(table.oid)) {
                 let message = format!(
-                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this session",
+                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this \
+                     session",
                     table.name
                 );
                 return Err(SqlError::new(state::OBJECT_IN_USE, message));

@@ -7,10 +7,9 @@
 //! ```
 
 use super::parser::{CopyShape, TakeRow};
-use super::values::Place;
+use super::values::LineContext;
 use crate::error::{Result, SqlError, state};
-use crate::value::{BinaryDefect, Datum, SqlType, binary_in, check_enlarge, out_of_memory};
-use forebay_engine::Datum as Stored;
+use forebay_types::{Datum, SqlType, binary_in, check_enlarge, out_of_memory};
 
 /// The first bytes.
 pub const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -33,7 +32,7 @@ pub struct BinaryParser {
     stage: Stage,
     /// Rows begun.
     line: u64,
-    /// No use in looking again before so many bytes are there.
+    /// Parsing goes on when this many bytes are there.
     need: usize,
 }
 
@@ -55,7 +54,7 @@ fn short(data: &[u8], at: usize) -> Option<i16> {
 /// A row's extent.
 enum Extent {
     Complete(usize),
-    /// So many bytes are needed before it can be known more.
+    /// Its length is not known before this many bytes are there.
     Needs(usize),
 }
 
@@ -80,7 +79,7 @@ impl BinaryParser {
 
     /// The data has ended.
     pub fn finish(&mut self, _take: TakeRow<'_>) -> Result<()> {
-        let place = Place::new(&self.shape.table, self.line + 1);
+        let place = LineContext::new(&self.shape.table, self.line + 1);
         match self.stage {
             Stage::Header if self.buffer.len() < SIGNATURE.len() => {
                 Err(bad("COPY file signature not recognized"))
@@ -90,7 +89,7 @@ impl BinaryParser {
             }
             Stage::Header => Err(bad("invalid COPY file header (missing length)")),
             Stage::Extension(_) => Err(bad("invalid COPY file header (wrong length)")),
-            // A lone byte is no field count: the data is taken to end before it, as PostgreSQL
+            // As in PostgreSQL, a lone byte is no field count and is ignored: PostgreSQL
             // does.
             Stage::Rows if self.buffer.len() >= 2 => {
                 let column = self.incomplete_column();
@@ -150,7 +149,7 @@ impl BinaryParser {
                 },
                 Stage::Ended if rest.is_empty() => return Ok(used),
                 Stage::Ended => {
-                    let context = Place::new(&self.shape.table, self.line + 1).line_only();
+                    let context = LineContext::new(&self.shape.table, self.line + 1).line_only();
                     return Err(bad("received copy data after EOF marker").context(context));
                 }
             }
@@ -179,7 +178,7 @@ impl BinaryParser {
         Ok(Some(length + 8))
     }
 
-    /// How long the row at the start of `data` is; takes note of the trailer.
+    /// How long the row at the start of `data` is. The trailer ends the rows.
     fn extent(&mut self, data: &[u8]) -> Result<Extent> {
         let Some(count) = short(data, 0) else { return Ok(Extent::Needs(2)) };
         if count == -1 {
@@ -187,7 +186,7 @@ impl BinaryParser {
             return Ok(Extent::Complete(2));
         }
         let line = self.line + 1;
-        let place = Place::new(&self.shape.table, line);
+        let place = LineContext::new(&self.shape.table, line);
         let expected = self.shape.columns.len();
         if usize::try_from(count) != Ok(expected) {
             let message = format!("row field count is {count}, expected {expected}");
@@ -205,7 +204,7 @@ impl BinaryParser {
                 length => {
                     let length = length as usize;
                     check_enlarge(at, length, self.shape.longest)
-                        .map_err(|e| e.context(place.column_only(&column.name)))?;
+                        .map_err(|e| SqlError::from(e).context(place.column_only(&column.name)))?;
                     at += length;
                 }
             }
@@ -214,16 +213,9 @@ impl BinaryParser {
     }
 
     fn row(&self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
-        let place = Place::new(&self.shape.table, self.line);
-        let mut few = [Stored::Null; 16];
-        let mut many = Vec::new();
-        let values = match few.get_mut(..self.shape.width) {
-            Some(few) => few,
-            None => {
-                many.resize(self.shape.width, Stored::Null);
-                &mut many[..]
-            }
-        };
+        let place = LineContext::new(&self.shape.table, self.line);
+        let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
+            smallvec::smallvec![Datum::Null; self.shape.width];
         let mut at = 2;
         for column in &self.shape.columns {
             let length = word(data, at).unwrap_or(u32::MAX);
@@ -233,70 +225,34 @@ impl BinaryParser {
             }
             let bytes = data.get(at..at + length as usize).unwrap_or_default();
             at += length as usize;
-            if let Some(value) = plain(bytes, column.ty) {
-                if let Some(slot) = values.get_mut(column.slot) {
-                    *slot = value;
-                }
-                continue;
-            }
-            let value = match binary_in(bytes, column.ty) {
-                Ok(Ok(value)) => value,
-                Ok(Err(BinaryDefect::TooShort)) => {
-                    let error = SqlError::new(
-                        state::PROTOCOL_VIOLATION,
-                        "insufficient data left in message",
-                    );
-                    return Err(error.context(place.column_only(&column.name)));
-                }
-                Ok(Err(BinaryDefect::TooLong)) => {
-                    let error = SqlError::new(
-                        state::INVALID_BINARY_REPRESENTATION,
-                        "incorrect binary data format",
-                    );
-                    return Err(error.context(place.column_only(&column.name)));
-                }
-                Err(e) => return Err(e.context(place.column_only(&column.name))),
+            let value = match plain(bytes, column.ty) {
+                Some(value) => value,
+                None => binary_in(bytes, column.ty)
+                    .map_err(|e| SqlError::from(e).context(place.column_only(&column.name)))?,
             };
             if let Some(slot) = values.get_mut(column.slot) {
-                *slot = stored(value, bytes);
+                *slot = value;
             }
         }
-        take(values).map_err(|e| if e.context.is_some() { e } else { e.context(place.line_only()) })
+        take(&values)
+            .map_err(|e| if e.context.is_some() { e } else { e.context(place.line_only()) })
     }
 }
 
-/// The commonest values, straight from their bytes: the way through [`binary_in`] and [`stored`]
-/// was a third of a load's processor time. None for all others, and for what may be wrong.
+/// A value of the commonest types, decoded inline; [`binary_in`] would be a call. None for other
+/// types, and for bytes that may be wrong.
 #[inline]
-fn plain(bytes: &[u8], ty: SqlType) -> Option<Stored<'_>> {
+fn plain(bytes: &[u8], ty: SqlType) -> Option<Datum<'_>> {
     Some(match ty {
-        SqlType::Bool => Stored::Bool(<[u8; 1]>::try_from(bytes).ok()? != [0]),
-        SqlType::Int2 => Stored::Int2(i16::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Int4 => Stored::Int4(i32::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Int8 => Stored::Int8(i64::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Float4 => Stored::Float4(f32::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Float8 => Stored::Float8(f64::from_be_bytes(bytes.try_into().ok()?)),
-        SqlType::Text if !bytes.contains(&0) => Stored::Text(std::str::from_utf8(bytes).ok()?),
+        SqlType::Bool => Datum::Bool(<[u8; 1]>::try_from(bytes).ok()? != [0]),
+        SqlType::Int2 => Datum::Int2(i16::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Int4 => Datum::Int4(i32::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Int8 => Datum::Int8(i64::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Float4 => Datum::Float4(f32::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Float8 => Datum::Float8(f64::from_be_bytes(bytes.try_into().ok()?)),
+        SqlType::Text if !bytes.contains(&0) => Datum::text(std::str::from_utf8(bytes).ok()?),
         _ => return None,
     })
-}
-
-/// A binary value as it is stored; text borrows from its bytes.
-fn stored<'d>(value: Datum<'d>, bytes: &'d [u8]) -> Stored<'d> {
-    match value {
-        Datum::Text(_) => Stored::Text(std::str::from_utf8(bytes).unwrap_or_default()),
-        Datum::Bytes(_) => Stored::Bytes(bytes),
-        Datum::Bool(v) => Stored::Bool(v),
-        Datum::Int2(v) => Stored::Int2(v),
-        Datum::Int4(v) => Stored::Int4(v),
-        Datum::Int8(v) | Datum::Timestamptz(v) => Stored::Int8(v),
-        Datum::Float4(v) => Stored::Float4(v),
-        Datum::Float8(v) => Stored::Float8(v),
-        Datum::Oid(v) => Stored::Oid(v),
-        Datum::Xid(v) => Stored::Xid(v),
-        Datum::Char(v) => Stored::Char(v),
-        Datum::Null | Datum::Numeric(_) => Stored::Null,
-    }
 }
 
 #[cfg(test)]
@@ -319,16 +275,17 @@ mod tests {
     proptest! {
         #[test]
         fn the_short_way_gives_what_the_long_one_gives(
-            bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..10), "[a-zä€\0]{0,9}".prop_map(String::into_bytes)],
+            bytes in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..10),
+                "[a-zä€\0]{0,9}".prop_map(String::into_bytes),
+            ],
         ) {
             for ty in TYPES {
-                let long = match binary_in(&bytes, ty) {
-                    Ok(Ok(value)) => Some(stored(value, &bytes)),
-                    _ => None,
-                };
+                let long = binary_in(&bytes, ty).ok();
                 // As text, since a float may be no number.
                 let short = plain(&bytes, ty).map(|value| format!("{value:?}"));
-                if short.is_some() || (long.is_some() && !matches!(ty, SqlType::Oid | SqlType::Bytea)) {
+                let rare = matches!(ty, SqlType::Oid | SqlType::Bytea);
+                if short.is_some() || (long.is_some() && !rare) {
                     prop_assert_eq!(short, long.map(|value| format!("{value:?}")), "{:?}", ty);
                 }
             }

@@ -105,7 +105,7 @@ impl Fields {
     }
 }
 
-/// From the first quote of a field to its delimiter; where that is.
+/// Appends a field from its first quote on. Returns where its delimiter is.
 pub(super) fn unquote(
     line: &[u8],
     mut at: usize,

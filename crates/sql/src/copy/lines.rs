@@ -12,7 +12,7 @@ enum Newline {
     CrLf,
 }
 
-/// What the search came to. Offsets are from the start of the line.
+/// The result of a search. Offsets are from the start of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A line of `len` bytes; the next begins at `next`.
@@ -23,7 +23,7 @@ pub enum Found {
     More,
 }
 
-/// The search, with what it remembers of the line it is in.
+/// A search for the end of a line, with its state within the line.
 #[derive(Debug)]
 pub struct LineFinder {
     csv: bool,
@@ -66,7 +66,7 @@ impl LineFinder {
         self.at == 0 && !self.in_quote && matches!(self.newline, Newline::Unknown | Newline::Lf)
     }
 
-    /// A line has ended with a bare LF: so must all others.
+    /// Notes that a line has ended with a bare LF; then all others must.
     pub fn take_lf(&mut self) {
         self.newline = Newline::Lf;
     }

@@ -2,10 +2,10 @@
 //!
 //! - `options.rs`: options, checked
 //! - `parser.rs`: text and CSV to rows, from chunks cut anywhere
-//! - `scan.rs`: the bytes that mean something
-//! - `simple.rs`: lines and their fields in one pass, as long as nothing is unusual
-//! - `lines.rs`: ends of lines, whatever they hold
-//! - `fields.rs`: such a line to fields
+//! - `scan.rs`: finding delimiters, quotes and newlines
+//! - `simple.rs`: lines and their fields in one pass, for nearly all data
+//! - `lines.rs`: ends of lines, with every rule of the formats
+//! - `fields.rs`: lines to fields, with every rule of the formats
 //! - `values.rs`: fields to values, contexts of errors
 //! - `binary.rs`: the binary format to rows
 //! - `writer.rs`: rows to all formats

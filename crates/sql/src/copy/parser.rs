@@ -4,10 +4,9 @@ use super::fields::{Field, Fields};
 use super::lines::{Found, LineFinder};
 use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
-use super::values::{Place, read_text};
+use super::values::{LineContext, read_text};
 use crate::error::{Result, SqlError, state};
-use crate::value::{SqlType, checked_utf8, enlarge};
-use forebay_engine::Datum as Stored;
+use forebay_types::{Datum, SqlType, checked_utf8, enlarge};
 
 /// A column that data arrives for.
 #[derive(Clone, Debug)]
@@ -27,14 +26,14 @@ pub struct CopyShape {
     pub table: String,
     /// Columns in the order of the data.
     pub columns: Vec<CopyColumn>,
-    /// Values in a row handed out; those no column fills are NULL.
+    /// Values of each row; those that no column fills are NULL.
     pub width: usize,
-    /// Bytes of a line, or of a binary row: PostgreSQL's limit, but in tests.
+    /// Most bytes of a line or a binary row: PostgreSQL's limit, except in tests.
     pub longest: usize,
 }
 
 /// What takes the rows.
-pub type TakeRow<'t> = &'t mut dyn FnMut(&[Stored<'_>]) -> Result<()>;
+pub type TakeRow<'t> = &'t mut dyn FnMut(&[Datum<'_>]) -> Result<()>;
 
 /// Parser of text or CSV.
 pub struct LineParser {
@@ -70,8 +69,8 @@ impl LineParser {
         }
         let mut data = data;
         let mut buffer = std::mem::take(&mut self.buffer);
-        // The line that the last chunk began is finished where it is kept; the others are read
-        // where the chunk is.
+        // A line that began in an earlier chunk is completed in the buffer. All others are parsed
+        // within the chunk.
         while !buffer.is_empty() && !data.is_empty() && !self.ended {
             let end = data.iter().position(|b| *b == b'\n').map_or(data.len(), |at| at + 1);
             let (head, tail) = data.split_at(end);
@@ -88,15 +87,20 @@ impl LineParser {
         Ok(())
     }
 
+    /// The CONTEXT of an error in the line after the present one.
+    fn next_line(&self) -> String {
+        LineContext::new(&self.shape.table, self.line + 1).line_only()
+    }
+
     /// Keeps more of a line whose end has not arrived.
     fn keep(&self, buffer: &mut Vec<u8>, data: &[u8]) -> Result<()> {
         enlarge(buffer, 0, data.len(), self.shape.longest)
-            .map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?;
+            .map_err(|e| SqlError::from(e).context(self.next_line()))?;
         buffer.extend_from_slice(data);
         Ok(())
     }
 
-    /// Reads all complete lines of a chunk that begins with a line; the bytes used.
+    /// Parses all complete lines of a chunk that begins with a line. Returns the bytes used.
     fn chunk(&mut self, data: &[u8], take: TakeRow<'_>) -> Result<usize> {
         let valid = valid_start(data);
         let mut simple = SimpleLines::new(valid.as_bytes(), &self.options);
@@ -139,13 +143,13 @@ impl LineParser {
         if !self.ended && used < buffer.len() {
             let line = buffer.get(used..).unwrap_or_default();
             self.line += 1;
-            self.one(line, take)?;
+            self.unsplit_line(line, take)?;
         }
         self.ended = true;
         Ok(())
     }
 
-    /// Reads all complete lines, whatever they hold; the bytes used.
+    /// Parses all complete lines with the slower parsers. Returns the bytes used.
     fn lines(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let mut used = 0;
         while !self.ended && used < data.len() {
@@ -157,16 +161,14 @@ impl LineParser {
         Ok(if self.ended { data.len() } else { used })
     }
 
-    /// Reads a line, whatever it holds: how many bytes it takes with its end, 0 if that has not
-    /// arrived.
+    /// Parses a line with the slower parsers. Returns its bytes with its end, or 0 if the end has
+    /// not arrived.
     fn line(&mut self, data: &[u8], last: bool, take: TakeRow<'_>) -> Result<usize> {
         let found = self.finder.find(data, last);
-        match found
-            .map_err(|e| e.context(Place::new(&self.shape.table, self.line + 1).line_only()))?
-        {
+        match found.map_err(|e| e.context(self.next_line()))? {
             Found::Line { len, next } => {
                 self.line += 1;
-                self.one(data.get(..len).unwrap_or_default(), take)?;
+                self.unsplit_line(data.get(..len).unwrap_or_default(), take)?;
                 Ok(next)
             }
             Found::EndMarker => {
@@ -177,18 +179,18 @@ impl LineParser {
         }
     }
 
-    /// A line that is not split yet.
-    fn one(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
+    /// Takes a line that is not split into fields yet.
+    fn unsplit_line(&mut self, line: &[u8], take: TakeRow<'_>) -> Result<()> {
         self.line += std::mem::take(&mut self.finder.quoted_newlines);
-        let text = checked_utf8(line)
-            .map_err(|e| e.context(Place::new(&self.shape.table, self.line).line_only()))?;
+        let place = LineContext::new(&self.shape.table, self.line);
+        let text = checked_utf8(line).map_err(|e| SqlError::from(e).context(place.line_only()))?;
         if self.line == 1 && self.options.header != Header::No {
             return self.header(line);
         }
         match self.options.format {
             CopyFormat::Csv => {
                 if let Err(e) = self.fields.split_csv(line, &self.options) {
-                    return Err(e.context(Place::new(&self.shape.table, self.line).raw(line)));
+                    return Err(e.context(LineContext::new(&self.shape.table, self.line).raw(line)));
                 }
             }
             _ => self.fields.split_text(line, &self.options),
@@ -196,17 +198,17 @@ impl LineParser {
         self.row(text, take)
     }
 
-    /// A line that is split.
+    /// Takes a line whose fields are in `self.fields`.
     fn row(&mut self, line: &str, take: TakeRow<'_>) -> Result<()> {
         let (fields, shape, number) = (&self.fields, &self.shape, self.line);
         if shape.columns.is_empty() && line.is_empty() {
-            return take(&vec![Stored::Null; shape.width]);
+            return take(&vec![Datum::Null; shape.width]);
         }
         row(fields, shape, line, number, take).map_err(|e| {
             if e.context.is_some() {
                 e
             } else {
-                e.context(Place::new(&shape.table, number).raw(line.as_bytes()))
+                e.context(LineContext::new(&shape.table, number).raw(line.as_bytes()))
             }
         })
     }
@@ -215,7 +217,7 @@ impl LineParser {
         if self.options.header != Header::Match {
             return Ok(());
         }
-        let context = Place::new(&self.shape.table, self.line).raw(line);
+        let context = LineContext::new(&self.shape.table, self.line).raw(line);
         let split = match self.options.format {
             CopyFormat::Csv => self.fields.split_csv(line, &self.options),
             _ => {
@@ -240,14 +242,16 @@ impl LineParser {
                 None => {
                     let null = &self.options.null;
                     return bad(format!(
-                        "column name mismatch in header line field {number}: got null value (\"{null}\"), expected \"{}\"",
+                        "column name mismatch in header line field {number}: got null value \
+                         (\"{null}\"), expected \"{}\"",
                         column.name
                     ));
                 }
                 Some(name) if name != column.name.as_bytes() => {
                     let name = String::from_utf8_lossy(name);
                     return bad(format!(
-                        "column name mismatch in header line field {number}: got \"{name}\", expected \"{}\"",
+                        "column name mismatch in header line field {number}: got \"{name}\", \
+                         expected \"{}\"",
                         column.name
                     ));
                 }
@@ -258,8 +262,8 @@ impl LineParser {
     }
 }
 
-/// As much of the data as is text at first sight. What comes before a bad byte is good; behind it
-/// may be no more than a character that the chunk's end cuts.
+/// The valid UTF-8 at the start of the data. The bytes behind it may be a character that the end of
+/// the chunk cuts.
 fn valid_start(data: &[u8]) -> &str {
     let clean =
         if data.contains(&0) { data.split(|b| *b == 0).next().unwrap_or_default() } else { data };
@@ -283,13 +287,13 @@ fn row(
     if fields.list.len() > shape.columns.len() {
         return Err(bad("extra data after last expected column".to_owned()));
     }
-    let mut values: smallvec::SmallVec<[Stored<'_>; 16]> =
-        smallvec::smallvec![Stored::Null; shape.width];
+    let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
+        smallvec::smallvec![Datum::Null; shape.width];
     for (i, column) in shape.columns.iter().enumerate() {
         let Some(field) = fields.list.get(i) else {
             return Err(bad(format!("missing data for column \"{}\"", column.name)));
         };
-        // Only escapes can have made a text invalid: the line was checked.
+        // The line is valid UTF-8, but escapes may have added bytes.
         let text = match *field {
             Field::Null => continue,
             Field::Line(from, to) => Ok(line.get(from..to).unwrap_or_default()),
@@ -297,8 +301,9 @@ fn row(
                 checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
             }
         }?;
-        let value = read_text(text, column.ty)
-            .map_err(|e| e.context(Place::new(&shape.table, number).column(&column.name, text)))?;
+        let value = read_text(text, column.ty).map_err(|e| {
+            e.context(LineContext::new(&shape.table, number).column(&column.name, text))
+        })?;
         if let Some(slot) = values.get_mut(column.slot) {
             *slot = value;
         }

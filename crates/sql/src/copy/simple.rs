@@ -1,6 +1,6 @@
 //! Lines and their fields in one pass.
 //!
-//! This is the way of nearly all data. What is rare is left to `lines.rs` and `fields.rs`: lines
+//! Nearly all data is parsed here. The rest is left to `lines.rs` and `fields.rs`: lines
 //! that end in CR, `\\.`, line ends within quotes, an escape other than the quote.
 
 use super::fields::{Field, Fields, unescape, unquote};
@@ -10,9 +10,9 @@ use super::scan::Scanner;
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A line up to here was split; the next begins behind the newline there.
+    /// A line was split; its newline is here.
     Line(usize),
-    /// The line that begins here is an unusual one.
+    /// The line that begins here needs the slower parsers.
     Unusual,
     /// The line's end has not arrived.
     More,
@@ -57,7 +57,7 @@ impl<'d> SimpleLines<'d> {
         let null = options.null.as_bytes();
         let mut from = start;
         let mut escaped = false;
-        // Behind a backslash: data, whatever it is.
+        // A byte after a backslash is data.
         let mut taken = usize::MAX;
         while let Some(at) = self.scanner.next() {
             if at == taken {

@@ -3,11 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::{CopyColumn, CopyOptions, CopyParser, CopyShape, CopyWriter};
-use crate::connection::ColumnDesc;
+use crate::column::ColumnDesc;
 use crate::error::SqlError;
 use crate::parse::{CopyOption, OptionValue};
-use crate::value::{Datum, MAX_ALLOC, SqlType};
-use forebay_engine::Value;
+use forebay_types::{Datum, MAX_ALLOC, SqlType};
 use proptest::prelude::*;
 
 const TYPES: [SqlType; 4] = [SqlType::Int4, SqlType::Text, SqlType::Float8, SqlType::Bool];
@@ -58,11 +57,11 @@ fn parse(
     options: &CopyOptions,
     data: &[u8],
     cuts: &[usize],
-) -> (Vec<Vec<Value>>, Option<SqlError>) {
-    let mut rows: Vec<Vec<Value>> = Vec::new();
+) -> (Vec<Vec<Datum<'static>>>, Option<SqlError>) {
+    let mut rows = Vec::new();
     let mut parser = CopyParser::new(options.clone(), shape());
-    let mut take = |row: &[forebay_engine::Datum<'_>]| {
-        rows.push(row.iter().map(forebay_engine::Datum::to_value).collect());
+    let mut take = |row: &[Datum<'_>]| {
+        rows.push(row.iter().map(|value| value.clone().into_owned()).collect());
         Ok(())
     };
     let mut from = 0;
@@ -81,13 +80,12 @@ fn parse(
     (rows, result.err())
 }
 
-fn write(options: &CopyOptions, rows: &[Vec<Value>]) -> Vec<u8> {
+fn write(options: &CopyOptions, rows: &[Vec<Datum<'static>>]) -> Vec<u8> {
     let mut writer = CopyWriter::new(options.clone());
     let mut out = Vec::new();
     writer.header(&columns(), &mut out);
     for row in rows {
-        let values: Vec<Datum<'_>> = row.iter().map(|v| Datum::from_stored(v.as_datum())).collect();
-        writer.row(&values, &columns(), &mut out).unwrap();
+        writer.row(row, &columns(), &mut out).unwrap();
     }
     writer.finish(&mut out);
     out
@@ -114,7 +112,7 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
 }
 
-fn row() -> impl Strategy<Value = Vec<Value>> {
+fn row() -> impl Strategy<Value = Vec<Datum<'static>>> {
     let float = prop_oneof![
         any::<f64>().prop_filter("NaN is not equal to itself", |f| !f.is_nan()),
         Just(f64::INFINITY),
@@ -128,10 +126,10 @@ fn row() -> impl Strategy<Value = Vec<Value>> {
     )
         .prop_map(|(a, b, c, d)| {
             vec![
-                a.map_or(Value::Null, Value::Int4),
-                b.map_or(Value::Null, |b| Value::Text(b.into())),
-                c.map_or(Value::Null, Value::Float8),
-                d.map_or(Value::Null, Value::Bool),
+                a.map_or(Datum::Null, Datum::Int4),
+                b.map_or(Datum::Null, Datum::string),
+                c.map_or(Datum::Null, Datum::Float8),
+                d.map_or(Datum::Null, Datum::Bool),
             ]
         })
 }
@@ -175,7 +173,10 @@ proptest! {
 
     #[test]
     fn lines_of_special_bytes_give_the_same_whatever_the_chunks(
-        data in prop::collection::vec(prop::sample::select(b"\\.\n\r\t\",ax1\\\0\xc3\xbc".to_vec()), 0..40),
+        data in prop::collection::vec(
+            prop::sample::select(b"\\.\n\r\t\",ax1\\\0\xc3\xbc".to_vec()),
+            0..40,
+        ),
         cuts in prop::collection::vec(any::<usize>(), 0..12),
     ) {
         for options in all_options() {
@@ -189,7 +190,10 @@ proptest! {
     }
 
     #[test]
-    fn garbage_never_panics(data in prop::collection::vec(any::<u8>(), 0..200), cuts in prop::collection::vec(any::<usize>(), 0..5)) {
+    fn garbage_never_panics(
+        data in prop::collection::vec(any::<u8>(), 0..200),
+        cuts in prop::collection::vec(any::<usize>(), 0..5),
+    ) {
         for options in all_options() {
             let _ = parse(&options, &data, &cuts);
             let binary = [super::binary::SIGNATURE.as_slice(), &[0; 8], &data].concat();
@@ -202,7 +206,7 @@ proptest! {
 fn within_a_hundred(options: CopyOptions, data: &[u8], piece: usize) -> Result<usize, SqlError> {
     let mut rows = 0;
     let mut parser = CopyParser::new(options, CopyShape { longest: 100, ..shape() });
-    let mut take = |_: &[forebay_engine::Datum<'_>]| {
+    let mut take = |_: &[Datum<'_>]| {
         rows += 1;
         Ok(())
     };

@@ -1,39 +1,28 @@
 //! Values of COPY fields, and the CONTEXT lines of its errors.
 
-use crate::error::Result;
-use crate::value::{SqlType, float4_in, float8_in, int_in, text_in};
-use forebay_engine::Datum as Stored;
+use crate::error::{Result, SqlError};
+use forebay_types::{Datum, SqlType, float4_in, float8_in, int_in, text_in};
 
-/// Bytes of data an error's context shows.
+/// Bytes of data that an error's context shows at most.
 const SHOWN_BYTES: usize = 100;
 
-/// Reads a field as a value to store.
-pub fn read_text(text: &str, ty: SqlType) -> Result<Stored<'_>> {
+/// Reads a field.
+pub fn read_text(text: &str, ty: SqlType) -> Result<Datum<'_>> {
     Ok(match ty {
-        SqlType::Int4 => Stored::Int4(int_in(text, ty)? as i32),
-        SqlType::Int8 => Stored::Int8(int_in(text, ty)?),
-        SqlType::Text | SqlType::Varchar => Stored::Text(text),
-        SqlType::Float8 => Stored::Float8(float8_in(text)?),
-        SqlType::Int2 => Stored::Int2(int_in(text, ty)? as i16),
-        SqlType::Float4 => Stored::Float4(float4_in(text)?),
-        SqlType::Bool if text == "t" => Stored::Bool(true),
-        SqlType::Bool if text == "f" => Stored::Bool(false),
-        _ => match text_in(text, ty)? {
-            crate::value::Datum::Bool(v) => Stored::Bool(v),
-            crate::value::Datum::Oid(v) => Stored::Oid(v),
-            crate::value::Datum::Xid(v) => Stored::Xid(v),
-            _ => {
-                return Err(crate::SqlError::unsupported(format!(
-                    "COPY of type {}",
-                    ty.sql_name()
-                )));
-            }
-        },
+        // The commonest types first.
+        SqlType::Int4 => Datum::Int4(int_in(text, ty)? as i32),
+        SqlType::Int8 => Datum::Int8(int_in(text, ty)?),
+        SqlType::Text | SqlType::Varchar => Datum::text(text),
+        SqlType::Float8 => Datum::Float8(float8_in(text)?),
+        SqlType::Int2 => Datum::Int2(int_in(text, ty)? as i16),
+        SqlType::Float4 => Datum::Float4(float4_in(text)?),
+        SqlType::Bool | SqlType::Oid | SqlType::Xid => text_in(text, ty)?,
+        _ => return Err(SqlError::unsupported(format!("COPY of type {}", ty.sql_name()))),
     })
 }
 
-/// The place of an error, for its context.
-pub struct Place<'a> {
+/// The CONTEXT lines of errors in one line of the data.
+pub struct LineContext<'a> {
     table: &'a str,
     line: u64,
 }
@@ -43,17 +32,14 @@ fn shortened(text: &str) -> String {
     if text.len() <= SHOWN_BYTES {
         return text.to_owned();
     }
-    let mut end = SHOWN_BYTES;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}...", text.get(..end).unwrap_or_default())
+    let (shown, _) = text.split_at(text.floor_char_boundary(SHOWN_BYTES));
+    format!("{shown}...")
 }
 
-impl<'a> Place<'a> {
+impl<'a> LineContext<'a> {
     /// A line of a table's data, from 1.
-    pub fn new(table: &'a str, line: u64) -> Place<'a> {
-        Place { table, line }
+    pub fn new(table: &'a str, line: u64) -> LineContext<'a> {
+        LineContext { table, line }
     }
 
     /// With the line's content.

@@ -2,15 +2,15 @@
 
 use super::binary::SIGNATURE;
 use super::options::{CopyFormat, CopyOptions, Header};
-use crate::connection::ColumnDesc;
+use crate::column::ColumnDesc;
 use crate::error::Result;
-use crate::value::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
+use forebay_types::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
 
 /// Forms rows; each is one CopyData message.
 pub struct CopyWriter {
     options: CopyOptions,
     scratch: Vec<u8>,
-    /// The binary header goes out with the first row.
+    /// The binary header was written; it precedes the first row.
     started: bool,
     /// Numbers and booleans never need escapes or quotes.
     plain_numbers: bool,
@@ -99,7 +99,7 @@ impl CopyWriter {
         }
         out.push(b'\n');
         // Escapes have made it longer.
-        check_enlarge(out.len(), 0, MAX_ALLOC)
+        Ok(check_enlarge(out.len(), 0, MAX_ALLOC)?)
     }
 
     /// Appends what ends the data.

@@ -1,16 +1,16 @@
 //! Aggregates at work: accumulators.
 
-use super::eval::float_overflow;
-use crate::error::Result;
+use super::cast::float_overflow;
+use crate::error::{Result, SqlError, state};
 use crate::plan::AggregateKind;
-use crate::value::{Datum, Numeric, compare};
+use forebay_types::{Datum, Numeric, compare};
 use std::cmp::Ordering;
 
 /// The state of one aggregate.
 pub(super) enum Accumulator {
     Count(i64),
     SumInt(Option<i64>),
-    /// Of integers, with their number: sum(int8), avg.
+    /// sum(int8) and avg of integers.
     Wide {
         sum: i128,
         count: i64,
@@ -73,14 +73,14 @@ impl Accumulator {
             (Accumulator::SumInt(sum), Datum::Int2(v)) => {
                 *sum = Some(sum.unwrap_or(0).wrapping_add(i64::from(v)))
             }
-            (Accumulator::Wide { sum, count, .. }, input) => {
-                *sum += match input {
-                    Datum::Int2(v) => i128::from(v),
-                    Datum::Int4(v) => i128::from(v),
-                    Datum::Int8(v) => i128::from(v),
-                    _ => 0,
-                };
-                *count += 1;
+            (Accumulator::Wide { sum, count, .. }, Datum::Int2(v)) => {
+                (*sum, *count) = (*sum + i128::from(v), *count + 1);
+            }
+            (Accumulator::Wide { sum, count, .. }, Datum::Int4(v)) => {
+                (*sum, *count) = (*sum + i128::from(v), *count + 1);
+            }
+            (Accumulator::Wide { sum, count, .. }, Datum::Int8(v)) => {
+                (*sum, *count) = (*sum + i128::from(v), *count + 1);
             }
             (Accumulator::Numeric { sum, count, .. }, Datum::Numeric(v)) => {
                 *sum = sum.add(&v)?;
@@ -102,15 +102,18 @@ impl Accumulator {
                 *sum = total;
                 *count += 1;
             }
-            (Accumulator::Best { value, wanted }, input)
-                if value.is_null() || compare(&input, value) == *wanted =>
-            {
-                *value = input.into_owned();
+            (Accumulator::Best { value, wanted }, input) => {
+                if value.is_null() || compare(&input, value)? == *wanted {
+                    *value = input.into_owned();
+                }
             }
             (Accumulator::Bool { value, and }, Datum::Bool(v)) => {
                 *value = Some(value.map_or(v, |old| if *and { old && v } else { old || v }));
             }
-            _ => {}
+            _ => {
+                let message = "an aggregate's input is not of its type";
+                return Err(SqlError::new(state::INTERNAL_ERROR, message));
+            }
         }
         Ok(())
     }

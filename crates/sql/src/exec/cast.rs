@@ -1,11 +1,18 @@
 //! Casts between types.
 
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, Numeric, SqlType, text_in, to_text};
-use num_bigint::BigInt;
+use forebay_types::{Datum, Numeric, SqlType, text_in, to_text, truncate_name};
 
 pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))
+}
+
+pub(super) fn float_overflow() -> SqlError {
+    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+pub(super) fn float_underflow() -> SqlError {
+    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
 }
 
 /// Casts a value. The planner has checked that there is such a cast.
@@ -75,7 +82,7 @@ fn to_string_type<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Da
     let text = match value {
         Datum::Text(text) if to != SqlType::Name => return Ok(Datum::Text(text)),
         Datum::Text(text) => {
-            return Ok(Datum::string(crate::value::truncate_name(&text).to_owned()));
+            return Ok(Datum::string(truncate_name(&text).to_owned()));
         }
         // The cast spells the words out; the output function does not.
         Datum::Bool(v) => return Ok(Datum::text(if v { "true" } else { "false" })),
@@ -132,10 +139,7 @@ fn numeric_to_integer(v: &Numeric, to: SqlType) -> Result<i64> {
     match v {
         Numeric::NaN => Err(special("NaN")),
         Numeric::Infinity | Numeric::NegInfinity => Err(special("infinity")),
-        Numeric::Finite { .. } => {
-            let whole = v.to_integer().unwrap_or(BigInt::ZERO);
-            i64::try_from(whole).map_err(|_| out_of_range(to))
-        }
+        Numeric::Finite { .. } => v.to_i64().ok_or_else(|| out_of_range(to)),
     }
 }
 
@@ -174,10 +178,10 @@ fn to_float4<'a>(value: &Datum<'_>) -> Option<Result<Datum<'a>>> {
             let wide = to_float8(other)?;
             let narrow = wide as f32;
             if narrow.is_infinite() && wide.is_finite() {
-                return Some(Err(super::eval::float_overflow()));
+                return Some(Err(float_overflow()));
             }
             if narrow == 0.0 && wide != 0.0 {
-                return Some(Err(super::eval::float_underflow()));
+                return Some(Err(float_underflow()));
             }
             narrow
         }

@@ -1,38 +1,34 @@
 //! Evaluation of expressions over a row.
 
-use super::cast::{cast, out_of_range};
+use super::cast::{cast, float_overflow, float_underflow, out_of_range};
 use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Arithmetic, Comparison, Expr};
-use crate::value::{Datum, SqlType, compare};
+use crate::plan::{Arithmetic, Comparison, Expr, Function};
+use forebay_types::{Datum, SqlType, compare, text_in};
 use std::cmp::Ordering;
 
 /// A row as expressions see it.
-#[derive(Clone, Copy)]
-pub enum Row<'a> {
-    /// From a table, as the engine decodes it.
-    Stored(&'a [forebay_engine::Datum<'a>]),
-    /// Computed.
-    Values(&'a [Datum<'a>]),
+pub(super) type Values<'a> = &'a [Datum<'a>];
+
+/// The values of several expressions.
+pub(super) type Results<'a> = smallvec::SmallVec<[Datum<'a>; 12]>;
+
+/// Evaluates a list of expressions.
+pub(super) fn eval_all<'a>(
+    list: &'a [Expr],
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Results<'a>> {
+    list.iter().map(|e| eval(e, row, params, host)).collect()
 }
 
-impl<'a> Row<'a> {
-    /// A column; NULL past the end.
-    pub fn get(self, index: usize) -> Datum<'a> {
-        match self {
-            Row::Stored(row) => row.get(index).map_or(Datum::Null, |v| Datum::from_stored(*v)),
-            Row::Values(row) => row.get(index).map_or(Datum::Null, Datum::reborrow),
-        }
-    }
-}
-
-pub(super) fn float_overflow() -> SqlError {
-    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
-}
-
-pub(super) fn float_underflow() -> SqlError {
-    SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
+/// A value that the plan says is there.
+fn get<'a>(values: Values<'a>, index: usize, what: &str) -> Result<Datum<'a>> {
+    let missing =
+        || SqlError::new(state::INTERNAL_ERROR, format!("there is no {what} number {}", index + 1));
+    values.get(index).map(Datum::reborrow).ok_or_else(missing)
 }
 
 fn division_by_zero() -> SqlError {
@@ -52,33 +48,38 @@ fn holds(op: Comparison, order: Ordering) -> bool {
 }
 
 /// Is a condition true (not false, not NULL)?
-pub fn is_true(e: &Expr, row: Row<'_>, params: &[Datum<'static>], host: &mut Host) -> Result<bool> {
+pub(super) fn is_true(
+    e: &Expr,
+    row: Values<'_>,
+    params: &[Datum<'static>],
+    host: &mut Host,
+) -> Result<bool> {
     Ok(matches!(eval(e, row, params, host)?, Datum::Bool(true)))
 }
 
 /// Evaluates an expression.
-pub fn eval<'a>(
+pub(super) fn eval<'a>(
     e: &'a Expr,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
     match e {
-        Expr::Column(i) => Ok(row.get(*i)),
+        Expr::Column(i) => get(row, *i, "column"),
         Expr::Const(v) => Ok(v.reborrow()),
-        Expr::Param(i) => Ok(params.get(*i).map_or(Datum::Null, Datum::reborrow)),
+        Expr::Param(i) => get(params, *i, "parameter"),
         Expr::Compare(op, pair) => {
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
             if a.is_null() || b.is_null() {
                 return Ok(Datum::Null);
             }
-            Ok(Datum::Bool(holds(*op, compare(&a, &b))))
+            Ok(Datum::Bool(holds(*op, compare(&a, &b)?)))
         }
         Expr::And(list) => connective(list, false, row, params, host),
         Expr::Or(list) => connective(list, true, row, params, host),
         Expr::Not(x) => Ok(match eval(x, row, params, host)? {
             Datum::Bool(v) => Datum::Bool(!v),
-            _ => Datum::Null,
+            other => return null_of(&other, &other),
         }),
         Expr::IsNull(x) => Ok(Datum::Bool(eval(x, row, params, host)?.is_null())),
         Expr::IsNotNull(x) => Ok(Datum::Bool(!eval(x, row, params, host)?.is_null())),
@@ -91,7 +92,7 @@ pub fn eval<'a>(
                 (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
             let same = match (a.is_null(), b.is_null()) {
                 (true, true) => true,
-                (false, false) => compare(&a, &b) == Ordering::Equal,
+                (false, false) => compare(&a, &b)?.is_eq(),
                 _ => false,
             };
             Ok(Datum::Bool(same == *negated))
@@ -112,10 +113,10 @@ pub fn eval<'a>(
     }
 }
 
-/// The expressions that are seldom in an inner loop.
+/// Evaluates the kinds of expressions that are rarer.
 fn eval_rare<'a>(
     e: &'a Expr,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
@@ -124,7 +125,7 @@ fn eval_rare<'a>(
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
             match (a, b) {
                 (Datum::Text(a), Datum::Text(b)) => super::text::join(a, &b),
-                _ => Ok(Datum::Null),
+                (a, b) => null_of(&a, &b),
             }
         }
         Expr::Like { operands, escape, negated, ignore_case } => {
@@ -139,24 +140,11 @@ fn eval_rare<'a>(
                     };
                     Ok(Datum::Bool(matched != *negated))
                 }
-                _ => Ok(Datum::Null),
+                (a, b) => null_of(a, b),
             }
         }
         Expr::InList { expr, list, negated } => {
-            let value = eval(expr, row, params, host)?;
-            if value.is_null() {
-                return Ok(Datum::Null);
-            }
-            let mut unknown = false;
-            for item in list {
-                let item = eval(item, row, params, host)?;
-                if item.is_null() {
-                    unknown = true;
-                } else if compare(&value, &item) == Ordering::Equal {
-                    return Ok(Datum::Bool(!*negated));
-                }
-            }
-            Ok(if unknown { Datum::Null } else { Datum::Bool(*negated) })
+            in_list(eval(expr, row, params, host)?, list, *negated, row, params, host)
         }
         Expr::Case { whens, otherwise } => {
             for (when, then) in whens {
@@ -177,31 +165,11 @@ fn eval_rare<'a>(
         }
         Expr::NullIf(pair) => {
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
-            let same = !a.is_null() && !b.is_null() && compare(&a, &b) == Ordering::Equal;
+            let same = !a.is_null() && !b.is_null() && compare(&a, &b)?.is_eq();
             Ok(if same { Datum::Null } else { a })
         }
-        Expr::Extreme { list, greatest } => {
-            let wanted = if *greatest { Ordering::Greater } else { Ordering::Less };
-            let mut best = Datum::Null;
-            for item in list {
-                let value = eval(item, row, params, host)?;
-                if !value.is_null() && (best.is_null() || compare(&value, &best) == wanted) {
-                    best = value;
-                }
-            }
-            Ok(best)
-        }
-        Expr::Call(function, args) => {
-            let mut values: smallvec::SmallVec<[Datum<'a>; 3]> = smallvec::SmallVec::new();
-            for arg in args {
-                let value = eval(arg, row, params, host)?;
-                if value.is_null() && !function.takes_null() {
-                    return Ok(Datum::Null);
-                }
-                values.push(value);
-            }
-            super::functions::call(*function, &values, host)
-        }
+        Expr::Extreme { list, greatest } => extreme(list, *greatest, row, params, host),
+        Expr::Call(function, args) => call(*function, args, row, params, host),
         Expr::TableOid { name, position } => {
             to_regclass(Datum::text(name), host).map_err(|e| e.at(*position))
         }
@@ -210,11 +178,82 @@ fn eval_rare<'a>(
     }
 }
 
+/// A function's value: NULL, if an argument is and the function does not take it.
+fn call<'a>(
+    function: Function,
+    args: &'a [Expr],
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    let mut values: smallvec::SmallVec<[Datum<'a>; 3]> = smallvec::SmallVec::new();
+    for arg in args {
+        let value = eval(arg, row, params, host)?;
+        if value.is_null() && !function.takes_null() {
+            return Ok(Datum::Null);
+        }
+        values.push(value);
+    }
+    super::functions::call(function, &values, host)
+}
+
+/// What an operator gives for operands that it has no rule for: NULL if one is NULL. Anything else
+/// is the planner's mistake.
+fn null_of<'a>(a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'a>> {
+    if a.is_null() || b.is_null() {
+        return Ok(Datum::Null);
+    }
+    Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types"))
+}
+
+/// IN: NULL if the value is not found and the list has NULL.
+fn in_list<'a>(
+    value: Datum<'a>,
+    list: &'a [Expr],
+    negated: bool,
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    if value.is_null() {
+        return Ok(Datum::Null);
+    }
+    let mut unknown = false;
+    for item in list {
+        let item = eval(item, row, params, host)?;
+        if item.is_null() {
+            unknown = true;
+        } else if compare(&value, &item)?.is_eq() {
+            return Ok(Datum::Bool(!negated));
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(negated) })
+}
+
+/// GREATEST and LEAST, which leave NULLs out.
+fn extreme<'a>(
+    list: &'a [Expr],
+    greatest: bool,
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    let wanted = if greatest { Ordering::Greater } else { Ordering::Less };
+    let mut best = Datum::Null;
+    for item in list {
+        let value = eval(item, row, params, host)?;
+        if !value.is_null() && (best.is_null() || compare(&value, &best)? == wanted) {
+            best = value;
+        }
+    }
+    Ok(best)
+}
+
 /// AND (`decisive` false) and OR (`decisive` true) of three-valued logic.
 fn connective<'a>(
     list: &'a [Expr],
     decisive: bool,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
@@ -223,7 +262,10 @@ fn connective<'a>(
         match eval(item, row, params, host)? {
             Datum::Bool(v) if v == decisive => return Ok(Datum::Bool(decisive)),
             Datum::Bool(_) => {}
-            _ => unknown = true,
+            other => {
+                null_of(&other, &other)?;
+                unknown = true;
+            }
         }
     }
     Ok(if unknown { Datum::Null } else { Datum::Bool(!decisive) })
@@ -233,7 +275,7 @@ fn to_regclass<'a>(value: Datum<'a>, host: &mut Host) -> Result<Datum<'a>> {
     match value {
         Datum::Text(text) => {
             if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-                return crate::value::text_in(&text, SqlType::Oid).map(Datum::into_owned);
+                return Ok(text_in(&text, SqlType::Oid)?.into_owned());
             }
             if text == "-" {
                 return Ok(Datum::Oid(0));
@@ -291,10 +333,9 @@ fn arithmetic<'a>(op: Arithmetic, a: Datum<'a>, b: Datum<'a>) -> Result<Datum<'a
                 Arithmetic::Div => a.div(&b),
                 Arithmetic::Rem => a.rem(&b),
             };
-            result.map(Datum::numeric)
+            Ok(Datum::numeric(result?))
         }
-        (Datum::Null, _) | (_, Datum::Null) => Ok(Datum::Null),
-        _ => Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types")),
+        (a, b) => null_of(&a, &b),
     }
 }
 
@@ -311,7 +352,7 @@ fn float_arithmetic(op: Arithmetic, a: f64, b: f64) -> Result<f64> {
     Ok(result)
 }
 
-/// Results that finite operands should not give.
+/// Refuses overflow and underflow: results that finite operands must not give.
 fn check_float(op: Arithmetic, a: f64, b: f64, result: f64) -> Result<()> {
     if result.is_infinite() && a.is_finite() && b.is_finite() {
         return Err(float_overflow());

@@ -1,32 +1,14 @@
-//! Functions. No argument is NULL here, but for those that take NULL.
+//! Functions. An argument is NULL only if the function takes NULL.
 
+use super::arguments::{int, oid, text, wrong_argument};
 use super::cast::out_of_range;
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
-use crate::value::{Datum, Numeric, SqlType};
 use forebay_aio::sync::Duration;
 use forebay_engine::{BlockRange, Fork, PrewarmMode};
-
-/// The text of an argument.
-fn text<'v>(args: &'v [Datum<'_>], i: usize) -> &'v str {
-    args.get(i).and_then(Datum::as_str).unwrap_or("")
-}
-
-fn int(args: &[Datum<'_>], i: usize) -> i32 {
-    match args.get(i) {
-        Some(Datum::Int4(v)) => *v,
-        _ => 0,
-    }
-}
-
-fn oid(args: &[Datum<'_>], i: usize) -> u32 {
-    match args.get(i) {
-        Some(Datum::Oid(v)) => *v,
-        _ => 0,
-    }
-}
+use forebay_types::{Datum, Numeric, SqlType};
 
 fn count(n: usize) -> Datum<'static> {
     Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
@@ -35,30 +17,32 @@ fn count(n: usize) -> Datum<'static> {
 /// Calls a function.
 pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
     Ok(match function {
-        Function::CharLength => count(text(args, 0).chars().count()),
-        Function::OctetLength => count(text(args, 0).len()),
-        Function::Lower => Datum::string(text(args, 0).to_ascii_lowercase()),
-        Function::Upper => Datum::string(text(args, 0).to_ascii_uppercase()),
-        Function::Trim => Datum::string(text(args, 0).trim_matches(' ').to_owned()),
+        Function::CharLength => count(text(args, 0)?.chars().count()),
+        Function::OctetLength => count(text(args, 0)?.len()),
+        Function::Lower => Datum::string(text(args, 0)?.to_ascii_lowercase()),
+        Function::Upper => Datum::string(text(args, 0)?.to_ascii_uppercase()),
+        Function::Trim => Datum::string(text(args, 0)?.trim_matches(' ').to_owned()),
         Function::Concat => super::text::concat(args)?,
-        Function::Replace => super::text::replace(text(args, 0), text(args, 1), text(args, 2))?,
-        Function::StartsWith => Datum::Bool(text(args, 0).starts_with(text(args, 1))),
+        Function::Replace => super::text::replace(text(args, 0)?, text(args, 1)?, text(args, 2)?)?,
+        Function::StartsWith => Datum::Bool(text(args, 0)?.starts_with(text(args, 1)?)),
         Function::Strpos => {
-            let (whole, part) = (text(args, 0), text(args, 1));
+            let (whole, part) = (text(args, 0)?, text(args, 1)?);
             count(
                 whole.find(part).map_or(0, |at| whole.get(..at).unwrap_or("").chars().count() + 1),
             )
         }
-        Function::Left => left(text(args, 0), int(args, 1)),
-        Function::Right => right(text(args, 0), int(args, 1)),
-        Function::Substr => substr(text(args, 0), int(args, 1), args.get(2).map(|_| int(args, 2)))?,
-        Function::Repeat => super::text::repeat(text(args, 0), int(args, 1))?,
+        Function::Left => left(text(args, 0)?, int(args, 1)?),
+        Function::Right => right(text(args, 0)?, int(args, 1)?),
+        Function::Substr => {
+            substr(text(args, 0)?, int(args, 1)?, args.get(2).map(|_| int(args, 2)).transpose()?)?
+        }
+        Function::Repeat => super::text::repeat(text(args, 0)?, int(args, 1)?)?,
         Function::Abs => abs(args)?,
         Function::Ceil | Function::Floor | Function::Round | Function::RoundTo | Function::Sqrt => {
             rounding(function, args)?
         }
         Function::FormatType => {
-            Datum::text(SqlType::from_oid(oid(args, 0)).map_or("???", |ty| ty.sql_name()))
+            Datum::text(SqlType::from_oid(oid(args, 0)?).map_or("???", |ty| ty.sql_name()))
         }
         Function::Random => Datum::Float8(host.random()),
         Function::Rows(rows) => super::rowsets::row_value(rows, args, host)?,
@@ -90,7 +74,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         | Function::PgWalfileName
         | Function::PgWalLsnDiff => super::log::call(function, args, host)?,
         Function::RegclassName => {
-            let oid = oid(args, 0);
+            let oid = oid(args, 0)?;
             match host.table_by_oid(oid)? {
                 Some(table) => Datum::string(table.name.clone()),
                 None if oid == 0 => Datum::text("-"),
@@ -140,7 +124,7 @@ fn abs<'a>(args: &[Datum<'a>]) -> Result<Datum<'a>> {
         Some(Datum::Float4(v)) => Ok(Datum::Float4(v.abs())),
         Some(Datum::Float8(v)) => Ok(Datum::Float8(v.abs())),
         Some(Datum::Numeric(v)) => Ok(Datum::numeric(v.abs())),
-        _ => Ok(Datum::Null),
+        _ => Err(wrong_argument(args, 0)),
     }
 }
 
@@ -154,7 +138,7 @@ fn rounding<'a>(function: Function, args: &[Datum<'a>]) -> Result<Datum<'a>> {
         }
         (Function::Sqrt, Some(Datum::Float8(v))) => Datum::Float8(v.sqrt()),
         (Function::Round, Some(Datum::Numeric(v))) => Datum::numeric(v.round(0)),
-        (Function::RoundTo, Some(Datum::Numeric(v))) => Datum::numeric(v.round_to(int(args, 1))?),
+        (Function::RoundTo, Some(Datum::Numeric(v))) => Datum::numeric(v.round_to(int(args, 1)?)?),
         (Function::Ceil | Function::Floor, Some(Datum::Numeric(v))) => {
             let Numeric::Finite { .. } = **v else { return Ok(Datum::Numeric(v.clone())) };
             let nearest = v.round(0);
@@ -165,13 +149,13 @@ fn rounding<'a>(function: Function, args: &[Datum<'a>]) -> Result<Datum<'a>> {
                 _ => nearest,
             })
         }
-        _ => Datum::Null,
+        _ => return Err(wrong_argument(args, 0)),
     })
 }
 
 fn current_setting<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
     let missing_ok = matches!(args.get(1), Some(Datum::Bool(true)));
-    match host.settings.show(text(args, 0)) {
+    match host.settings.show(text(args, 0)?) {
         Ok(shown) => Ok(Datum::string(shown.value)),
         Err(e) if missing_ok && e.sqlstate == state::UNDEFINED_OBJECT => Ok(Datum::Null),
         Err(e) => Err(e),
@@ -181,8 +165,8 @@ fn current_setting<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
 fn set_config<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let local = matches!(args.get(2), Some(Datum::Bool(true)));
     let scope = if local { SetScope::Local } else { SetScope::Session };
-    host.set(text(args, 0), Some(text(args, 1)), scope)?;
-    Ok(Datum::string(host.settings.show(text(args, 0))?.value))
+    host.set(text(args, 0)?, Some(text(args, 1)?), scope)?;
+    Ok(Datum::string(host.settings.show(text(args, 0)?)?.value))
 }
 
 fn size_pretty<'a>(args: &[Datum<'_>]) -> Datum<'a> {
@@ -262,12 +246,12 @@ fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
 
 fn relation_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let fork = fork(args.get(1).and_then(Datum::as_str).unwrap_or("main"))?;
-    size_of(oid(args, 0), &[fork], host)
+    size_of(oid(args, 0)?, &[fork], host)
 }
 
-/// All forks of a table. There is no TOAST, and no index that could be counted.
+/// pg_table_size(relation): all forks of the table. It has no TOAST table.
 fn table_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
-    size_of(oid(args, 0), &[Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init], host)
+    size_of(oid(args, 0)?, &[Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init], host)
 }
 
 fn size_of<'a>(oid: u32, forks: &[Fork], host: &mut Host) -> Result<Datum<'a>> {

@@ -1,15 +1,27 @@
-//! What running statements reach out to: the engine's session, the settings, who is connected.
+//! What running statements use: the engine's session, the settings, who is connected.
 
-use crate::connection::Identity;
-use crate::error::{Result, Severity, SqlError, state};
+use crate::error::{Result, SqlError, state};
 use crate::settings::{SetScope, Settings};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{EngineError, Interrupt, InterruptKind, LockMode, Session, Table};
+use forebay_engine::{Interrupt, LockMode, Session, Table};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The surroundings of a statement. Without a session there are no tables and no transactions:
-/// enough for expressions, and for their tests.
+/// Who is connected.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Role name.
+    pub user: String,
+    /// Database name.
+    pub database: String,
+    /// The number that BackendKeyData gave the client; `pg_backend_pid()`.
+    pub pid: i32,
+    /// What `version()` returns.
+    pub version: String,
+}
+
+/// What a running statement uses. Without a session there are no tables and no transactions, but
+/// expressions can be evaluated.
 pub struct Host {
     session: Option<Session>,
     /// Settings.
@@ -17,38 +29,12 @@ pub struct Host {
     /// Who is connected.
     pub identity: Identity,
     random: u64,
-    /// Steps of planning since the last look at the interrupt.
+    /// Steps of planning since the last test for a cancel.
     steps: Cell<u32>,
 }
 
-/// Steps of planning between two looks at the interrupt.
+/// Steps of planning between two tests for a cancel.
 const STEPS: u32 = 256;
-
-impl From<EngineError> for SqlError {
-    fn from(e: EngineError) -> SqlError {
-        let sqlstate = e.sqlstate();
-        let severity =
-            if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
-        let mut error = SqlError::report(severity, sqlstate, e.to_string());
-        if let Some(detail) = e.detail() {
-            error = error.detail(detail);
-        }
-        if let Some(hint) = e.hint() {
-            error = error.hint(hint);
-        }
-        error
-    }
-}
-
-impl From<InterruptKind> for SqlError {
-    fn from(kind: InterruptKind) -> SqlError {
-        let severity = match kind {
-            InterruptKind::Cancel => Severity::Error,
-            InterruptKind::Terminate => Severity::Fatal,
-        };
-        SqlError::report(severity, kind.sqlstate(), kind.message())
-    }
-}
 
 impl Host {
     /// A host over an engine session.
@@ -91,7 +77,8 @@ impl Host {
             return Ok(());
         }
         let message = format!("invalid value for parameter \"temp_buffers\": {wanted}");
-        let detail = "\"temp_buffers\" cannot be changed after any temporary tables have been accessed in the session.";
+        let detail = "\"temp_buffers\" cannot be changed after any temporary tables have been \
+                      accessed in the session.";
         Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).detail(detail))
     }
 
@@ -150,7 +137,7 @@ impl Host {
         })
     }
 
-    /// A step of planning: now and then it looks whether a cancel was asked for.
+    /// A step of planning; every 256th tests for a cancel.
     pub fn plan_step(&self) -> Result<()> {
         let steps = self.steps.get() + 1;
         if steps < STEPS {
@@ -180,7 +167,7 @@ impl Host {
         match &self.session {
             Some(session) => Ok(session.sleep_until(end)?),
             None => {
-                // Nobody knows of this latch: the full time passes.
+                // Nobody else has this latch, so the full time passes.
                 let _ = Interrupt::new().sleep_until(end);
                 Ok(())
             }

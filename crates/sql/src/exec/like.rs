@@ -112,7 +112,8 @@ mod tests {
     proptest! {
         #[test]
         fn equals_a_recursive_matcher(text in "[ab]{0,8}", pattern in "[ab%_]{0,8}") {
-            let (t, p): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+            let chars = |text: &str| text.chars().collect::<Vec<char>>();
+            let (t, p) = (chars(&text), chars(&pattern));
             prop_assert_eq!(like(&text, &pattern, Some('\\')).unwrap(), slow(&t, &p));
         }
     }

@@ -1,11 +1,12 @@
-//! Functions of the write-ahead log: where it stands, the names of its files, the switch to the
-//! next one, named points in it, the begin of a base backup.
+//! Functions of the write-ahead log: its positions, the names of its files, switching to the next
+//! one, restore points, the begin of a base backup.
 
+use super::arguments::{text, wrong_argument};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
-use crate::value::{Datum, Numeric};
 use forebay_engine::Lsn;
+use forebay_types::{Datum, Numeric};
 
 /// A position as a value of type pg_lsn.
 fn position(lsn: Lsn) -> Datum<'static> {
@@ -13,10 +14,10 @@ fn position(lsn: Lsn) -> Datum<'static> {
 }
 
 /// An argument of type pg_lsn.
-fn lsn(args: &[Datum<'_>], i: usize) -> Lsn {
+fn lsn(args: &[Datum<'_>], i: usize) -> Result<Lsn> {
     match args.get(i) {
-        Some(Datum::Int8(v)) => Lsn(*v as u64),
-        _ => Lsn::INVALID,
+        Some(Datum::Int8(v)) => Ok(Lsn(*v as u64)),
+        _ => Err(wrong_argument(args, i)),
     }
 }
 
@@ -37,18 +38,16 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgCurrentWalFlushLsn => position(host.session()?.wal_flushed_lsn()),
         Function::PgCurrentWalInsertLsn => position(host.session()?.wal_insert_lsn()),
         Function::PgBackupStart => {
-            let label = args.first().and_then(Datum::as_str).unwrap_or_default();
+            let label = text(args, 0)?;
             let fast = matches!(args.get(1), Some(Datum::Bool(true)));
             position(host.session()?.start_backup(label, fast)?)
         }
-        Function::PgCreateRestorePoint => {
-            restore_point(args.first().and_then(Datum::as_str).unwrap_or(""), host)?
-        }
+        Function::PgCreateRestorePoint => restore_point(text(args, 0)?, host)?,
         Function::PgSwitchWal => position(host.session()?.switch_wal()?),
-        Function::PgWalfileName => Datum::string(host.session()?.wal_file_name(lsn(args, 0))),
+        Function::PgWalfileName => Datum::string(host.session()?.wal_file_name(lsn(args, 0)?)),
         Function::PgWalLsnDiff => Datum::numeric(Numeric::from_int(
-            i128::from(lsn(args, 0).0) - i128::from(lsn(args, 1).0),
+            i128::from(lsn(args, 0)?.0) - i128::from(lsn(args, 1)?.0),
         )),
-        _ => Datum::Null,
+        other => unreachable!("{other:?} is no function of the log"),
     })
 }

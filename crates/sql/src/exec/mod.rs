@@ -1,26 +1,31 @@
 //! Running plans.
 //!
-//! - `cursor.rs`: a query being run: filter, group, sort, limit, rest and resume
-//! - `sort/`: ORDER BY, in memory and beyond; `spill/`: rows in temporary files
-//! - `input.rs`: sources of rows: scans, series, VALUES, views
+//! - `cursor.rs`: a running plan, which can rest
+//! - `operator.rs`: operators at work: scan, filter, project, aggregate, sort, limit
+//! - `row.rs`: rows on their way through them
+//! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
+//! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators
 //! - `eval.rs`: expressions over a row
-//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`: parts of that
-//! - `aggregate.rs`: accumulators; `groups/`: GROUP BY, in memory and beyond
+//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
 //! - `log.rs`: functions of the write-ahead log
 //! - `views.rs`, `statistics.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
+//! - `catalog.rs`: the catalogs, for the planner
 //! - `host.rs`: the engine's session and the settings, as statements reach them
 
 mod aggregate;
+mod arguments;
 mod cast;
+mod catalog;
 mod cursor;
 mod eval;
 mod functions;
 mod groups;
 mod host;
-mod input;
 mod like;
 mod log;
+mod operator;
+mod row;
 mod rowsets;
 mod sort;
 mod spill;
@@ -29,9 +34,5 @@ mod text;
 mod views;
 
 pub use cursor::Cursor;
-pub use eval::{Row, eval};
-pub use host::Host;
-pub use input::{Flow, eval_all};
-
-/// A row that borrows nothing.
-type OwnedRow = Vec<crate::value::Datum<'static>>;
+pub use host::{Host, Identity};
+pub use row::Flow;

@@ -1,66 +1,40 @@
 //! Functions whose result is a row, or several.
 
+use super::arguments::{int, oid};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::RowFunction;
-use crate::value::{Datum, to_text};
-use forebay_engine::Table;
-use std::sync::Arc;
+use forebay_types::{Datum, to_text};
 
 type RowOf = Vec<Datum<'static>>;
 
-fn int(n: u32) -> Datum<'static> {
+fn int32(n: u32) -> Datum<'static> {
     Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
 }
 
-fn long(n: u64) -> Datum<'static> {
+fn int64(n: u64) -> Datum<'static> {
     Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
 /// The rows a function returns. No argument is NULL.
 fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<RowOf>> {
     Ok(match function {
-        RowFunction::Evict => {
-            let (number, buffer) = buffer(args);
-            let evicted = host.session()?.evict_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
-            vec![vec![Datum::Bool(evicted.evicted), Datum::Bool(evicted.flushed)]]
-        }
-        RowFunction::EvictRelation => {
-            let report = match relation(args, host)? {
-                Some(table) => host.session()?.evict_table(&table)?,
-                None => Default::default(),
-            };
-            vec![vec![int(report.evicted), int(report.flushed), int(report.skipped)]]
-        }
-        RowFunction::EvictAll => {
-            let report = host.session()?.evict_all()?;
-            vec![vec![int(report.evicted), int(report.flushed), int(report.skipped)]]
-        }
-        RowFunction::MarkDirty => {
-            let (number, buffer) = buffer(args);
-            let done = host.session()?.dirty_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
-            vec![vec![Datum::Bool(done.dirtied), Datum::Bool(done.already)]]
-        }
-        RowFunction::MarkDirtyRelation | RowFunction::MarkDirtyAll => {
-            let report = match function {
-                RowFunction::MarkDirtyAll => host.session()?.dirty_all()?,
-                _ => match relation(args, host)? {
-                    Some(table) => host.session()?.dirty_table(&table)?,
-                    None => Default::default(),
-                },
-            };
-            vec![vec![int(report.dirtied), int(report.already), int(report.skipped)]]
-        }
         RowFunction::Summary => {
             let sum = host.session()?.engine().pool_summary();
             let usage = sum.usage.map_or(Datum::Null, Datum::Float8);
-            vec![vec![int(sum.used), int(sum.unused), int(sum.dirty), int(sum.pinned), usage]]
+            vec![vec![
+                int32(sum.used),
+                int32(sum.unused),
+                int32(sum.dirty),
+                int32(sum.pinned),
+                usage,
+            ]]
         }
         RowFunction::UsageCounts => {
             let counts = host.session()?.engine().usage_counts();
             let row = |(n, c): (u32, _)| {
                 let forebay_engine::views::UsageCount { buffers, dirty, pinned } = c;
-                vec![int(n), int(buffers), int(dirty), int(pinned)]
+                vec![int32(n), int32(buffers), int32(dirty), int32(pinned)]
             };
             (0..).zip(counts).map(row).collect()
         }
@@ -68,9 +42,9 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
             let found = host.session()?.verify_memory()?;
             let millis = found.time.as_secs_f64() * 1e3;
             vec![vec![
-                long(found.computed),
-                long(found.compared),
-                long(found.failures),
+                int64(found.computed),
+                int64(found.compared),
+                int64(found.failures),
                 Datum::Float8(millis),
             ]]
         }
@@ -82,24 +56,68 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
         RowFunction::ControlSystem => {
             let control = host.session()?.engine().control_system();
             vec![vec![
-                int(control.version),
-                int(control.catalog_version),
+                int32(control.version),
+                int32(control.catalog_version),
                 Datum::Int8(control.system_id as i64),
-                super::views::timestamp(control.modified),
+                super::statistics::timestamp(control.modified),
             ]]
         }
         RowFunction::KernelCache => {
-            let files = match relation(args, host)? {
-                Some(table) => host.session()?.kernel_cache(&table)?,
-                None => Vec::new(),
-            };
+            let table = host.open_by_oid(oid(args, 0)?)?;
+            let files = host.session()?.kernel_cache(&table)?;
             files
                 .into_iter()
                 .map(|f| {
-                    vec![Datum::text(f.fork.name()), int(f.segment), long(f.pages), long(f.cached)]
+                    vec![
+                        Datum::text(f.fork.name()),
+                        int32(f.segment),
+                        int64(f.pages),
+                        int64(f.cached),
+                    ]
                 })
                 .collect()
         }
+        RowFunction::Evict
+        | RowFunction::EvictRelation
+        | RowFunction::EvictAll
+        | RowFunction::MarkDirty
+        | RowFunction::MarkDirtyRelation
+        | RowFunction::MarkDirtyAll => vec![change_buffers(function, args, host)?],
+    })
+}
+
+/// Evicts buffers or marks them dirty, and counts them.
+fn change_buffers(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<RowOf> {
+    Ok(match function {
+        RowFunction::Evict => {
+            let (number, buffer) = buffer(args)?;
+            let evicted = host.session()?.evict_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
+            vec![Datum::Bool(evicted.evicted), Datum::Bool(evicted.flushed)]
+        }
+        RowFunction::EvictRelation => {
+            let table = host.open_by_oid(oid(args, 0)?)?;
+            let report = host.session()?.evict_table(&table)?;
+            vec![int32(report.evicted), int32(report.flushed), int32(report.skipped)]
+        }
+        RowFunction::EvictAll => {
+            let report = host.session()?.evict_all()?;
+            vec![int32(report.evicted), int32(report.flushed), int32(report.skipped)]
+        }
+        RowFunction::MarkDirty => {
+            let (number, buffer) = buffer(args)?;
+            let done = host.session()?.dirty_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
+            vec![Datum::Bool(done.dirtied), Datum::Bool(done.already)]
+        }
+        RowFunction::MarkDirtyRelation => {
+            let table = host.open_by_oid(oid(args, 0)?)?;
+            let report = host.session()?.dirty_table(&table)?;
+            vec![int32(report.dirtied), int32(report.already), int32(report.skipped)]
+        }
+        RowFunction::MarkDirtyAll => {
+            let report = host.session()?.dirty_all()?;
+            vec![int32(report.dirtied), int32(report.already), int32(report.skipped)]
+        }
+        other => unreachable!("{other:?} changes no buffers"),
     })
 }
 
@@ -147,24 +165,12 @@ fn quoted(field: String) -> String {
 }
 
 /// A buffer as the user numbers them, from 1, and as the pool does.
-fn buffer(args: &[Datum<'_>]) -> (i32, u32) {
-    let number = match args.first() {
-        Some(Datum::Int4(number)) => *number,
-        _ => 0,
-    };
-    // Buffer 0 and below do not exist, so what comes of them may be any number that does not
-    // either.
-    (number, u32::try_from(i64::from(number) - 1).unwrap_or(u32::MAX))
+fn buffer(args: &[Datum<'_>]) -> Result<(i32, u32)> {
+    let number = int(args, 0)?;
+    // Buffer 0 and those below do not exist; neither does what becomes of their numbers.
+    Ok((number, u32::try_from(i64::from(number) - 1).unwrap_or(u32::MAX)))
 }
 
 fn no_buffer(number: i32) -> SqlError {
     SqlError::new(state::INTERNAL_ERROR, format!("bad buffer ID: {number}"))
-}
-
-/// The table that a regclass argument means.
-fn relation(args: &[Datum<'_>], host: &mut Host) -> Result<Option<Arc<Table>>> {
-    match args.first() {
-        Some(Datum::Oid(oid)) => host.open_by_oid(*oid).map(Some),
-        _ => Ok(None),
-    }
 }

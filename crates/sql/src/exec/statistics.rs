@@ -1,16 +1,28 @@
-//! Rows of the views that sum up what the server did: pg_stat_archiver, pg_stat_bgwriter,
-//! pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and setting sums to zero.
+//! Rows of the statistics views: pg_stat_archiver, pg_stat_bgwriter,
+//! pg_stat_checkpointer, pg_stat_database, pg_stat_wal; and resetting them.
 
 use super::host::Host;
-use super::views::timestamp;
 use crate::error::{Result, SqlError, state};
 use crate::plan::View;
-use crate::value::{Datum, Numeric};
-use forebay_aio::sync::SystemTime;
+use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
+use forebay_engine::LockMode;
 use forebay_engine::views::{DatabaseRow, SharedStats};
-use forebay_engine::{Datum as Stored, LockMode};
+use forebay_types::time::POSTGRES_EPOCH;
+use forebay_types::{Datum, Numeric};
 
 type RowOf = Vec<Datum<'static>>;
+
+/// A moment of the system's clock.
+pub(super) fn timestamp(at: SystemTime) -> Datum<'static> {
+    let since_2000 = |at: SystemTime| {
+        at.duration_since(UNIX_EPOCH + Duration::from_secs(POSTGRES_EPOCH.unsigned_abs()))
+    };
+    let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
+    Datum::Timestamptz(match since_2000(at) {
+        Ok(after) => micros(after),
+        Err(before) => -micros(before.duration()),
+    })
+}
 
 fn count(n: u64) -> Datum<'static> {
     Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
@@ -39,7 +51,8 @@ pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
         Some(other) => {
             let message = format!("unrecognized reset target: \"{other}\"");
             return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).hint(
-                "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \"recovery_prefetch\", \"slru\", or \"wal\".",
+                "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \
+                 \"recovery_prefetch\", \"slru\", or \"wal\".",
             ));
         }
     };
@@ -126,9 +139,11 @@ fn names(host: &mut Host) -> Result<Vec<(u32, String)>> {
     while let Some(row) = scan.next(session)? {
         let mut values = Vec::new();
         row.decode_into(COLUMNS, &mut values)?;
-        if let [Stored::Oid(oid), Stored::Name(name)] = values.as_slice() {
-            found.push((*oid, (*name).to_owned()));
-        }
+        let [Datum::Oid(oid), Datum::Text(name)] = values.as_slice() else {
+            let message = "a row of pg_database has no OID or name";
+            return Err(SqlError::new(state::DATA_CORRUPTED, message));
+        };
+        found.push((*oid, name.to_string()));
     }
     Ok(found)
 }

@@ -1,8 +1,8 @@
-//! Texts made of others, within PostgreSQL's limit. Their length is known before memory is asked
-//! for.
+//! Functions that build texts, within PostgreSQL's limit of their length, which is checked before
+//! memory is allocated.
 
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, HEADER, MAX_ALLOC, check_enlarge, out_of_memory, text_of};
+use forebay_types::{Datum, HEADER, MAX_ALLOC, check_enlarge, out_of_memory, text_of};
 use std::borrow::Cow;
 
 /// `a || b`
@@ -30,10 +30,13 @@ pub fn concat<'a>(args: &[Datum<'_>]) -> Result<Datum<'a>> {
     Ok(Datum::string(whole))
 }
 
-/// The length of pieces put together one by one.
+/// The length of concatenated pieces.
 fn length_of(pieces: impl Iterator<Item = usize>, most: usize) -> Result<usize> {
     let mut pieces = pieces;
-    pieces.try_fold(0, |len, piece| check_enlarge(len, piece, most).map(|()| len + piece))
+    pieces.try_fold(0, |len, piece| {
+        check_enlarge(len, piece, most)?;
+        Ok(len + piece)
+    })
 }
 
 /// repeat()

@@ -1,11 +1,10 @@
 //! Rows of the computed views.
 
 use super::host::Host;
-use super::statistics;
+use super::statistics::{self, timestamp};
 use crate::error::Result;
 use crate::plan::View;
-use crate::value::{Datum, Numeric};
-use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
+use forebay_types::{Datum, Numeric};
 
 type RowOf = Vec<Datum<'static>>;
 
@@ -57,17 +56,6 @@ fn aio_row(r: forebay_engine::views::AioRow) -> RowOf {
         Datum::Bool(r.f_localmem),
         Datum::Bool(r.f_buffered),
     ]
-}
-
-/// A moment of the system's clock.
-pub(super) fn timestamp(at: SystemTime) -> Datum<'static> {
-    let since_2000 =
-        |at: SystemTime| at.duration_since(UNIX_EPOCH + Duration::from_secs(946_684_800));
-    let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
-    Datum::Timestamptz(match since_2000(at) {
-        Ok(after) => micros(after),
-        Err(before) => -micros(before.duration()),
-    })
 }
 
 fn backend_row(r: forebay_engine::views::AioBackendRow) -> RowOf {
@@ -135,7 +123,7 @@ fn stat_row(r: forebay_engine::views::IoStatRow, since: &Datum<'static>) -> RowO
     ]
 }
 
-/// A row of pg_buffercache: NULLs but for the number where nothing is in memory. Buffers count from
+/// A row of pg_buffercache: all NULL except the number if the buffer is empty. Buffers count from
 /// 1.
 fn buffer_row(r: forebay_engine::views::BufferInfo) -> RowOf {
     let mut row = vec![Datum::Int4(i32::try_from(r.buffer + 1).unwrap_or(i32::MAX))];

@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use crate::error::{Result, SqlError, state};
-use crate::value::truncate_name;
+use forebay_types::truncate_name;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// A name that may have a schema, and where it stands.

@@ -1,4 +1,4 @@
-//! How deep a statement's tree may become, told by its tokens before there is a tree.
+//! A bound on the depth of a statement's tree, computed from its tokens before parsing.
 //!
 //! The parser builds chains of operators in loops, where its own limit of recursion does not hold,
 //! and a tree is dropped recursively. Each node on the way from the tree's root to a leaf costs at
@@ -6,8 +6,7 @@
 //! side by side; parentheses, and CASE with END, hold what is below one node. So the depth is at
 //! most that of the deepest path through such tokens.
 
-use super::too_complex;
-use crate::error::Result;
+use crate::error::{Result, SqlError, state};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -21,6 +20,12 @@ const MAX_LEVELS: usize = 400;
 const SUBSCRIPT: usize = 16;
 /// A join, as links: the parser goes into each join of a chain recursively.
 const JOIN: usize = 200;
+
+/// The error of a statement that is nested deeper than the stack allows.
+pub(crate) fn too_complex() -> SqlError {
+    SqlError::new(state::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+        .hint("The statement's expressions are nested too deeply.")
+}
 
 /// What is between two parentheses, or CASE and END.
 #[derive(Clone, Copy, Default)]

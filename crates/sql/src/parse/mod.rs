@@ -1,5 +1,6 @@
 //! Query strings to statements.
 //!
+//! - `statement.rs`: parsed statements
 //! - `source.rs`: the text and positions in it
 //! - `cursor.rs`: tokens of one statement
 //! - `depth.rs`: how deep its tree may become
@@ -17,19 +18,20 @@ pub mod cursor;
 mod depth;
 mod size;
 pub mod source;
+mod statement;
 mod table;
 mod utility;
 mod watched;
 
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
+pub(crate) use depth::too_complex;
 pub use size::estimated_memory;
 pub use source::Source;
+pub use statement::{Kind, Modes, ShowTarget, Statement, TransactionStatement};
 pub use table::{CreateTable, DropTable};
-pub use utility::{Modes, ShowTarget, TransactionStatement};
 
 use crate::error::{Result, SqlError, state};
-use crate::settings::SetScope;
 use cursor::Cursor;
 use forebay_engine::Interrupt;
 use sqlparser::ast;
@@ -37,58 +39,6 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use std::sync::Arc;
 use watched::Watched;
-
-/// A parsed statement.
-#[derive(Debug)]
-pub enum Kind {
-    /// SELECT or VALUES.
-    Query(Box<ast::Query>),
-    /// INSERT.
-    Insert(Box<ast::Insert>),
-    /// CREATE TABLE.
-    CreateTable(CreateTable),
-    /// DROP TABLE.
-    DropTable(DropTable),
-    /// COPY.
-    Copy(Box<CopyStatement>),
-    /// BEGIN, COMMIT and their kind.
-    Transaction(TransactionStatement),
-    /// CHECKPOINT.
-    Checkpoint,
-    /// SHOW.
-    Show(ShowTarget),
-    /// SET; None is DEFAULT.
-    Set {
-        /// The setting.
-        name: String,
-        /// The value.
-        value: Option<String>,
-        /// How far it reaches.
-        scope: SetScope,
-    },
-    /// SET TRANSACTION, SET SESSION CHARACTERISTICS.
-    SetTransaction {
-        /// The modes.
-        modes: Modes,
-        /// For the session, not only this transaction.
-        session: bool,
-    },
-    /// RESET; None is ALL.
-    Reset(Option<String>),
-    /// DISCARD ALL, PLANS, SEQUENCES, TEMP.
-    Discard(&'static str),
-    /// DEALLOCATE; None is ALL.
-    Deallocate(Option<String>),
-}
-
-/// A statement and the query string it came from.
-#[derive(Clone, Debug)]
-pub struct Statement {
-    /// What it is.
-    pub kind: Arc<Kind>,
-    /// Where it came from.
-    pub source: Arc<Source>,
-}
 
 /// Nesting sqlparser goes into.
 const MAX_RECURSION: usize = 512;
@@ -123,12 +73,6 @@ pub fn parse_script(text: &str, interrupt: Option<&Interrupt>) -> Result<Vec<Sta
     Ok(statements)
 }
 
-/// What is nested deeper than the stack allows.
-pub(crate) fn too_complex() -> SqlError {
-    SqlError::new(state::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-        .hint("The statement's expressions are nested too deeply.")
-}
-
 fn parse_statement(
     tokens: &[TokenWithSpan],
     end: Option<&TokenWithSpan>,
@@ -146,8 +90,8 @@ fn parse_statement(
             parse_query_or_insert(tokens, end, source)
         }
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
-        "create" => table::parse_create(&mut cursor),
-        "drop" => table::parse_drop(&mut cursor),
+        "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
+        "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),
         _ => utility::parse(&first, &mut cursor),
     }
 }

@@ -1,4 +1,4 @@
-//! How much memory a query string may take: its tokens, its tree and its plan are many times its
+//! A bound on the memory for a query string: its tokens, its tree and its plan are many times its
 //! length.
 //!
 //! The estimate needs no tokens: a token ends only where a byte is no letter, digit or underscore.
@@ -64,7 +64,8 @@ pub(super) fn check(text: &str, most: usize) -> Result<()> {
         return Ok(());
     }
     let detail = format!(
-        "The query string may take {memory} bytes to parse and plan; it may not take more than {most}."
+        "The query string may take {memory} bytes to parse and plan; it may not take more than \
+         {most}."
     );
     Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail))
 }

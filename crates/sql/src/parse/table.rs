@@ -1,11 +1,10 @@
 //! CREATE TABLE and DROP TABLE, parsed by hand. What PostgreSQL knows and this server does not is
 //! refused by name.
 
-use super::Kind;
 use super::cursor::{Cursor, QualifiedName};
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
 use forebay_engine::OnCommit;
+use forebay_types::SqlType;
 use sqlparser::tokenizer::Token;
 
 /// A column of CREATE TABLE.
@@ -116,7 +115,7 @@ const OTHER_TYPES: &[&str] = &[
     "xml",
 ];
 
-pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
+pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateTable> {
     c.advance();
     if c.accept("unlogged") {
         return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
@@ -161,14 +160,7 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
     }
     let on_commit = table_options(c)?;
     c.expect_end()?;
-    Ok(Kind::CreateTable(CreateTable {
-        name,
-        if_not_exists,
-        columns,
-        temporary,
-        global,
-        on_commit,
-    }))
+    Ok(CreateTable { name, if_not_exists, columns, temporary, global, on_commit })
 }
 
 /// What may follow the column list.
@@ -287,7 +279,7 @@ fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {
     Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
 }
 
-pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<Kind> {
+pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<DropTable> {
     c.advance();
     if !c.accept("table") {
         return Err(unsupported_object("DROP", c));
@@ -300,7 +292,7 @@ pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<Kind> {
     // Nothing can depend on a table here, so both behave alike.
     let _ = c.accept("cascade") || c.accept("restrict");
     c.expect_end()?;
-    Ok(Kind::DropTable(DropTable { names, if_exists }))
+    Ok(DropTable { names, if_exists })
 }
 
 /// CREATE or DROP of something else.

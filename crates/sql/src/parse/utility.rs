@@ -1,49 +1,11 @@
 //! Small statements parsed by hand: transactions, settings, CHECKPOINT, DISCARD, DEALLOCATE; and
-//! the names of statements that PostgreSQL has and this server has not.
+//! the names of PostgreSQL's statements that are not supported.
 
-use super::Kind;
 use super::cursor::Cursor;
+use super::statement::{Kind, Modes, ShowTarget, TransactionStatement};
 use crate::error::{Result, SqlError};
 use crate::settings::SetScope;
 use sqlparser::tokenizer::Token;
-
-/// Modes of a transaction, as far as they were written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Modes {
-    /// READ ONLY or READ WRITE.
-    pub read_only: Option<bool>,
-}
-
-/// BEGIN, COMMIT, ROLLBACK.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransactionStatement {
-    /// BEGIN or START TRANSACTION.
-    Begin {
-        /// Was it START TRANSACTION (it shows in the tag)?
-        start: bool,
-        /// The modes.
-        modes: Modes,
-    },
-    /// COMMIT or END.
-    Commit {
-        /// AND CHAIN.
-        chain: bool,
-    },
-    /// ROLLBACK or ABORT.
-    Rollback {
-        /// AND CHAIN.
-        chain: bool,
-    },
-}
-
-/// What SHOW shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ShowTarget {
-    /// SHOW ALL.
-    All,
-    /// One setting.
-    One(String),
-}
 
 /// First words of the statements PostgreSQL has beyond those parsed elsewhere.
 const UNSUPPORTED: &[&str] = &[

@@ -1,4 +1,4 @@
-//! PostgreSQL's dialect, which can make the parser stop: the parser asks it before each operand.
+//! PostgreSQL's dialect with a stop: the parser calls it before each operand.
 //!
 //! It stops the parser for a cancel, and when the parser has read the same tokens too often: it
 //! tries one thing and then another at each level of `position(position(...`, say.

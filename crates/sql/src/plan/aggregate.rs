@@ -4,7 +4,7 @@ use super::expr::Expr;
 use super::resolve::category;
 use super::scope::Scope;
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
+use forebay_types::SqlType;
 
 /// What an aggregate computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,8 @@ pub fn over_groups(
             let column = column.map_or("?", |c| c.name.as_str());
             let table = scope.alias.as_deref().unwrap_or_default();
             let message = format!(
-                "column \"{table}.{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
+                "column \"{table}.{column}\" must appear in the GROUP BY clause or be used in an \
+                 aggregate function"
             );
             let place = aggregates.bare_columns.iter().find(|(i, _)| *i == index);
             Err(SqlError::new(state::GROUPING_ERROR, message).at(place.map_or(0, |(_, p)| *p)))

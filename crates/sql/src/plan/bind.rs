@@ -1,18 +1,18 @@
-//! sqlparser's expressions to typed ones. What is not known here is refused by name.
+//! sqlparser's expressions to typed ones. Unsupported kinds are refused by name.
 
 use super::aggregate::Aggregates;
+use super::catalog::Catalog;
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Arithmetic, Comparison, Expr, Typed};
+use super::ident::ident_name;
 use super::literal::{number, signed_number};
 use super::place;
 use super::resolve::{self, Choice, OperatorKind, category};
 use super::scope::Scope;
 use super::types::type_of_ast;
 use crate::error::{Result, SqlError, state};
-use crate::exec::Host;
-use crate::parse::cursor::fold;
 use crate::parse::{Source, too_complex};
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 /// What binding an expression needs.
@@ -27,25 +27,19 @@ pub struct Binder<'a> {
     pub aggregates: Option<&'a mut Aggregates>,
     /// The clause, for the message when an aggregate is not allowed.
     pub clause: &'static str,
-    /// Whether a cancel was asked for.
-    pub host: &'a Host,
+    /// What names mean.
+    pub catalog: &'a dyn Catalog,
     /// Expressions around the one that is bound.
     pub depth: usize,
 }
 
-/// Expressions in each other: more would need too much stack to bind, evaluate and drop.
+/// Most levels of nested expressions: binding, evaluating and dropping them is recursive.
 const MAX_DEPTH: usize = 1000;
 
-/// An identifier as a name.
-pub fn ident_name(ident: &ast::Ident) -> String {
-    match ident.quote_style {
-        None => fold(&ident.value),
-        Some(_) => crate::value::truncate_name(&ident.value).to_owned(),
-    }
-}
-
-const NO_OPERATOR: &str = "No operator matches the given name and argument types. You might need to add explicit type casts.";
-const NO_UNARY: &str = "No operator matches the given name and argument type. You might need to add an explicit type cast.";
+const NO_OPERATOR: &str = "No operator matches the given name and argument types. You might need \
+                           to add explicit type casts.";
+const NO_UNARY: &str = "No operator matches the given name and argument type. You might need to \
+                        add an explicit type cast.";
 const NOT_UNIQUE: &str =
     "Could not choose a best candidate operator. You might need to add explicit type casts.";
 /// Functions that are called without parentheses.
@@ -60,7 +54,7 @@ impl Binder<'_> {
 
     /// Binds an expression.
     pub fn bind(&mut self, e: &ast::Expr) -> Result<Typed> {
-        self.host.plan_step()?;
+        self.catalog.plan_step()?;
         if self.depth >= MAX_DEPTH {
             return Err(too_complex());
         }
@@ -70,7 +64,7 @@ impl Binder<'_> {
         bound
     }
 
-    /// A bound expression that is needed once more.
+    /// Copies a bound expression that is needed twice.
     pub(super) fn copy(&mut self, bound: &Typed) -> Result<Typed> {
         Ok(Typed::new(self.params.copy(&bound.expr)?, bound.ty, bound.position))
     }
@@ -97,6 +91,33 @@ impl Binder<'_> {
             }
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right, position),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr, position),
+            ast::Expr::Cast { kind, expr, data_type, format: None }
+                if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
+            {
+                self.cast(expr, data_type, position, *kind == ast::CastKind::DoubleColon)
+            }
+            ast::Expr::TypedString(ast::TypedString {
+                data_type,
+                value,
+                uses_odbc_syntax: false,
+            }) => {
+                let at = self.source.position(value.span.start);
+                let text = self.literal(&value.value, at)?;
+                let to = type_of_ast(self.catalog, data_type, position)?;
+                self.explicit(text, to, position)
+            }
+            ast::Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), position)
+            }
+            ast::Expr::Collate { expr, collation } => self.collate(expr, collation, position),
+            ast::Expr::Function(f) => self.function(f, position),
+            _ => self.bind_test(e, position),
+        }
+    }
+
+    /// Binds what is true, false or unknown.
+    fn bind_test(&mut self, e: &ast::Expr, position: u32) -> Result<Typed> {
+        match e {
             ast::Expr::IsNull(x) => self.null_test(x, position, Expr::IsNull),
             ast::Expr::IsNotNull(x) => self.null_test(x, position, Expr::IsNotNull),
             ast::Expr::IsTrue(x) => self.bool_test(x, position, "IS TRUE", Some(true), false),
@@ -121,26 +142,13 @@ impl Binder<'_> {
             ast::Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
                 self.like(expr, pattern, escape_char.as_deref(), *negated, true, position)
             }
-            ast::Expr::Cast { kind, expr, data_type, format: None }
-                if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
-            {
-                self.cast(expr, data_type, position, *kind == ast::CastKind::DoubleColon)
-            }
-            ast::Expr::TypedString(ast::TypedString {
-                data_type,
-                value,
-                uses_odbc_syntax: false,
-            }) => {
-                let at = self.source.position(value.span.start);
-                let text = self.literal(&value.value, at)?;
-                let to = type_of_ast(data_type, position)?;
-                self.explicit(text, to, position)
-            }
-            ast::Expr::Case { operand, conditions, else_result, .. } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref(), position)
-            }
-            ast::Expr::Collate { expr, collation } => self.collate(expr, collation, position),
-            ast::Expr::Function(f) => self.function(f, position),
+            _ => self.bind_call(e, position),
+        }
+    }
+
+    /// Binds functions that have a syntax of their own.
+    fn bind_call(&mut self, e: &ast::Expr, position: u32) -> Result<Typed> {
+        match e {
             ast::Expr::Ceil {
                 expr,
                 field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
@@ -591,8 +599,8 @@ impl Binder<'_> {
         infix: bool,
     ) -> Result<Typed> {
         let value = self.bind(e)?;
-        let to_type = type_of_ast(to, position)?;
-        // Where `::` stands takes long to find, and is for errors only.
+        let to_type = type_of_ast(self.catalog, to, position)?;
+        // Finding the position of `::` is slow, so it is done for errors only.
         self.explicit(value, to_type, if infix { 0 } else { position }).map_err(|error| {
             if infix { error.at(self.source.operator_after(place::end(e))) } else { error }
         })

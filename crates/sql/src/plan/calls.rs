@@ -7,14 +7,15 @@ use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
 use super::resolve::{self, Choice, FunctionDef};
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast;
 
 /// Hint when functions fit equally well.
 pub(super) const NOT_UNIQUE: &str =
     "Could not choose a best candidate function. You might need to add explicit type casts.";
 /// Hint when no function fits.
-pub(super) const NO_FUNCTION: &str = "No function matches the given name and argument types. You might need to add explicit type casts.";
+pub(super) const NO_FUNCTION: &str = "No function matches the given name and argument types. You \
+                                      might need to add explicit type casts.";
 
 /// Arguments of a call, as in PostgreSQL.
 const MAX_ARGUMENTS: usize = 100;
@@ -47,7 +48,7 @@ impl Binder<'_> {
             let types: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
             format!("{name}({})", types.join(", "))
         };
-        match resolve::function(name, &types) {
+        match resolve::function(&self.catalog.functions(name), &types) {
             Choice::One(FunctionDef { function: Function::Rows(function), .. })
                 if function.is_set() && self.clause != IN_FROM =>
             {
@@ -164,7 +165,7 @@ impl Binder<'_> {
     }
 
     fn aggregate(&mut self, call: &FunctionCall<'_>, position: u32) -> Result<Typed> {
-        // Arguments may not contain aggregates: they are taken away while the arguments are bound.
+        // Arguments must not contain aggregates, so the list is taken away while they are bound.
         let Some(aggregates) = self.aggregates.take() else {
             let message = match self.clause {
                 "aggregate" => "aggregate function calls cannot be nested".to_owned(),

@@ -1,14 +1,14 @@
-//! Casts in the plan: which are allowed where, and giving unknown literals and parameters their
-//! types.
+//! Casts in the plan: which are allowed in which context, and how unknown literals and parameters
+//! get their types.
 
 use super::expr::{Expr, Typed};
 use super::resolve::{category, implicit_cast};
 use crate::error::{Result, SqlError, state};
 use crate::parse::too_complex;
-use crate::value::{SqlType, text_in};
 use SqlType::*;
+use forebay_types::{SqlType, text_in};
 
-/// Types of a statement's parameters, found as it is planned; and how much of it was copied.
+/// Types of a statement's parameters, inferred during planning, and how much of it was copied.
 #[derive(Clone, Debug, Default)]
 pub struct ParamTypes {
     types: Vec<Option<SqlType>>,
@@ -18,8 +18,8 @@ pub struct ParamTypes {
     copied: usize,
 }
 
-/// Parts of expressions that a statement may need twice, as `BETWEEN` needs its operand: some 100
-/// MB. Nested in each other they would double with each level.
+/// Nodes of expressions that may be copied in one statement, about 100 MB. `BETWEEN` needs its
+/// operand twice, so nested ones double the tree with each level.
 const MOST_COPIED: usize = 1 << 20;
 
 impl ParamTypes {
@@ -172,7 +172,9 @@ fn coerce_unknown(
             Expr::TableOid { name: v.as_str().unwrap_or_default().to_owned(), position }
         }
         Expr::Const(v) => match v.as_str() {
-            Some(text) => Expr::Const(text_in(text, to).map_err(|e| e.at(position))?.into_owned()),
+            Some(text) => Expr::Const(
+                text_in(text, to).map_err(|e| SqlError::from(e).at(position))?.into_owned(),
+            ),
             None => Expr::Const(v),
         },
         other => Expr::Cast { expr: Box::new(other), from: Text, to },

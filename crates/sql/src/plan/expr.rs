@@ -1,10 +1,10 @@
-//! Typed expressions: what the planner makes and `exec::eval` runs.
+//! Typed expressions: the planner builds them and the executor evaluates them.
 //!
 //! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the
 //! values' variants.
 
 use super::rowsets::RowFunction;
-use crate::value::{Datum, SqlType};
+use forebay_types::{Datum, SqlType};
 
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub enum Arithmetic {
     Rem,
 }
 
-/// A function. It is NULL if an argument is, but for those that [`Function::takes_null`].
+/// A function. If an argument is NULL, so is its result, except for functions that
+/// [`Function::takes_null`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are the functions")]
 pub enum Function {

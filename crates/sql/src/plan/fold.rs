@@ -1,11 +1,11 @@
-//! Constant expressions are computed once, when the plan is made; what they raise is raised then.
+//! Constant expressions are evaluated once, during planning, and raise their errors then.
 
+use super::catalog::Catalog;
 use super::expr::{Expr, Function};
-use super::insert::{InsertPlan, InsertSource};
-use super::select::{RowSource, SelectPlan};
+use super::query::Query;
+use super::tree::{Grouping, Node};
 use crate::error::Result;
-use crate::exec::{Host, Row, eval};
-use crate::value::SqlType;
+use forebay_types::{Datum, SqlType};
 
 /// Does a function always give the same result for the same arguments?
 fn immutable(function: Function) -> bool {
@@ -44,23 +44,20 @@ fn varies(e: &Expr) -> bool {
     }
 }
 
-/// Computes what is constant in an expression.
-pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
-    host.plan_step()?;
+/// Replaces the constant parts of an expression by their values.
+pub fn fold(e: Expr, catalog: &mut dyn Catalog) -> Result<Expr> {
+    catalog.plan_step()?;
     match e {
         e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => Ok(e),
-        e if !e.any(&varies) => {
-            let value = eval(&e, Row::Values(&[]), &[], host)?.into_owned();
-            Ok(Expr::Const(value))
-        }
-        // What these do not reach must not be computed.
+        e if !e.any(&varies) => catalog.constant(&e).map(Expr::Const),
+        // Operands that are not reached at run time must not be evaluated.
         e @ (Expr::Case { .. } | Expr::Coalesce(_)) => Ok(e),
         e => {
             let mut failed = None;
             let folded = e.map_children(&mut |child| match &failed {
-                None => fold(child, host).unwrap_or_else(|e| {
+                None => fold(child, catalog).unwrap_or_else(|e| {
                     failed = Some(e);
-                    Expr::Const(crate::value::Datum::Null)
+                    Expr::Const(Datum::Null)
                 }),
                 Some(_) => child,
             });
@@ -69,68 +66,44 @@ pub fn fold(e: Expr, host: &mut Host) -> Result<Expr> {
     }
 }
 
-fn fold_in_place(e: &mut Expr, host: &mut Host) -> Result<()> {
-    let taken = std::mem::replace(e, Expr::Const(crate::value::Datum::Null));
-    *e = fold(taken, host)?;
+/// Replaces the constant parts of several expressions by their values.
+pub(super) fn fold_all<'e>(
+    list: impl IntoIterator<Item = &'e mut Expr>,
+    catalog: &mut dyn Catalog,
+) -> Result<()> {
+    for e in list {
+        let taken = std::mem::replace(e, Expr::Const(Datum::Null));
+        *e = fold(taken, catalog)?;
+    }
     Ok(())
 }
 
-impl SelectPlan {
-    /// Computes what is constant in a query.
-    pub(super) fn fold(mut self, host: &mut Host) -> Result<SelectPlan> {
+impl Query {
+    /// Folds the expressions of a query. Its subquery has been folded before.
+    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<Query> {
         match &mut self.source {
-            RowSource::Series { args, .. } => {
-                args.iter_mut().try_for_each(|e| fold_in_place(e, host))?
-            }
-            RowSource::Values(rows) => {
-                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?
-            }
-            RowSource::Function(e) => fold_in_place(e, host)?,
-            RowSource::Rows { args, .. } => {
-                args.iter_mut().try_for_each(|e| fold_in_place(e, host))?
-            }
-            RowSource::One
-            | RowSource::Table { .. }
-            | RowSource::View(_)
-            | RowSource::Subquery(_) => {}
+            Node::Series { args, .. } => fold_all(args.iter_mut(), catalog)?,
+            Node::Values(rows) => fold_all(rows.iter_mut().flatten(), catalog)?,
+            Node::Function(e) => fold_all([&mut **e], catalog)?,
+            Node::Rows { args, .. } => fold_all(args, catalog)?,
+            Node::Result
+            | Node::Scan { .. }
+            | Node::View(_)
+            | Node::Filter { .. }
+            | Node::Project { .. }
+            | Node::Aggregate { .. }
+            | Node::Sort { .. }
+            | Node::Limit { .. } => {}
         }
-        if let Some(grouping) = &mut self.grouping {
-            for call in &mut grouping.calls {
-                call.arg
-                    .iter_mut()
-                    .chain(&mut call.filter)
-                    .try_for_each(|e| fold_in_place(e, host))?;
+        if let Some(Grouping { keys, calls }) = &mut self.grouping {
+            for call in calls {
+                fold_all(call.arg.iter_mut().chain(&mut call.filter), catalog)?;
             }
-            grouping
-                .keys
-                .iter_mut()
-                .chain(&mut grouping.having)
-                .try_for_each(|e| fold_in_place(e, host))?;
+            fold_all(keys, catalog)?;
         }
-        let rest = self
-            .output
-            .iter_mut()
-            .chain(&mut self.filter)
-            .chain(&mut self.limit)
-            .chain(&mut self.offset);
-        for e in rest {
-            fold_in_place(e, host)?;
-        }
-        Ok(self)
-    }
-}
-
-impl InsertPlan {
-    /// Computes what is constant in an INSERT.
-    pub(super) fn fold(mut self, host: &mut Host) -> Result<InsertPlan> {
-        match &mut self.source {
-            InsertSource::Values(rows) => {
-                rows.iter_mut().flatten().try_for_each(|e| fold_in_place(e, host))?
-            }
-            InsertSource::Query(_, exprs) => {
-                exprs.iter_mut().try_for_each(|e| fold_in_place(e, host))?
-            }
-        }
+        let Query { having, output, filter, limit, offset, .. } = &mut self;
+        let rest = having.iter_mut().chain(output).chain(filter).chain(limit).chain(offset);
+        fold_all(rest, catalog)?;
         Ok(self)
     }
 }

@@ -1,70 +1,26 @@
 //! The FROM clause: one table, view, function or subquery, or nothing.
 
-use super::bind::ident_name;
 use super::calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
 use super::coerce::{self, Context};
 use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
+use super::ident::{ident_name, qualified_name};
+use super::planner::{Planner, Relation};
 use super::rowsets::RowFunction;
 use super::scope::{Scope, ScopeColumn};
-use super::select::{Planner, RowSource};
-use super::views::View;
+use super::tree::Node;
 use crate::error::{Result, SqlError, state};
-use crate::parse::QualifiedName;
-use crate::parse::Source;
-use crate::parse::cursor::is_reserved;
-use crate::value::{Datum, SqlType};
 use forebay_engine::{LockMode, Table};
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
-/// What FROM came to.
+/// The FROM clause, analyzed.
 pub struct FromItem {
     /// Where rows come from.
-    pub source: RowSource,
+    pub source: Node,
     /// The names it brings.
     pub scope: Scope,
-}
-
-/// A relation that a name means.
-pub enum Relation {
-    /// A table.
-    Table(Arc<Table>),
-    /// A view.
-    View(View),
-}
-
-/// Turns a parser's name into one with at most a schema.
-pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<QualifiedName> {
-    let position = source.position(name.span().start);
-    let mut parts = Vec::new();
-    for part in &name.0 {
-        match part {
-            ast::ObjectNamePart::Identifier(i)
-                if i.quote_style.is_none() && is_reserved(&i.value) =>
-            {
-                let message = format!("syntax error at or near \"{}\"", i.value);
-                return Err(
-                    SqlError::new(state::SYNTAX_ERROR, message).at(source.position(i.span.start))
-                );
-            }
-            ast::ObjectNamePart::Identifier(i) => parts.push(ident_name(i)),
-            ast::ObjectNamePart::Function(_) => {
-                return Err(SqlError::unsupported("this name").at(position));
-            }
-        }
-    }
-    let mut parts = parts.into_iter();
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(name), None, _) => Ok(QualifiedName { schema: None, name, position }),
-        (Some(schema), Some(name), None) => {
-            Ok(QualifiedName { schema: Some(schema), name, position })
-        }
-        _ => {
-            let message = "cross-database references are not implemented";
-            Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position))
-        }
-    }
 }
 
 pub(super) fn bind_from(
@@ -72,7 +28,7 @@ pub(super) fn bind_from(
     from: &[ast::TableWithJoins],
 ) -> Result<FromItem> {
     match from {
-        [] => Ok(FromItem { source: RowSource::One, scope: Scope::default() }),
+        [] => Ok(FromItem { source: Node::Result, scope: Scope::default() }),
         [ast::TableWithJoins { relation, joins }] if joins.is_empty() => {
             bind_item(planner, relation)
         }
@@ -123,7 +79,7 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
         } => function(planner, name, args, alias.as_ref()),
         ast::TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
             let plan = planner.query(subquery)?;
-            let column = |(index, c): (usize, &crate::connection::ColumnDesc)| ScopeColumn {
+            let column = |(index, c): (usize, &crate::column::ColumnDesc)| ScopeColumn {
                 name: c.name.clone(),
                 ty: c.ty,
                 typmod: c.typmod,
@@ -134,33 +90,9 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
             let mut scope = Scope { columns, ..Scope::default() };
             let default = "unnamed_subquery".to_owned();
             apply_alias(&mut scope, default, alias.as_ref())?;
-            Ok(FromItem { source: RowSource::Subquery(Arc::new(plan)), scope })
+            Ok(FromItem { source: Arc::unwrap_or_clone(plan.root), scope })
         }
         _ => Err(SqlError::unsupported("this item in FROM")),
-    }
-}
-
-impl Planner<'_> {
-    /// The relation of that name, or PostgreSQL's error. A table is locked, so that what is planned
-    /// is what will be there.
-    pub fn relation(&mut self, name: &QualifiedName, mode: LockMode) -> Result<Relation> {
-        if let Some(view) = View::by_name(&name.name)
-            && match name.schema.as_deref() {
-                Some(schema) => schema == view.schema(),
-                // A temporary table of that name comes first.
-                None => self.host.table(Some("pg_temp"), &name.name)?.is_none(),
-            }
-        {
-            return Ok(Relation::View(view));
-        }
-        let found = self.host.open_table(name.schema.as_deref(), &name.name, mode);
-        // As in PostgreSQL, a deadlock points at the name, and a cancel does not.
-        let canceled = |e: &SqlError| e.sqlstate == state::QUERY_CANCELED;
-        let found = found.map_err(|e| if canceled(&e) { e } else { e.at(name.position) })?;
-        found.map(Relation::Table).ok_or_else(|| {
-            let message = format!("relation \"{}\" does not exist", name.display());
-            SqlError::new(state::UNDEFINED_TABLE, message).at(name.position)
-        })
     }
 }
 
@@ -193,9 +125,9 @@ fn relation(
     let (source, mut scope) = match planner.relation(&name, LockMode::AccessShare)? {
         Relation::Table(table) => {
             let scope = table_scope(&table)?;
-            (RowSource::Table { table, schema: name.schema.clone(), decode: 0 }, scope)
+            (Node::Scan { table, schema: name.schema.clone(), decode: 0 }, scope)
         }
-        Relation::View(view) => (RowSource::View(view), computed_scope(view.columns())),
+        Relation::View(view) => (Node::View(view), computed_scope(view.columns())),
     };
     apply_alias(&mut scope, name.name, alias)?;
     Ok(FromItem { source, scope })
@@ -249,7 +181,7 @@ fn function(
             Expr::Call(Function::Rows(function), args) => {
                 return rows(function, args, call.name, alias);
             }
-            expr => (RowSource::Function(Box::new(expr)), typed.ty),
+            expr => (Node::Function(Box::new(expr)), typed.ty),
         }
     };
     // A scalar function's column is named as the function, or as the alias.
@@ -269,7 +201,7 @@ fn rows(
 ) -> Result<FromItem> {
     let mut scope = computed_scope(function.columns());
     apply_alias(&mut scope, name, alias)?;
-    Ok(FromItem { source: RowSource::Rows { function, args }, scope })
+    Ok(FromItem { source: Node::Rows { function, args }, scope })
 }
 
 /// The columns of a computed relation as names.
@@ -288,7 +220,7 @@ fn series(
     planner: &mut Planner<'_>,
     call: &FunctionCall<'_>,
     position: u32,
-) -> Result<(RowSource, SqlType)> {
+) -> Result<(Node, SqlType)> {
     let mut bound: Vec<Typed> = Vec::new();
     for arg in &call.args {
         bound.push(planner.bind_constant(arg, IN_FROM)?);
@@ -323,5 +255,5 @@ fn series(
             *slot = cast.expr;
         }
     }
-    Ok((RowSource::Series { args: Box::new(exprs), wide }, ty))
+    Ok((Node::Series { args: Box::new(exprs), wide }, ty))
 }

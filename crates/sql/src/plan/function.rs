@@ -1,6 +1,6 @@
 //! A function call as sqlparser gives it, reduced to what is supported.
 
-use super::bind::ident_name;
+use super::ident::ident_name;
 use crate::error::{Result, SqlError};
 use sqlparser::ast;
 

@@ -2,46 +2,29 @@
 
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Expr, Typed};
-use super::from::{Relation, qualified_name};
-use super::select::{Planner, SelectPlan};
+use super::fold::fold_all;
+use super::ident::{ident_name, qualified_name};
+use super::planner::{Planner, Relation};
+use super::tree::{InsertPlan, Node};
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
-use crate::plan::bind::ident_name;
-use crate::value::{Datum, SqlType, out_of_memory};
 use forebay_engine::{Column, LockMode, Table};
+use forebay_types::{Datum, SqlType, out_of_memory};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
 /// Memory that the rows of one INSERT may take.
 const MAX_ROWS_BYTES: usize = 4 << 30;
 
-/// Rows to insert.
-#[derive(Clone, Debug)]
-pub enum InsertSource {
-    /// One expression for each live column of each row.
-    Values(Vec<Vec<Expr>>),
-    /// A query, and for each live column an expression over its rows.
-    Query(Arc<SelectPlan>, Vec<Expr>),
-}
-
-/// An INSERT.
-#[derive(Clone, Debug)]
-pub struct InsertPlan {
-    /// The table's name as written.
-    pub name: QualifiedName,
-    /// The table.
-    pub table: Arc<Table>,
-    /// The rows.
-    pub source: InsertSource,
-}
-
 /// Checks that rows may be put into a relation.
 pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<Arc<Table>> {
     match relation {
         Relation::View(_) => {
             let message = format!("cannot {verb} view \"{}\"", name.name);
-            let detail = "Views that do not select from a single table or view are not automatically updatable.";
-            let hint = "To enable inserting into the view, provide an INSTEAD OF INSERT trigger or an unconditional ON INSERT DO INSTEAD rule.";
+            let detail = "Views that do not select from a single table or view are not \
+                          automatically updatable.";
+            let hint = "To enable inserting into the view, provide an INSTEAD OF INSERT trigger or \
+                        an unconditional ON INSERT DO INSTEAD rule.";
             Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .detail(detail)
                 .hint(hint))
@@ -55,7 +38,7 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<
             format!("cannot {verb} relation \"{}\"", table.name),
         )),
         Relation::Table(table) => {
-            table.check_insertable()?;
+            table.check_insertable().map_err(forebay_engine::EngineError::from)?;
             Ok(table)
         }
     }
@@ -143,10 +126,10 @@ impl Planner<'_> {
             if given { target_columns(&table, &names)? } else { (0..columns.len()).collect() };
         let target =
             Target { table: &table, columns: &columns, targets: &targets, names: &names, given };
-        let source = match &insert.source {
+        let rows = match &insert.source {
             None => {
                 columns.iter().try_for_each(|column| check_left_out(&table, column))?;
-                InsertSource::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
+                Node::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
             }
             Some(query) => match &*query.body {
                 ast::SetExpr::Values(values)
@@ -156,18 +139,20 @@ impl Planner<'_> {
                 }
                 _ => {
                     let plan = self.query(query)?;
-                    let of = |(i, c): (usize, &crate::connection::ColumnDesc)| {
+                    let of = |(i, c): (usize, &crate::column::ColumnDesc)| {
                         Typed::new(Expr::Column(i), c.ty, 0)
                     };
                     let row = plan.columns.iter().enumerate().map(of).collect();
-                    InsertSource::Query(Arc::new(plan), target.assign(row, self.params)?)
+                    let mut output = target.assign(row, self.params)?;
+                    fold_all(&mut output, self.catalog)?;
+                    Node::Project { input: Box::new(Arc::unwrap_or_clone(plan.root)), output }
                 }
             },
         };
-        InsertPlan { name, table, source }.fold(self.host)
+        Ok(InsertPlan { name, table, rows: Arc::new(rows) })
     }
 
-    fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<InsertSource> {
+    fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<Node> {
         let mut rows = Vec::with_capacity(values.rows.len());
         let mut width = None;
         for row in &values.rows {
@@ -194,10 +179,11 @@ impl Planner<'_> {
             // A row has an expression for each column of the table, however few were given.
             let bytes = rows.len() * target.columns.len() * size_of::<Expr>();
             if bytes > MAX_ROWS_BYTES {
-                return Err(out_of_memory(bytes));
+                return Err(out_of_memory(bytes).into());
             }
         }
-        Ok(InsertSource::Values(rows))
+        fold_all(rows.iter_mut().flatten(), self.catalog)?;
+        Ok(Node::Values(rows))
     }
 }
 

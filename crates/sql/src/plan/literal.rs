@@ -2,7 +2,7 @@
 
 use super::expr::{Expr, Typed};
 use crate::error::{Result, SqlError, state};
-use crate::value::{Datum, Numeric, SqlType};
+use forebay_types::{Datum, Numeric, SqlType, int_in};
 use sqlparser::ast::{self, UnaryOperator, Value};
 
 /// A number with the signs before it; None for anything else.
@@ -24,14 +24,14 @@ pub(super) fn signed_number(e: &ast::Expr) -> Option<String> {
 /// A numeric literal, perhaps with a minus: int4 if it fits, then int8, then numeric.
 pub(super) fn number(text: &str, position: u32) -> Result<Typed> {
     if text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-        && let Ok(v) = crate::value::int_in(text, SqlType::Int8)
+        && let Ok(v) = int_in(text, SqlType::Int8)
     {
         return Ok(match i32::try_from(v) {
             Ok(v) => Typed::new(Expr::Const(Datum::Int4(v)), SqlType::Int4, position),
             Err(_) => Typed::new(Expr::Const(Datum::Int8(v)), SqlType::Int8, position),
         });
     }
-    match Numeric::parse(text).map_err(|e| e.at(position))? {
+    match Numeric::parse(text).map_err(|e| SqlError::from(e).at(position))? {
         Some(v) => Ok(Typed::new(Expr::Const(Datum::numeric(v)), SqlType::Numeric, position)),
         None => {
             let message = format!("trailing junk after numeric literal at or near \"{text}\"");

@@ -1,5 +1,8 @@
 //! Statements to plans: names looked up, types settled, casts inserted.
 //!
+//! - `tree.rs`: plans: trees of operators; `query.rs`: analyzed queries, which become such trees
+//! - `catalog.rs`: Catalog: what planning asks of its surroundings
+//! - `planner.rs`: Planner: what planning works with; `ident.rs`: names as the parser gives them
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`, `scope.rs`: FROM, and the names it brings
 //! - `names.rs`: names of output columns
@@ -16,31 +19,35 @@
 //! - `rowsets.rs`: functions whose result is a row, or several
 
 mod aggregate;
-pub(crate) mod bind;
+mod bind;
 mod calls;
+mod catalog;
 mod coerce;
 mod expr;
 mod fold;
 mod from;
 mod function;
+mod ident;
 mod insert;
 mod literal;
 mod names;
 mod place;
+mod planner;
+mod query;
 mod resolve;
 mod rowsets;
 mod scope;
 mod select;
+mod tree;
 mod types;
 mod views;
 
 pub use aggregate::{AggregateCall, AggregateKind};
+pub use catalog::Catalog;
 pub use coerce::ParamTypes;
 pub use expr::{Arithmetic, Comparison, Expr, Function};
-pub use from::Relation;
-pub use insert::{
-    InsertPlan, InsertSource, check_left_out, live_columns, stored_type, target_columns, writable,
-};
+pub use insert::{check_left_out, live_columns, stored_type, target_columns, writable};
+pub use planner::{Planner, Relation};
 pub use rowsets::RowFunction;
-pub use select::{Grouping, Planner, RowSource, SelectPlan, SortKey};
+pub use tree::{Grouping, InsertPlan, Node, SelectPlan, SortKey};
 pub use views::View;

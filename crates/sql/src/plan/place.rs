@@ -1,7 +1,7 @@
 //! Where an expression begins and ends in the query string.
 //!
-//! sqlparser tells it too (`Spanned`), but goes through the whole tree for it, recursively. Here it
-//! is a walk down one side of the tree, since binding asks for each expression's beginning.
+//! sqlparser's `Spanned` visits the whole tree for this. Binding asks for the beginning of every
+//! expression, so here it is a walk down one side of the tree.
 
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::{Location, Span};

@@ -1,31 +1,19 @@
-//! Which operator or function a name and argument types mean: PostgreSQL's rules of candidate
+//! Choosing an operator or function by name and argument types: PostgreSQL's rules of candidate
 //! selection.
 
 use super::expr::{Arithmetic, Comparison, Function};
 use super::rowsets::RowFunction;
-use crate::value::SqlType;
 use SqlType::*;
 use forebay_aio::sync::LazyLock;
+use forebay_types::SqlType;
 
-/// A type's category and whether it is the preferred one there (pg_type.typcategory,
-/// typispreferred).
+/// A type's category and whether it is the preferred one there.
 pub fn category(ty: SqlType) -> (u8, bool) {
-    match ty {
-        Bool => (b'B', true),
-        Int2 | Int4 | Int8 | Float4 | Numeric | Regclass | Regproc | Regtype => (b'N', false),
-        Float8 | Oid => (b'N', true),
-        Text => (b'S', true),
-        Name | Varchar | Bpchar => (b'S', false),
-        Timestamptz => (b'D', true),
-        Unknown => (b'X', false),
-        Char | PgNodeTree => (b'Z', false),
-        Void | AnyArray | Record => (b'P', false),
-        Int2Vector | OidVector | AclItemArray | TextArray | Int8Array => (b'A', false),
-        Bytea | Tid | Xid | Cid | PgLsn => (b'U', false),
-    }
+    let info = ty.info();
+    (info.category, info.preferred)
 }
 
-/// May a value be cast without being asked?
+/// Whether there is an implicit cast.
 pub fn implicit_cast(from: SqlType, to: SqlType) -> bool {
     from == to
         || from == Unknown
@@ -46,7 +34,7 @@ pub fn implicit_cast(from: SqlType, to: SqlType) -> bool {
         }
 }
 
-/// What a choice came to.
+/// The result of choosing among candidates.
 pub enum Choice<T> {
     /// One candidate is best.
     One(T),
@@ -346,15 +334,20 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("version", &[], Text, Function::Version),
 ];
 
-/// Finds the function for a name and argument types.
-pub fn function(name: &str, actual: &[SqlType]) -> Choice<&'static FunctionDef> {
-    let named: Vec<(&'static FunctionDef, &[SqlType])> = FUNCTIONS
-        .iter()
-        .filter(|f| f.name == name && f.args.len() == actual.len())
-        .map(|f| (f, f.args))
-        .collect();
-    match named.iter().find(|(_, args)| *args == actual) {
+/// The functions of that name that are built in.
+pub fn built_in(name: &str) -> Vec<&'static FunctionDef> {
+    FUNCTIONS.iter().filter(|f| f.name == name).collect()
+}
+
+/// Chooses among functions of one name by the types of the arguments.
+pub fn function(
+    named: &[&'static FunctionDef],
+    actual: &[SqlType],
+) -> Choice<&'static FunctionDef> {
+    let candidates: Vec<(&'static FunctionDef, &[SqlType])> =
+        named.iter().filter(|f| f.args.len() == actual.len()).map(|f| (*f, f.args)).collect();
+    match candidates.iter().find(|(_, args)| *args == actual) {
         Some((exact, _)) => Choice::One(exact),
-        None => choose(&named, actual),
+        None => choose(&candidates, actual),
     }
 }

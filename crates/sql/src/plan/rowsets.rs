@@ -1,7 +1,7 @@
-//! Functions whose result is a row, or several: pg_buffercache 1.6's, those that PostgreSQL 19 adds
-//! to them, and Forebay's own of their kind; the end of a base backup, which cluster it is.
+//! Functions whose result is a row or several rows: those of pg_buffercache 1.6 and of PostgreSQL
+//! 19's, Forebay's own, pg_backup_stop and pg_control_system.
 
-use crate::value::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
+use forebay_types::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 
 /// A function of rows. As PostgreSQL's are, each is NULL, or empty, if an argument is NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use super::expr::{Expr, Typed};
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
+use forebay_types::SqlType;
 
 /// A column that can be named.
 #[derive(Clone, Debug)]
@@ -92,6 +92,7 @@ impl Scope {
     /// Adds the hint PostgreSQL gives when some column's name is close.
     fn with_hint(&self, error: SqlError, name: &str) -> SqlError {
         const MAX_DISTANCE: usize = 3;
+        const MEANT: &str = "Perhaps you meant to reference the column";
         let Some(alias) = &self.alias else { return error };
         let near = |c: &&ScopeColumn| {
             let distance = edit_distance(&c.name, name);
@@ -102,11 +103,9 @@ impl Scope {
         let first = best.first().map(|c| edit_distance(&c.name, name));
         best.retain(|c| Some(edit_distance(&c.name, name)) == first);
         match best.as_slice() {
-            [one] => {
-                error.hint(format!("Perhaps you meant to reference the column \"{alias}.{}\".", one.name))
-            }
+            [one] => error.hint(format!("{MEANT} \"{alias}.{}\".", one.name)),
             [one, two] => error.hint(format!(
-                "Perhaps you meant to reference the column \"{alias}.{}\" or the column \"{alias}.{}\".",
+                "{MEANT} \"{alias}.{}\" or the column \"{alias}.{}\".",
                 one.name, two.name
             )),
             _ => error,

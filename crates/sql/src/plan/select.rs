@@ -1,136 +1,22 @@
-//! SELECT and VALUES: the query's tree, taken apart completely, to a plan.
+//! SELECT and VALUES: analysis of the parser's tree.
 
-use super::aggregate::{AggregateCall, Aggregates, over_groups};
-use super::bind::{Binder, ident_name};
-use super::coerce::{self, Context, ParamTypes};
+use super::aggregate::{Aggregates, over_groups};
+use super::coerce::{self, Context};
 use super::expr::{Expr, Function, Typed};
 use super::from::{FromItem, bind_from};
+use super::ident::ident_name;
 use super::names::column_name;
 use super::place;
+use super::planner::Planner;
+use super::query::Query;
 use super::scope::Scope;
-use crate::connection::ColumnDesc;
+use super::tree::{Grouping, Node, SelectPlan, SortKey};
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use crate::exec::Host;
-use crate::parse::Source;
-use crate::value::SqlType;
+use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
-use std::sync::Arc;
-
-/// Where rows come from.
-#[derive(Clone, Debug)]
-pub enum RowSource {
-    /// One row without columns.
-    One,
-    /// A table; the engine decodes the columns below `decode`.
-    Table {
-        /// The table.
-        table: Arc<forebay_engine::Table>,
-        /// The schema as written.
-        schema: Option<String>,
-        /// Number of leading columns decoded.
-        decode: usize,
-    },
-    /// generate_series: start, stop and step.
-    Series {
-        /// The three arguments, cast to int4 or int8.
-        args: Box<[Expr; 3]>,
-        /// int8, not int4.
-        wide: bool,
-    },
-    /// A view computed at its first row.
-    View(super::views::View),
-    /// VALUES.
-    Values(Vec<Vec<Expr>>),
-    /// A single row from a function in FROM.
-    Function(Box<Expr>),
-    /// The rows of a function in FROM.
-    Rows {
-        /// The function.
-        function: super::rowsets::RowFunction,
-        /// Its arguments.
-        args: Vec<Expr>,
-    },
-    /// A subquery.
-    Subquery(Arc<SelectPlan>),
-}
-
-/// Grouping: input rows become group rows of keys and aggregates.
-#[derive(Clone, Debug)]
-pub struct Grouping {
-    /// The keys over input rows; none: one group.
-    pub keys: Vec<Expr>,
-    /// The aggregates over input rows.
-    pub calls: Vec<AggregateCall>,
-    /// HAVING over group rows.
-    pub having: Option<Expr>,
-}
-
-/// A key of ORDER BY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SortKey {
-    /// Index into the output.
-    pub column: usize,
-    /// DESC.
-    pub descending: bool,
-    /// NULLS FIRST.
-    pub nulls_first: bool,
-}
-
-/// A query.
-#[derive(Clone, Debug)]
-pub struct SelectPlan {
-    /// Where rows come from.
-    pub source: RowSource,
-    /// WHERE.
-    pub filter: Option<Expr>,
-    /// GROUP BY and aggregates.
-    pub grouping: Option<Grouping>,
-    /// Output expressions; those past `columns` are only sorted by.
-    pub output: Vec<Expr>,
-    /// The visible columns.
-    pub columns: Vec<ColumnDesc>,
-    /// ORDER BY.
-    pub order: Vec<SortKey>,
-    /// LIMIT.
-    pub limit: Option<Expr>,
-    /// OFFSET.
-    pub offset: Option<Expr>,
-}
-
-impl SelectPlan {
-    /// Is it count(*) over a whole table, and nothing else the rows are needed for?
-    pub fn counts_only(&self) -> bool {
-        use super::aggregate::AggregateKind::CountStar;
-        matches!(self.source, RowSource::Table { .. })
-            && self.filter.is_none()
-            && self.grouping.as_ref().is_some_and(|g| {
-                g.keys.is_empty()
-                    && g.calls.iter().all(|c| c.kind == CountStar && c.filter.is_none())
-            })
-    }
-}
-
-/// What planning works with.
-pub struct Planner<'a> {
-    /// The query string.
-    pub source: &'a Source,
-    /// Catalog and settings.
-    pub host: &'a mut Host,
-    /// Parameters.
-    pub params: &'a mut ParamTypes,
-}
 
 impl Planner<'_> {
-    pub(super) fn binder<'b>(&'b mut self, scope: &'b Scope, clause: &'static str) -> Binder<'b> {
-        let Planner { source, host, params } = self;
-        Binder { source, scope, params, aggregates: None, clause, host, depth: 0 }
-    }
-
-    /// Binds an expression that sees no columns.
-    pub fn bind_constant(&mut self, e: &ast::Expr, clause: &'static str) -> Result<Typed> {
-        self.binder(&Scope::default(), clause).bind(e)
-    }
-
     /// Plans a query whose columns of unknown type become text.
     pub fn query(&mut self, query: &ast::Query) -> Result<SelectPlan> {
         let ast::Query {
@@ -159,7 +45,7 @@ impl Planner<'_> {
             return Err(SqlError::unsupported("this clause of a query"));
         }
         let order = order_expressions(order_by.as_ref())?;
-        let mut plan = match &**body {
+        let mut analyzed = match &**body {
             ast::SetExpr::Select(select) => self.select(select, order)?,
             ast::SetExpr::Values(values) => self.values(values, order)?,
             ast::SetExpr::Query(inner)
@@ -171,13 +57,13 @@ impl Planner<'_> {
             ast::SetExpr::Table(_) => return Err(SqlError::unsupported("TABLE")),
             _ => return Err(SqlError::unsupported("this form of query")),
         };
-        self.limits(&mut plan, limit_clause.as_ref(), fetch.as_ref())?;
-        plan.fold(self.host)
+        self.limits(&mut analyzed, limit_clause.as_ref(), fetch.as_ref())?;
+        Ok(analyzed.fold(self.catalog)?.plan())
     }
 
     fn limits(
         &mut self,
-        plan: &mut SelectPlan,
+        query: &mut Query,
         clause: Option<&ast::LimitClause>,
         fetch: Option<&ast::Fetch>,
     ) -> Result<()> {
@@ -186,8 +72,8 @@ impl Planner<'_> {
             Some(ast::LimitClause::LimitOffset { limit, offset, limit_by })
                 if limit_by.is_empty() =>
             {
-                plan.limit = limit.as_ref().map(|e| self.row_count(e, "LIMIT")).transpose()?;
-                plan.offset =
+                query.limit = limit.as_ref().map(|e| self.row_count(e, "LIMIT")).transpose()?;
+                query.offset =
                     offset.as_ref().map(|o| self.row_count(&o.value, "OFFSET")).transpose()?;
             }
             Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
@@ -195,11 +81,11 @@ impl Planner<'_> {
         match fetch {
             None => {}
             Some(ast::Fetch { with_ties: false, percent: false, quantity })
-                if plan.limit.is_none() =>
+                if query.limit.is_none() =>
             {
-                plan.limit = match quantity {
+                query.limit = match quantity {
                     Some(e) => Some(self.row_count(e, "LIMIT")?),
-                    None => Some(Expr::Const(crate::value::Datum::Int8(1))),
+                    None => Some(Expr::Const(Datum::Int8(1))),
                 };
             }
             Some(_) => return Err(SqlError::unsupported("this form of FETCH")),
@@ -218,7 +104,7 @@ impl Planner<'_> {
         })
     }
 
-    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<SelectPlan> {
+    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<Query> {
         check_select(select)?;
         let FromItem { source, scope } = bind_from(self, &select.from)?;
         let filter = match &select.selection {
@@ -237,33 +123,32 @@ impl Planner<'_> {
             None => None,
         };
         let sort = self.sort_keys(order, &scope, &mut aggregates, &mut items)?;
-        // PostgreSQL counts what is only grouped by, too.
+        // PostgreSQL also counts expressions that are only grouped by.
         let unseen = keys.iter().filter(|k| items.iter().all(|i| i.expr != **k)).count();
         check_entries(items.len() + unseen)?;
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
         let (visible, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
-        let (grouping, output) = if grouped {
+        let (grouping, having, output) = if grouped {
             let over = |e: Expr| over_groups(e, &keys, &scope, &aggregates);
             let output = output.into_iter().map(&over).collect::<Result<_>>()?;
             let having = having.map(over).transpose()?;
-            (Some(Grouping { keys, calls: aggregates.calls, having }), output)
+            (Some(Grouping { keys, calls: aggregates.calls }), having, output)
         } else {
-            (None, output)
+            (None, None, output)
         };
         let columns = visible.into_iter().flatten().collect();
-        let mut plan = SelectPlan {
+        Ok(Query {
             source,
             filter,
             grouping,
+            having,
             output,
             columns,
             order: sort,
             limit: None,
             offset: None,
-        };
-        plan.set_decode();
-        Ok(plan)
+        })
     }
 
     /// Output expressions with their columns.
@@ -318,12 +203,12 @@ impl Planner<'_> {
             }
             list.push(OutputItem::expression(
                 typed,
-                alias.unwrap_or_else(|| column_name(expr)),
+                alias.unwrap_or_else(|| column_name(self.catalog, expr)),
                 scope,
             ));
             check_entries(list.len())?;
         }
-        // What is of unknown type when all is known becomes text.
+        // Expressions whose type is still unknown become text.
         for item in list.iter_mut().filter(|i| i.ty == SqlType::Unknown) {
             let unknown = Typed::new(item.expr.clone(), item.ty, item.position);
             let settled = self.binder(scope, "SELECT").settle(unknown)?;
@@ -478,7 +363,7 @@ impl Planner<'_> {
     }
 
     /// VALUES as a query: columns column1, column2, ...
-    fn values(&mut self, values: &ast::Values, order: &[ast::OrderByExpr]) -> Result<SelectPlan> {
+    fn values(&mut self, values: &ast::Values, order: &[ast::OrderByExpr]) -> Result<Query> {
         let rows = self.value_rows(values)?;
         let width = rows.first().map_or(0, Vec::len);
         check_entries(width)?;
@@ -510,10 +395,11 @@ impl Planner<'_> {
         let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
         let (columns, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
-        Ok(SelectPlan {
-            source: RowSource::Values(rows),
+        Ok(Query {
+            source: Node::Values(rows),
             filter: None,
             grouping: None,
+            having: None,
             output,
             columns: columns.into_iter().flatten().collect(),
             order,
@@ -541,26 +427,7 @@ impl Planner<'_> {
     }
 }
 
-impl SelectPlan {
-    /// Tells a table source how many columns the expressions need.
-    fn set_decode(&mut self) {
-        let mut needed = self.filter.as_ref().map_or(0, Expr::columns_needed);
-        match &self.grouping {
-            Some(grouping) => {
-                let args = grouping.calls.iter().flat_map(|c| c.arg.iter().chain(&c.filter));
-                for e in grouping.keys.iter().chain(args) {
-                    needed = needed.max(e.columns_needed());
-                }
-            }
-            None => needed = self.output.iter().fold(needed, |n, e| n.max(e.columns_needed())),
-        }
-        if let RowSource::Table { decode, .. } = &mut self.source {
-            *decode = needed;
-        }
-    }
-}
-
-/// An output expression; without a column it is only sorted by.
+/// An output expression. If it has no column, rows are only sorted by it.
 struct OutputItem {
     expr: Expr,
     ty: SqlType,

@@ -1,12 +1,13 @@
 //! Type names in casts.
 
-use super::bind::ident_name;
+use super::catalog::Catalog;
+use super::ident::ident_name;
 use crate::error::{Result, SqlError, state};
-use crate::value::SqlType;
+use forebay_types::SqlType;
 use sqlparser::ast::{DataType, ExactNumberInfo, ObjectNamePart};
 
 /// The type a cast names.
-pub fn type_of_ast(ty: &DataType, position: u32) -> Result<SqlType> {
+pub fn type_of_ast(catalog: &dyn Catalog, ty: &DataType, position: u32) -> Result<SqlType> {
     Ok(match ty {
         DataType::Bool | DataType::Boolean => SqlType::Bool,
         DataType::Int2(None) | DataType::SmallInt(None) => SqlType::Int2,
@@ -37,12 +38,12 @@ pub fn type_of_ast(ty: &DataType, position: u32) -> Result<SqlType> {
                 [schema, one] if schema == "pg_catalog" => one,
                 _ => return Err(undefined(&parts.join("."), position)),
             };
-            match SqlType::ALL.iter().find(|t| t.typname() == last) {
+            match catalog.type_named(last) {
                 Some(SqlType::Unknown | SqlType::Void | SqlType::AnyArray | SqlType::Record)
                 | None => {
                     return Err(undefined(last, position));
                 }
-                Some(ty) => *ty,
+                Some(ty) => ty,
             }
         }
         other => {

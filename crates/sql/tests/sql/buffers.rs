@@ -26,7 +26,8 @@ fn pages_are_marked_dirty_and_their_checksums_are_taken() {
     assert_eq!(bed.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["5\t0\t0"]);
     assert_eq!(bed.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["0\t5\t0"]);
     assert_eq!(bed.rows(dirty), ["5"]);
-    let one = "select pg_buffercache_mark_dirty(bufferid) from pg_buffercache where relblocknumber = 3 and \
+    let one = "select pg_buffercache_mark_dirty(bufferid) from pg_buffercache \
+               where relblocknumber = 3 and \
                relfilenode = 't'::regclass::oid";
     assert_eq!(bed.rows(one), ["(f,t)"]);
     assert_eq!(bed.rows("select buffers_skipped from pg_buffercache_mark_dirty_all()"), ["0"]);
@@ -54,7 +55,8 @@ fn under_direct_io_the_kernel_caches_nothing() {
         bed.rows(
             "select pg_buffercache_evict_relation('t'), pg_prewarm('t', 'read'), pg_prewarm('t')",
         );
-        let of = "select fork, segment, os_pages, os_pages_cached > 0 from pg_relation_kernel_cache('t')";
+        let of = "select fork, segment, os_pages, os_pages_cached > 0 \
+                  from pg_relation_kernel_cache('t')";
         assert_eq!(bed.rows(of), [format!("main\t0\t10\t{cached}")]);
         assert!(bed.rows("select * from pg_relation_kernel_cache(null)").is_empty());
         bed.close();

@@ -115,7 +115,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn word_soup(words in prop::collection::vec(prop::sample::select(WORDS), 0..25), tight in any::<bool>()) {
+    fn word_soup(
+        words in prop::collection::vec(prop::sample::select(WORDS), 0..25),
+        tight in any::<bool>(),
+    ) {
         let mut conn = support::detached();
         let sql = words.join(if tight { "" } else { " " });
         support::run(&mut conn, &sql);

@@ -111,7 +111,8 @@ fn fill(conn: &mut Connection, n: u32) {
         "insert into t select case when g % 11 = 0 then null else g % 97 end, \
          (g::int8 * 7919) % 1000003 * 4294967296, \
          case when g % 13 = 0 then 'NaN' else ((g::int8 * 104729) % 10007)::float8 / 7 end, \
-         case when g % 17 = 0 then null else 'text ' || (g::int8 * 15485863) % 99991 || case when g % 500 = 0 then repeat('long', 900) else '' end end, \
+         case when g % 17 = 0 then null else 'text ' || (g::int8 * 15485863) % 99991 \
+         || case when g % 500 = 0 then repeat('long', 900) else '' end end, \
          g % 3 = 0 from generate_series(1, {n}) g"
     );
     rows(conn, &insert);
@@ -132,7 +133,8 @@ const GROUPS: [&str; 7] = [
     "select b, count(*) from t group by b",
     "select d, a, sum(c), avg(b), min(e::int4) from t group by d, a",
     "select b % 3000, sum(c), max(d), count(d) from t group by 1",
-    "select c, count(*) filter (where e), sum(a) filter (where not e) from t group by c having count(*) > 0",
+    "select c, count(*) filter (where e), sum(a) filter (where not e) from t group by c \
+     having count(*) > 0",
     "select b::numeric / 4, bool_and(e), min(d) from t group by 1",
     "select count(*), sum(c) from (select b, sum(c) as c from t group by b) s",
     "select b, count(*), sum(a) from t group by b having sum(a) > 50",

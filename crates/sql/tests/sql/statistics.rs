@@ -16,7 +16,8 @@ fn answers_as_postgresql_does() {
 #[test]
 fn checkpoints_and_transactions_are_counted() {
     let mut bed = open("");
-    let commits = "select xact_commit, xact_rollback, blks_read + blks_hit from pg_stat_database where datid = 5";
+    let commits = "select xact_commit, xact_rollback, blks_read + blks_hit from pg_stat_database \
+                   where datid = 5";
     let numbers = |rows: Vec<String>| -> Vec<u64> {
         rows.iter().flat_map(|r| r.split('\t')).map(|n| n.parse().expect("a number")).collect()
     };

@@ -71,9 +71,11 @@ fn a_table_beyond_the_buffers_is_read_back() {
         }
         let mut bed = open(direct);
         bed.rows("create temp table t (a int, b text)");
-        let fill = "insert into t select generate_series, repeat('x', 1000) from generate_series(1, 20000)";
+        let fill = "insert into t select generate_series, repeat('x', 1000) \
+                    from generate_series(1, 20000)";
         bed.rows(fill);
-        let sums = "select count(*), sum(a), min(b) = repeat('x', 1000), max(b) = repeat('x', 1000) from t";
+        let sums = "select count(*), sum(a), min(b) = repeat('x', 1000), \
+                    max(b) = repeat('x', 1000) from t";
         for _ in 0..2 {
             assert_eq!(bed.rows(sums), ["20000\t200010000\tt\tt"]);
         }
@@ -215,8 +217,10 @@ fn at_a_commit_rows_or_files_go_as_the_table_was_made() {
 #[test]
 fn their_pages_are_the_sessions_own() {
     let mut bed = open("");
-    let io = "select sum(reads), sum(hits), sum(writes), sum(extends), sum(evictions) from pg_stat_io \
-              where object = 'temp relation' and backend_type = 'client backend' and context = 'normal'";
+    let io = "select sum(reads), sum(hits), sum(writes), sum(extends), sum(evictions) \
+              from pg_stat_io \
+              where object = 'temp relation' and backend_type = 'client backend' \
+              and context = 'normal'";
     let numbers = |rows: Vec<String>| -> Vec<u64> {
         rows[0].split('\t').map(|n| n.parse().expect("a number")).collect()
     };

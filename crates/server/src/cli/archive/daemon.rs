@@ -1,6 +1,7 @@
-//! `forebay archiverd`: stays, stores ahead, fetches ahead.
+//! `forebay archiverd`: a daemon that stores ahead of archive-push and fetches ahead of
+//! archive-get.
 
-use super::{Door, StoreArgs, absolute, given, tell};
+use super::options::{Opened, StoreArgs, Transfers, absolute, given, tell, text};
 use crate::log;
 use clap::Args;
 use forebay_engine::archive::SourceOptions;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 const COMMAND: &str = "archiverd";
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct DaemonArgs {
+pub(crate) struct DaemonArgs {
     /// Data directory of the server whose archive-push and archive-get are served [default:
     /// $PGDATA]
     #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
@@ -23,10 +24,12 @@ pub(in crate::cli) struct DaemonArgs {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Files stored at once, ahead of the server; 0: none is stored before the server asks
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=64))]
     transfers: u16,
     /// Segments fetched ahead of a server that recovers; 0: none
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     prefetch: u16,
     /// Most megabytes of them kept in memory
     #[arg(long, value_name = "MB", default_value_t = 256)]
@@ -34,7 +37,7 @@ pub(in crate::cli) struct DaemonArgs {
 }
 
 /// Runs until it is told to stop.
-pub(in crate::cli) fn run(args: &DaemonArgs) -> u8 {
+pub(crate) fn run(args: &DaemonArgs) -> u8 {
     match stay(args) {
         Ok(()) => 0,
         Err(message) => {
@@ -50,12 +53,12 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
     let dir = absolute(&dir.ok_or("no data directory was given: use -D or set PGDATA")?)?;
     let identity = args.store.identity()?;
     let location = args.store.location()?;
-    let mut opened = args.store.open(Door::Many)?;
+    let mut opened = args.store.open(Transfers::Many)?;
     check_owner(&opened, &dir)?;
     match opened.repository.clean(&mut opened.be) {
         Ok(0) => {}
         Ok(n) => log::log(format!("removed {n} temporary files that were left in \"{location}\"")),
-        // Whoever stores into it will be told.
+        // A later request reports the error.
         Err(error) => tracing::debug!("could not look for temporary files: {error}"),
     }
     let socket =
@@ -74,8 +77,7 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
         prefetch_bytes: u64::from(args.prefetch_memory) << 20,
         source: SourceOptions { direct: args.store.direct, ..SourceOptions::default() },
     };
-    let mut server =
-        resident::serve(&opened.aio, opened.repository, options).map_err(super::text)?;
+    let mut server = resident::serve(&opened.aio, opened.repository, options).map_err(text)?;
     let method = opened.aio.method_name();
     log::log(format!("archiverd serves \"{location}\" on \"{}\" with {method}", socket.display()));
     let signal = signals.forever().next();
@@ -84,8 +86,8 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// What is restored belongs to who restores it.
-fn check_owner(opened: &super::Opened, dir: &Path) -> Result<(), String> {
+/// Refuses a data directory of another user, who would own the restored files.
+fn check_owner(opened: &Opened, dir: &Path) -> Result<(), String> {
     let stat = opened.aio.namespace().stat(dir).map_err(|error| error.to_string())?;
     let stat =
         stat.ok_or_else(|| format!("data directory \"{}\" does not exist", dir.display()))?;
@@ -93,7 +95,8 @@ fn check_owner(opened: &super::Opened, dir: &Path) -> Result<(), String> {
     if stat.uid != ours {
         let (dir, owner) = (dir.display(), stat.uid);
         return Err(format!(
-            "data directory \"{dir}\" is user {owner}'s: archiverd must be run by that user, not by {ours}"
+            "data directory \"{dir}\" is user {owner}'s: archiverd must be run by that user, \
+             not by {ours}"
         ));
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! `forebay archive-expire`: WAL that no base backup needs goes.
+//! `forebay archive-expire`: removes WAL that no base backup needs.
 
-use super::{Door, Opened, StoreArgs, bar, say, size, tell};
+use super::options::{Opened, StoreArgs, Transfers, bar, say, size, tell, text};
 use clap::Args;
 use forebay_engine::archive::store::expire::{Expired, NeededFrom};
 use forebay_engine::archive::{WalName, backup};
@@ -9,7 +9,7 @@ use std::path::Path;
 const COMMAND: &str = "archive-expire";
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct ExpireArgs {
+pub(crate) struct ExpireArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// What lies before this segment goes; a .backup file's name says as well that this base backup
@@ -22,7 +22,7 @@ pub(in crate::cli) struct ExpireArgs {
 }
 
 /// Runs the command.
-pub(in crate::cli) fn run(args: &ExpireArgs) -> u8 {
+pub(crate) fn run(args: &ExpireArgs) -> u8 {
     match expire(args) {
         Ok(expired) => {
             let (count, bytes) = (expired.files.len(), size(expired.bytes));
@@ -42,9 +42,8 @@ pub(in crate::cli) fn run(args: &ExpireArgs) -> u8 {
 }
 
 fn expire(args: &ExpireArgs) -> Result<Expired, String> {
-    let before =
-        args.before.as_deref().map(str::parse::<WalName>).transpose().map_err(super::text)?;
-    let mut opened = args.store.open(Door::One)?;
+    let before = args.before.as_deref().map(str::parse::<WalName>).transpose().map_err(text)?;
+    let mut opened = args.store.open(Transfers::One)?;
     let needed = needed(args, &mut opened)?;
     let bar = bar("removing", false);
     let mut progress = |done, total| {
@@ -59,16 +58,16 @@ fn expire(args: &ExpireArgs) -> Result<Expired, String> {
         &mut progress,
     );
     bar.finish_and_clear();
-    expired.map_err(super::text)
+    expired.map_err(text)
 }
 
-/// What the base backups in the archive need.
+/// The oldest WAL that the archive's base backups need.
 fn needed(args: &ExpireArgs, opened: &mut Opened) -> Result<Vec<NeededFrom>, String> {
     let location = args.store.location()?;
     let dir = match location.split_once("://") {
         None => location.as_str(),
         Some(("file", dir)) => dir,
-        // Base backups are made into directories alone.
+        // Base backups exist only in directories.
         Some(_) => return Ok(Vec::new()),
     };
     let needed =

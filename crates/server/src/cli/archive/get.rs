@@ -1,6 +1,6 @@
 //! `forebay archive-get`: a server's restore_command.
 
-use super::{AskArgs, Door, StoreArgs, absolute, tell};
+use super::options::{AskArgs, StoreArgs, Transfers, absolute, tell, text};
 use clap::Args;
 use forebay_engine::archive::resident::Answer;
 use forebay_engine::archive::resident::wire::{Reply, Request};
@@ -10,16 +10,15 @@ use std::path::PathBuf;
 
 const COMMAND: &str = "archive-get";
 
-/// The file is there now.
+/// The file has been restored.
 const RESTORED: u8 = 0;
-/// The archive does not have it: for a server that recovers, the end of what there is.
+/// The archive does not have it. For a server that recovers, this is the end of the archive.
 const ABSENT: u8 = 1;
-/// Anything else: a server stops, where it would take any smaller number for the end of what there
-/// is.
+/// Anything else. The server stops; any smaller exit code would mean the end of the archive.
 const FAILED: u8 = 126;
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct GetArgs {
+pub(crate) struct GetArgs {
     /// The file's name, as restore_command's %f says it
     #[arg(value_name = "NAME")]
     name: String,
@@ -32,18 +31,18 @@ pub(in crate::cli) struct GetArgs {
     ask: AskArgs,
 }
 
-/// A command line that makes no sense must not end a recovery either.
-pub(in crate::cli) fn refuse(error: &clap::Error) -> u8 {
+/// Reports a bad command line, with an exit code that stops the server.
+pub(crate) fn refuse(error: &clap::Error) -> u8 {
     let _ = error.print();
     FAILED
 }
 
 /// Runs the command.
-pub(in crate::cli) fn run(args: &GetArgs) -> u8 {
+pub(crate) fn run(args: &GetArgs) -> u8 {
     match catch_unwind(AssertUnwindSafe(|| get_file(args))) {
         Ok(Ok(true)) => RESTORED,
         Ok(Ok(false)) => {
-            // A server that recovers asks for many a file that never was.
+            // A server that recovers asks for files that never existed.
             tracing::debug!("\"{}\" is not in the archive", args.name);
             ABSENT
         }
@@ -56,7 +55,7 @@ pub(in crate::cli) fn run(args: &GetArgs) -> u8 {
 }
 
 fn get_file(args: &GetArgs) -> Result<bool, String> {
-    let name: WalName = args.name.parse().map_err(super::text)?;
+    let name: WalName = args.name.parse().map_err(text)?;
     let request = Request::Get { name: args.name.clone(), path: absolute(&args.path)? };
     match args.ask.ask(&args.store, &args.path, &request)? {
         Answer::Reply(Reply::Done | Reply::Identical) => return Ok(true),
@@ -64,7 +63,6 @@ fn get_file(args: &GetArgs) -> Result<bool, String> {
         Answer::Reply(Reply::Failed(reason)) => return Err(reason),
         Answer::Reply(Reply::Other) | Answer::Nobody(_) => {}
     }
-    let mut opened = args.store.open(Door::One)?;
-    get::get(&opened.aio, &mut opened.be, &opened.repository, &name, &args.path)
-        .map_err(super::text)
+    let mut opened = args.store.open(Transfers::One)?;
+    get::get(&opened.aio, &mut opened.be, &opened.repository, &name, &args.path).map_err(text)
 }

@@ -1,6 +1,6 @@
 //! `forebay archive-list`: what an archive holds.
 
-use super::{Door, StoreArgs, say, size, tell};
+use super::options::{StoreArgs, Transfers, say, size, tell, text};
 use clap::Args;
 use forebay_engine::archive::Kind;
 use forebay_engine::archive::store::Inventory;
@@ -8,7 +8,7 @@ use forebay_engine::archive::store::Inventory;
 const COMMAND: &str = "archive-list";
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct ListArgs {
+pub(crate) struct ListArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Every file, with its bytes as they are stored
@@ -20,9 +20,9 @@ pub(in crate::cli) struct ListArgs {
 }
 
 /// Runs the command.
-pub(in crate::cli) fn run(args: &ListArgs) -> u8 {
-    let listed = args.store.open(Door::One).and_then(|mut opened| {
-        let inventory = opened.repository.inventory(&mut opened.be).map_err(super::text)?;
+pub(crate) fn run(args: &ListArgs) -> u8 {
+    let listed = args.store.open(Transfers::One).and_then(|mut opened| {
+        let inventory = opened.repository.inventory(&mut opened.be).map_err(text)?;
         Ok((opened.repository.depot().describe(""), inventory))
     });
     match listed {
@@ -79,7 +79,10 @@ fn json(place: &str, inventory: &Inventory, long: bool) -> String {
             let name = |number| quoted(&segment(range.timeline, number).unwrap_or_default());
             let (first, last) = (name(range.first), name(range.last));
             let (timeline, bytes) = (range.timeline, range.bytes);
-            format!("{{\"timeline\": {timeline}, \"first\": {first}, \"last\": {last}, \"stored_bytes\": {bytes}}}")
+            format!(
+                "{{\"timeline\": {timeline}, \"first\": {first}, \"last\": {last}, \
+                 \"stored_bytes\": {bytes}}}"
+            )
         })
         .collect();
     let files: Vec<String> = inventory
@@ -99,7 +102,8 @@ fn json(place: &str, inventory: &Inventory, long: bool) -> String {
     let bytes =
         inventory.segment_size.map_or_else(|| "null".to_owned(), |size| size.bytes().to_string());
     format!(
-        "{{\"archive\": {}, \"layout\": {}, \"system\": {system}, \"segment_bytes\": {bytes}, \"ranges\": [{}], \"files\": [{}]}}",
+        "{{\"archive\": {}, \"layout\": {}, \"system\": {system}, \"segment_bytes\": {bytes}, \
+         \"ranges\": [{}], \"files\": [{}]}}",
         quoted(place),
         quoted(inventory.layout.name()),
         ranges.join(", "),

@@ -1,6 +1,6 @@
 //! `forebay archive-push`: a server's archive_command.
 
-use super::{AskArgs, Door, StoreArgs, absolute, tell};
+use super::options::{AskArgs, StoreArgs, Transfers, absolute, tell, text};
 use clap::Args;
 use forebay_engine::archive::resident::Answer;
 use forebay_engine::archive::resident::wire::{Reply, Request};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const COMMAND: &str = "archive-push";
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct PushArgs {
+pub(crate) struct PushArgs {
     /// The file, as archive_command's %p says it
     #[arg(value_name = "PATH")]
     path: PathBuf,
@@ -20,8 +20,8 @@ pub(in crate::cli) struct PushArgs {
     ask: AskArgs,
 }
 
-/// Runs the command. 0: the archive has the file, durably. 1: it has not; the server tries again.
-pub(in crate::cli) fn run(args: &PushArgs) -> u8 {
+/// Runs the command. 0: the archive has the file, durably. 1: it does not; the server tries again.
+pub(crate) fn run(args: &PushArgs) -> u8 {
     match push_file(args) {
         Ok(Archived::Stored) => 0,
         Ok(Archived::Identical) => {
@@ -43,8 +43,8 @@ fn push_file(args: &PushArgs) -> Result<Archived, String> {
         Answer::Reply(Reply::Failed(reason)) => return Err(reason),
         Answer::Reply(Reply::Absent | Reply::Other) | Answer::Nobody(_) => {}
     }
-    let mut opened = args.store.open(Door::One)?;
+    let mut opened = args.store.open(Transfers::One)?;
     let options = SourceOptions { direct: args.store.direct, ..SourceOptions::default() };
     let repository = opened.repository.cleaning_first();
-    push::push(&opened.aio, &mut opened.be, &repository, &args.path, &options).map_err(super::text)
+    push::push(&opened.aio, &mut opened.be, &repository, &args.path, &options).map_err(text)
 }

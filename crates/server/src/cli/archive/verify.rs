@@ -1,25 +1,26 @@
 //! `forebay archive-verify`: gaps, damage, foreign files.
 
-use super::{Door, StoreArgs, bar, say, size, tell};
+use super::options::{StoreArgs, Transfers, bar, say, size, tell, text};
 use clap::Args;
 use forebay_engine::archive::store::verify::VerifyOptions;
 
 const COMMAND: &str = "archive-verify";
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct VerifyArgs {
+pub(crate) struct VerifyArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Look at names and manifests alone, read no file
     #[arg(long)]
     quick: bool,
     /// Threads that read
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
 }
 
-/// Runs the command. 0: the archive is whole. 1: WAL is missing or damaged. 2: it can't be told.
-pub(in crate::cli) fn run(args: &VerifyArgs) -> u8 {
+/// Runs the command. 0: the archive is complete. 1: WAL is missing or damaged. 2: it is unknown.
+pub(crate) fn run(args: &VerifyArgs) -> u8 {
     match verify(args) {
         Ok(true) => 0,
         Ok(false) => 1,
@@ -31,7 +32,7 @@ pub(in crate::cli) fn run(args: &VerifyArgs) -> u8 {
 }
 
 fn verify(args: &VerifyArgs) -> Result<bool, String> {
-    let opened = args.store.open(Door::Many)?;
+    let opened = args.store.open(Transfers::Many)?;
     let options = VerifyOptions { threads: usize::from(args.jobs), quick: args.quick };
     let bar = bar("verifying", true);
     let progress = |done, total| {
@@ -40,7 +41,7 @@ fn verify(args: &VerifyArgs) -> Result<bool, String> {
     };
     let found = opened.repository.verify(&opened.aio, &options, &progress);
     bar.finish_and_clear();
-    let found = found.map_err(super::text)?;
+    let found = found.map_err(text)?;
     for problem in &found.problems {
         say(format_args!("{}: {problem}", if problem.is_serious() { "error" } else { "note" }));
     }

@@ -1,4 +1,4 @@
-//! What is said while files are copied.
+//! Progress and warnings while files are copied.
 
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::EngineError;
@@ -8,10 +8,10 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-/// Time between two lines where there is no terminal.
+/// Time between two lines without a terminal.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// That nobody reads what is said is no reason to stop.
+/// Writes a line to stderr. A write that fails is ignored: the work goes on.
 pub(super) fn tell(command: &str, kind: &str, message: impl Display) {
     let _ = writeln!(std::io::stderr(), "forebay {command}: {kind}{message}");
 }
@@ -29,7 +29,7 @@ pub(super) fn tell_error(command: &str, error: &EngineError) {
     }
 }
 
-/// Shows what happens as it happens.
+/// Shows progress.
 pub(super) struct Report {
     command: &'static str,
     progress: bool,
@@ -46,14 +46,14 @@ impl Report {
         self.command
     }
 
-    /// The bar is over.
+    /// Ends the bar.
     pub(super) fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
     }
 
-    /// Lines on stderr and a bar there must not mix.
+    /// Writes a line beside the bar, so that they do not mix.
     fn line(&self, kind: &str, message: impl Display) {
         match &self.bar {
             Some(bar) => bar.suspend(|| tell(self.command, kind, message)),

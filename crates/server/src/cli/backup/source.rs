@@ -21,7 +21,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// By words as in "host=/run/postgresql port=5433 user=postgres dbname=postgres".
+    /// Reads words like `host=/run/postgresql port=5433 user=postgres dbname=postgres`.
     pub(super) fn parse(text: &str) -> Result<Address, EngineError> {
         let bad = |why: String| EngineError::statement("22023", why);
         let mut address = Address {
@@ -49,7 +49,7 @@ impl Address {
         Ok(address)
     }
 
-    /// As a lock file tells.
+    /// From a lock file.
     pub(super) fn of(server: &RunningServer) -> Address {
         let host = match (server.socket_dir.as_str(), server.listen_addr.as_str()) {
             ("", "" | "*" | "0.0.0.0") => "localhost",
@@ -73,7 +73,7 @@ impl Address {
     }
 }
 
-/// A session, which lasts as long as the backup.
+/// A session that lasts as long as the backup.
 pub(super) struct Server {
     client: Client,
 }
@@ -100,8 +100,8 @@ impl Server {
             Client::start(address.stream()?, &parameters)
         };
         let mut client = connect().map_err(|error| failed(address, &error))?;
-        // The session does nothing while files are copied. A server that has no such setting does
-        // not end it either.
+        // The session is idle while files are copied, and must not be ended. A server without this
+        // setting does not end it.
         for setting in ["statement_timeout", "idle_session_timeout", "lock_timeout"] {
             let _ = client.query(&format!("SET {setting} = 0"));
         }
@@ -122,7 +122,7 @@ impl Server {
         shown.map(PathBuf::from).map_err(|error| EngineError::statement("58P01", error))
     }
 
-    /// A standby's backup needs what only its primary can promise.
+    /// Refuses a standby: its backup depends on settings of the primary.
     pub(super) fn check_primary(&mut self) -> Result<(), EngineError> {
         match self.value("SELECT pg_is_in_recovery()") {
             Ok(answer) if answer == "f" => Ok(()),

@@ -1,10 +1,8 @@
-//! `forebay bench archive`: the archiver at a start with many files that wait, and segments stored
-//! in a directory, beside fio, or in an object store.
+//! `forebay bench archive`.
 
-use super::device::Fio;
-use super::{ROUNDS, bar, count, list, method};
+use super::options::{ROUNDS, count, counts, direct, measure, method, set};
 use clap::Args;
-use forebay_engine::bench::{ArchiveBench, BenchError, bench_archive};
+use forebay_bench::{ArchiveBench, bench_archive};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -48,58 +46,38 @@ pub(super) struct ArchiveArgs {
 
 pub(super) fn archive(args: &ArchiveArgs) -> Result<String, String> {
     let bench = args.plan()?;
-    let mut fio = Fio::new(0, args.alone);
-    let bar = bar();
-    let report =
-        bench_archive(&bench, &mut |dir, job, time| fio.ask(dir, job, time), &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
-    bar.finish_and_clear();
-    let mut report = report.map_err(|error: BenchError| error.to_string())?;
-    report.notes.extend(fio.note());
-    Ok(if args.json { report.json() } else { report.text() })
+    measure(args.json, |progress| bench_archive(&bench, progress))
 }
 
 impl ArchiveArgs {
     fn plan(&self) -> Result<ArchiveBench, String> {
         let mut bench = ArchiveBench::new(self.dir.clone());
+        bench.alone = self.alone;
         if self.quick {
             (bench.marks, bench.segments, bench.rounds) = (vec![12_000], 8, 1);
         }
         if let Some(text) = &self.marks {
-            let number = |n: &str| count(n, "--marks", ArchiveBench::MOST_MARKS);
-            bench.marks = if text.is_empty() { Vec::new() } else { list(text, number)? };
+            let most = ArchiveBench::MOST_MARKS;
+            bench.marks = if text.is_empty() { vec![] } else { counts("--marks", most)(text)? };
         }
         if let Some(text) = &self.segments {
             let most = ArchiveBench::MOST_SEGMENTS;
-            bench.segments = if text == "0" { 0 } else { count(text, "--segments", most)? };
+            bench.segments = if text == "0" { 0 } else { count("--segments", most)(text)? };
         }
-        if let Some(text) = &self.transfers {
-            let most = ArchiveBench::MOST_TRANSFERS;
-            bench.transfers = list(text, |n| Ok(count(n, "--transfers", most)? as usize))?;
-        }
+        let transfers = counts("--transfers", ArchiveBench::MOST_TRANSFERS);
+        set(&mut bench.transfers, &self.transfers, transfers)?;
         if let Some(url) = &self.archive {
             if !url.contains("://") {
                 return Err(format!(
-                    "invalid value \"{url}\" for option --archive: it must be a URL; directories are measured without it"
+                    "invalid value \"{url}\" for option --archive: it must be a URL; \
+                     directories are measured without it"
                 ));
             }
             bench.archive = Some(url.clone());
         }
-        if let Some(text) = &self.io_direct {
-            bench.direct = match text.as_str() {
-                "" => vec![false],
-                "wal" => vec![true],
-                other => return Err(format!("invalid value \"{other}\" for option --io-direct")),
-            };
-        }
-        if let Some(text) = &self.io_method {
-            bench.method = method(text)?;
-        }
-        if let Some(text) = &self.rounds {
-            bench.rounds = count(text, "--rounds", ROUNDS)? as usize;
-        }
+        set(&mut bench.direct, &self.io_direct, direct("wal"))?;
+        set(&mut bench.method, &self.io_method, method)?;
+        set(&mut bench.rounds, &self.rounds, count("--rounds", ROUNDS))?;
         Ok(bench)
     }
 }

@@ -1,9 +1,12 @@
-//! `forebay bench scan|prewarm|evict|checkpoint`: the buffer pool on relation files.
+//! `forebay bench scan`, `prewarm`, `evict` and `checkpoint`.
 
-use super::{ROUNDS, bar, count, direct_modes, list, method, seconds, size};
+use super::options::{
+    ROUNDS, count, counts, direct, known, list, measure, method, seconds, set, size,
+};
 use clap::Args;
-use forebay_engine::bench::{IoBench, MethodChoice, PoolBench, PoolTask, bench_pool};
-use forebay_engine::{EngineError, PrewarmMode, WorkerLimits};
+use forebay_aio::{MethodKind, WorkerLimits};
+use forebay_bench::{MAX_COMBINE, MAX_DEPTH, PoolBench, PoolTask, bench_pool};
+use forebay_engine::PrewarmMode;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -81,15 +84,10 @@ pub(super) struct EvictArgs {
 }
 
 pub(super) fn scan(args: &ScanArgs) -> Result<String, String> {
-    let most = args
-        .blocks
-        .as_ref()
-        .map(|text| count(text, "--blocks", u64::from(u32::MAX)))
-        .transpose()?;
-    let most_blocks = most.map(|blocks| blocks as u32);
+    let blocks = args.blocks.as_ref();
     let bench = PoolBench {
         random: args.random,
-        most_blocks,
+        most_blocks: blocks.map(|text| count("--blocks", u32::MAX)(text)).transpose()?,
         warm: args.warm,
         ..args.pool.plan(PoolTask::Scan)?
     };
@@ -97,23 +95,19 @@ pub(super) fn scan(args: &ScanArgs) -> Result<String, String> {
 }
 
 pub(super) fn prewarm(args: &PrewarmArgs) -> Result<String, String> {
-    let mode = match args.mode.as_str() {
-        "prefetch" => PrewarmMode::Prefetch,
-        "read" => PrewarmMode::Read,
-        "buffer" => PrewarmMode::Buffer,
-        other => return Err(format!("invalid value \"{other}\" for option --mode")),
-    };
+    let modes = [
+        ("prefetch", PrewarmMode::Prefetch),
+        ("read", PrewarmMode::Read),
+        ("buffer", PrewarmMode::Buffer),
+    ];
+    let mode = known("--mode", modes)(&args.mode)?;
     args.pool.run(&args.pool.plan(PoolTask::Prewarm(mode))?)
 }
 
 pub(super) fn evict(args: &EvictArgs) -> Result<String, String> {
     let mut bench = args.pool.plan(PoolTask::Evict)?;
-    if let Some(text) = &args.seconds {
-        bench.run_time = seconds(text)?;
-    }
-    if let Some(text) = &args.threads {
-        bench.threads = count(text, "--threads", 64)? as usize;
-    }
+    set(&mut bench.run_time, &args.seconds, seconds)?;
+    set(&mut bench.threads, &args.threads, count("--threads", 64))?;
     args.pool.run(&bench)
 }
 
@@ -125,47 +119,26 @@ impl PoolArgs {
     fn plan(&self, task: PoolTask) -> Result<PoolBench, String> {
         let mut bench = PoolBench::new(task, self.dir.clone());
         bench.relation.clone_from(&self.relation);
-        bench.size = self.size.as_ref().map(|text| size(text, "--size")).transpose()?;
-        bench.shared_buffers =
-            self.shared_buffers.as_ref().map(|text| size(text, "--shared-buffers")).transpose()?;
-        if let Some(text) = &self.io_method {
-            bench.methods = list(text, method)?;
-        }
+        set(&mut bench.size, &self.size, |text| size("--size")(text).map(Some))?;
+        let buffers = size("--shared-buffers");
+        set(&mut bench.shared_buffers, &self.shared_buffers, |text| buffers(text).map(Some))?;
+        set(&mut bench.methods, &self.io_method, list(method))?;
         if let Some(text) = &self.io_workers {
-            let workers =
-                WorkerLimits::fixed(
-                    count(text, "--io-workers", WorkerLimits::MOST as u64)? as usize
-                );
+            let workers = WorkerLimits::fixed(count("--io-workers", WorkerLimits::MOST)(text)?);
             for method in &mut bench.methods {
-                if let MethodChoice::Worker(limits) = method {
+                if let MethodKind::Worker(limits) = method {
                     *limits = workers;
                 }
             }
         }
-        if let Some(text) = &self.io_direct {
-            bench.direct = direct_modes(text)?;
-        }
-        if let Some(text) = &self.io_combine_limit {
-            let most = u64::from(IoBench::MAX_COMBINE);
-            bench.combine = list(text, |n| Ok(count(n, "--io-combine-limit", most)? as u32))?;
-        }
-        if let Some(text) = &self.depth {
-            bench.depth = count(text, "--depth", u64::from(IoBench::MAX_DEPTH))? as u32;
-        }
-        if let Some(text) = &self.rounds {
-            bench.rounds = count(text, "--rounds", ROUNDS)? as usize;
-        }
+        set(&mut bench.direct, &self.io_direct, direct("data"))?;
+        set(&mut bench.combine, &self.io_combine_limit, counts("--io-combine-limit", MAX_COMBINE))?;
+        set(&mut bench.depth, &self.depth, count("--depth", MAX_DEPTH))?;
+        set(&mut bench.rounds, &self.rounds, count("--rounds", ROUNDS))?;
         Ok(bench)
     }
 
     fn run(&self, bench: &PoolBench) -> Result<String, String> {
-        let bar = bar();
-        let report = bench_pool(bench, &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
-        bar.finish_and_clear();
-        let report = report.map_err(|error: EngineError| error.to_string())?;
-        Ok(if self.json { report.json() } else { report.text() })
+        measure(self.json, |progress| bench_pool(bench, progress))
     }
 }

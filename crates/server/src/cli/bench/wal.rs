@@ -1,12 +1,11 @@
-//! `forebay bench wal`: commits, insertion alone and bulk insertion, beside fio and pg_test_fsync.
+//! `forebay bench wal`.
 
-use super::device::{self, Fio};
-use super::{ROUNDS, bar, count, list, method, seconds, size};
+use super::options::{
+    ROUNDS, count, counts, direct, known, list, measure, method, seconds, set, size,
+};
 use clap::Args;
 use forebay_aio::sync::Duration;
-use forebay_engine::bench::{
-    BenchError, IoBench, WAL_SYNC_METHODS, WalBench, WalReport, WalTable, bench_wal,
-};
+use forebay_bench::{MAX_DEPTH, WAL_SYNC_METHODS, WalBench, WalTable, bench_wal};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -74,95 +73,38 @@ pub(super) struct WalArgs {
 
 pub(super) fn wal(args: &WalArgs) -> Result<String, String> {
     let bench = args.plan()?;
-    let mut fio = Fio::new(bench.size, args.alone);
-    let bar = bar();
-    let report =
-        bench_wal(&bench, &mut |dir, job, time| fio.ask(dir, job, time), &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
-    bar.finish_and_clear();
-    let mut report: WalReport = report.map_err(|error: BenchError| error.to_string())?;
-    report.notes.extend(fio.note());
-    if !args.alone && bench.tables.contains(&WalTable::Commit) {
-        match device::pg_test_fsync(args.pg_test_fsync.as_deref(), &bench.dir) {
-            Ok(rates) => report.pg_test_fsync = rates,
-            Err(note) => report.notes.push(note),
-        }
-    }
-    Ok(if args.json { report.json() } else { report.text() })
+    measure(args.json, |progress| bench_wal(&bench, progress))
 }
 
 impl WalArgs {
     fn plan(&self) -> Result<WalBench, String> {
         let mut bench = WalBench::new(self.dir.clone());
+        bench.alone = self.alone;
+        bench.pg_test_fsync.clone_from(&self.pg_test_fsync);
         if self.quick {
             (bench.rounds, bench.run_time, bench.size) = (1, Duration::from_millis(50), 64 << 20);
             bench.committers = vec![1, 4, 16];
         }
-        let threads = u64::from(WalBench::MOST_THREADS);
-        let bytes = u64::from(WalBench::MOST_BYTES);
-        let numbers =
-            |text: &str, option: &str, most| list(text, |n| Ok(count(n, option, most)? as u32));
-        if let Some(text) = &self.tables {
-            bench.tables = list(text, |name| {
-                known(name, "--tables", WalTable::ALL.map(|it| (it.name(), it)))
-            })?;
-        }
-        if let Some(text) = &self.wal_sync_method {
-            bench.sync_methods =
-                list(text, |name| known(name, "--wal-sync-method", WAL_SYNC_METHODS))?;
-        }
-        if let Some(text) = &self.io_direct {
-            bench.direct = vec![known(text, "--io-direct", [("", false), ("wal", true)])?];
-        }
-        if let Some(text) = &self.gather {
-            bench.gather =
-                list(text, |name| known(name, "--gather", [("off", false), ("on", true)]))?;
-        }
-        if let Some(text) = &self.io_method {
-            bench.methods = list(text, method)?;
-        }
-        if let Some(text) = &self.committers {
-            bench.committers = numbers(text, "--committers", threads)?;
-        }
-        if let Some(text) = &self.record_sizes {
-            bench.record_sizes = numbers(text, "--record-sizes", bytes)?;
-        }
-        if let Some(text) = &self.inserters {
-            bench.inserters = numbers(text, "--inserters", threads)?;
-        }
-        if let Some(text) = &self.insert_sizes {
-            bench.insert_sizes = numbers(text, "--insert-sizes", bytes)?;
-        }
-        if let Some(text) = &self.writes_in_flight {
-            let most = u64::from(IoBench::MAX_DEPTH);
-            bench.in_flight = Some(count(text, "--writes-in-flight", most)? as u32);
-        }
-        if let Some(text) = &self.wal_buffers {
-            bench.wal_buffers = size(text, "--wal-buffers")?;
-        }
-        if let Some(text) = &self.size {
-            bench.size = size(text, "--size")?;
-        }
-        if let Some(text) = &self.seconds {
-            bench.run_time = seconds(text)?;
-        }
-        if let Some(text) = &self.rounds {
-            bench.rounds = count(text, "--rounds", ROUNDS)? as usize;
-        }
+        let on_off = [("off", false), ("on", true)];
+        let (threads, bytes) = (WalBench::MOST_THREADS, WalBench::MOST_BYTES);
+        let tables = WalTable::ALL.map(|table| (table.name(), table));
+        set(&mut bench.tables, &self.tables, list(known("--tables", tables)))?;
+        let sync_method = known("--wal-sync-method", WAL_SYNC_METHODS);
+        set(&mut bench.sync_methods, &self.wal_sync_method, list(sync_method))?;
+        set(&mut bench.direct, &self.io_direct, direct("wal"))?;
+        set(&mut bench.gather, &self.gather, list(known("--gather", on_off)))?;
+        set(&mut bench.methods, &self.io_method, list(method))?;
+        set(&mut bench.committers, &self.committers, counts("--committers", threads))?;
+        set(&mut bench.record_sizes, &self.record_sizes, counts("--record-sizes", bytes))?;
+        set(&mut bench.inserters, &self.inserters, counts("--inserters", threads))?;
+        set(&mut bench.insert_sizes, &self.insert_sizes, counts("--insert-sizes", bytes))?;
+        let in_flight = count("--writes-in-flight", MAX_DEPTH);
+        let in_flight = |text: &str| in_flight(text).map(Some);
+        set(&mut bench.in_flight, &self.writes_in_flight, in_flight)?;
+        set(&mut bench.wal_buffers, &self.wal_buffers, size("--wal-buffers"))?;
+        set(&mut bench.size, &self.size, size("--size"))?;
+        set(&mut bench.run_time, &self.seconds, seconds)?;
+        set(&mut bench.rounds, &self.rounds, count("--rounds", ROUNDS))?;
         Ok(bench)
     }
-}
-
-/// What bears that name.
-fn known<T>(
-    name: &str,
-    option: &str,
-    names: impl IntoIterator<Item = (&'static str, T)>,
-) -> Result<T, String> {
-    let found = names.into_iter().find(|(known, _)| *known == name);
-    found
-        .map(|(_, value)| value)
-        .ok_or_else(|| format!("invalid value \"{name}\" for option {option}"))
 }

@@ -1,4 +1,4 @@
-//! How far it is: a bar on a terminal, pg_checksums' lines elsewhere.
+//! Progress: a bar on a terminal, pg_checksums' lines elsewhere.
 
 use forebay_aio::sync::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) enum Progress {
-    /// Nobody wants to know.
+    /// Not shown.
     None,
     /// On a terminal.
     Bar(ProgressBar),
@@ -16,7 +16,7 @@ pub(super) enum Progress {
     Lines(Lines),
 }
 
-/// What the lines tell, and when the last was written.
+/// The contents of the lines, and when the last one was written.
 #[derive(Default)]
 pub(super) struct Lines {
     done: u64,
@@ -37,7 +37,7 @@ impl Progress {
         Progress::Bar(bar.with_message("computing checksums"))
     }
 
-    /// So many bytes of so many.
+    /// So many bytes of all are done.
     pub(super) fn show(&mut self, done: u64, total: u64) {
         match self {
             Progress::None => {}
@@ -55,7 +55,7 @@ impl Progress {
         }
     }
 
-    /// Nothing more will be shown.
+    /// Ends the display.
     pub(super) fn end(&mut self) {
         match std::mem::replace(self, Progress::None) {
             Progress::Bar(bar) => bar.finish_and_clear(),
@@ -73,7 +73,7 @@ impl Lines {
     }
 
     fn write(&self) {
-        // Progress that nobody reads is no reason to stop.
+        // A write that fails is ignored: the work goes on.
         let _ = writeln!(std::io::stderr(), "{}", self.text());
     }
 }

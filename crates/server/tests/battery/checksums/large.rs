@@ -16,7 +16,7 @@ use crate::peer::Peer;
 const DIRECT: [&str; 4] = ["--io-method", "io_uring", "--io-direct", "data"];
 const PAGE: u64 = 8192;
 
-/// Makes the cluster; no log worth the name, since nobody will recover it.
+/// Makes the cluster, with minimal WAL, since it is never recovered.
 fn make(peer: &Peer) {
     peer.init("pg");
     let quick = "-c fsync=off -c wal_level=minimal -c max_wal_senders=0 -c max_wal_size=8GB \
@@ -28,7 +28,7 @@ fn make(peer: &Peer) {
     peer.run("pgbench", &[&options[..], &["postgres"]].concat());
 }
 
-/// Bytes that were flipped: where, and what was there.
+/// Bytes that were flipped: their places and old values.
 struct Flip {
     path: PathBuf,
     at: u64,
@@ -75,7 +75,7 @@ fn places(errors: &str) -> BTreeSet<String> {
     named(errors).into_iter().map(until).collect()
 }
 
-/// The last of it goes first, so that a byte flipped twice is as it was.
+/// Restores the bytes in reverse order, so that a byte flipped twice is restored too.
 fn restore(flips: &[Flip]) {
     for flip in flips.iter().rev() {
         let file = OpenOptions::new().write(true).open(&flip.path).expect("opens");

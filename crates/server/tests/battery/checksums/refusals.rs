@@ -43,7 +43,7 @@ const LINES: [(&[&str], bool); 27] = [
     (&["--sync-method", "syncfs", "/n"], true),
 ];
 
-/// Directories, and what is asked of them.
+/// Directories, and command lines for them.
 const DIRECTORIES: [(&str, Damage, &[&str]); 39] = [
     ("whole", |_| {}, &["-c"]),
     ("whole", |_| {}, &[]),
@@ -149,8 +149,8 @@ fn without_pages(dir: &Path) {
     }
 }
 
-/// What it said, in no order, without the program's own name and what only Forebay adds; and how it
-/// ended.
+/// Its output, sorted, without the program's name and without what only Forebay adds; and its exit
+/// code.
 fn outcome(output: &Output) -> (Option<i32>, String, Vec<String>) {
     let errors = text(&output.stderr).replace("forebay checksums", "pg_checksums");
     let lines = errors.lines().filter(|line| !line.starts_with("pg_checksums: detail: "));

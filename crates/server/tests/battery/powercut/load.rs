@@ -1,4 +1,4 @@
-//! Eight clients, and what they know of each transaction.
+//! Eight clients, and the fate of each transaction as they know it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,14 +11,14 @@ use forebay_server::client::{Client, ClientError};
 use forebay_sim::Dice;
 
 const CLIENTS: u64 = 8;
-/// A client that hears nothing for so long fails: better than a test that hangs.
+/// A client that gets no answer for so long fails, so that no test hangs.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What a client knows of a batch of rows or a table.
+/// The fate of a batch of rows or of a table, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Acknowledged,
-    /// No answer came: it is there as a whole or absent.
+    /// There was no answer: it is complete or absent.
     Unanswered,
     /// It was rolled back, or dropped: it must be absent.
     Gone,
@@ -34,7 +34,7 @@ pub struct Ledger {
     next: u32,
     /// Batches before this one are settled: compared by sums alone.
     fresh: u32,
-    /// Tables that come and go beside it.
+    /// Tables that are created and dropped beside it.
     small: BTreeMap<u32, Fate>,
     next_small: u32,
     /// Commits acknowledged so far.
@@ -52,7 +52,7 @@ fn filler(batch: u32, line: u32) -> String {
     format!("batch {batch} line {line} {}", "f".repeat(len as usize))
 }
 
-/// What became of a statement.
+/// The result of a statement.
 fn fate(outcome: Result<impl Sized, ClientError>) -> Result<Fate, ClientError> {
     outcome.map(|_| Fate::Acknowledged)
 }
@@ -114,7 +114,7 @@ impl Ledger {
             drop(commit);
             // Ends early if all clients have failed, which they tell.
             if commits.iter().take(enough as usize).count() == enough as usize {
-                // Nothing is ever sent: this is the random moment itself.
+                // Nothing is ever sent: this waits for the random moment.
                 assert_eq!(wait.recv_timeout(moment), Err(RecvTimeoutError::Timeout));
             }
             over.store(true, Ordering::Release);
@@ -278,7 +278,7 @@ impl Loader<'_> {
                     return failed(e, "a transaction fails").map(|()| known);
                 }
             }
-            // Nobody counts any more once there are enough.
+            // The receiver goes away once there are enough.
             let _ = self.commit.send(());
         }
     }

@@ -11,10 +11,10 @@ use forebay_sim::{Dice, Fired, Survival};
 use super::load::Ledger;
 use super::targets::{Process, Target};
 
-/// Rounds with one table, then comes another.
+/// Rounds with one table, before the next one.
 const ROUNDS_OF_A_TABLE: u32 = 8;
 
-/// What kind of file system, and whether the server syncs.
+/// The kind of file system, and whether the server syncs.
 #[derive(Clone, Copy)]
 pub struct Trial {
     pub names: NamesRule,
@@ -29,7 +29,7 @@ impl Trial {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Default)]
 pub struct Totals {
     rounds: u32,
@@ -101,7 +101,7 @@ fn mount(disk: &Arc<Disk>, point: &Path) -> Mounted {
 struct Run<'a> {
     target: &'a dyn Target,
     trial: Trial,
-    /// The disk as the last cut has left it.
+    /// The disk as the last cut left it.
     found: Arc<Disk>,
     /// The disk that is mounted in this round.
     disk: Arc<Disk>,
@@ -134,8 +134,7 @@ impl Run<'_> {
             self.ledger.new_table(server.port)?;
         }
         if !self.trial.is_honest() {
-            // So that the directory is whole after the cut, and what is lost was acknowledged
-            // since.
+            // So the directory is complete after the cut, and losses are of later commits.
             self.disk.settle();
         }
         let (port, enough) = (server.port, 20 + dice.below(600));
@@ -197,7 +196,7 @@ impl Run<'_> {
     }
 }
 
-/// Nothing, everything or, mostly, what chance leaves.
+/// Keeps nothing, everything or, mostly, a random part.
 fn survival(dice: &mut Dice) -> Survival {
     match dice.below(6) {
         0 => Survival::none(),

@@ -14,7 +14,7 @@ use super::super::forebay::{scratch, signal};
 use super::super::peer::Peer;
 use super::super::ports::free_port;
 
-/// A server that says nothing for so long, or does not end, fails its test.
+/// A server that prints nothing for so long, or does not end, fails its test.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A server that can run on a mounted file system.
@@ -25,7 +25,7 @@ pub trait Target {
     fn init(&self);
     /// Starts it with settings by chance.
     fn start(&self, dice: &mut Dice, fsync: bool) -> Process;
-    /// What is wrong with the checksums of a server at rest.
+    /// Checks the checksums of a server at rest; what is wrong with them.
     fn bad_checksums(&self) -> Option<String>;
 }
 
@@ -59,7 +59,7 @@ impl Own {
     fn serve(&self, settings: &[String]) -> Process {
         let port = free_port();
         let mut command = self.command(&["serve"]);
-        // Sockets are not the file system's business.
+        // Sockets are outside the file system under test.
         let sockets = format!("unix_socket_directories={}", self.folder.path().display());
         command.args(["-p", &port.to_string(), "-c", &sockets]);
         settings.iter().for_each(|setting| {
@@ -103,7 +103,7 @@ impl Target for Own {
     }
 }
 
-/// What a program that failed said.
+/// The output of a program that failed.
 fn complaint(output: &std::process::Output) -> Option<String> {
     let said = [&output.stdout[..], &output.stderr].concat();
     (!output.status.success()).then(|| String::from_utf8_lossy(&said).into_owned())
@@ -251,7 +251,7 @@ impl Process {
         }
     }
 
-    /// Waits until no process has the log open any more. All that it said.
+    /// Waits until no process has the log open any more; all of the log.
     fn ended(&mut self) -> String {
         loop {
             match self.log.recv_timeout(PATIENCE) {

@@ -1,29 +1,26 @@
-//! GROUP BY: groups in memory up to work_mem; rows of the groups beyond that wait in temporary
-//! files for their turn.
+//! GROUP BY: groups in memory up to work_mem; the rows of further groups go into temporary files
+//! and are grouped later.
 //!
-//! - `key.rs`: grouping keys as bytes
-//! - `overflow.rs`: rows that wait
+//! - `overflow.rs`: those files
 //!
-//! Once memory is full no group is added; a row of one that is not there goes into one of several
-//! files, chosen by its key. When the groups in memory have been given out, each file is grouped by
-//! itself in the same way. All rows of a group stay in the order in which they came, so that sums
-//! of floats come out the same.
+//! Once memory is full, no group is added; a row of a new group goes into one of several files,
+//! chosen by its key. After the groups in memory, each file is grouped in the same way. The rows of
+//! a group keep their order, so that sums of floats do not depend on memory.
 
-mod key;
 mod overflow;
 
 use super::aggregate::Accumulator;
-use super::eval::{Row, eval, is_true};
+use super::eval::{Values, eval, is_true};
 use super::host::Host;
-use super::{OwnedRow, spill};
+use super::row::OwnedRow;
+use super::spill;
 use crate::error::Result;
 use crate::plan::{AggregateCall, Grouping};
-use crate::value::Datum;
-use key::encode_key;
-use overflow::Overflow;
+use forebay_types::{Datum, pack_key};
+use overflow::{Overflow, Waiting};
 use std::collections::HashMap;
 
-/// What a group costs beside its key and its accumulators, about: its places in the tables.
+/// About how many bytes a group takes beside its key and its accumulators.
 const GROUP_COST: usize = 64;
 
 struct Group {
@@ -41,12 +38,9 @@ pub(super) struct Groups {
     most: usize,
     /// How often the rows were in files before.
     level: u32,
-    /// Some: no group is added any more.
+    /// If there is one, no group is added any more.
     overflow: Option<Overflow>,
 }
-
-/// Takes the rows of groups: keys, then aggregates.
-pub(super) type Emit<'e> = &'e mut dyn FnMut(OwnedRow, &mut Host) -> Result<()>;
 
 fn states(calls: &[AggregateCall]) -> Vec<Accumulator> {
     calls.iter().map(|c| Accumulator::new(c.kind)).collect()
@@ -82,7 +76,7 @@ impl Groups {
     pub(super) fn add(
         &mut self,
         grouping: &Grouping,
-        row: Row<'_>,
+        row: Values<'_>,
         params: &[Datum<'static>],
         host: &mut Host,
     ) -> Result<()> {
@@ -90,14 +84,14 @@ impl Groups {
         for key in &grouping.keys {
             keys.push(eval(key, row, params, host)?);
         }
-        let Some(at) = self.find(grouping, &keys) else {
+        let Some(at) = self.find(grouping, &keys)? else {
             let mut values: OwnedRow = keys.into_iter().map(Datum::into_owned).collect();
             for call in &grouping.calls {
                 values.push(input(call, row, params, host)?.into_owned());
             }
             return self.put_off(&values, host);
         };
-        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        let group = &mut self.groups[at];
         for (call, state) in grouping.calls.iter().zip(&mut group.states) {
             let value = input(call, row, params, host)?;
             if !value.is_null() {
@@ -107,11 +101,11 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes in a row that was put off: its keys, then the inputs of its aggregates.
+    /// Takes a row out of a file: its keys, then the inputs of its aggregates.
     fn add_values(&mut self, grouping: &Grouping, values: OwnedRow, host: &mut Host) -> Result<()> {
         let (keys, inputs) = values.split_at(grouping.keys.len().min(values.len()));
-        let Some(at) = self.find(grouping, keys) else { return self.put_off(&values, host) };
-        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        let Some(at) = self.find(grouping, keys)? else { return self.put_off(&values, host) };
+        let group = &mut self.groups[at];
         for (value, state) in inputs.iter().zip(&mut group.states) {
             if !value.is_null() {
                 state.add(value.reborrow())?;
@@ -120,22 +114,22 @@ impl Groups {
         Ok(())
     }
 
-    /// The group with these keys, which is made if there is memory for it. Leaves the keys' bytes
+    /// The group with these keys, which is added if there is memory for it. Leaves the packed keys
     /// in `key`.
-    fn find(&mut self, grouping: &Grouping, keys: &[Datum<'_>]) -> Option<usize> {
+    fn find(&mut self, grouping: &Grouping, keys: &[Datum<'_>]) -> Result<Option<usize>> {
         if keys.is_empty() {
-            return Some(0);
+            return Ok(Some(0));
         }
         self.key.clear();
         for value in keys {
-            encode_key(value, &mut self.key);
+            pack_key(value, &mut self.key)?;
         }
         if let Some(at) = self.index.get(&self.key) {
-            return Some(*at);
+            return Ok(Some(*at));
         }
-        // One must fit, or nothing would ever be done.
+        // The first is added in any case, so that each file makes progress.
         if self.overflow.is_some() || self.bytes > self.most && !self.groups.is_empty() {
-            return None;
+            return Ok(None);
         }
         let keys: OwnedRow = keys.iter().map(|key| key.reborrow().into_owned()).collect();
         let states = states(&grouping.calls);
@@ -144,10 +138,10 @@ impl Groups {
         );
         self.groups.push(Group { keys, states });
         self.index.insert(self.key.clone(), self.groups.len() - 1);
-        Some(self.groups.len() - 1)
+        Ok(Some(self.groups.len() - 1))
     }
 
-    /// Keeps a row for later; `key` has its keys' bytes.
+    /// Writes a row into a file; `key` has its packed keys.
     fn put_off(&mut self, values: &[Datum<'_>], host: &mut Host) -> Result<()> {
         let overflow = match &mut self.overflow {
             Some(overflow) => overflow,
@@ -156,31 +150,64 @@ impl Groups {
         overflow.add(&self.key, values, host)
     }
 
-    /// Gives out the rows of all groups.
-    pub(super) fn finish(self, grouping: &Grouping, host: &mut Host, emit: Emit<'_>) -> Result<()> {
-        let Groups { index, groups, most, level, overflow, .. } = self;
-        drop(index);
-        for group in groups {
-            let mut row = group.keys;
-            for state in group.states {
-                row.push(state.finish()?);
-            }
-            emit(row, host)?;
-        }
-        let columns = grouping.keys.len() + grouping.calls.len();
-        for file in overflow.map_or(Ok(Vec::new()), |overflow| overflow.finish(host))? {
-            let mut later = Groups::within(most, level + 1);
-            file.read(columns, host, &mut |values, host| later.add_values(grouping, values, host))?;
-            later.finish(grouping, host, &mut *emit)?;
-        }
-        Ok(())
+    /// No more rows come: the rows of all groups.
+    pub(super) fn rows(self, host: &mut Host) -> Result<GroupRows> {
+        let (ready, most) = (Vec::new().into_iter(), self.most);
+        let mut rows = GroupRows { ready, waiting: Vec::new(), most };
+        rows.take(self, host)?;
+        Ok(rows)
     }
 }
 
-/// What an aggregate takes of a row: NULL for nothing, and anything for a count of rows.
+/// The rows of groups: keys, then aggregates.
+pub(super) struct GroupRows {
+    /// Groups of which all rows have come in.
+    ready: std::vec::IntoIter<Group>,
+    /// Files of rows whose groups come later, the next one last; how often the rows of each were in
+    /// files.
+    waiting: Vec<(Waiting, u32)>,
+    most: usize,
+}
+
+impl GroupRows {
+    fn take(&mut self, groups: Groups, host: &mut Host) -> Result<()> {
+        let Groups { groups, level, overflow, .. } = groups;
+        self.ready = groups.into_iter();
+        if let Some(overflow) = overflow {
+            let files = overflow.finish(host)?.into_iter();
+            self.waiting.extend(files.rev().map(|file| (file, level + 1)));
+        }
+        Ok(())
+    }
+
+    /// The next row.
+    pub(super) fn next(
+        &mut self,
+        grouping: &Grouping,
+        host: &mut Host,
+    ) -> Result<Option<OwnedRow>> {
+        loop {
+            if let Some(Group { keys: mut row, states }) = self.ready.next() {
+                for state in states {
+                    row.push(state.finish()?);
+                }
+                return Ok(Some(row));
+            }
+            let Some((file, level)) = self.waiting.pop() else { return Ok(None) };
+            let columns = grouping.keys.len() + grouping.calls.len();
+            let mut groups = Groups::within(self.most, level);
+            file.read(columns, host, &mut |values, host| {
+                groups.add_values(grouping, values, host)
+            })?;
+            self.take(groups, host)?;
+        }
+    }
+}
+
+/// An aggregate's input: NULL if it skips the row.
 fn input<'a>(
     call: &'a AggregateCall,
-    row: Row<'a>,
+    row: Values<'a>,
     params: &'a [Datum<'static>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {

@@ -1,27 +1,28 @@
-//! Rows of groups that memory had no place for, in files by a hash of their keys: all rows of a
-//! group are in one file.
+//! Rows of groups that do not fit in memory, in files by a hash of their keys: all rows of a group
+//! are in one file.
 
 use crate::error::Result;
 use crate::exec::host::Host;
-use crate::exec::{OwnedRow, spill};
-use crate::value::Datum;
+use crate::exec::row::OwnedRow;
+use crate::exec::spill;
 use forebay_engine::{EngineError, TempFile, TempOptions, TempWriter};
+use forebay_types::Datum;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How many files, within what memory there is for their buffers.
+/// Bounds of the number of files.
 const LEAST_FILES: usize = 4;
 const MOST_FILES: usize = 32;
-/// Which part of work_mem the buffers of all files may take, on top of it.
+/// The buffers of all files take at most this part of work_mem, in addition to it.
 const WRITING_SHARE: usize = 4;
 const BLOCK: usize = 8192;
-/// Rows between two looks whether anyone still wants them.
+/// Rows between two tests for a cancel.
 const CANCEL_INTERVAL: usize = 4096;
 
-/// Rows that wait, being written.
+/// Rows that are written into files.
 pub(super) struct Overflow {
-    /// Made when the first row comes.
+    /// Each is created with its first row.
     files: Vec<Option<TempWriter>>,
-    /// Each level scatters the rows of a file anew.
+    /// How often the rows were in files before; it changes the hash.
     level: u32,
     writing: TempOptions,
     /// Rows taken.
@@ -29,7 +30,7 @@ pub(super) struct Overflow {
     scratch: Vec<u8>,
 }
 
-/// A file of rows that wait.
+/// A file of rows to be grouped later.
 pub(super) struct Waiting {
     file: TempFile,
     options: TempOptions,
@@ -40,7 +41,7 @@ impl Overflow {
         let session = host.session()?;
         let (memory, options) = (session.work_memory(), session.temp_options());
         let files = (memory / WRITING_SHARE / (4 * BLOCK)).clamp(LEAST_FILES, MOST_FILES);
-        // A buffer being filled and one being written, for each file.
+        // Each file has a buffer that is filled and one that is written.
         let blocks = u32::try_from(memory / WRITING_SHARE / files / 2 / BLOCK).unwrap_or(u32::MAX);
         let writing = TempOptions {
             combine: blocks.clamp(1, options.combine.max(1)),
@@ -50,7 +51,7 @@ impl Overflow {
         Ok(Overflow { files, level, writing, rows: 0, scratch: Vec::new() })
     }
 
-    /// Takes a row with these bytes for its keys.
+    /// Takes a row; `key` is its packed keys.
     pub(super) fn add(&mut self, key: &[u8], values: &[Datum<'_>], host: &mut Host) -> Result<()> {
         self.rows += 1;
         if self.rows.is_multiple_of(CANCEL_INTERVAL) {
@@ -83,7 +84,7 @@ impl Overflow {
 }
 
 impl Waiting {
-    /// Gives out its rows, and goes.
+    /// Hands over its rows and removes it.
     pub(super) fn read(
         self,
         columns: usize,

@@ -1,9 +1,10 @@
-//! One order out of several runs: a heap of the runs by their next rows.
+//! Merging runs: a heap of runs, ordered by their next rows.
 
-use super::order;
+use super::order::{CANCEL_INTERVAL, order};
 use crate::error::Result;
 use crate::exec::host::Host;
-use crate::exec::{OwnedRow, spill};
+use crate::exec::row::OwnedRow;
+use crate::exec::spill;
 use crate::plan::SortKey;
 use forebay_engine::TempReader;
 use std::cmp::Ordering;
@@ -11,7 +12,7 @@ use std::cmp::Ordering;
 /// Runs being merged.
 pub(in crate::exec) struct Merge {
     keys: Vec<SortKey>,
-    /// Those that have a row left, as a heap: none comes before the one half-way to it.
+    /// Runs that have rows left, as a binary heap.
     runs: Vec<Run>,
     scratch: Vec<u8>,
     /// Rows given out.
@@ -22,12 +23,12 @@ struct Run {
     reader: TempReader,
     /// Its next row.
     next: OwnedRow,
-    /// Among equal rows those of earlier runs come first.
+    /// Equal rows come out in the order of their runs.
     number: usize,
 }
 
 impl Merge {
-    /// Of runs in the order in which their rows came in.
+    /// Merges runs that are given in the order in which their rows arrived.
     pub(super) fn new(
         keys: Vec<SortKey>,
         readers: Vec<TempReader>,
@@ -40,7 +41,7 @@ impl Merge {
             }
         }
         for at in (0..merge.runs.len() / 2).rev() {
-            merge.sift(at);
+            merge.sift(at)?;
         }
         Ok(merge)
     }
@@ -48,7 +49,7 @@ impl Merge {
     /// The next row of all.
     pub(in crate::exec) fn next(&mut self, host: &mut Host) -> Result<Option<OwnedRow>> {
         self.given += 1;
-        if self.given.is_multiple_of(super::CANCEL_INTERVAL) {
+        if self.given.is_multiple_of(CANCEL_INTERVAL) {
             host.check_cancel()?;
         }
         let Some(first) = self.runs.first_mut() else { return Ok(None) };
@@ -57,26 +58,28 @@ impl Merge {
             Some(next) => std::mem::replace(&mut first.next, next),
             None => self.runs.swap_remove(0).next,
         };
-        self.sift(0);
+        self.sift(0)?;
         Ok(Some(row))
     }
 
-    fn before(&self, a: usize, b: usize) -> bool {
-        let (Some(a), Some(b)) = (self.runs.get(a), self.runs.get(b)) else { return false };
-        order(&self.keys, &a.next, &b.next).then(a.number.cmp(&b.number)) == Ordering::Less
+    /// Whether the next row of run `a` comes before that of run `b`; false if there is no such run.
+    fn before(&self, a: usize, b: usize) -> Result<bool> {
+        let (Some(a), Some(b)) = (self.runs.get(a), self.runs.get(b)) else { return Ok(false) };
+        let order = order(&self.keys, &a.next, &b.next)?.then(a.number.cmp(&b.number));
+        Ok(order == Ordering::Less)
     }
 
     /// Moves a run down to its place.
-    fn sift(&mut self, mut at: usize) {
+    fn sift(&mut self, mut at: usize) -> Result<()> {
         loop {
             let mut first = at;
             for child in [2 * at + 1, 2 * at + 2] {
-                if self.before(child, first) {
+                if self.before(child, first)? {
                     first = child;
                 }
             }
             if first == at {
-                return;
+                return Ok(());
             }
             self.runs.swap(at, first);
             at = first;

@@ -1,34 +1,34 @@
 //! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are
 //! merged.
 //!
-//! - `runs.rs`: sorted runs in files, and how few of them are made out of many
-//! - `merge.rs`: one order out of several runs
+//! - `order.rs`: which of two rows comes first
+//! - `runs.rs`: sorted runs in files
+//! - `merge.rs`: merging runs
 //!
 //! ```text
 //!   push() --> rows in memory --(more than work_mem: sorted)--> runs --> merge --> next()
 //! ```
 //!
-//! Rows that are equal come out in the order in which they came in, spilled or not.
+//! The sort is stable, spilled or not.
 
 mod merge;
+mod order;
 mod runs;
 
 use super::host::Host;
-use super::{OwnedRow, spill};
+use super::row::OwnedRow;
+use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
-use crate::value::{Datum, compare};
 use merge::Merge;
+use order::order;
 use runs::Runs;
 use std::cmp::Ordering;
-
-/// Rows between two looks whether a sort is wanted any more.
-const CANCEL_INTERVAL: usize = 4096;
 
 /// Takes rows in.
 pub(super) struct Sorter {
     keys: Vec<SortKey>,
-    /// Only so many rows are wanted, the first.
+    /// Only the first rows are wanted, so many of them.
     keep: Option<usize>,
     rows: Vec<OwnedRow>,
     bytes: usize,
@@ -44,9 +44,9 @@ pub(super) enum Sorted {
 }
 
 impl Sorter {
-    /// For rows to be sorted by these keys; by none, they stay as they come.
+    /// A sort by these keys; without keys, rows keep their order.
     pub(super) fn new(keys: &[SortKey], keep: Option<u64>, host: &mut Host) -> Sorter {
-        // Without an engine there are no files to go to.
+        // Without an engine there are no temporary files.
         let most = host.session_if_any().map_or(usize::MAX, |session| session.work_memory());
         Sorter {
             keys: keys.to_vec(),
@@ -67,10 +67,10 @@ impl Sorter {
             && self.rows.len() > keep
             && (full || self.rows.len() >= keep.saturating_mul(2).saturating_add(1024))
         {
-            // What cannot come out is dropped from time to time.
-            self.sort();
+            // From time to time, the rows that can't be among the first are dropped.
+            self.sort()?;
             self.bytes = self.rows.iter().map(spill::memory).sum();
-            // Nearly full, it would soon be so again, for a few rows each time.
+            // If memory is still more than half full, dropping rows is not worth its cost.
             if self.bytes <= self.most / 2 {
                 return Ok(());
             }
@@ -78,20 +78,28 @@ impl Sorter {
         if full { self.spill(host) } else { Ok(()) }
     }
 
-    /// Sorts what is in memory, and drops what is not wanted of it.
-    fn sort(&mut self) {
+    /// Sorts the rows in memory, and drops those that are not wanted.
+    fn sort(&mut self) -> Result<()> {
         if !self.keys.is_empty() {
-            let keys = &self.keys;
-            self.rows.sort_by(|a, b| order(keys, a, b));
+            let (keys, mut failed) = (&self.keys, Ok(()));
+            // After an error the order means nothing: it is returned instead of the rows.
+            self.rows.sort_by(|a, b| {
+                order(keys, a, b).unwrap_or_else(|error| {
+                    failed = Err(error);
+                    Ordering::Equal
+                })
+            });
+            failed?;
         }
         if let Some(keep) = self.keep {
             self.rows.truncate(keep);
         }
+        Ok(())
     }
 
-    /// Puts what is in memory into a run.
+    /// Writes the rows in memory as a run.
     fn spill(&mut self, host: &mut Host) -> Result<()> {
-        self.sort();
+        self.sort()?;
         let runs = match &mut self.runs {
             Some(runs) => runs,
             none => none.insert(Runs::new(self.keys.clone(), host)?),
@@ -109,7 +117,7 @@ impl Sorter {
         match self.runs.take() {
             Some(runs) => Ok(Sorted::Merged(Box::new(runs.merge(host)?))),
             None => {
-                self.sort();
+                self.sort()?;
                 Ok(Sorted::Memory(self.rows.into_iter()))
             }
         }
@@ -124,24 +132,4 @@ impl Sorted {
             Sorted::Merged(merge) => merge.next(host),
         }
     }
-}
-
-/// Which of two rows comes first.
-fn order(keys: &[SortKey], a: &[Datum<'_>], b: &[Datum<'_>]) -> Ordering {
-    for key in keys {
-        let (Some(a), Some(b)) = (a.get(key.column), b.get(key.column)) else { continue };
-        let order = match (a.is_null(), b.is_null()) {
-            (true, true) => Ordering::Equal,
-            (true, false) if key.nulls_first => Ordering::Less,
-            (true, false) => Ordering::Greater,
-            (false, true) if key.nulls_first => Ordering::Greater,
-            (false, true) => Ordering::Less,
-            (false, false) if key.descending => compare(b, a),
-            (false, false) => compare(a, b),
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
-    Ordering::Equal
 }

@@ -1,32 +1,32 @@
 //! Sorted runs in temporary files.
 //!
-//! At most so many runs as can be merged at once ([`Runs::order`]) share a file. Before one more
-//! would come into it, they are merged into one run of the next level's file, and their own file
-//! goes. So a sort needs little more disk than its rows take, each row is written once for each
-//! level, and a sort of up to work_mem times that many bytes makes a single file.
+//! A file holds at most as many runs as can be merged at once ([`Runs::order`]). When it is full,
+//! its runs are merged into one run of the next level's file, and the file is removed. So a sort
+//! needs little more disk space than its rows, and writes each row once for each level.
 //!
 //! ```text
 //!   level 1   [################][################]      <- merged from a whole file of level 0
 //!   level 0   [####][####][####]                        <- what work_mem held
 //! ```
 
-use super::CANCEL_INTERVAL;
 use super::merge::Merge;
+use super::order::CANCEL_INTERVAL;
 use crate::error::Result;
 use crate::exec::host::Host;
-use crate::exec::{OwnedRow, spill};
+use crate::exec::row::OwnedRow;
+use crate::exec::spill;
 use crate::plan::SortKey;
 use forebay_engine::{EngineError, TempOptions, TempReader, TempWriter};
 use std::ops::Range;
 
-/// Runs merged at once, within what memory there is for their buffers.
+/// Bounds of the number of runs that are merged at once.
 const LEAST_ORDER: usize = 6;
 const MOST_ORDER: usize = 128;
-/// Bytes of buffers for a run while it is merged, at least, if the order is not the least.
+/// Bytes of buffers that each run has at least while more than `LEAST_ORDER` are merged.
 const BUFFER: usize = 128 << 10;
 /// Writes in flight, at most.
 const WRITES: u32 = 4;
-/// Which part of work_mem buffers for writing may take, on top of it.
+/// Buffers for writing take at most this part of work_mem, in addition to it.
 const WRITING_SHARE: usize = 4;
 const BLOCK: usize = 8192;
 
@@ -35,7 +35,7 @@ pub(super) struct Runs {
     keys: Vec<SortKey>,
     memory: usize,
     options: TempOptions,
-    /// Rows of a level came in before those of the levels below it.
+    /// The rows of a level arrived before those of the levels below it.
     levels: Vec<Level>,
 }
 
@@ -72,9 +72,9 @@ impl Runs {
         self.write(0, host, |_| Ok(rows.next()))
     }
 
-    /// All rows in order. The files go with what is returned.
+    /// All rows in order. The files are removed when the result is dropped.
     pub(super) fn merge(mut self, host: &mut Host) -> Result<Merge> {
-        // From below, where the runs are the shortest.
+        // The lowest level has the shortest runs.
         for level in 0.. {
             let runs: usize = self.levels.iter().map(|l| l.runs.len()).sum();
             if runs <= self.order() {
@@ -143,7 +143,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Readers of a level's runs, among `count` that are read at once. The level is empty then.
+    /// Takes a level's runs: a reader for each, where `count` readers share the memory.
     fn readers(&mut self, level: usize, count: usize, host: &mut Host) -> Result<Vec<TempReader>> {
         let options = self.sharing(count);
         let Some(level) = self.levels.get_mut(level).map(std::mem::take) else {
@@ -161,19 +161,19 @@ impl Runs {
         TempOptions { combine: self.combine(blocks), depth }
     }
 
-    /// So many blocks, within what the session allows.
+    /// A number of blocks, within what the session allows.
     fn combine(&self, blocks: usize) -> u32 {
         u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, self.options.combine.max(1))
     }
 
-    /// How each of `count` readers reads, so that their buffers take no more than the sort may.
+    /// How each of `count` readers reads: their buffers together take no more than work_mem.
     fn sharing(&self, count: usize) -> TempOptions {
         let each = self.memory / count.max(1);
         let combine = u32::try_from(each / 2 / BLOCK)
             .unwrap_or(u32::MAX)
             .clamp(1, self.options.combine.max(1));
         let buffers = u32::try_from(each / (combine as usize * BLOCK)).unwrap_or(u32::MAX);
-        // One is being read, the others are on their way.
+        // One buffer is consumed while the others are filled.
         let depth = buffers.saturating_sub(1).max(1).min(self.options.depth);
         TempOptions { combine, depth }
     }

@@ -1,0 +1,163 @@
+//! Forms tuples of rows of values.
+//!
+//! The stored bytes of a value are its fixed-length image, or what follows a varlena's length word.
+//! `format` lays them out in a tuple.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use forebay_format::tuple::{TupleBuilder, TupleError};
+use forebay_format::{Align, AttrLayout};
+use forebay_types::{Datum, NAME_LEN, Oid, truncate_name, type_info};
+
+/// How a type's values lie in a row. None if the type is not known.
+pub fn layout_of(oid: Oid) -> Option<AttrLayout> {
+    let info = type_info(oid)?;
+    let align = Align::from_code(info.align).expect("the alignment of a known type");
+    Some(AttrLayout { len: info.len, align, by_val: info.by_val, plain: info.storage == b'p' })
+}
+
+/// Appends the tuple of a row to `out`. Returns its length. After an error `out` is as it was.
+///
+/// # Panics
+/// If a value has no stored form: the caller has asked `Repr::accepts`.
+pub fn form_row(
+    layouts: &[AttrLayout],
+    values: &[Datum<'_>],
+    out: &mut Vec<u8>,
+) -> Result<usize, TupleError> {
+    if layouts.len() != values.len() {
+        return Err(TupleError::WrongCount { values: values.len(), layouts: layouts.len() });
+    }
+    let start = out.len();
+    let mut tuple = TupleBuilder::new(values.len(), values.iter().any(Datum::is_null), out)?;
+    for (layout, value) in layouts.iter().zip(values) {
+        if let Err(error) = append(&mut tuple, *layout, value) {
+            out.truncate(start);
+            return Err(error);
+        }
+    }
+    tuple.finish()
+}
+
+#[inline]
+fn append(
+    tuple: &mut TupleBuilder<'_>,
+    layout: AttrLayout,
+    value: &Datum<'_>,
+) -> Result<(), TupleError> {
+    match value {
+        Datum::Null => {
+            tuple.null();
+            Ok(())
+        }
+        Datum::Bool(v) => tuple.fixed(layout, [u8::from(*v)]),
+        Datum::Int2(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Int4(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Int8(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Float4(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Float8(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Oid(v) | Datum::Xid(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Char(v) => tuple.fixed(layout, [*v]),
+        Datum::Text(v) if layout.len == NAME_LEN as i16 => tuple.fixed(layout, padded_name(v)),
+        Datum::Text(v) => tuple.value(layout, v.as_bytes()),
+        Datum::Bytes(v) => tuple.value(layout, v),
+        Datum::Numeric(_) | Datum::Timestamptz(_) | Datum::Toasted(_) => {
+            unreachable!("{value:?} has no stored form")
+        }
+    }
+}
+
+/// A stored name: its first 63 bytes at most, then zeros.
+fn padded_name(name: &str) -> [u8; NAME_LEN] {
+    let mut padded = [0; NAME_LEN];
+    padded.iter_mut().zip(truncate_name(name).bytes()).for_each(|(to, from)| *to = from);
+    padded
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "tests may panic")]
+mod tests {
+    use forebay_format::tuple::HeapTuple;
+    use forebay_types::{Repr, oids};
+
+    use super::*;
+
+    #[test]
+    fn values_survive_their_stored_form() {
+        let values = [
+            (oids::BOOL, Datum::Bool(true)),
+            (oids::INT2, Datum::Int2(-2)),
+            (oids::INT4, Datum::Int4(i32::MIN)),
+            (oids::INT8, Datum::Int8(i64::MAX)),
+            (oids::FLOAT4, Datum::Float4(-0.5)),
+            (oids::FLOAT8, Datum::Float8(1e300)),
+            (oids::OID, Datum::Oid(u32::MAX)),
+            (oids::XID, Datum::Xid(3)),
+            (oids::CHAR, Datum::Char(b'r')),
+            (oids::NAME, Datum::text("relname")),
+            (oids::TEXT, Datum::text("grün")),
+            (oids::TID, Datum::bytes(b"\0\0\x01\0\x02\0")),
+            (oids::TEXT, Datum::Null),
+        ];
+        let datums: Vec<Datum<'_>> = values.iter().map(|v| v.1.clone()).collect();
+        let types = values.each_ref().map(|v| v.0);
+        for ((oid, datum), stored) in values.iter().zip(stored(&types, &datums)) {
+            let repr = Repr::of(*oid);
+            assert!(repr.accepts(datum));
+            let back =
+                stored.as_deref().map_or(Ok(Datum::Null), |b| repr.decode(b)).expect("a value");
+            assert_eq!(back, *datum);
+        }
+    }
+
+    /// The values' bytes in a tuple of these types.
+    fn stored(types: &[Oid], values: &[Datum<'_>]) -> Vec<Option<Vec<u8>>> {
+        let layouts: Vec<AttrLayout> =
+            types.iter().map(|t| layout_of(*t).expect("a type")).collect();
+        let mut tuple = Vec::new();
+        form_row(&layouts, values, &mut tuple).expect("a row");
+        let mut bytes = vec![None; values.len()];
+        let tuple = HeapTuple::new(&tuple).expect("a tuple");
+        forebay_format::tuple::deform(tuple, &layouts, &mut bytes).expect("its values");
+        bytes.into_iter().map(|b| b.map(<[u8]>::to_vec)).collect()
+    }
+
+    #[test]
+    fn a_row_is_what_the_bytes_of_its_values_make() {
+        let layouts = [AttrLayout::BYTE, AttrLayout::INT8, AttrLayout::VARLENA, AttrLayout::INT2];
+        for null in [None, Some(1), Some(2)] {
+            let mut values =
+                [Datum::Bool(true), Datum::Int8(-5), Datum::text("abc"), Datum::Int2(300)];
+            let mut bytes: [Option<Vec<u8>>; 4] = [
+                Some(vec![1]),
+                Some((-5i64).to_le_bytes().to_vec()),
+                Some(b"abc".to_vec()),
+                Some(300i16.to_le_bytes().to_vec()),
+            ];
+            if let Some(n) = null {
+                values[n] = Datum::Null;
+                bytes[n] = None;
+            }
+            let bytes: Vec<Option<&[u8]>> = bytes.iter().map(Option::as_deref).collect();
+            let mut row = b"before".to_vec();
+            let len = form_row(&layouts, &values, &mut row).expect("a row");
+            let want = forebay_format::tuple::form_tuple(&layouts, &bytes).expect("a tuple");
+            assert_eq!((&row[6..], len), (want.as_slice(), want.len()));
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_length_leaves_nothing() {
+        let mut out = b"before".to_vec();
+        let layouts = [AttrLayout::INT4, AttrLayout::INT8];
+        form_row(&layouts, &[Datum::Int4(1), Datum::Int4(1)], &mut out).expect_err("4 bytes for 8");
+        assert_eq!(out, b"before");
+    }
+
+    #[test]
+    fn a_long_name_is_cut_at_63_bytes() {
+        let long = "x".repeat(80);
+        let bytes = stored(&[oids::NAME], &[Datum::text(&long)]);
+        let name = Repr::Name.decode(bytes[0].as_deref().expect("bytes")).expect("a name");
+        assert_eq!(name, Datum::text(&long[..63]));
+    }
+}

@@ -1,0 +1,60 @@
+//! What can fail in this crate.
+
+use forebay_format::TupleError;
+use forebay_format::page::MAX_HEAP_TUPLE_SIZE;
+use forebay_storage::StorageError;
+use forebay_txn::locks::InterruptKind;
+use forebay_txn::{TxnError, wal_sqlstate};
+use forebay_wal::WalError;
+
+/// Why rows could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// 54000: the row fits on no page.
+    #[error("row is too big: size {size}, maximum size {MAX_HEAP_TUPLE_SIZE}")]
+    RowTooBig {
+        /// What it would take on a page, in bytes.
+        size: usize,
+    },
+    /// 0A000: PostgreSQL could do this.
+    #[error("{0} are not supported")]
+    Unsupported(&'static str),
+    /// XX001: the data is damaged.
+    #[error("{0}")]
+    Corrupt(String),
+    /// XX000: an invariant of this program does not hold.
+    #[error("{0}")]
+    Internal(String),
+    /// A cancel or terminate request ended the call.
+    #[error("{}", .0.message())]
+    Interrupted(InterruptKind),
+    /// XX001: the bytes of a row are not a row.
+    #[error(transparent)]
+    Tuple(#[from] TupleError),
+    /// Transactions, or `pg_xact`.
+    #[error(transparent)]
+    Txn(#[from] TxnError),
+    /// Pages, or the files that they are in.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The write-ahead log.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+}
+
+impl AccessError {
+    /// PostgreSQL's error code.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            AccessError::RowTooBig { .. } => "54000",
+            AccessError::Unsupported(_) => "0A000",
+            AccessError::Corrupt(_) | AccessError::Tuple(_) => "XX001",
+            AccessError::Internal(_) => "XX000",
+            AccessError::Interrupted(kind) => kind.sqlstate(),
+            AccessError::Txn(error) => error.sqlstate(),
+            AccessError::Storage(error) => error.sqlstate(),
+            AccessError::Wal(error) => wal_sqlstate(error),
+        }
+    }
+}

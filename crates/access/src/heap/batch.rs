@@ -1,0 +1,93 @@
+//! Formed tuples, to be inserted together.
+
+use forebay_format::page::MAX_HEAP_TUPLE_SIZE;
+
+use crate::error::AccessError;
+
+/// Tuples as `form_tuple` makes them, back to back in one allocation.
+#[derive(Debug, Default, Clone)]
+pub struct TupleBatch {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl TupleBatch {
+    /// An empty batch.
+    pub fn new() -> TupleBatch {
+        TupleBatch::default()
+    }
+
+    /// Adds a tuple that `form` appends to the buffer. If `form` fails, or the tuple is too big for
+    /// a page, the batch stays as it was.
+    pub fn push_with<E: From<AccessError>>(
+        &mut self,
+        form: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = self.bytes.len();
+        let result = form(&mut self.bytes).and_then(|()| Ok(check_size(self.bytes.len() - start)?));
+        match result {
+            Ok(()) => self.ends.push(self.bytes.len() as u32),
+            Err(_) => self.bytes.truncate(start),
+        }
+        result
+    }
+
+    /// Adds a tuple.
+    pub fn push(&mut self, tuple: &[u8]) -> Result<(), AccessError> {
+        self.push_with(|bytes| {
+            bytes.extend_from_slice(tuple);
+            Ok(())
+        })
+    }
+
+    /// Number of tuples.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all tuples.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes of the tuples from index `from` on.
+    pub fn bytes_from(&self, from: usize) -> usize {
+        self.bytes.len() - self.start(from)
+    }
+
+    /// A tuple.
+    ///
+    /// # Panics
+    /// If there is none of this index.
+    pub fn get(&self, index: usize) -> &[u8] {
+        &self.bytes[self.start(index)..self.ends[index] as usize]
+    }
+
+    fn start(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.ends[index - 1] as usize }
+    }
+
+    /// Removes all tuples and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+/// Bytes that a tuple of `len` bytes takes on a page.
+pub(super) const fn aligned(len: usize) -> usize {
+    (len + 7) & !7
+}
+
+/// Refuses a tuple that no page can hold (54000).
+pub(super) fn check_size(len: usize) -> Result<(), AccessError> {
+    if aligned(len) > MAX_HEAP_TUPLE_SIZE {
+        return Err(AccessError::RowTooBig { size: aligned(len) });
+    }
+    Ok(())
+}

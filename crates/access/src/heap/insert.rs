@@ -1,0 +1,355 @@
+//! Inserts tuples.
+//!
+//! One tuple goes into a page with room, as HEAP_INSERT. A batch fills page after page, each with a
+//! HEAP2_MULTI_INSERT, and extends the relation by what it will need. A page that was empty is
+//! logged as one that redo initializes, so it needs no full-page image.
+
+use forebay_format::wal::{Rmgr, heap};
+use forebay_format::{
+    BlockNumber, CommandId, Fork, ItemPointer, OffsetNumber, Xid,
+    tuple::{HeapTuple, HeapTupleMut},
+};
+use forebay_storage::{Backend, PageWriteGuard, Pinned, Strategy};
+use forebay_wal::{BlockFlags, BlockRef, Record};
+
+use super::batch::{TupleBatch, aligned, check_size};
+use super::critical::critical;
+use super::relation::Heap;
+use super::space::EMPTY;
+use crate::error::AccessError;
+use crate::vm;
+
+/// Most blocks by which a relation is extended at once.
+const MOST_BLOCKS: usize = 64;
+/// Number of blocks at a relation's end in which to look for room after a start.
+const LOOK_BACK: u32 = 64;
+
+/// The transaction and the command that make a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Author {
+    /// Transaction.
+    pub xid: Xid,
+    /// Its command.
+    pub command: CommandId,
+}
+
+/// What an attempt to fill a page did.
+#[derive(Debug, Clone, Copy)]
+struct Filled {
+    tuples: usize,
+    free: usize,
+}
+
+/// Buffers for the parts of a record, reused from page to page.
+#[derive(Debug, Default)]
+struct Scratch {
+    main: Vec<u8>,
+    offsets: Vec<OffsetNumber>,
+    data: Vec<u8>,
+}
+
+/// The parts of a record that differ between insertions.
+#[derive(Debug, Clone, Copy)]
+struct Change<'a> {
+    rmgr: Rmgr,
+    info: u8,
+    main: &'a [u8],
+    data: &'a [u8],
+}
+
+impl Heap {
+    /// Inserts a tuple. Returns its place.
+    pub fn insert(
+        &self,
+        be: &mut Backend,
+        author: Author,
+        tuple: &[u8],
+    ) -> Result<ItemPointer, AccessError> {
+        check_size(tuple.len())?;
+        loop {
+            let pin =
+                self.page_with_room(be, aligned(tuple.len()), tuple.len(), Strategy::Normal)?;
+            let placed = self.insert_on(be, &pin, author, tuple)?;
+            let free = pin.lock_shared().page().heap_free_space();
+            self.space.give(pin.tag().block, free);
+            if let Some(place) = placed {
+                return Ok(place);
+            }
+        }
+    }
+
+    /// Inserts all tuples of a batch.
+    pub fn insert_batch(
+        &self,
+        be: &mut Backend,
+        author: Author,
+        batch: &TupleBatch,
+        strategy: Strategy,
+    ) -> Result<(), AccessError> {
+        let mut scratch = Scratch::default();
+        let mut done = 0;
+        while done < batch.len() {
+            let need = aligned(batch.get(done).len());
+            let pin = self.page_with_room(be, need, batch.bytes_from(done), strategy)?;
+            let filled = self.fill(be, &pin, author, batch, done, &mut scratch)?;
+            self.space.give(pin.tag().block, filled.free);
+            done += filled.tuples;
+        }
+        Ok(())
+    }
+
+    /// A page that no other backend fills, probably with `need` bytes of room. If the relation must
+    /// be extended, it is extended for `remaining` bytes.
+    fn page_with_room(
+        &self,
+        be: &mut Backend,
+        need: usize,
+        remaining: usize,
+        strategy: Strategy,
+    ) -> Result<Pinned, AccessError> {
+        if self.space.first_look() {
+            self.list_last_blocks(be)?;
+        }
+        if let Some(block) = self.space.take(need) {
+            return Ok(self.pool.read(be, self.tag(block), strategy)?);
+        }
+        let want = remaining.div_ceil(EMPTY).clamp(1, MOST_BLOCKS);
+        let mut pins = self.pool.extend(be, self.locator, Fork::Main, want as u32, strategy)?;
+        // The list returns the last entry first: add the blocks so that they are taken in ascending
+        // order.
+        for pin in pins.drain(1..).rev() {
+            self.space.give(pin.tag().block, EMPTY);
+        }
+        pins.pop()
+            .ok_or_else(|| AccessError::Internal("a relation was extended by no block".to_owned()))
+    }
+
+    /// Lists the blocks at the relation's end that were never used, and the last used one.
+    fn list_last_blocks(&self, be: &mut Backend) -> Result<(), AccessError> {
+        let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
+        for block in (blocks.saturating_sub(LOOK_BACK)..blocks).rev() {
+            let pin = self.pool.read(be, self.tag(block), Strategy::Normal)?;
+            let guard = pin.lock_shared();
+            if !guard.page().is_new() {
+                self.space.give(block, guard.page().heap_free_space());
+                break;
+            }
+            self.space.give(block, EMPTY);
+        }
+        Ok(())
+    }
+
+    /// Puts a tuple on a page, if it fits.
+    fn insert_on(
+        &self,
+        be: &mut Backend,
+        pin: &Pinned,
+        author: Author,
+        tuple: &[u8],
+    ) -> Result<Option<ItemPointer>, AccessError> {
+        self.ensure_log_room(be)?;
+        let mut guard = pin.lock_exclusive();
+        if room_on(&guard) < aligned(tuple.len()) {
+            return Ok(None);
+        }
+        let opened = self.prepare_page(be, &guard)?;
+        let place = critical(self.failure.as_ref(), "could not insert into a page", || {
+            self.insert_opened(be, &mut guard, opened, author, tuple)
+        })?;
+        Ok(Some(place))
+    }
+
+    /// The change itself, with its record.
+    fn insert_opened(
+        &self,
+        be: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        opened: Opened,
+        author: Author,
+        tuple: &[u8],
+    ) -> Result<ItemPointer, AccessError> {
+        open_page(guard, opened);
+        let block = guard.tag().block;
+        let Some(offset) = place(guard, block, author, tuple) else {
+            return Err(AccessError::Corrupt(format!("{} takes no tuple", guard.tag())));
+        };
+        let mut data = Vec::with_capacity(tuple.len());
+        let stored = HeapTuple::new(guard.page().item(offset).expect("the tuple was just added"))?;
+        data.extend_from_slice(&heap::HeapHeader::of(stored).encode());
+        data.extend_from_slice(heap::tuple_data(stored));
+        let main = heap::HeapInsert { offset, flags: opened.flags }.encode();
+        let change = Change { rmgr: Rmgr::HEAP, info: heap::INSERT, main: &main, data: &data };
+        self.log_change(be, guard, author.xid, opened, change)?;
+        Ok(ItemPointer::new(block, offset))
+    }
+
+    /// Puts as many tuples of a batch on a page as fit, from index `from` on.
+    fn fill(
+        &self,
+        be: &mut Backend,
+        pin: &Pinned,
+        author: Author,
+        batch: &TupleBatch,
+        from: usize,
+        scratch: &mut Scratch,
+    ) -> Result<Filled, AccessError> {
+        self.ensure_log_room(be)?;
+        let mut guard = pin.lock_exclusive();
+        let free = room_on(&guard);
+        if free < aligned(batch.get(from).len()) {
+            return Ok(Filled { tuples: 0, free });
+        }
+        let opened = self.prepare_page(be, &guard)?;
+        critical(self.failure.as_ref(), "could not insert into a page", || {
+            self.fill_opened(be, &mut guard, opened, author, batch, from, scratch)
+        })
+    }
+
+    /// The change itself, with its record.
+    #[expect(clippy::too_many_arguments, reason = "one step of `fill`, which has them all at hand")]
+    fn fill_opened(
+        &self,
+        be: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        opened: Opened,
+        author: Author,
+        batch: &TupleBatch,
+        from: usize,
+        scratch: &mut Scratch,
+    ) -> Result<Filled, AccessError> {
+        open_page(guard, opened);
+        let block = guard.tag().block;
+        let Scratch { main, offsets, data } = scratch;
+        main.clear();
+        offsets.clear();
+        data.clear();
+        let mut count = 0;
+        while from + count < batch.len() {
+            let tuple = batch.get(from + count);
+            if guard.page().heap_free_space() < aligned(tuple.len()) {
+                break;
+            }
+            let Some(offset) = place(guard, block, author, tuple) else { break };
+            let item = guard.page().item(offset).expect("the tuple was just added");
+            heap::HeapMultiInsert::push_tuple(HeapTuple::new(item)?, data);
+            if !opened.empty {
+                offsets.push(offset);
+            }
+            count += 1;
+        }
+        if count == 0 {
+            // The page claims to have room. Without an error the caller would retry forever.
+            return Err(AccessError::Corrupt(format!("{} takes no tuple", guard.tag())));
+        }
+        let last = if from + count == batch.len() { heap::INSERT_LAST_IN_MULTI } else { 0 };
+        let head = heap::HeapMultiInsert {
+            flags: opened.flags | last,
+            count: count as u16,
+            offsets: std::mem::take(offsets),
+        };
+        head.encode(main);
+        *offsets = head.offsets;
+        let change = Change { rmgr: Rmgr::HEAP2, info: heap::MULTI_INSERT, main, data };
+        self.log_change(be, guard, author.xid, opened, change)?;
+        Ok(Filled { tuples: count, free: guard.page().heap_free_space() })
+    }
+
+    /// Prepares the change of a page: does all that can fail. Clears the page's bits in the
+    /// visibility map.
+    fn prepare_page(
+        &self,
+        be: &mut Backend,
+        guard: &PageWriteGuard<'_>,
+    ) -> Result<Opened, AccessError> {
+        let page = guard.page();
+        let empty = page.is_new() || page.item_count() == 0;
+        let visible = !page.is_new() && page.is_all_visible();
+        if visible {
+            vm::clear(&self.pool, be, self.locator, guard.tag().block)?;
+        }
+        Ok(Opened { empty, flags: if visible { heap::INSERT_ALL_VISIBLE_CLEARED } else { 0 } })
+    }
+
+    /// Logs the change, if the table is logged, and sets the page's LSN.
+    fn log_change(
+        &self,
+        be: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        xid: Xid,
+        opened: Opened,
+        change: Change<'_>,
+    ) -> Result<(), AccessError> {
+        if !self.logged {
+            return Ok(());
+        }
+        forebay_aio::planted_bug!(
+            be.io.aio(),
+            HeapChangeNotLogged,
+            if !opened.empty {
+                return Ok(());
+            }
+        );
+        let (init, will_init) = if opened.empty {
+            (heap::INIT_PAGE, BlockFlags::WILL_INIT)
+        } else {
+            (0, BlockFlags::NONE)
+        };
+        let block = BlockRef {
+            id: 0,
+            tag: guard.tag(),
+            page: Some(guard),
+            flags: BlockFlags::STANDARD | will_init,
+            data: change.data,
+        };
+        let record = Record {
+            rmgr: change.rmgr,
+            info: change.info | init,
+            xid,
+            main: change.main,
+            blocks: &[block],
+        };
+        let inserted = self.wal.insert(&mut be.io, &record)?;
+        guard.set_lsn(inserted.end);
+        Ok(())
+    }
+}
+
+/// The state of a page before its change.
+#[derive(Debug, Clone, Copy)]
+struct Opened {
+    /// It has no tuples, and is initialized.
+    empty: bool,
+    /// Flags for the record: whether the page was all-visible.
+    flags: u8,
+}
+
+/// Begins the change of a page: marks it dirty, and initializes it if it is empty.
+fn open_page(guard: &mut PageWriteGuard<'_>, opened: Opened) {
+    guard.mark_dirty();
+    if opened.empty {
+        guard.page_mut().init(0);
+    } else if opened.flags & heap::INSERT_ALL_VISIBLE_CLEARED != 0 {
+        guard.page_mut().set_all_visible(false);
+    }
+}
+
+/// Room for another tuple. A page that was never used counts as empty.
+fn room_on(guard: &PageWriteGuard<'_>) -> usize {
+    let page = guard.page();
+    if page.is_new() { EMPTY } else { page.heap_free_space() }
+}
+
+/// Adds a tuple to a page and sets its author. Returns its line pointer's number.
+fn place(
+    guard: &mut PageWriteGuard<'_>,
+    block: BlockNumber,
+    author: Author,
+    tuple: &[u8],
+) -> Option<OffsetNumber> {
+    let mut page = guard.page_mut();
+    let offset = page.add_item(tuple, None)?;
+    let mut stored = HeapTupleMut::new(page.item_mut(offset)?).expect("a tuple was formed");
+    stored.stamp_insert(author.xid, author.command);
+    stored.set_ctid(ItemPointer::new(block, offset));
+    Some(offset)
+}

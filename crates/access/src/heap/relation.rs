@@ -1,0 +1,87 @@
+//! A heap relation with what is needed to work on it.
+
+use std::sync::Arc;
+
+use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
+use forebay_storage::{Backend, BufferPool};
+use forebay_txn::Clog;
+use forebay_wal::Wal;
+
+use super::critical::PageFailure;
+use super::space::{RelationSpace, SpaceMap};
+use crate::error::AccessError;
+
+/// More than any heap record takes in the log: a page's tuples and the page's image.
+const RECORD_ROOM: u64 = 3 * 8192;
+
+/// A relation's main fork with what is needed to work on it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Heap {
+    /// The relation.
+    pub locator: RelFileLocator,
+    /// Its pages.
+    pub pool: Arc<BufferPool>,
+    /// The log of changes.
+    pub wal: Arc<Wal>,
+    /// Whether changes are logged: not those of a temporary table.
+    pub logged: bool,
+    /// Outcomes of transactions.
+    pub clog: Arc<Clog>,
+    /// Blocks with room.
+    pub space: Arc<RelationSpace>,
+    /// Stops the engine if a page was changed and the change could not be logged.
+    pub failure: Arc<dyn PageFailure>,
+}
+
+/// What the heaps of an engine share.
+#[derive(Debug)]
+pub struct Heaps {
+    /// Shared pages.
+    pub pool: Arc<BufferPool>,
+    /// The log of changes.
+    pub wal: Arc<Wal>,
+    /// Outcomes of transactions.
+    pub clog: Arc<Clog>,
+    /// Blocks with room, by relation.
+    pub spaces: SpaceMap,
+    /// Stops the engine if a page was changed and the change could not be logged.
+    pub failure: Arc<dyn PageFailure>,
+}
+
+impl Heaps {
+    /// The heap of a relation whose pages are in the shared pool.
+    pub fn open(&self, locator: RelFileLocator, logged: bool) -> Heap {
+        Heap {
+            locator,
+            pool: Arc::clone(&self.pool),
+            wal: Arc::clone(&self.wal),
+            logged,
+            clog: Arc::clone(&self.clog),
+            space: self.spaces.relation(locator),
+            failure: Arc::clone(&self.failure),
+        }
+    }
+}
+
+impl Heap {
+    /// Makes sure, before a page is locked, that the log has room for a new row.
+    pub(super) fn ensure_log_room(&self, be: &mut Backend) -> Result<(), AccessError> {
+        if self.logged {
+            self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
+        }
+        Ok(())
+    }
+
+    /// The same for a deletion, which may use the log's reserve: on a full disk deletions make
+    /// room.
+    pub(super) fn ensure_log_room_to_delete(&self, be: &mut Backend) -> Result<(), AccessError> {
+        if self.logged {
+            self.wal.ensure_room_of_the_spare(&mut be.io, RECORD_ROOM)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tag(&self, block: BlockNumber) -> PageTag {
+        PageTag::new(self.locator, Fork::Main, block)
+    }
+}

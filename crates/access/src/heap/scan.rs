@@ -1,0 +1,213 @@
+//! Sequential scan.
+//!
+//! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a
+//! quarter of the pool goes through a ring of buffers. The scan copies each page under its content
+//! lock and returns tuples of the copy. So it holds no lock and no pin between calls, and may rest
+//! for as long as its reader likes. Counting needs no copy.
+
+use std::sync::Arc;
+
+use forebay_format::{
+    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes,
+    RelFileLocator, tuple::HeapTuple,
+};
+use forebay_storage::{Backend, BufferPool, ReadStream, Strategy, StreamFlags, StreamSettings};
+use forebay_txn::Snapshot;
+use forebay_txn::locks::Interrupt;
+
+use super::relation::Heap;
+use super::visibility::Visibility;
+use crate::error::AccessError;
+
+/// How a scan reads ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadAhead {
+    /// effective_io_concurrency.
+    pub io_concurrency: u32,
+    /// io_combine_limit, in blocks.
+    pub combine_limit: u32,
+}
+
+impl Default for ReadAhead {
+    fn default() -> ReadAhead {
+        ReadAhead { io_concurrency: 16, combine_limit: 16 }
+    }
+}
+
+/// Gives the stream its block numbers.
+type NextBlock = Box<dyn FnMut() -> Option<BlockNumber> + Send>;
+
+/// A visible tuple on the scan's page.
+#[derive(Debug, Clone, Copy)]
+struct Visible {
+    number: OffsetNumber,
+    start: u16,
+    len: u16,
+}
+
+/// A scan of the blocks that a table had when it began.
+pub struct HeapScan {
+    stream: ReadStream<NextBlock>,
+    visibility: Visibility,
+    page: Box<PageBytes>,
+    block: BlockNumber,
+    visible: Vec<Visible>,
+    /// Index of the tuple that [`HeapScan::next`] returns next.
+    next: usize,
+    blocks: BlockNumber,
+}
+
+impl Heap {
+    /// Begins a scan of the tuples that `snapshot` sees.
+    pub fn scan(&self, snapshot: Snapshot, ahead: ReadAhead) -> Result<HeapScan, AccessError> {
+        let visibility = Visibility::new(snapshot, Arc::clone(&self.clog));
+        HeapScan::begin(&self.pool, self.locator, visibility, ahead)
+    }
+}
+
+impl HeapScan {
+    /// Begins a scan of the visible tuples of a relation in `pool`.
+    pub fn begin(
+        pool: &Arc<BufferPool>,
+        locator: RelFileLocator,
+        visibility: Visibility,
+        ahead: ReadAhead,
+    ) -> Result<HeapScan, AccessError> {
+        let blocks = pool.nblocks(locator, Fork::Main)?;
+        let large = blocks as usize > pool.buffers() / 4;
+        let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
+        let flags = if large { StreamFlags::FULL } else { StreamFlags::DEFAULT };
+        let mut range = 0..blocks;
+        let next_block: NextBlock = Box::new(move || range.next());
+        let stream = ReadStream::new(
+            pool,
+            locator,
+            Fork::Main,
+            next_block,
+            flags,
+            strategy,
+            StreamSettings::new(ahead.io_concurrency, ahead.combine_limit),
+        );
+        Ok(HeapScan {
+            stream,
+            visibility,
+            page: Box::new([0; BLOCK_SIZE]),
+            block: 0,
+            visible: Vec::new(),
+            next: 0,
+            blocks,
+        })
+    }
+
+    /// Moves to the next page with visible tuples. Returns their number, or `None` at the end.
+    pub fn next_page(&mut self, be: &mut Backend) -> Result<Option<usize>, AccessError> {
+        loop {
+            self.visible.clear();
+            self.next = 0;
+            let Some(pin) = self.stream.next(be)? else { return Ok(None) };
+            self.block = pin.tag().block;
+            pin.lock_shared().copy_to(&mut self.page);
+            drop(pin);
+            self.collect(be)?;
+            if !self.visible.is_empty() {
+                return Ok(Some(self.visible.len()));
+            }
+        }
+    }
+
+    /// Finds the visible tuples of the copied page.
+    fn collect(&mut self, be: &mut Backend) -> Result<(), AccessError> {
+        let HeapScan { visibility, page, block, visible, .. } = self;
+        each_visible(visibility, be, Page::new(page), *block, |found| visible.push(found))
+    }
+
+    /// A tuple of the current page, by its index among the visible ones.
+    ///
+    /// # Panics
+    /// If the page has no visible tuple of this index.
+    pub fn tuple(&self, index: usize) -> &[u8] {
+        let Visible { start, len, .. } = self.visible[index];
+        &self.page[usize::from(start)..usize::from(start) + usize::from(len)]
+    }
+
+    /// The place of a tuple of the current page.
+    ///
+    /// # Panics
+    /// If the page has no visible tuple of this index.
+    pub fn tuple_id(&self, index: usize) -> ItemPointer {
+        ItemPointer::new(self.block, self.visible[index].number)
+    }
+
+    /// The next visible tuple with its place, from page to page.
+    pub fn next(&mut self, be: &mut Backend) -> Result<Option<(ItemPointer, &[u8])>, AccessError> {
+        if self.next >= self.visible.len() && self.next_page(be)?.is_none() {
+            return Ok(None);
+        }
+        let index = self.next;
+        self.next += 1;
+        Ok(Some((self.tuple_id(index), self.tuple(index))))
+    }
+
+    /// Counts the visible tuples of all pages not yet visited. A request to `interrupt` ends it
+    /// with an error.
+    pub fn count(&mut self, be: &mut Backend, interrupt: &Interrupt) -> Result<u64, AccessError> {
+        self.visible.clear();
+        let mut count = 0;
+        while let Some(pin) = self.stream.next(be)? {
+            if let Some(kind) = interrupt.pending() {
+                return Err(AccessError::Interrupted(kind));
+            }
+            let guard = pin.lock_shared();
+            each_visible(&mut self.visibility, be, guard.page(), pin.tag().block, |_| count += 1)?;
+        }
+        Ok(count)
+    }
+
+    /// Number of blocks that the scan covers.
+    pub fn blocks(&self) -> BlockNumber {
+        self.blocks
+    }
+}
+
+/// Finds the visible tuples of a page.
+#[inline]
+fn each_visible(
+    visibility: &mut Visibility,
+    be: &mut Backend,
+    page: Page<'_>,
+    block: BlockNumber,
+    mut found: impl FnMut(Visible),
+) -> Result<(), AccessError> {
+    let all_visible = page.is_all_visible();
+    for (number, pointer) in (1..).zip(page.line_pointers()) {
+        let id = ItemId::from_bits(u32::from_le_bytes(*pointer));
+        if !id.is_normal() {
+            continue;
+        }
+        let item = page.bytes(usize::from(id.offset)..usize::from(id.offset) + usize::from(id.len));
+        let item = item.ok_or_else(|| stray(block, number))?;
+        let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
+        let seen = match known {
+            Some(seen) => seen,
+            None => all_visible || visibility.sees(&mut be.io, HeapTuple::new(item)?)?,
+        };
+        if seen || all_visible {
+            found(Visible { number, start: id.offset, len: id.len });
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn stray(block: BlockNumber, number: OffsetNumber) -> AccessError {
+    AccessError::Corrupt(format!("line pointer {number} of block {block} leads out of the page"))
+}
+
+impl std::fmt::Debug for HeapScan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeapScan")
+            .field("block", &self.block)
+            .field("blocks", &self.blocks)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,516 @@
+use std::sync::Arc;
+
+use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
+use forebay_aio::sync::thread;
+use forebay_aio::{MethodKind, WorkerLimits};
+use forebay_format::{
+    Fork, HeapTuple, HeapTupleMut, ItemPointer, PageTag, RelFileLocator, tuple as ht,
+    tuple::AttrLayout, tuple::form_tuple,
+};
+use forebay_storage::{Backend, Strategy};
+use forebay_txn::Transaction;
+use forebay_txn::locks::{Interrupt, InterruptKind};
+
+use super::*;
+use crate::tests::fixture::{Fixture, TABLE, batch_of, number_of, sqlstate, tuple_of};
+
+/// Tuples of one int8 that fit a page.
+const PER_PAGE: usize = (8192 - 24) / 36;
+
+#[test]
+fn rows_appear_when_and_to_whom_they_should() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let (mut tx, other) = (Transaction::new(), Transaction::new());
+    let author = fixture.author(&mut be, &mut tx);
+    assert_eq!(heap.insert(&mut be, author, &tuple_of(7)).unwrap(), ItemPointer::new(0, 1));
+    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [0; 0], "not to the command that inserted it");
+    tx.next_command().unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [7]);
+    assert_eq!(fixture.numbers(&mut be, &heap, &other), [0; 0]);
+    let before = fixture.xacts.snapshot(&other);
+    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &other), [7]);
+    let mut old = heap.scan(before, ReadAhead::default()).unwrap();
+    assert_eq!(old.next(&mut be).unwrap(), None, "an older snapshot does not see it");
+}
+
+#[test]
+fn an_aborted_transaction_leaves_nothing_to_see() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut be, &heap, 0..3);
+    let mut tx = Transaction::new();
+    let author = fixture.author(&mut be, &mut tx);
+    heap.insert_batch(&mut be, author, &batch_of(10..1000), Strategy::Normal).unwrap();
+    tx.next_command().unwrap();
+    let author = fixture.author(&mut be, &mut tx);
+    let deleted = heap.delete(&mut be, &fixture.xacts, author, tx.combos(), ItemPointer::new(0, 1));
+    assert_eq!(deleted.unwrap(), DeleteOutcome::Deleted);
+    tx.next_command().unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &tx).len(), 2 + 990);
+    fixture.xacts.abort(&mut be.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0, 1, 2]);
+}
+
+#[test]
+fn a_deleted_row_goes_when_and_for_whom_it_should() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut be, &heap, 0..3);
+    let (mut tx, mut other) = (Transaction::new(), Transaction::new());
+    let place = ItemPointer::new(0, 2);
+    let delete = |be: &mut Backend, tx: &mut Transaction, place| {
+        let author = fixture.author(be, tx);
+        heap.delete(be, &fixture.xacts, author, tx.combos(), place).unwrap()
+    };
+    assert_eq!(delete(&mut be, &mut tx, place), DeleteOutcome::Deleted);
+    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [0, 1, 2], "its own command still sees it");
+    assert_eq!(delete(&mut be, &mut tx, place), DeleteOutcome::DeletedBySelf);
+    tx.next_command().unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [0, 2]);
+    assert_eq!(delete(&mut be, &mut tx, place), DeleteOutcome::Invisible);
+    assert_eq!(fixture.numbers(&mut be, &heap, &other), [0, 1, 2]);
+    let xid = tx.xid().unwrap();
+    assert_eq!(delete(&mut be, &mut other, place), DeleteOutcome::BeingDeleted(xid));
+    let before = fixture.xacts.snapshot(&other);
+    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &other), [0, 2]);
+    assert_eq!(delete(&mut be, &mut other, place), DeleteOutcome::Gone);
+    assert_eq!(delete(&mut be, &mut other, ItemPointer::new(0, 9)), DeleteOutcome::Invisible);
+    let mut old = heap.scan(before, ReadAhead::default()).unwrap();
+    assert_eq!(
+        old.count(&mut be, &Interrupt::new()).unwrap(),
+        3,
+        "an older snapshot still sees it"
+    );
+    fixture.xacts.abort(&mut be.io, &mut other).unwrap();
+}
+
+#[test]
+fn a_deletion_that_aborted_can_be_done_again() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut be, &heap, 0..1);
+    let place = ItemPointer::new(0, 1);
+    for commit in [false, true] {
+        let mut tx = Transaction::new();
+        let author = fixture.author(&mut be, &mut tx);
+        let outcome = heap.delete(&mut be, &fixture.xacts, author, tx.combos(), place).unwrap();
+        assert_eq!(outcome, DeleteOutcome::Deleted);
+        if commit {
+            fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+        } else {
+            fixture.xacts.abort(&mut be.io, &mut tx).unwrap();
+            assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0]);
+        }
+    }
+    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0; 0]);
+}
+
+#[test]
+fn rows_inserted_and_deleted_by_one_transaction_keep_both_commands() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let mut tx = Transaction::new();
+    let author = fixture.author(&mut be, &mut tx);
+    let place = heap.insert(&mut be, author, &tuple_of(1)).unwrap();
+    let early = fixture.xacts.snapshot(&tx);
+    tx.next_command().unwrap();
+    let middle = fixture.xacts.snapshot(&tx);
+    let author = fixture.author(&mut be, &mut tx);
+    heap.delete(&mut be, &fixture.xacts, author, tx.combos(), place).unwrap();
+    tx.next_command().unwrap();
+    let late = fixture.xacts.snapshot(&tx);
+    let mut count = |snapshot| {
+        let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
+        scan.count(&mut be, &Interrupt::new()).unwrap()
+    };
+    assert_eq!([early, middle, late].map(&mut count), [0, 1, 0]);
+    let pin = heap.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
+    let guard = pin.lock_shared();
+    let tuple = HeapTuple::new(guard.page().item(1).unwrap()).unwrap();
+    assert_ne!(tuple.infomask() & ht::HEAP_COMBOCID, 0);
+    assert_eq!(tuple.infomask2() & ht::HEAP_KEYS_UPDATED, ht::HEAP_KEYS_UPDATED);
+    drop(guard);
+    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0; 0]);
+}
+
+/// Changes the header of the first tuple in place, as another server may have left it.
+fn with_header(be: &mut Backend, heap: &Heap, change: impl FnOnce(&mut HeapTupleMut<'_>)) {
+    let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
+    let mut guard = pin.lock_exclusive();
+    guard.mark_dirty();
+    change(&mut HeapTupleMut::new(guard.page_mut().item_mut(1).unwrap()).unwrap());
+}
+
+#[test]
+fn hints_that_postgresql_left_are_believed() {
+    type Change = fn(&mut HeapTupleMut<'_>);
+    const ANCIENT: u32 = 2_000_000_000;
+    let cases: [(&str, Change, Option<usize>); 8] = [
+        ("frozen", |t| set(t, 0, ht::HEAP_XMIN_FROZEN, Some(ANCIENT), None), Some(1)),
+        ("committed", |t| set(t, 0, ht::HEAP_XMIN_COMMITTED, None, None), Some(1)),
+        ("aborted", |t| set(t, 0, ht::HEAP_XMIN_INVALID, None, None), Some(0)),
+        ("bootstrap", |t| set(t, 0, 0, Some(1), None), Some(1)),
+        ("no inserter", |t| set(t, 0, 0, Some(0), None), Some(0)),
+        (
+            "locked only",
+            |t| {
+                set(
+                    t,
+                    ht::HEAP_XMAX_INVALID,
+                    ht::HEAP_XMAX_LOCK_ONLY | ht::HEAP_XMAX_EXCL_LOCK,
+                    None,
+                    Some(3),
+                )
+            },
+            Some(1),
+        ),
+        (
+            "deleted",
+            |t| set(t, ht::HEAP_XMAX_INVALID, ht::HEAP_XMAX_COMMITTED, None, Some(3)),
+            Some(0),
+        ),
+        (
+            "multixact",
+            |t| set(t, ht::HEAP_XMAX_INVALID, ht::HEAP_XMAX_IS_MULTI, None, Some(3)),
+            None,
+        ),
+    ];
+    fn set(t: &mut HeapTupleMut<'_>, clear: u16, set: u16, xmin: Option<u32>, xmax: Option<u32>) {
+        let mask = t.tuple().infomask();
+        t.set_infomask(mask & !clear | set);
+        if let Some(xid) = xmin {
+            t.set_xmin(xid);
+        }
+        if let Some(xid) = xmax {
+            t.set_xmax(xid);
+        }
+    }
+    for (what, change, expected) in cases {
+        let fixture = Fixture::new();
+        let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+        fixture.load(&mut be, &heap, [5]);
+        with_header(&mut be, &heap, change);
+        let snapshot = fixture.xacts.snapshot(&Transaction::new());
+        let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
+        let result = scan.next_page(&mut be);
+        match expected {
+            Some(count) => assert_eq!(result.unwrap().unwrap_or(0), count, "{what}"),
+            None => assert_eq!(sqlstate(result), "0A000", "{what}"),
+        }
+    }
+}
+
+#[test]
+fn a_batch_fills_its_pages() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let rows = PER_PAGE * 10 + 5;
+    fixture.load(&mut be, &heap, 0..rows as i64);
+    assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 11);
+    assert_eq!(
+        fixture.numbers(&mut be, &heap, &Transaction::new()),
+        (0..rows as i64).collect::<Vec<_>>(),
+        "in order of insertion"
+    );
+    for (block, page) in fixture.pages(&mut be, TABLE).iter().enumerate() {
+        let page = forebay_format::Page::new(page);
+        assert_eq!(usize::from(page.item_count()), if block < 10 { PER_PAGE } else { 5 });
+        for (number, item) in page.items() {
+            let tuple = HeapTuple::new(item).unwrap();
+            assert_eq!(tuple.ctid(), ItemPointer::new(block as u32, number));
+            assert_eq!((tuple.xmin(), tuple.xmax(), tuple.cid()), (3, 0, 0));
+            assert_eq!(
+                (tuple.infomask(), tuple.infomask2(), tuple.hoff()),
+                (ht::HEAP_XMAX_INVALID, 1, 24)
+            );
+        }
+        assert!(page.lsn().is_valid());
+    }
+    // The next batch goes on in the last page.
+    fixture.load(&mut be, &heap, 0..(PER_PAGE - 5) as i64);
+    assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 11);
+    fixture.load(&mut be, &heap, [1]);
+    assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 12);
+}
+
+#[test]
+fn a_row_that_no_page_holds_is_refused() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let mut tx = Transaction::new();
+    let author = fixture.author(&mut be, &mut tx);
+    let tuple = |len: usize| form_tuple(&[AttrLayout::VARLENA], &[Some(&vec![b'x'; len])]).unwrap();
+    let largest = tuple(8160 - 24 - 4);
+    assert_eq!(largest.len(), 8160);
+    heap.insert(&mut be, author, &largest).unwrap();
+    let error = heap.insert(&mut be, author, &tuple(8160 - 24 - 3)).unwrap_err();
+    assert_eq!(
+        (error.sqlstate(), error.to_string().as_str()),
+        ("54000", "row is too big: size 8168, maximum size 8160")
+    );
+    let mut batch = batch_of([1]);
+    assert_eq!(sqlstate(batch.push(&tuple(9000))), "54000");
+    batch.push(&largest).unwrap();
+    assert_eq!(batch.len(), 2);
+    heap.insert_batch(&mut be, author, &batch, Strategy::Normal).unwrap();
+    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 3);
+}
+
+#[test]
+fn after_a_start_the_relation_s_end_is_filled_first() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut be, &heap, 0..10);
+    heap.pool.extend(&mut be, TABLE, Fork::Main, 3, Strategy::Normal).unwrap();
+    fixture.space.forget(TABLE);
+    let heap = fixture.heap(TABLE);
+    fixture.load(&mut be, &heap, 10..20);
+    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), (0..20).collect::<Vec<_>>());
+    assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 4);
+    let blocks: Vec<u32> = heap.space.rooms().iter().map(|room| room.block).collect();
+    assert_eq!(blocks, [3, 2, 1, 0]);
+    fixture.load(&mut be, &heap, 0..(PER_PAGE * 4 - 20) as i64);
+    assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 4, "unused pages are used");
+}
+
+fn on_every_method(test: impl Fn(Fixture)) {
+    let mut methods = vec![
+        MethodKind::Sync,
+        MethodKind::Worker(WorkerLimits::fixed(2)),
+        MethodKind::PosixAio,
+        MethodKind::Deferred { seed: 1 },
+    ];
+    if forebay_aio::probe_io_uring().is_ok() {
+        methods.push(MethodKind::IoUring);
+    }
+    for method in methods {
+        test(Fixture::with(method, 64));
+    }
+}
+
+#[test]
+fn several_backends_fill_one_table_side_by_side() {
+    on_every_method(|fixture| {
+        let fixture = Arc::new(fixture);
+        let heap = fixture.heap(TABLE);
+        const THREADS: i64 = 4;
+        const BATCHES: i64 = 5;
+        const ROWS: i64 = 1000;
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (fixture, heap) = (fixture.clone(), heap.clone());
+                thread::spawn(move || {
+                    let mut be = fixture.backend();
+                    for batch in 0..BATCHES {
+                        let first = (thread * BATCHES + batch) * ROWS;
+                        fixture.load(&mut be, &heap, first..first + ROWS);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let mut be = fixture.backend();
+        let mut numbers = fixture.numbers(&mut be, &heap, &Transaction::new());
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..THREADS * BATCHES * ROWS).collect::<Vec<_>>());
+        let needed = (THREADS * BATCHES * ROWS) as usize / PER_PAGE;
+        let blocks = heap.pool.nblocks(TABLE, Fork::Main).unwrap() as usize;
+        assert!(
+            blocks <= needed + 2 * THREADS as usize + 5,
+            "{blocks} blocks for {needed} full ones"
+        );
+    });
+}
+
+#[test]
+fn nobody_sees_a_part_of_a_transaction() {
+    on_every_method(|fixture| {
+        let fixture = Arc::new(fixture);
+        let heap = fixture.heap(TABLE);
+        const ROWS: i64 = 700;
+        let (done, rounds) = (Arc::new(AtomicUsize::new(0)), 12);
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let (fixture, heap, done) = (fixture.clone(), heap.clone(), done.clone());
+                thread::spawn(move || {
+                    let mut be = fixture.backend();
+                    for round in 0..rounds {
+                        let mut tx = Transaction::new();
+                        let author = fixture.author(&mut be, &mut tx);
+                        let batch = batch_of(0..ROWS);
+                        heap.insert_batch(&mut be, author, &batch, Strategy::Normal).unwrap();
+                        if (round + writer) % 3 == 0 {
+                            fixture.xacts.abort(&mut be.io, &mut tx).unwrap();
+                        } else {
+                            fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+                        }
+                    }
+                    done.fetch_add(1, Ordering::SeqCst);
+                })
+            })
+            .collect();
+        let mut be = fixture.backend();
+        let mut last = 0;
+        while done.load(Ordering::SeqCst) < 2 {
+            let snapshot = fixture.xacts.snapshot(&Transaction::new());
+            let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
+            let count = scan.count(&mut be, &Interrupt::new()).unwrap() as i64;
+            assert_eq!(count % ROWS, 0, "a part of a transaction is seen");
+            assert!(count >= last, "committed rows went away");
+            last = count;
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let total = fixture.numbers(&mut be, &heap, &Transaction::new()).len() as i64;
+        assert_eq!(total, 2 * 8 * ROWS);
+    });
+}
+
+#[test]
+fn single_rows_from_several_backends() {
+    let fixture = Arc::new(Fixture::new());
+    let heap = fixture.heap(TABLE);
+    let threads: Vec<_> = (0..3)
+        .map(|thread| {
+            let (fixture, heap) = (fixture.clone(), heap.clone());
+            thread::spawn(move || {
+                let mut be = fixture.backend();
+                for n in 0..100 {
+                    let mut tx = Transaction::new();
+                    let author = fixture.author(&mut be, &mut tx);
+                    heap.insert(&mut be, author, &tuple_of(thread * 100 + n)).unwrap();
+                    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let mut be = fixture.backend();
+    let mut numbers = fixture.numbers(&mut be, &heap, &Transaction::new());
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..300).collect::<Vec<_>>());
+    assert!(heap.pool.nblocks(TABLE, Fork::Main).unwrap() <= 4);
+}
+
+#[test]
+fn a_table_larger_than_the_pool_is_scanned_cold() {
+    on_every_method(|fixture| {
+        let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+        let rows = (PER_PAGE * 300) as i64;
+        fixture.load(&mut be, &heap, 0..rows);
+        fixture.write_all(&mut be);
+        fixture.pool.evict_all(&mut be).unwrap();
+        let tx = Transaction::new();
+        let mut scan = heap.scan(fixture.xacts.snapshot(&tx), ReadAhead::default()).unwrap();
+        assert_eq!(scan.blocks(), 300);
+        let mut expected = 0;
+        while let Some(count) = scan.next_page(&mut be).unwrap() {
+            for index in 0..count {
+                assert_eq!(number_of(scan.tuple(index)), expected);
+                expected += 1;
+            }
+        }
+        assert_eq!(expected, rows);
+        assert_eq!(scan.next_page(&mut be).unwrap(), None);
+    });
+}
+
+#[test]
+fn a_count_can_be_interrupted() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut be, &heap, 0..10);
+    let interrupt = Interrupt::new();
+    interrupt.request(InterruptKind::Cancel);
+    let mut scan =
+        heap.scan(fixture.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
+    assert_eq!(sqlstate(scan.count(&mut be, &interrupt)), "57014");
+}
+
+#[test]
+fn a_page_s_promise_to_be_visible_is_taken_back_with_its_map_bits() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut be, &heap, 0..3);
+    heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
+    let promise = |be: &mut Backend| {
+        let map = heap.pool.zero_page(be, PageTag::new(TABLE, Fork::Vm, 0)).unwrap();
+        let mut guard = map.lock_exclusive();
+        guard.page_mut().init(0);
+        guard[24] = 0xff;
+        guard.mark_dirty();
+        let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
+        let mut guard = pin.lock_exclusive();
+        guard.page_mut().set_all_visible(true);
+        guard.mark_dirty();
+    };
+    let look = |be: &mut Backend| {
+        let map = heap.pool.read(be, PageTag::new(TABLE, Fork::Vm, 0), Strategy::Normal).unwrap();
+        let bits = map.lock_shared().page().bytes(24..25).unwrap()[0];
+        let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
+        let visible = pin.lock_shared().page().is_all_visible();
+        (bits, visible)
+    };
+    promise(&mut be);
+    assert_eq!(look(&mut be), (0xff, true));
+    fixture.load(&mut be, &heap, [3]);
+    assert_eq!(look(&mut be), (0xfc, false));
+    promise(&mut be);
+    let mut tx = Transaction::new();
+    let author = fixture.author(&mut be, &mut tx);
+    heap.delete(&mut be, &fixture.xacts, author, tx.combos(), ItemPointer::new(0, 1)).unwrap();
+    assert_eq!(look(&mut be), (0xfc, false));
+    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [1, 2, 3]);
+}
+
+#[test]
+fn a_line_pointer_that_leaves_the_page_is_reported() {
+    let fixture = Fixture::new();
+    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut be, &heap, 0..3);
+    let pin = heap.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
+    let mut guard = pin.lock_exclusive();
+    let id = guard.page().item_id(2).unwrap();
+    guard.page_mut().set_item_id(2, forebay_format::ItemId { len: 0x7fff, ..id });
+    drop(guard);
+    let mut scan =
+        heap.scan(fixture.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
+    assert_eq!(sqlstate(scan.next_page(&mut be)), "XX001");
+}
+
+#[test]
+fn relations_do_not_share_blocks_with_room() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let (one, two) = (fixture.heap(TABLE), fixture.heap(RelFileLocator::in_default(5, 16_385)));
+    fixture.load(&mut be, &one, 0..5);
+    fixture.load(&mut be, &two, 5..9);
+    assert_eq!(fixture.numbers(&mut be, &one, &Transaction::new()), [0, 1, 2, 3, 4]);
+    assert_eq!(fixture.numbers(&mut be, &two, &Transaction::new()), [5, 6, 7, 8]);
+}
+
+#[test]
+fn a_page_changed_without_a_record_stops_everything() {
+    for batch in [false, true] {
+        let fixture = Fixture::new();
+        let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+        fixture.load(&mut be, &heap, 0..3);
+        // Memory gone bad under a page: it says that it has room, and has none.
+        let pin = fixture.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
+        pin.lock_exclusive()[14..16].copy_from_slice(&9000u16.to_le_bytes());
+        drop(pin);
+        let mut tx = Transaction::new();
+        let author = fixture.author(&mut be, &mut tx);
+        let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match batch {
+            false => heap.insert(&mut be, author, &tuple_of(7)).map(drop),
+            true => heap.insert_batch(&mut be, author, &batch_of(7..9), Strategy::Normal),
+        }));
+        assert!(!matches!(inserted, Ok(Ok(()))), "inserted");
+        assert_eq!(fixture.failures.all().len(), 1, "batch: {batch}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Which tuples a snapshot sees.
+//!
+//! A scan asks for each tuple, and neighbours mostly come from one transaction. So the last
+//! inserter and the last deleter that were looked up are remembered: for a snapshot the answer does
+//! not change. Hint bits found on pages are believed. None are set: with checksums that would have
+//! to be logged.
+
+use std::sync::Arc;
+
+use forebay_aio as aio;
+use forebay_format::{CommandId, Xid, tuple as ht, tuple::HeapTuple};
+use forebay_txn::{Clog, ComboCommands, Outcome, Snapshot};
+
+use super::status::{Fate, Observer, Role, TupleStatus, tuple_status};
+use crate::error::AccessError;
+
+/// Whether a transaction had committed when the snapshot was taken.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    xid: Xid,
+    seen: bool,
+}
+
+impl Known {
+    /// Matches no transaction.
+    const NOTHING: Known = Known { xid: 0, seen: false };
+}
+
+/// A snapshot, and the outcomes of the transactions looked up last.
+#[derive(Debug)]
+pub struct Visibility {
+    snapshot: Snapshot,
+    clog: Arc<Clog>,
+    inserter: Known,
+    deleter: Known,
+}
+
+impl Visibility {
+    /// Decides by `snapshot`.
+    pub fn new(snapshot: Snapshot, clog: Arc<Clog>) -> Visibility {
+        Visibility { snapshot, clog, inserter: Known::NOTHING, deleter: Known::NOTHING }
+    }
+
+    /// The snapshot by which it decides.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Whether the snapshot sees `tuple`. May read `pg_xact`.
+    #[inline]
+    pub fn sees(
+        &mut self,
+        io: &mut aio::Backend,
+        tuple: HeapTuple<'_>,
+    ) -> Result<bool, AccessError> {
+        if let Some(seen) = tuple.bytes().first_chunk().and_then(|header| self.sees_at_once(header))
+        {
+            return Ok(seen);
+        }
+        Ok(match tuple_status(io, self, tuple)? {
+            TupleStatus::NotInserted | TupleStatus::Deleted => false,
+            TupleStatus::Live | TupleStatus::Locked { .. } | TupleStatus::BeingDeleted(_) => true,
+            TupleStatus::DeletedByOwn(cmax) => cmax >= self.snapshot.command(),
+        })
+    }
+
+    /// The answer for a tuple that nobody has deleted and whose inserter is the one looked up last,
+    /// or so old that it does not matter: nearly every tuple of a scan.
+    #[inline]
+    pub(super) fn sees_at_once(&self, header: &[u8; ht::HEADER_SIZE]) -> Option<bool> {
+        let mask = u16::from_le_bytes([header[20], header[21]]);
+        let plain = mask & (ht::HEAP_XMAX_INVALID | ht::HEAP_MOVED_OFF | ht::HEAP_MOVED_IN);
+        if plain != ht::HEAP_XMAX_INVALID {
+            return None;
+        }
+        let xmin = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let hint = mask & ht::HEAP_XMIN_FROZEN;
+        if hint == ht::HEAP_XMIN_FROZEN {
+            return Some(true);
+        }
+        (self.inserter.seen && xmin == self.inserter.xid).then_some(hint != ht::HEAP_XMIN_INVALID)
+    }
+}
+
+impl Observer for Visibility {
+    fn is_own(&self, xid: Xid) -> bool {
+        self.snapshot.is_own(xid)
+    }
+
+    fn command(&self) -> CommandId {
+        self.snapshot.command()
+    }
+
+    fn combos(&self) -> &ComboCommands {
+        self.snapshot.combos()
+    }
+
+    /// Everything that the snapshot does not see counts as aborted.
+    fn fate(
+        &mut self,
+        io: &mut aio::Backend,
+        role: Role,
+        xid: Xid,
+        hinted: bool,
+    ) -> Result<Fate, AccessError> {
+        let known = match role {
+            Role::Inserter => &mut self.inserter,
+            Role::Deleter => &mut self.deleter,
+        };
+        if known.xid != xid {
+            let seen = !self.snapshot.is_running(xid)
+                && (hinted || self.clog.status(io, xid)? == Outcome::Committed);
+            *known = Known { xid, seen };
+        }
+        Ok(if known.seen { Fate::Committed } else { Fate::Aborted })
+    }
+}

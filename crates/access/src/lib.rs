@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod codec;
+mod error;
+pub mod heap;
+pub mod redo;
+#[cfg(test)]
+mod tests;
+mod vm;
+
+pub use codec::{form_row, layout_of};
+pub use error::AccessError;

@@ -1,0 +1,104 @@
+//! Brings a record's page to its state after the record.
+//!
+//! | the record has | the page | what is done |
+//! |---|---|---|
+//! | an image | any, or missing | the image is restored |
+//! | "will init" | any, or missing | zeros, then the change |
+//! | neither | missing, or never used | noted as missing |
+//! | neither | as new as the record, or newer | nothing |
+//! | neither | older | the change |
+
+use forebay_format::wal::BlockRef;
+use forebay_format::{Lsn, PageTag, page::PageMut};
+use forebay_storage::{Pinned, StorageError, Strategy};
+use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
+
+/// Applies a record to the page of its block reference `id`. `change` gets the page, which is all
+/// zeros if the record initializes it. If `change` fails the page counts as unchanged.
+pub(super) fn change_page(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+    change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), &'static str>,
+) -> Result<(), RedoError> {
+    let block = record.record.block(id);
+    let block = block.ok_or_else(|| record.damaged(format!("there is no block reference {id}")))?;
+    if block.image.is_some_and(|image| image.apply()) {
+        return restore_image(ctx, record, block);
+    }
+    let tag = block.tag;
+    let storage = |source: StorageError| RedoError::Storage { lsn: record.start, source };
+    let pin = if block.will_init {
+        zeroed(ctx, tag).map_err(storage)?
+    } else {
+        match existing(ctx, tag).map_err(storage)? {
+            Some(pin) => pin,
+            None => {
+                ctx.note_missing(tag);
+                return Ok(());
+            }
+        }
+    };
+    let mut guard = pin.lock_exclusive();
+    if !block.will_init {
+        if guard.page().is_new() {
+            ctx.note_missing(tag);
+            return Ok(());
+        }
+        let mut limit = record.end;
+        forebay_aio::planted_bug!(ctx.be.io.aio(), RedoSkipsLastRecord, limit = record.start);
+        forebay_aio::planted_bug!(ctx.be.io.aio(), RedoIgnoresPageLsn, limit = Lsn(u64::MAX));
+        if guard.page().lsn() >= limit {
+            return Ok(());
+        }
+    }
+    change(&mut guard.page_mut(), tag).map_err(|problem| RedoError::Page {
+        lsn: record.start,
+        tag,
+        problem,
+    })?;
+    let mut lsn = record.end;
+    forebay_aio::planted_bug!(ctx.be.io.aio(), RedoKeepsOldPageLsn, lsn = guard.page().lsn());
+    guard.set_lsn(lsn);
+    guard.mark_dirty();
+    Ok(())
+}
+
+/// Replaces a page by its image in a record.
+pub(super) fn restore_image(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    block: &BlockRef<'_>,
+) -> Result<(), RedoError> {
+    let Some(image) = block.image else {
+        return Err(record.damaged("there is no image"));
+    };
+    forebay_aio::planted_bug!(ctx.be.io.aio(), RedoIgnoresImages, return Ok(()));
+    let mut bytes = Box::new([0; forebay_format::BLOCK_SIZE]);
+    image.restore(&mut bytes).map_err(|error| record.damaged(error.to_string()))?;
+    let pin = zeroed(ctx, block.tag)
+        .map_err(|source| RedoError::Storage { lsn: record.start, source })?;
+    let mut guard = pin.lock_exclusive();
+    guard.copy_from_slice(&bytes[..]);
+    if !guard.page().is_new() {
+        guard.set_lsn(record.end);
+    }
+    guard.mark_dirty();
+    Ok(())
+}
+
+/// The page as zeros. Creates its file, and the page, if they do not exist.
+fn zeroed(ctx: &mut RedoContext<'_>, tag: PageTag) -> Result<Pinned, StorageError> {
+    ctx.note_found(tag);
+    ctx.pool.smgr().create(tag.rel, tag.fork, true)?;
+    ctx.pool.zero_page(ctx.be, tag)
+}
+
+/// The page, if it exists.
+fn existing(ctx: &mut RedoContext<'_>, tag: PageTag) -> Result<Option<Pinned>, StorageError> {
+    let smgr = ctx.pool.smgr();
+    if !smgr.exists(tag.rel, tag.fork)? || tag.block >= smgr.nblocks(tag.rel, tag.fork)? {
+        return Ok(None);
+    }
+    ctx.pool.read(ctx.be, tag, Strategy::Normal).map(Some)
+}

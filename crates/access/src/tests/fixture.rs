@@ -1,0 +1,231 @@
+//! What tests of the heap and of redo run on: the real layers below, in a temporary directory.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_aio::sync::Mutex;
+use forebay_aio::{Aio, BackendType, MethodKind};
+use forebay_format::tuple::{AttrLayout, deform, form_tuple};
+use forebay_format::{Fork, FullXid, Lsn, PageBytes, RelFileLocator};
+use forebay_storage::{Backend, BufferPool, WriteScope};
+use forebay_txn::locks::Interrupt;
+use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
+use forebay_txn::{Clog, Transaction};
+use tempfile::TempDir;
+
+pub(crate) use super::layers::{FIRST_XID, TABLE, WAL_START, checkpoint, reader};
+use super::layers::{aio, pool};
+use crate::error::AccessError;
+use crate::heap::{Author, Heap, PageFailure, ReadAhead, SpaceMap, TupleBatch};
+use crate::redo::Registry;
+
+/// The layers below the heap, and what the heap needs beside them.
+pub(crate) struct Fixture {
+    layers: super::layers::Fixture,
+    pub(crate) space: SpaceMap,
+    pub(crate) failures: Arc<Failures>,
+}
+
+impl Deref for Fixture {
+    type Target = super::layers::Fixture;
+
+    fn deref(&self) -> &Self::Target {
+        &self.layers
+    }
+}
+
+/// Collects the failures for which an engine would stop.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(Mutex<Vec<String>>);
+
+impl Failures {
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
+
+impl PageFailure for Failures {
+    fn stop(&self, what: &str, error: Option<&AccessError>) {
+        let error = error.map_or("panicked".to_owned(), ToString::to_string);
+        self.0.lock().push(format!("{what}: {error}"));
+    }
+}
+
+/// A pool over the files of a directory, without a log: what recovery sees.
+pub(crate) struct Recovered {
+    pub(crate) pool: Arc<BufferPool>,
+    pub(crate) clog: Arc<Clog>,
+    pub(crate) be: Backend,
+    pub(crate) aio: Arc<Aio>,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        Fixture::with(MethodKind::Sync, 256)
+    }
+
+    pub(crate) fn with(method: MethodKind, buffers: usize) -> Fixture {
+        let layers = super::layers::Fixture::with(method, buffers);
+        Fixture { layers, space: SpaceMap::new(), failures: Arc::default() }
+    }
+
+    /// The heap of a relation, whose file is made.
+    pub(crate) fn heap(&self, locator: RelFileLocator) -> Heap {
+        self.pool.smgr().create(locator, Fork::Main, true).unwrap();
+        Heap {
+            logged: true,
+            locator,
+            pool: self.pool.clone(),
+            wal: self.wal.clone(),
+            clog: self.clog.clone(),
+            space: self.space.relation(locator),
+            failure: self.failures.clone(),
+        }
+    }
+
+    pub(crate) fn author(&self, be: &mut Backend, tx: &mut Transaction) -> Author {
+        let xid = self.xacts.assign(&mut be.io, tx).unwrap();
+        Author { xid, command: tx.use_command() }
+    }
+
+    /// Inserts numbers and commits.
+    pub(crate) fn load(
+        &self,
+        be: &mut Backend,
+        heap: &Heap,
+        numbers: impl IntoIterator<Item = i64>,
+    ) {
+        let mut tx = Transaction::new();
+        let author = self.author(be, &mut tx);
+        let batch = batch_of(numbers);
+        heap.insert_batch(be, author, &batch, forebay_storage::Strategy::Normal).unwrap();
+        self.xacts.commit(&mut be.io, &mut tx).unwrap();
+    }
+
+    /// The numbers that a transaction sees, in order of their places.
+    pub(crate) fn numbers(&self, be: &mut Backend, heap: &Heap, tx: &Transaction) -> Vec<i64> {
+        let mut scan = heap.scan(self.xacts.snapshot(tx), ReadAhead::default()).unwrap();
+        let mut numbers = Vec::new();
+        while let Some((_, tuple)) = scan.next(be).unwrap() {
+            numbers.push(number_of(tuple));
+        }
+        let mut again = heap.scan(self.xacts.snapshot(tx), ReadAhead::default()).unwrap();
+        let count = again.count(be, &Interrupt::new()).unwrap();
+        assert_eq!(count, numbers.len() as u64, "counting and scanning agree");
+        numbers
+    }
+
+    /// All pages of a relation, as they are in memory.
+    pub(crate) fn pages(&self, be: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
+        pages(&self.pool, be, rel)
+    }
+
+    /// Writes `pg_xact` and all pages.
+    pub(crate) fn write_all(&self, be: &mut Backend) {
+        self.clog.flush(&mut be.io).unwrap();
+        self.pool.write_dirty(be, WriteScope::All).unwrap();
+        self.pool.sync_pending(be).unwrap();
+    }
+
+    /// Replays the log from its beginning over a copy of the files as they are on disk now.
+    pub(crate) fn recover_copy(&self, times: usize) -> (Recovered, TempDir) {
+        self.recover_copy_from(WAL_START, times)
+    }
+
+    /// Replays the log from a redo pointer.
+    pub(crate) fn recover_copy_from(&self, redo: Lsn, times: usize) -> (Recovered, TempDir) {
+        let copy = TempDir::new().unwrap();
+        copy_tree(self.dir.path(), copy.path());
+        let mut recovered = Recovered::open(copy.path());
+        for _ in 0..times {
+            recovered.replay_from(redo, copy.path()).unwrap();
+        }
+        (recovered, copy)
+    }
+}
+
+impl Recovered {
+    pub(crate) fn open(dir: &Path) -> Recovered {
+        let aio = aio(MethodKind::Sync);
+        let pool = pool(&aio, dir, 256);
+        let clog = Arc::new(Clog::new(aio.clone(), dir, false));
+        clog.set_recovering(true);
+        let be = Backend::new(aio.backend(BackendType::Startup).unwrap());
+        Recovered { pool, clog, be, aio }
+    }
+
+    /// Replays the whole log; the next transaction id.
+    pub(crate) fn replay(&mut self, dir: &Path) -> Result<FullXid, RedoError> {
+        self.replay_from(WAL_START, dir)
+    }
+
+    /// Replays the log from a redo pointer.
+    pub(crate) fn replay_from(&mut self, redo: Lsn, dir: &Path) -> Result<FullXid, RedoError> {
+        let mut io = self.aio.backend(BackendType::Startup).unwrap();
+        let mut reader = reader(&self.aio, dir, redo);
+        let registry = Registry::new();
+        let checkpoint = checkpoint();
+        let mut ctx = RedoContext::new(&mut self.be, &self.pool, &self.clog, &checkpoint);
+        while let Some(record) = reader.next(&mut io).unwrap() {
+            let decoded = record.decode().unwrap();
+            let record = RedoRecord { start: record.start, end: record.end, record: &decoded };
+            registry.redo(&record, &mut ctx)?;
+        }
+        ctx.check_missing()?;
+        Ok(ctx.counters.next_xid)
+    }
+
+    pub(crate) fn pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {
+        pages(&self.pool, &mut self.be, rel)
+    }
+}
+
+fn pages(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
+    let blocks = pool.nblocks(rel, Fork::Main).unwrap();
+    let read = |block| {
+        let tag = forebay_format::PageTag::new(rel, Fork::Main, block);
+        let pin = pool.read(be, tag, forebay_storage::Strategy::Normal).unwrap();
+        let mut bytes: PageBytes = *pin.lock_shared().copy();
+        forebay_format::PageMut(&mut bytes).set_checksum(0);
+        bytes
+    };
+    (0..blocks).map(read).collect()
+}
+
+/// A table of one int8 column.
+pub(crate) fn tuple_of(number: i64) -> Vec<u8> {
+    form_tuple(&[AttrLayout::INT8], &[Some(&number.to_le_bytes())]).unwrap()
+}
+
+pub(crate) fn batch_of(numbers: impl IntoIterator<Item = i64>) -> TupleBatch {
+    let mut batch = TupleBatch::new();
+    let push = |number| batch.push(&tuple_of(number));
+    numbers.into_iter().try_for_each(push).unwrap();
+    batch
+}
+
+pub(crate) fn number_of(tuple: &[u8]) -> i64 {
+    let tuple = forebay_format::HeapTuple::new(tuple).unwrap();
+    let mut values = [None];
+    deform(tuple, &[AttrLayout::INT8], &mut values).unwrap();
+    i64::from_le_bytes(values[0].unwrap().try_into().unwrap())
+}
+
+pub(crate) fn copy_tree(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_tree(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+/// For `map_err` of results that tests look at.
+pub(crate) fn sqlstate<T: std::fmt::Debug>(result: Result<T, AccessError>) -> &'static str {
+    result.unwrap_err().sqlstate()
+}

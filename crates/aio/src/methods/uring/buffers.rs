@@ -1,0 +1,287 @@
+//! Registered memory: regions whose pages are pinned once, and not for each I/O.
+//!
+//! Registration takes 8 KiB direct reads from 3.6 us of processor time to 3.0, and halves the cost
+//! of 128 KiB reads.
+//!
+//! A separate ring, the holder, holds a table of pieces of at most 1 GiB. It is set up with the
+//! first region. Each backend's ring gets a clone of the table (Linux 6.12), which costs neither
+//! pinning nor accounting. If the kernel can't clone, nothing is registered: pinning a large pool
+//! in each ring would make new connections slow, and count its pages again each time.
+//!
+//! Registering touches all pages of a region, so its memory is occupied from then on. The kernel
+//! counts locked memory for all processes of a user, unless this one has CAP_IPC_LOCK.
+//!
+//! A region is removed from every ring before it is unmapped (see [`crate::registration`]). What is
+//! still registered when the method is dropped ends with its rings.
+
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::sync::{Arc, Mutex, OnceLock};
+use std::os::fd::AsRawFd;
+
+use io_uring::types::CloneBuffersFlags;
+use io_uring::{IoUring, Probe, opcode};
+
+use super::ring::{Ring, Rings};
+use crate::execute::Vector;
+use crate::limits::Limits;
+use crate::memory::Region;
+use crate::methods::probe::registration_refusal;
+use crate::registration::{Registrar, Registration, RegistrationRefusal};
+
+/// How many pieces the table has room for.
+const PIECES: usize = 1024;
+
+/// The largest piece that the kernel takes, in bytes.
+const PIECE: usize = 1 << 30;
+
+/// The ring that holds the table; the other rings clone it.
+struct Holder {
+    ring: IoUring,
+    /// The size in bytes of the piece of each number; 0 if the number is free.
+    sizes: Box<[u64]>,
+}
+
+enum HolderState {
+    /// Nothing has been registered yet.
+    Untried,
+    Open(Box<Holder>),
+    /// Registration is not possible here.
+    Closed(RegistrationRefusal),
+}
+
+/// The registered memory of one method.
+pub(super) struct Buffers {
+    rings: Arc<Rings>,
+    state: Mutex<HolderState>,
+    /// Whether the kernel has vectored operations on registered memory (Linux 6.15).
+    vectored: OnceLock<bool>,
+    bytes: AtomicU64,
+    complained: AtomicBool,
+}
+
+impl Buffers {
+    pub(super) fn new(rings: Arc<Rings>) -> Arc<Buffers> {
+        Arc::new(Buffers {
+            rings,
+            state: Mutex::new(HolderState::Untried),
+            vectored: OnceLock::new(),
+            bytes: AtomicU64::new(0),
+            complained: AtomicBool::new(false),
+        })
+    }
+
+    /// Bytes registered.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Registers a region with every ring. The first refusal is logged.
+    pub(super) fn register(self: &Arc<Buffers>, region: &Arc<Region>) -> Registration {
+        match self.try_register(region) {
+            Ok(()) => Registration::Registered,
+            Err(refusal) => {
+                self.complain(region.len(), &refusal);
+                Registration::Refused(refusal)
+            }
+        }
+    }
+
+    fn try_register(self: &Arc<Buffers>, region: &Arc<Region>) -> Result<(), RegistrationRefusal> {
+        let mut state = self.state.lock();
+        if region.mark().number(&**self).is_some() {
+            return Ok(());
+        }
+        if region.mark().is_set() {
+            return Err(RegistrationRefusal::Elsewhere);
+        }
+        // Checked first, because the kernel pins all pages before it counts them.
+        if let Some(limit) = Limits::now().locked_memory
+            && limit < region.len() as u64
+        {
+            return Err(RegistrationRefusal::LockedMemory { needed: region.len() as u64, limit });
+        }
+        let holder = self.open(&mut state)?;
+        let count = region.len().div_ceil(PIECE);
+        let first = holder.place(count)?;
+        for piece in 0..count {
+            let (from, to) = (piece * PIECE, region.len().min((piece + 1) * PIECE));
+            let vector = libc::iovec { iov_base: region.ptr(from).cast(), iov_len: to - from };
+            // SAFETY: the region stays mapped until its mark was dropped, which takes the piece out
+            // again.
+            let done = unsafe {
+                holder.ring.submitter().register_buffers_update(
+                    (first + piece) as u32,
+                    &[vector],
+                    None,
+                )
+            };
+            if let Err(e) = done {
+                holder.clear(first, piece);
+                return Err(refused(&e, region.len()));
+            }
+            holder.sizes[first + piece] = (to - from) as u64;
+        }
+        for ring in self.rings.iter().filter_map(OnceLock::get) {
+            self.give(holder, ring, region.len());
+        }
+        // Published when every ring has it that can.
+        if !region.mark().set(self, first as u32, count as u32) {
+            self.take_out(holder, first, count);
+            return Err(RegistrationRefusal::Elsewhere);
+        }
+        self.bytes.fetch_add(region.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    /// The holder, set up at the first call.
+    fn open<'s>(&self, state: &'s mut HolderState) -> Result<&'s mut Holder, RegistrationRefusal> {
+        if matches!(state, HolderState::Untried) {
+            *state = match Holder::new() {
+                Ok(holder) => {
+                    let _ = self.vectored.set(holder.has_vectored());
+                    HolderState::Open(Box::new(holder))
+                }
+                Err(refusal) => HolderState::Closed(refusal),
+            };
+        }
+        match state {
+            HolderState::Open(holder) => Ok(holder),
+            HolderState::Closed(refusal) => Err(*refusal),
+            HolderState::Untried => unreachable!("tried above"),
+        }
+    }
+
+    /// Gives a new ring what is registered, before `publish` makes the ring visible to
+    /// registrations.
+    pub(super) fn enter(&self, ring: Ring, publish: impl FnOnce(Ring)) {
+        let state = self.state.lock();
+        if let HolderState::Open(holder) = &*state {
+            self.give(holder, &ring, self.bytes() as usize);
+        }
+        publish(ring);
+    }
+
+    /// Clones the holder's table into a ring. If that fails, the ring uses no registered memory
+    /// from now on.
+    fn give(&self, holder: &Holder, ring: &Ring, bytes: usize) {
+        let flags = match ring.has_buffers() {
+            true => CloneBuffersFlags::DST_REPLACE,
+            false => CloneBuffersFlags::empty(),
+        };
+        let submitter = ring.submitter();
+        let cloned =
+            submitter.register_buffers_clone_offset(holder.ring.as_raw_fd(), 0, 0, 0, flags);
+        ring.set_has_buffers(cloned.is_ok());
+        if let Err(e) = cloned {
+            self.complain(bytes, &refused(&e, bytes));
+        }
+    }
+
+    /// Removes pieces from every ring and from the holder, and frees their numbers.
+    fn take_out(&self, holder: &mut Holder, first: usize, count: usize) {
+        let nothing = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; count];
+        let mut clean = true;
+        for ring in self.rings.iter().filter_map(OnceLock::get).filter(|r| r.has_buffers()) {
+            // SAFETY: no memory is named.
+            let done =
+                unsafe { ring.submitter().register_buffers_update(first as u32, &nothing, None) };
+            clean &= done.is_ok();
+        }
+        if clean {
+            holder.clear(first, count);
+        } else {
+            // Some ring still has pieces under these numbers, so they are not used again.
+            tracing::warn!("io_uring does not let go of registered memory");
+        }
+    }
+
+    /// The number of the piece that has all of `vectors`, if there is one.
+    pub(super) fn number(&self, region: &Region, vectors: &[Vector]) -> Option<u16> {
+        let first = region.mark().number(self)?;
+        let base = region.ptr(0) as usize;
+        let piece_of =
+            |at: usize| at.checked_sub(base).filter(|&o| o < region.len()).map(|o| o / PIECE);
+        let piece = piece_of(vectors.first()?.ptr() as usize)?;
+        let within = |v: &Vector| {
+            let from = v.ptr() as usize;
+            !v.is_empty()
+                && piece_of(from) == Some(piece)
+                && piece_of(from + v.len() - 1) == Some(piece)
+        };
+        vectors.iter().all(within).then_some((first as usize + piece) as u16)
+    }
+
+    /// Whether one operation may use several vectors of registered memory.
+    pub(super) fn vectored(&self) -> bool {
+        self.vectored.get() == Some(&true)
+    }
+
+    fn complain(&self, bytes: usize, refusal: &RegistrationRefusal) {
+        if !self.complained.swap(true, Relaxed) {
+            tracing::info!(
+                "could not register {bytes} bytes of I/O memory with io_uring: {refusal}; \
+                 I/O goes on without, at a higher cost"
+            );
+        }
+    }
+}
+
+impl Registrar for Buffers {
+    fn forget(&self, number: u32, count: u32) {
+        if let HolderState::Open(holder) = &mut *self.state.lock() {
+            let bytes: u64 = holder.sizes[number as usize..][..count as usize].iter().sum();
+            self.take_out(holder, number as usize, count as usize);
+            self.bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+}
+
+impl Holder {
+    fn new() -> Result<Holder, RegistrationRefusal> {
+        let ring = IoUring::new(1).map_err(|e| refused(&e, 0))?;
+        ring.submitter().register_buffers_sparse(PIECES as u32).map_err(|e| refused(&e, 0))?;
+        // Memory is pinned only if rings can clone it: try that.
+        let trial = IoUring::new(1).map_err(|e| refused(&e, 0))?;
+        trial.submitter().register_buffers_clone(ring.as_raw_fd()).map_err(|e| refused(&e, 0))?;
+        Ok(Holder { ring, sizes: vec![0; PIECES].into() })
+    }
+
+    fn has_vectored(&self) -> bool {
+        let mut probe = Probe::new();
+        self.ring.submitter().register_probe(&mut probe).is_ok()
+            && probe.is_supported(opcode::ReadvFixed::CODE)
+            && probe.is_supported(opcode::WritevFixed::CODE)
+    }
+
+    /// The first of `count` consecutive free numbers.
+    fn place(&self, count: usize) -> Result<usize, RegistrationRefusal> {
+        let fits = |&first: &usize| self.sizes[first..first + count].iter().all(|&s| s == 0);
+        (0..=PIECES.saturating_sub(count))
+            .find(|first| count <= PIECES && fits(first))
+            .ok_or(RegistrationRefusal::Full { limit: PIECES })
+    }
+
+    /// Removes pieces from the holder's own table.
+    fn clear(&mut self, first: usize, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let nothing = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; count];
+        // SAFETY: no memory is named.
+        let done =
+            unsafe { self.ring.submitter().register_buffers_update(first as u32, &nothing, None) };
+        if done.is_ok() {
+            self.sizes[first..first + count].fill(0);
+        }
+    }
+}
+
+fn refused(e: &std::io::Error, bytes: usize) -> RegistrationRefusal {
+    let errno = e.raw_os_error().unwrap_or(libc::EIO);
+    match (errno, Limits::now().locked_memory) {
+        (libc::ENOMEM, Some(limit)) => {
+            RegistrationRefusal::LockedMemory { needed: bytes as u64, limit }
+        }
+        _ => RegistrationRefusal::System(registration_refusal(errno)),
+    }
+}

@@ -1,0 +1,62 @@
+//! Makes all runs, round after round.
+
+use forebay_aio::{MethodKind, Namespace, PosixNamespace, probe_io_uring};
+
+use super::lane::Lane;
+use super::plan::{IoSetup, PoolBench};
+use super::relation::Relation;
+use super::report::{Figures, Row};
+use super::tasks;
+use crate::error::BenchError;
+use crate::measure::Progress;
+use crate::report::Report;
+
+/// Measures the buffer pool. `progress` is told how many runs of how many are done.
+pub fn bench_pool(
+    bench: &PoolBench,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, BenchError> {
+    bench.check()?;
+    let relation = Relation::find(bench)?;
+    let (setups, notes) = setups(bench, &relation);
+    let mut samples = vec![Vec::new(); setups.len()];
+    let mut progress = Progress::new(setups.len() * bench.rounds, progress);
+    for _ in 0..bench.rounds {
+        for (&setup, samples) in setups.iter().zip(&mut samples) {
+            let mut lane = Lane::open(bench, &relation, setup)?;
+            samples.push(tasks::run(&mut lane, bench)?);
+            progress.step();
+        }
+    }
+    let rows = setups.into_iter().zip(samples);
+    let rows = rows.map(|(setup, samples)| Row::of(setup, &samples)).collect();
+    let figures = Figures::new(bench, &relation, notes, rows);
+    Ok(Report::new(figures.text(bench.task), &figures))
+}
+
+/// The methods and modes that are wanted and possible, and why others are not.
+fn setups(bench: &PoolBench, relation: &Relation) -> (Vec<IoSetup>, Vec<String>) {
+    let can_direct = PosixNamespace::new().probe_direct(relation.dir());
+    let mut notes = Vec::new();
+    let mut setups = Vec::new();
+    for &method in &bench.methods {
+        if method == MethodKind::IoUring
+            && let Err(why) = probe_io_uring()
+        {
+            notes.push(format!("No io_uring: {why}."));
+            continue;
+        }
+        for &direct in &bench.direct {
+            match &can_direct {
+                Err(why) if direct => notes.push(format!("No direct I/O: {why}.")),
+                _ => setups.extend(bench.combine.iter().map(|&combine| IoSetup {
+                    method,
+                    direct,
+                    combine,
+                })),
+            }
+        }
+    }
+    notes.dedup();
+    (setups, notes)
+}

@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod bootstrap;
+mod cache;
+mod check;
+mod database;
+pub mod ddl;
+mod error;
+mod layout;
+mod limits;
+mod maps;
+mod oids;
+mod reader;
+mod rows;
+pub mod schema;
+mod table;
+
+pub use cache::{CatalogCache, Change, KnownTables};
+pub use check::check;
+pub use database::Database;
+pub use error::{CatalogError, Refusal};
+pub use limits::not_a_table;
+pub use maps::{MAP_FILE, RelationMaps};
+pub use oids::OidCounter;
+pub use reader::{Class, Reader, temp_namespace};
+pub use table::{Column, ColumnDef, Table};

@@ -1,0 +1,124 @@
+//! What of a table that PostgreSQL made is not understood. Such a table is refused by name.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use forebay_format::varlena::Varlena;
+use forebay_types::Oid;
+
+use crate::error::CatalogError;
+use crate::table::{Column, Limits};
+
+/// pg_am.oid of the heap, the only table access method.
+const HEAP_AM: Oid = 2;
+
+/// Collations that sort by bytes and know the cases of ASCII only: the default (the database's own,
+/// checked at the start), C, POSIX and ucs_basic.
+const BY_BYTES: [Oid; 5] = [0, 100, 950, 951, 962];
+
+/// The parts of a pg_class row that may be limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClassTraits {
+    pub access_method: Oid,
+    /// Its changes are not logged, and recovery empties it.
+    pub unlogged: bool,
+    pub checks: bool,
+    pub rules: bool,
+    pub triggers: bool,
+    pub children: bool,
+    pub populated: bool,
+    pub partition: bool,
+}
+
+/// A column's pg_attribute row.
+#[derive(Debug)]
+pub(crate) struct Attribute {
+    pub column: Column,
+    /// Rows that are older than the column have a value for it (attmissingval).
+    pub has_missing: bool,
+    /// 0, or s: generated and stored, v: generated when read.
+    pub generated: u8,
+    pub collation: Oid,
+}
+
+/// What cannot be done with a relation. Row security is no limit: the one role is a superuser.
+pub(crate) fn of(kind: u8, indexed: bool, class: &ClassTraits, columns: &[Attribute]) -> Limits {
+    let insert = [
+        (indexed, "it has indexes"),
+        (class.unlogged, "it is unlogged"),
+        (class.checks, "it has check constraints"),
+        (class.triggers, "it has triggers"),
+        (class.rules, "it has rules"),
+        (class.partition, "it is a partition"),
+        (columns.iter().any(|a| a.generated != 0 && !a.column.dropped), "it has generated columns"),
+    ];
+    let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
+    Limits { read: unreadable(kind, class, columns), insert }
+}
+
+fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<String> {
+    if class.access_method != HEAP_AM {
+        return Some(format!("its access method (OID {}) is not supported", class.access_method));
+    }
+    if class.children {
+        return Some("it has child tables".to_owned());
+    }
+    if kind == b'm' && !class.populated {
+        return Some("the materialized view has not been populated".to_owned());
+    }
+    columns.iter().filter(|a| !a.column.dropped).find_map(|a| {
+        if a.generated == b'v' {
+            return Some(format!("column \"{}\" is generated when it is read", a.column.name));
+        }
+        let foreign = !BY_BYTES.contains(&a.collation);
+        foreign.then(|| format!("column \"{}\" has a collation of its own", a.column.name))
+    })
+}
+
+/// The refusal of a relation that is not a table. None if it is one.
+pub fn not_a_table(kind: u8, name: &str) -> Option<CatalogError> {
+    let what = match kind {
+        b'r' | b't' | b'm' => return None,
+        b'p' => "partitioned tables",
+        b'v' => "views",
+        b'f' => "foreign tables",
+        b'S' => "sequences",
+        b'i' | b'I' => "indexes",
+        b'c' => "composite types",
+        _ => "relations of this kind",
+    };
+    let message = format!("cannot open relation \"{name}\": {what} are not supported");
+    Some(CatalogError::refused("0A000", message))
+}
+
+/// The value in attmissingval, an array of one element. None if it is compressed.
+pub(crate) fn missing_value(
+    column: &Column,
+    array: Varlena<'_>,
+) -> Result<Option<Arc<[u8]>>, CatalogError> {
+    /// Dimensions, offset of data after a null bitmap, element type, length, lower bound.
+    const HEADER: usize = 20;
+    let Varlena::Plain(array) = array else { return Ok(None) };
+    let damaged =
+        || CatalogError::corrupt(format!("attmissingval of column \"{}\" is damaged", column.name));
+    let word = |n: usize| {
+        array.get(n * 4..n * 4 + 4).and_then(|b| b.first_chunk()).map(|b| u32::from_le_bytes(*b))
+    };
+    let (Some(1), Some(0), Some(element), Some(1)) = (word(0), word(1), word(2), word(3)) else {
+        return Err(damaged());
+    };
+    if element != column.type_oid {
+        return Err(damaged());
+    }
+    let data = array.get(HEADER..).ok_or_else(damaged)?;
+    let value = match usize::try_from(column.layout.len) {
+        Ok(len) => data.get(..len),
+        // In an array every value has a length word of four bytes.
+        Err(_) if column.layout.len == -1 => match word(HEADER / 4) {
+            Some(len) if len & 3 == 0 => data.get(4..(len >> 2) as usize),
+            _ => None,
+        },
+        Err(_) => None,
+    };
+    value.map(|bytes| Some(Arc::from(bytes))).ok_or_else(damaged)
+}

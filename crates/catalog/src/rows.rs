@@ -1,0 +1,274 @@
+//! Makes rows of the catalogs: the values of all columns, in the order of [`crate::schema`].
+
+use forebay_types::{Datum, Oid, TypeInfo, oids, type_info};
+
+use crate::error::CatalogError;
+use crate::schema::{CatalogTable, SYSTEM_COLUMNS};
+use crate::table::ColumnDef;
+
+/// The owner of everything: the bootstrap superuser.
+pub(crate) const OWNER: Oid = 10;
+/// The role that owns `public`: pg_database_owner.
+pub(crate) const DATABASE_OWNER: Oid = 6171;
+/// The heap access method.
+const HEAP_AM: Oid = 2;
+/// Collation of names and texts in the catalogs.
+const C_COLLATION: Oid = 950;
+
+/// The values in which the pg_class rows of tables differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClassRow<'a> {
+    pub oid: Oid,
+    pub name: &'a str,
+    pub namespace: Oid,
+    pub row_type: Oid,
+    /// 0: found through pg_filenode.map.
+    pub filenode: Oid,
+    /// 0: the database's own.
+    pub tablespace: Oid,
+    pub shared: bool,
+    /// p for a permanent table, t for a temporary one
+    pub persistence: u8,
+    pub columns: i16,
+    /// d for a user's table, n for a catalog
+    pub replica_identity: u8,
+    pub frozen_xid: u32,
+}
+
+impl<'a> ClassRow<'a> {
+    /// The row's columns.
+    pub(crate) fn datums(&self) -> Vec<Datum<'a>> {
+        vec![
+            Datum::Oid(self.oid),
+            Datum::text(self.name),
+            Datum::Oid(self.namespace),
+            Datum::Oid(self.row_type),
+            Datum::Oid(0), // reloftype
+            Datum::Oid(OWNER),
+            Datum::Oid(HEAP_AM),
+            Datum::Oid(self.filenode),
+            Datum::Oid(self.tablespace),
+            Datum::Int4(0),      // relpages
+            Datum::Float4(-1.0), // reltuples: not known
+            Datum::Int4(0),      // relallvisible
+            Datum::Int4(0),      // relallfrozen
+            Datum::Oid(0),       // reltoastrelid
+            Datum::Bool(false),  // relhasindex
+            Datum::Bool(self.shared),
+            Datum::Char(self.persistence),
+            Datum::Char(b'r'), // relkind
+            Datum::Int2(self.columns),
+            Datum::Int2(0),     // relchecks
+            Datum::Bool(false), // relhasrules
+            Datum::Bool(false), // relhastriggers
+            Datum::Bool(false), // relhassubclass
+            Datum::Bool(false), // relrowsecurity
+            Datum::Bool(false), // relforcerowsecurity
+            Datum::Bool(true),  // relispopulated
+            Datum::Char(self.replica_identity),
+            Datum::Bool(false), // relispartition
+            Datum::Oid(0),      // relrewrite
+            Datum::Xid(self.frozen_xid),
+            Datum::Xid(1), // relminmxid
+            Datum::Null,   // relacl
+            Datum::Null,   // reloptions
+            Datum::Null,   // relpartbound
+        ]
+    }
+}
+
+/// A column's pg_attribute row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttributeRow<'a> {
+    pub relation: Oid,
+    pub name: &'a str,
+    pub type_info: &'static TypeInfo,
+    pub number: i16,
+    pub typmod: i32,
+    pub dimensions: i16,
+    pub not_null: bool,
+    pub collation: Oid,
+}
+
+impl<'a> AttributeRow<'a> {
+    /// The row's columns.
+    pub(crate) fn datums(&self) -> Vec<Datum<'a>> {
+        vec![
+            Datum::Oid(self.relation),
+            Datum::text(self.name),
+            Datum::Oid(self.type_info.oid),
+            Datum::Int2(self.type_info.len),
+            Datum::Int2(self.number),
+            Datum::Int4(self.typmod),
+            Datum::Int2(self.dimensions),
+            Datum::Bool(self.type_info.by_val),
+            Datum::Char(self.type_info.align),
+            Datum::Char(self.type_info.storage),
+            Datum::Char(0), // attcompression
+            Datum::Bool(self.not_null),
+            Datum::Bool(false), // atthasdef
+            Datum::Bool(false), // atthasmissing
+            Datum::Char(0),     // attidentity
+            Datum::Char(0),     // attgenerated
+            Datum::Bool(false), // attisdropped
+            Datum::Bool(true),  // attislocal
+            Datum::Int2(0),     // attinhcount
+            Datum::Oid(self.collation),
+            Datum::Null, // attstattarget
+            Datum::Null, // attacl
+            Datum::Null, // attoptions
+            Datum::Null, // attfdwoptions
+            Datum::Null, // attmissingval
+        ]
+    }
+}
+
+fn known_type(oid: Oid) -> Result<&'static TypeInfo, CatalogError> {
+    type_info(oid).ok_or_else(|| {
+        CatalogError::refused("42704", format!("type with OID {oid} does not exist"))
+    })
+}
+
+/// The rows of the columns every table has.
+fn system_attributes(relation: Oid) -> Result<Vec<AttributeRow<'static>>, CatalogError> {
+    SYSTEM_COLUMNS
+        .iter()
+        .map(|&(name, type_oid, number)| {
+            let type_info = known_type(type_oid)?;
+            Ok(AttributeRow {
+                relation,
+                name,
+                type_info,
+                number,
+                typmod: -1,
+                dimensions: 0,
+                not_null: true,
+                collation: 0,
+            })
+        })
+        .collect()
+}
+
+/// The pg_attribute rows of a user's table.
+pub(crate) fn user_attributes(
+    relation: Oid,
+    columns: &[ColumnDef],
+) -> Result<Vec<AttributeRow<'_>>, CatalogError> {
+    let mut rows = Vec::with_capacity(columns.len() + SYSTEM_COLUMNS.len());
+    for (number, column) in (1..).zip(columns) {
+        let type_info = known_type(column.type_oid)?;
+        rows.push(AttributeRow {
+            relation,
+            name: &column.name,
+            type_info,
+            number,
+            typmod: column.typmod,
+            dimensions: 0,
+            not_null: column.not_null,
+            collation: type_info.collation,
+        });
+    }
+    rows.extend(system_attributes(relation)?);
+    Ok(rows)
+}
+
+/// The pg_attribute rows of a catalog.
+pub(crate) fn catalog_attributes(
+    catalog: &CatalogTable,
+) -> Result<Vec<AttributeRow<'static>>, CatalogError> {
+    let mut rows = Vec::with_capacity(catalog.columns.len() + SYSTEM_COLUMNS.len());
+    for (number, column) in (1..).zip(catalog.columns) {
+        let type_info = known_type(column.type_oid)?;
+        let is_array = matches!(column.type_oid, oids::ACLITEM_ARRAY | oids::TEXT_ARRAY);
+        rows.push(AttributeRow {
+            relation: catalog.oid,
+            name: column.name,
+            type_info,
+            number,
+            typmod: -1,
+            dimensions: i16::from(is_array),
+            not_null: column.not_null,
+            collation: if is_collatable(column.type_oid) { C_COLLATION } else { 0 },
+        });
+    }
+    rows.extend(system_attributes(catalog.oid)?);
+    Ok(rows)
+}
+
+fn is_collatable(type_oid: Oid) -> bool {
+    type_info(type_oid).is_some_and(|t| t.collation != 0)
+}
+
+/// A type's pg_type row.
+pub(crate) fn type_datums(t: &TypeInfo, namespace: Oid) -> Vec<Datum<'_>> {
+    /// array_typanalyze
+    const ANALYZE_ARRAY: Oid = 3816;
+    let is_array = t.name.starts_with('_');
+    let [input, output, receive, send] = t.io;
+    vec![
+        Datum::Oid(t.oid),
+        Datum::text(t.name),
+        Datum::Oid(namespace),
+        Datum::Oid(OWNER),
+        Datum::Int2(t.len),
+        Datum::Bool(t.by_val),
+        Datum::Char(t.kind),
+        Datum::Char(t.category),
+        Datum::Bool(t.preferred),
+        Datum::Bool(true), // typisdefined
+        Datum::Char(b','),
+        Datum::Oid(t.relid),
+        Datum::Oid(t.subscript),
+        Datum::Oid(t.elem),
+        Datum::Oid(t.array),
+        Datum::Oid(input),
+        Datum::Oid(output),
+        Datum::Oid(receive),
+        Datum::Oid(send),
+        Datum::Oid(t.modin),
+        Datum::Oid(t.modout),
+        Datum::Oid(if is_array { ANALYZE_ARRAY } else { 0 }),
+        Datum::Char(t.align),
+        Datum::Char(t.storage),
+        Datum::Bool(false), // typnotnull
+        Datum::Oid(0),      // typbasetype
+        Datum::Int4(-1),    // typtypmod
+        Datum::Int4(0),     // typndims
+        Datum::Oid(t.collation),
+        Datum::Null, // typdefaultbin
+        Datum::Null, // typdefault
+        Datum::Null, // typacl
+    ]
+}
+
+/// A namespace's row.
+pub(crate) fn namespace_datums(oid: Oid, name: &str, owner: Oid) -> Vec<Datum<'_>> {
+    vec![Datum::Oid(oid), Datum::text(name), Datum::Oid(owner), Datum::Null]
+}
+
+/// A database's row: UTF8, locale C (texts compare by their bytes, only ASCII has cases), in
+/// pg_default.
+pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datum<'_>> {
+    const UTF8: i32 = 6;
+    const PG_DEFAULT: Oid = 1663;
+    vec![
+        Datum::Oid(oid),
+        Datum::text(name),
+        Datum::Oid(OWNER),
+        Datum::Int4(UTF8),
+        Datum::Char(b'c'),
+        Datum::Bool(false), // datistemplate
+        Datum::Bool(true),  // datallowconn
+        Datum::Bool(false), // dathasloginevt
+        Datum::Int4(-1),    // datconnlimit
+        Datum::Xid(frozen_xid),
+        Datum::Xid(1), // datminmxid
+        Datum::Oid(PG_DEFAULT),
+        Datum::text("C"),
+        Datum::text("C"),
+        Datum::Null, // datlocale
+        Datum::Null, // daticurules
+        Datum::Null, // datcollversion
+        Datum::Null, // datacl
+    ]
+}

@@ -1,0 +1,186 @@
+//! What the catalogs say of a table.
+
+use std::sync::Arc;
+
+use forebay_format::{AttrLayout, RelFileLocator};
+use forebay_types::{Oid, Repr};
+
+use crate::error::CatalogError;
+use crate::layout::layout_of;
+use crate::schema::PG_CATALOG;
+use crate::schema::{CatalogColumn, CatalogTable};
+
+/// A column of an existing table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type's OID.
+    pub type_oid: Oid,
+    /// The type modifier, or -1. For varchar(n) it is n + 4.
+    pub typmod: i32,
+    /// Whether it refuses NULL.
+    pub not_null: bool,
+    /// Its number, from 1.
+    pub attnum: i16,
+    /// Whether it was dropped: its values stay in the rows but are not visible.
+    pub dropped: bool,
+    /// Whether rows without a value for it get one that is not NULL: a default or an identity.
+    pub has_default: bool,
+    /// Whether it is an identity column GENERATED ALWAYS.
+    pub always_identity: bool,
+    /// Its stored value in rows that are older than the column. None: NULL.
+    pub missing: Option<Arc<[u8]>>,
+    /// How its values lie in a row.
+    pub layout: AttrLayout,
+    /// The representation of its values.
+    pub repr: Repr,
+}
+
+/// A column of a new table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnDef {
+    /// Its name, at most 63 bytes.
+    pub name: String,
+    /// Its type's OID.
+    pub type_oid: Oid,
+    /// The type modifier, or -1.
+    pub typmod: i32,
+    /// Whether it refuses NULL.
+    pub not_null: bool,
+}
+
+impl ColumnDef {
+    /// A nullable column without a type modifier.
+    pub fn new(name: &str, type_oid: Oid) -> ColumnDef {
+        ColumnDef { name: name.to_owned(), type_oid, typmod: -1, not_null: false }
+    }
+}
+
+/// A table as a transaction sees it.
+#[derive(Debug)]
+pub struct Table {
+    /// pg_class.oid
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// Its namespace's OID.
+    pub namespace: Oid,
+    /// Its namespace's name.
+    pub schema: String,
+    /// pg_class.relkind
+    pub kind: u8,
+    /// Its columns in attnum order, dropped ones included.
+    pub columns: Vec<Column>,
+    /// The session slot to which a temporary table belongs.
+    pub temp: Option<u32>,
+    /// What cannot be done with it.
+    pub(crate) limits: Limits,
+    /// Its file.
+    pub locator: RelFileLocator,
+    /// The layouts of its columns.
+    pub layouts: Vec<AttrLayout>,
+}
+
+/// Why a table cannot be used, if so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Why its rows, or their values, would be read wrongly.
+    pub read: Option<String>,
+    /// Why new rows would lack something, or break a rule.
+    pub insert: Option<&'static str>,
+}
+
+impl Table {
+    /// A catalog as its fixed layout says.
+    pub(crate) fn of_catalog(
+        catalog: &CatalogTable,
+        locator: RelFileLocator,
+    ) -> Result<Table, CatalogError> {
+        let column = |(attnum, column): (i16, &CatalogColumn)| {
+            Ok(Column {
+                name: column.name.to_owned(),
+                type_oid: column.type_oid,
+                typmod: -1,
+                not_null: column.not_null,
+                attnum,
+                dropped: false,
+                has_default: false,
+                always_identity: false,
+                missing: None,
+                layout: layout_of(column.type_oid)?,
+                repr: Repr::of(column.type_oid),
+            })
+        };
+        let columns: Result<Vec<Column>, CatalogError> =
+            (1..).zip(catalog.columns).map(column).collect();
+        let columns = columns?;
+        Ok(Table {
+            oid: catalog.oid,
+            name: catalog.name.to_owned(),
+            namespace: PG_CATALOG,
+            schema: "pg_catalog".to_owned(),
+            kind: b'r',
+            temp: None,
+            layouts: columns.iter().map(|c| c.layout).collect(),
+            columns,
+            limits: Limits::default(),
+            locator,
+        })
+    }
+
+    /// Fails (0A000) if its rows cannot be read as PostgreSQL reads them.
+    pub fn check_readable(&self) -> Result<(), CatalogError> {
+        match &self.limits.read {
+            None => Ok(()),
+            Some(why) => Err(self.refusal("read", why)),
+        }
+    }
+
+    /// Fails (0A000) if rows cannot be inserted as PostgreSQL inserts them. The caller checks
+    /// columns with defaults.
+    pub fn check_insertable(&self) -> Result<(), CatalogError> {
+        match self.limits.insert {
+            None => Ok(()),
+            Some(why) => Err(self.refusal("insert into", why)),
+        }
+    }
+
+    fn refusal(&self, verb: &str, why: &str) -> CatalogError {
+        CatalogError::refused("0A000", format!("cannot {verb} relation \"{}\": {why}", self.name))
+    }
+
+    /// The column with this name, with its index in `columns`.
+    pub fn column(&self, name: &str) -> Option<(usize, &Column)> {
+        self.columns.iter().enumerate().find(|(_, c)| !c.dropped && c.name == name)
+    }
+
+    /// Whether it is temporary.
+    pub fn is_temporary(&self) -> bool {
+        self.temp.is_some()
+    }
+
+    /// Whether it belongs to pg_catalog, and so is read-only.
+    pub fn is_catalog(&self) -> bool {
+        self.namespace == PG_CATALOG
+    }
+}
+
+#[cfg(test)]
+impl Table {
+    /// A table of public without columns.
+    pub(crate) fn for_tests(oid: Oid, name: &str) -> Table {
+        Table {
+            oid,
+            name: name.to_owned(),
+            namespace: 2200,
+            schema: "public".to_owned(),
+            kind: b'r',
+            temp: None,
+            columns: Vec::new(),
+            limits: Limits::default(),
+            locator: RelFileLocator::in_default(5, oid),
+            layouts: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
+
+use std::io::Write;
+
+use forebay_access::redo::ResourceManagers;
+use forebay_aio::sync::Duration;
+use forebay_storage::ReadPolicy;
+use forebay_txn::CommitOptions;
+use forebay_wal::SegmentPolicy;
+
+pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
+pub use forebay_format::wal::ImageCompression;
+pub use forebay_storage::{CleanerOptions, ExtendMethod};
+
+use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
+use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
+use super::stop::RecoveryStop;
+
+/// How I/O is executed: PostgreSQL's io_method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IoMethod {
+    /// By the thread that wants it, at once.
+    Sync,
+    /// By I/O worker threads.
+    #[default]
+    Worker,
+    /// By the kernel, with a ring for each backend.
+    IoUring,
+    /// By the system's POSIX AIO.
+    PosixAio,
+    /// By the kernel where io_uring can be had, else by workers; a warning says why.
+    Auto,
+}
+
+impl IoMethod {
+    /// Every method, by its name.
+    pub const NAMES: [(&'static str, IoMethod); 5] = [
+        ("sync", IoMethod::Sync),
+        ("worker", IoMethod::Worker),
+        ("io_uring", IoMethod::IoUring),
+        ("posix_aio", IoMethod::PosixAio),
+        ("auto", IoMethod::Auto),
+    ];
+
+    /// The method of that name.
+    pub fn by_name(name: &str) -> Option<IoMethod> {
+        IoMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+    }
+}
+
+/// How WAL is made durable: PostgreSQL's wal_sync_method, and `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WalSyncMethod {
+    /// fdatasync after the writes.
+    #[default]
+    Fdatasync,
+    /// fsync after the writes.
+    Fsync,
+    /// Segments opened with O_DSYNC.
+    OpenDatasync,
+    /// Segments opened with O_SYNC.
+    OpenSync,
+    /// What is the fastest of these on the log's disk: measured at the first start, and kept.
+    Auto,
+}
+
+impl WalSyncMethod {
+    /// Every method, by its name.
+    pub const NAMES: [(&'static str, WalSyncMethod); 5] = [
+        ("fsync", WalSyncMethod::Fsync),
+        ("fdatasync", WalSyncMethod::Fdatasync),
+        ("open_sync", WalSyncMethod::OpenSync),
+        ("open_datasync", WalSyncMethod::OpenDatasync),
+        ("auto", WalSyncMethod::Auto),
+    ];
+
+    /// The method of that name.
+    pub fn by_name(name: &str) -> Option<WalSyncMethod> {
+        WalSyncMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+    }
+}
+
+/// What an engine is opened with. `default()` has PostgreSQL's defaults.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Blocks of the buffer pool.
+    pub shared_buffers: usize,
+    /// Whether the buffer pool uses the system's large pages.
+    pub huge_pages: HugePages,
+    /// How I/O is executed.
+    pub io_method: IoMethod,
+    /// What bypasses the page cache.
+    pub io_direct: IoDirect,
+    /// I/O worker threads for [`IoMethod::Worker`].
+    pub io_workers: WorkerLimits,
+    /// Handles per backend; None: chosen from shared_buffers, at most 64.
+    pub io_max_concurrency: Option<usize>,
+    /// Blocks in one I/O at most, for any session.
+    pub io_max_combine_limit: usize,
+    /// Defaults of the settings a session may change.
+    pub session: SessionSettings,
+    /// Client sessions at a time.
+    pub max_connections: usize,
+    /// Data files kept open at a time.
+    pub max_files_per_process: usize,
+    /// How data files grow.
+    pub file_extend_method: ExtendMethod,
+    /// How WAL is made durable.
+    pub wal_sync_method: WalSyncMethod,
+    /// Blocks of WAL buffers; None: shared_buffers/32, at least 8 blocks, at most one segment.
+    pub wal_buffers: Option<usize>,
+    /// Whether a page's first change after a checkpoint logs all of it.
+    pub full_page_writes: bool,
+    /// Whether what a checkpoint relies on is read back from the disk before old WAL goes
+    /// (checkpoint_verify_writes): pages of relations and pg_xact, and pg_control.
+    pub verify_writes: bool,
+    /// Whether completed WAL segments go to an archive, and are kept until it has them
+    /// (archive_mode).
+    pub archive_mode: ArchiveMode,
+    /// What archives them; may change while the engine runs.
+    pub archiving: ArchiveSettings,
+    /// Modules that archive_library may name, beside the engine's own.
+    pub archive_modules: ArchiveModules,
+    /// When and how fast the background threads write; may change while the engine runs.
+    pub writing: WritingSettings,
+    /// How recovery goes.
+    pub recovery: RecoverySettings,
+    /// Recovery from an archive, where a file asks for it.
+    pub restore: RestoreSettings,
+    /// Where that gets files of the log from, if not by restore_command.
+    pub restore_from: Option<RestoreFrom>,
+    /// Resource managers beside the engine's own, for redo.
+    pub resource_managers: ResourceManagers,
+    /// Who does the work of the background.
+    pub background: Background,
+    /// Called when the engine must stop at once (a failed sync, damaged WAL). None: the engine is
+    /// poisoned, every later call fails with
+    /// [`EngineError::Poisoned`](crate::EngineError::Poisoned), and the program goes on. A server
+    /// aborts. The thread that failed calls it, with locks held: it must not call the engine.
+    pub on_fatal: Option<FatalAction>,
+    /// Ends a recovery from outside: it goes on with the next start.
+    pub recovery_stop: RecoveryStop,
+    /// Called now and then during recovery.
+    pub on_recovery: Option<RecoveryReport>,
+    /// Called at the steps of each checkpoint, in the thread that makes it.
+    pub on_checkpoint: Option<CheckpointWatch>,
+    /// The port told in postmaster.pid.
+    pub port: u16,
+    /// The socket directory told in postmaster.pid.
+    pub socket_dir: String,
+    /// The listen address told in postmaster.pid.
+    pub listen_addr: String,
+}
+
+/// Transfers to the archive for which there is room at least, so that their number can be raised
+/// while the engine runs.
+const SPARE_TRANSFERS: usize = 16;
+
+impl EngineConfig {
+    /// Most backends of the archiver: its threads, and one that looks whether a module is set up.
+    pub(crate) fn archiver_backends(&self) -> usize {
+        match self.archive_mode {
+            ArchiveMode::Off => 0,
+            ArchiveMode::On | ArchiveMode::Always => {
+                self.archiving.transfers.max(SPARE_TRANSFERS) + 1
+            }
+        }
+    }
+}
+
+/// Who writes checkpoints, prepares WAL segments and keeps buffers clean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    /// Threads of the engine's own: checkpointer, WAL writer, background writer.
+    #[default]
+    Threads,
+    /// The embedder, by calling [`Engine::step`](crate::Engine::step) now and then; a session that
+    /// asks for a checkpoint makes it itself. With one session at a time everything happens in one
+    /// thread, in an order that repeats.
+    Stepped,
+}
+
+/// When, how fast and how checkpoints, the background writer and the WAL writer write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WritingSettings {
+    /// Bytes of WAL between checkpoints, about.
+    pub max_wal_size: u64,
+    /// Bytes of WAL segments kept for reuse.
+    pub min_wal_size: u64,
+    /// Time between checkpoints.
+    pub checkpoint_timeout: Duration,
+    /// Share of the time between checkpoints over which writes are spread.
+    pub checkpoint_completion_target: f64,
+    /// Blocks after which a checkpoint has the kernel write back what it has buffered; 0: never.
+    pub checkpoint_flush_after: u32,
+    /// The background writer: bgwriter_delay, _lru_maxpages, _lru_multiplier, _flush_after.
+    pub cleaner: CleanerOptions,
+    /// Whether new WAL segments are filled with zeros.
+    pub wal_init_zero: bool,
+    /// Whether old WAL segments are used again.
+    pub wal_recycle: bool,
+    /// Rest between rounds of the WAL writer.
+    pub wal_writer_delay: Duration,
+    /// Bytes that are not durable after which the WAL writer flushes whatever the time, and is
+    /// called for it; 0: it flushes at each round.
+    pub wal_writer_flush_after: u64,
+    /// How page images are compressed; None: not at all.
+    pub wal_compression: Option<ImageCompression>,
+}
+
+impl WritingSettings {
+    /// How segments of the log are made, and what becomes of old ones.
+    pub(crate) fn segment_policy(&self) -> SegmentPolicy {
+        SegmentPolicy { init_zero: self.wal_init_zero, recycle: self.wal_recycle }
+    }
+}
+
+impl Default for WritingSettings {
+    fn default() -> Self {
+        WritingSettings {
+            max_wal_size: 1 << 30,
+            min_wal_size: 80 << 20,
+            checkpoint_timeout: Duration::from_secs(300),
+            checkpoint_completion_target: 0.9,
+            checkpoint_flush_after: 32,
+            cleaner: CleanerOptions::default(),
+            wal_init_zero: true,
+            wal_recycle: true,
+            wal_writer_delay: Duration::from_millis(200),
+            wal_writer_flush_after: 1 << 20,
+            wal_compression: None,
+        }
+    }
+}
+
+/// What happens on a failure after which nothing durable may be acknowledged: called with the
+/// reason.
+#[derive(Clone)]
+pub struct FatalAction(pub std::sync::Arc<dyn Fn(&str) + Send + Sync>);
+
+impl FatalAction {
+    /// Prints PANIC with the reason, and aborts the process: what a server does, whose next start
+    /// recovers.
+    pub fn abort() -> FatalAction {
+        FatalAction(std::sync::Arc::new(|reason| {
+            tracing::error!("PANIC: {reason}");
+            // The log may go elsewhere, and this must not get lost.
+            let _ = writeln!(std::io::stderr(), "PANIC:  {reason}");
+            std::process::abort();
+        }))
+    }
+}
+
+impl std::fmt::Debug for FatalAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FatalAction")
+    }
+}
+
+/// How far a checkpoint has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckpointStep {
+    /// Its redo pointer stands, and commits under way before that have ended.
+    Begun,
+    /// pg_xact and all pages are written.
+    Written,
+    /// Everything that was written is durable.
+    Synced,
+    /// Its record is durable; pg_control does not know of it yet.
+    Logged,
+}
+
+impl CheckpointStep {
+    /// All of them, in their order.
+    pub const ALL: [CheckpointStep; 4] = [
+        CheckpointStep::Begun,
+        CheckpointStep::Written,
+        CheckpointStep::Synced,
+        CheckpointStep::Logged,
+    ];
+}
+
+/// Is told how far a checkpoint has come. With [`Background::Stepped`] it may use sessions of its
+/// own, but for checkpoints: so what happens beside a checkpoint happens in an order that repeats.
+#[derive(Clone)]
+pub struct CheckpointWatch(pub std::sync::Arc<dyn Fn(CheckpointStep) + Send + Sync>);
+
+impl std::fmt::Debug for CheckpointWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CheckpointWatch")
+    }
+}
+
+/// What a session may change for itself.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    /// Blocks in one I/O (io_combine_limit).
+    pub io_combine_limit: usize,
+    /// I/Os in flight for one scan; 0: synchronous.
+    pub effective_io_concurrency: usize,
+    /// Whether commit waits for its WAL to be durable.
+    pub synchronous_commit: bool,
+    /// How long a commit waits for others to flush with, if there are any; zero: not at all.
+    pub commit_delay: Duration,
+    /// How many other transactions have to run for that.
+    pub commit_siblings: usize,
+    /// kB that a sort may take in memory before it goes on in temporary files.
+    pub work_mem: usize,
+    /// kB that the session's temporary files may have together; below 0: no limit.
+    pub temp_file_limit: i64,
+    /// Temporary files from so many kB on are logged when they go; below 0: none are.
+    pub log_temp_files: i64,
+    /// Blocks of the buffers for the session's temporary tables.
+    pub temp_buffers: usize,
+    /// A page that is damaged is taken to be empty, with a warning.
+    pub zero_damaged_pages: bool,
+    /// A page with a wrong checksum is taken as it is, with a warning.
+    pub ignore_checksum_failure: bool,
+}
+
+impl SessionSettings {
+    /// How commits become durable.
+    pub(crate) fn commit_options(&self) -> CommitOptions {
+        CommitOptions {
+            wait: self.synchronous_commit,
+            delay: self.commit_delay,
+            siblings: self.commit_siblings,
+        }
+    }
+
+    /// What becomes of damaged pages.
+    pub(crate) fn read_policy(&self) -> ReadPolicy {
+        ReadPolicy {
+            zero_damaged_pages: self.zero_damaged_pages,
+            ignore_checksum_failure: self.ignore_checksum_failure,
+            ..ReadPolicy::default()
+        }
+    }
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        SessionSettings {
+            io_combine_limit: 16,
+            effective_io_concurrency: 16,
+            synchronous_commit: true,
+            commit_delay: Duration::ZERO,
+            commit_siblings: 5,
+            work_mem: 4096,
+            temp_file_limit: -1,
+            log_temp_files: -1,
+            temp_buffers: 1024,
+            zero_damaged_pages: false,
+            ignore_checksum_failure: false,
+        }
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            shared_buffers: 16384,
+            huge_pages: HugePages::Try,
+            io_method: IoMethod::default(),
+            io_direct: IoDirect::default(),
+            io_workers: WorkerLimits::default(),
+            io_max_concurrency: None,
+            io_max_combine_limit: 16,
+            session: SessionSettings::default(),
+            max_connections: 100,
+            max_files_per_process: 1000,
+            file_extend_method: ExtendMethod::default(),
+            wal_sync_method: WalSyncMethod::default(),
+            wal_buffers: None,
+            full_page_writes: true,
+            verify_writes: false,
+            archive_mode: ArchiveMode::Off,
+            archiving: ArchiveSettings::default(),
+            archive_modules: ArchiveModules::default(),
+            writing: WritingSettings::default(),
+            recovery: RecoverySettings::default(),
+            restore: RestoreSettings::default(),
+            restore_from: None,
+            resource_managers: ResourceManagers::default(),
+            background: Background::Threads,
+            on_fatal: None,
+            recovery_stop: RecoveryStop::default(),
+            on_recovery: None,
+            on_checkpoint: None,
+            port: 5432,
+            socket_dir: String::new(),
+            listen_addr: String::new(),
+        }
+    }
+}
+
+/// What a data directory is made with.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// Bytes of a WAL segment: a power of two from 1 MB to 1 GB.
+    pub wal_segment_size: u32,
+    /// Whether everything is synced (a test may do without).
+    pub sync: bool,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        InitOptions { wal_segment_size: 16 << 20, sync: true }
+    }
+}

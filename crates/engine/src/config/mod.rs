@@ -1,0 +1,18 @@
+//! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
+//!
+//! - `engine`: everything but what follows; `archive`: the archive; `recovery`: recovery, and what
+//!   it reports; `stop`: ending a recovery from outside
+
+mod archive;
+mod engine;
+mod recovery;
+mod stop;
+
+pub use archive::{ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore};
+pub use engine::*;
+pub use recovery::{
+    PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryTarget, RestoreFrom,
+    RestoreSettings, RestoreSource, TargetAction, TargetTimeline,
+};
+pub(crate) use stop::Interruptible;
+pub use stop::RecoveryStop;

@@ -1,0 +1,232 @@
+//! Opening a data directory: from its files to a core with sessions and threads.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_access::heap::{Heaps, PageFailure, SpaceMap};
+use forebay_aio::Aio;
+use forebay_aio::sync::RwLock;
+use forebay_aio::sync::atomic::AtomicU8;
+use forebay_catalog::{Database, OidCounter, RelationMaps};
+use forebay_format::control::{ControlFile, DbState};
+use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
+use forebay_txn::locks::LockManager;
+use forebay_txn::{Clog, XactManager};
+use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
+
+use crate::activity::Activity;
+use crate::archiver::Archiving;
+use crate::background::Threads;
+use crate::checkpoint;
+use crate::checkpointer::Causes;
+use crate::checkpointer::Checkpointer;
+use crate::config::EngineConfig;
+use crate::control::Control;
+use crate::core::{Core, Phase};
+use crate::counters::Counters;
+use crate::disk::Disk;
+use crate::error::EngineError;
+use crate::fatal::Fatal;
+use crate::io;
+use crate::recovery::{self, Started, Startup};
+use crate::registry::Registry;
+use crate::running_backups::RunningBackups;
+use crate::sums::Marks;
+use crate::walsync;
+use crate::walwriter::WalWriterLatch;
+
+/// Everything between the lock file and the first session.
+pub(crate) fn start(
+    dir: &Path,
+    config: EngineConfig,
+    aio: &Arc<Aio>,
+    be: &mut Backend,
+) -> Result<(Arc<Core>, Threads), EngineError> {
+    let core = open_core(dir, config, aio, be)?;
+    match core.archiving.start(core.config.background).and_then(|()| Threads::start(&core)) {
+        Ok(threads) => Ok((core, threads)),
+        Err(error) => {
+            core.archiving.stop(be, false);
+            Err(error)
+        }
+    }
+}
+
+/// Opens all parts, recovers if necessary, and makes the checkpoint after a recovery.
+fn open_core(
+    dir: &Path,
+    config: EngineConfig,
+    aio: &Arc<Aio>,
+    be: &mut Backend,
+) -> Result<Arc<Core>, EngineError> {
+    io::check_direct(aio, dir, &config)?;
+    be.policy = config.session.read_policy();
+    let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
+    let control =
+        Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
+    let maps = RelationMaps::read(&mut be.io, dir)?;
+    let (smgr, temp_files) = open_files(dir, &config, aio);
+    let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
+    let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
+    let startup =
+        Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
+    let started = startup.run(be)?;
+    let Started { resume, counters, checkpoint_end, timeline, came_from, .. } = started;
+    let redo = resume.redo;
+    let wal = start_wal(dir, &config, aio, be, &control, &fatal, timeline, resume)?;
+    let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
+    for name in started.ended.iter().flat_map(|ended| &ended.announce) {
+        wal.announce(name);
+    }
+    match &started.floor {
+        Some(floor) => floor.hand_over(&wal),
+        None => pool.attach_wal(wal.clone()),
+    }
+    let oldest = control.checkpoint().oldest_xid;
+    let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
+    let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
+    let heaps = Arc::new(Heaps {
+        pool: Arc::clone(&pool),
+        wal: Arc::clone(&wal),
+        clog,
+        spaces: SpaceMap::new(),
+        failure: Arc::clone(&fatal) as Arc<dyn PageFailure>,
+    });
+    let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
+    let core = Arc::new(Core {
+        sessions: Registry::new(config.max_connections),
+        counters: Counters::default(),
+        marks: Marks::default(),
+        writing: RwLock::new(config.writing),
+        dir: dir.to_path_buf(),
+        config,
+        aio: Arc::clone(aio),
+        smgr,
+        pool,
+        temp_files,
+        wal,
+        xacts,
+        heaps,
+        locks: LockManager::new(),
+        control,
+        oids,
+        database,
+        checkpointer: Checkpointer::new(redo, checkpoint_end),
+        fatal,
+        archiving,
+        came_from,
+        phase: AtomicU8::new(Phase::Running as u8),
+        activity: Activity::default(),
+        wal_writer: WalWriterLatch::default(),
+        backups: RunningBackups::default(),
+    });
+    core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
+    complete(&core, be, started.recovered, started.ended.is_some())?;
+    Ok(core)
+}
+
+/// Checks the database, ends a recovery with a checkpoint, and removes what sessions of an earlier
+/// start left.
+fn complete(
+    core: &Core,
+    be: &mut Backend,
+    recovered: bool,
+    new_timeline: bool,
+) -> Result<(), EngineError> {
+    forebay_catalog::check(&core.database, be)?;
+    if recovered {
+        checkpoint::checkpoint(core, be, Causes::RECOVERY)?;
+        if new_timeline {
+            recovery::finish(core, &mut be.io)?;
+        }
+    } else {
+        core.control.set_state(&mut be.io, DbState::Production)?;
+    }
+    Ok(core.database.drop_stale_temporary(be)?)
+}
+
+/// Opens relation files, and removes temporary files that an earlier start left.
+fn open_files(dir: &Path, config: &EngineConfig, aio: &Arc<Aio>) -> (Arc<Smgr>, Arc<TempFiles>) {
+    let smgr_config = SmgrConfig {
+        direct: config.io_direct.data,
+        max_open_files: config.max_files_per_process,
+        extend_method: config.file_extend_method,
+        verify_writes: config.verify_writes,
+        ..SmgrConfig::default()
+    };
+    let smgr = Smgr::new(Arc::clone(aio), dir, smgr_config);
+    let temp_files = TempFiles::new(&smgr);
+    temp_files.remove_leftovers();
+    remove_temp_tables(aio, dir);
+    (smgr, temp_files)
+}
+
+fn open_pool(
+    config: &EngineConfig,
+    aio: &Arc<Aio>,
+    smgr: &Arc<Smgr>,
+    checksums: bool,
+) -> Result<Arc<BufferPool>, EngineError> {
+    let pool_config = PoolConfig {
+        buffers: config.shared_buffers,
+        combine_limit: u32::try_from(config.io_max_combine_limit).unwrap_or(128),
+        checksums,
+        huge_pages: config.huge_pages,
+        ..PoolConfig::default()
+    };
+    Ok(BufferPool::new(pool_config, Arc::clone(aio), Arc::clone(smgr))?)
+}
+
+/// Starts the log where recovery found its end. It stops with the engine.
+#[expect(clippy::too_many_arguments, reason = "one step of `open_core`, which has them all")]
+fn start_wal(
+    dir: &Path,
+    config: &EngineConfig,
+    aio: &Arc<Aio>,
+    be: &mut Backend,
+    control: &Control,
+    fatal: &Fatal,
+    timeline: u32,
+    resume: Resume,
+) -> Result<Arc<Wal>, EngineError> {
+    let sync_method = walsync::method(aio, be, dir, config)?;
+    let wal_config = wal_config(dir, config, &control.get(), sync_method, timeline);
+    let wal = Arc::new(Wal::start(Arc::clone(aio), &mut be.io, wal_config, resume)?);
+    wal.set_compression(config.writing.wal_compression);
+    wal.set_segment_policy(config.writing.segment_policy());
+    let log = Arc::clone(&wal);
+    fatal.at_stop(move |failure| log.stop(&failure.message));
+    Ok(wal)
+}
+
+fn wal_config(
+    dir: &Path,
+    config: &EngineConfig,
+    control: &ControlFile,
+    sync_method: SyncMethod,
+    timeline: u32,
+) -> WalConfig {
+    let auto = WalConfig::auto_buffers(config.shared_buffers, control.segment_size);
+    WalConfig {
+        dir: dir.join("pg_wal"),
+        segment_size: control.segment_size,
+        timeline,
+        system_id: control.system_id,
+        sync_method,
+        direct: config.io_direct.wal,
+        init_direct: config.io_direct.wal_init,
+        buffers: config.wal_buffers.unwrap_or(auto),
+        full_page_writes: config.full_page_writes,
+        gather: true,
+        writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
+    }
+}
+
+/// Removes the files of temporary tables whose sessions are gone.
+pub(crate) fn remove_temp_tables(aio: &Aio, dir: &Path) {
+    match forebay_storage::remove_private_files(aio.namespace().as_ref(), dir) {
+        Ok(0) => {}
+        Ok(n) => tracing::info!("removed {n} files of temporary tables"),
+        Err(error) => tracing::warn!("could not remove files of temporary tables: {error}"),
+    }
+}

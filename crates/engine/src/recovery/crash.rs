@@ -1,0 +1,126 @@
+//! Crash recovery: replays the log from the last checkpoint to its end.
+
+use forebay_access::redo::Registry;
+use forebay_aio::sync::Instant;
+use forebay_format::control::{ControlFile};
+use forebay_format::timeline::TimelineHistory;
+use forebay_storage::Backend;
+use forebay_txn::redo::RedoContext;
+
+use super::ahead::ReadAhead;
+use super::scan::{self, Scan};
+use super::startup::{Checkpoint, REPORT_EVERY, Started, Startup, redo_one};
+use crate::config::{PrefetchStats, RecoveryProgress};
+use crate::error::EngineError;
+
+impl Startup<'_> {
+    /// Looks through the log that is to be replayed.
+    pub(super) fn scan(
+        &self,
+        be: &mut Backend,
+        control: &ControlFile,
+        history: &TimelineHistory,
+        checkpoint: &Checkpoint,
+        registry: &Registry,
+    ) -> Result<Scan, EngineError> {
+        let started = Instant::now();
+        let point = &checkpoint.point;
+        let reader = self.reader(control, history, point.redo);
+        let needed = if control.min_recovery_point > checkpoint.end {
+            (control.min_recovery_point, "the minimum recovery point")
+        } else {
+            (checkpoint.end, "the end of the checkpoint record")
+        };
+        let stop = &self.config.recovery_stop;
+        let scan = scan::scan(&mut be.io, reader, registry, history, point.timeline, needed, stop)?;
+        tracing::info!(
+            "WAL from {} to {} holds {} records ({:.2} s)",
+            point.redo,
+            scan.end.end,
+            scan.records,
+            started.elapsed().as_secs_f64()
+        );
+        Ok(scan)
+    }
+
+    pub(super) fn replay(
+        &self,
+        be: &mut Backend,
+        control: &ControlFile,
+        history: &TimelineHistory,
+        checkpoint: &Checkpoint,
+        scan: &Scan,
+        registry: &Registry,
+    ) -> Result<Started, EngineError> {
+        let redo = checkpoint.point.redo;
+        let started = Instant::now();
+        let reader = self.reader(control, history, redo);
+        let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
+        self.clog.set_recovering(true);
+        let prefetch = PrefetchStats::default();
+        let mut progress = RecoveryProgress {
+            redo,
+            at: redo,
+            end: scan.end.end,
+            records: 0,
+            prefetch,
+            done: false,
+        };
+        let mut ctx = RedoContext::new(be, self.pool, self.clog, &checkpoint.point);
+        tracing::info!("redo starts at {redo}");
+        while let Some(record) = ahead.next(ctx.be)? {
+            self.config.recovery_stop.check()?;
+            redo_one(registry, &record, &mut ctx)?;
+            progress.at = record.end;
+            progress.records += 1;
+            progress.prefetch = ahead.stats();
+            if progress.records.is_multiple_of(REPORT_EVERY) {
+                tracing::info!(
+                    "redo in progress, elapsed time: {:.2} s, current LSN: {}",
+                    started.elapsed().as_secs_f64(),
+                    progress.at
+                );
+                self.report(&progress);
+            }
+        }
+        let end =
+            ahead.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+        if end.end != scan.end.end {
+            let message = format!(
+                "WAL ended at {} and now ends at {}: {}",
+                scan.end.end, end.end, end.reason
+            );
+            return Err(EngineError::corrupt(message)
+                .with_hint("Somebody else writes to it, or the disk fails."));
+        }
+        tracing::info!(
+            "redo done at {}: {} ({} records, {:.2} s; {} pages read ahead)",
+            end.last_record,
+            end.reason,
+            progress.records,
+            started.elapsed().as_secs_f64(),
+            ahead.stats().prefetch
+        );
+        ctx.check_missing()?;
+        let mut counters = ctx.counters;
+        forebay_aio::planted_bug!(self.aio, RecoveryReusesTransactionIds, {
+            counters.next_xid = checkpoint.point.next_xid
+        });
+        self.empty_unlogged(be)?;
+        self.clog.set_recovering(false);
+        self.clog.trim(&mut be.io, counters.next_xid)?;
+        progress.done = true;
+        self.report(&progress);
+        let timeline = scan.timeline;
+        Ok(Started {
+            resume: end.resume(redo),
+            counters,
+            recovered: true,
+            checkpoint_end: checkpoint.end,
+            timeline,
+            came_from: timeline,
+            floor: None,
+            ended: None,
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! What startup works on, and the steps that all recoveries share.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_access::redo::Registry;
+use forebay_aio::Aio;
+use forebay_aio::sync::Instant;
+use forebay_format::control::{ControlFile, DbState};
+use forebay_format::timeline::TimelineHistory;
+use forebay_format::wal::Rmgr;
+use forebay_format::wal::xlog::{self, CheckPoint};
+use forebay_format::Lsn;
+use forebay_storage::{Backend, BufferPool};
+use forebay_txn::Clog;
+use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
+use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord};
+
+use super::branch::Ended;
+use super::floor::Floor;
+use super::{scan, sync};
+use crate::config::{EngineConfig, RecoveryProgress};
+use crate::control::Control;
+use crate::error::EngineError;
+
+/// Records between two reports.
+pub(super) const REPORT_EVERY: u64 = 20_000;
+
+/// What the log goes on with.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) resume: Resume,
+    pub(crate) counters: Counters,
+    /// Whether anything had to be recovered.
+    pub(crate) recovered: bool,
+    /// End of the last checkpoint's record.
+    pub(crate) checkpoint_end: Lsn,
+    /// The timeline that the log goes on with.
+    pub(crate) timeline: u32,
+    /// The timeline before that, or the same.
+    pub(crate) came_from: u32,
+    /// What the buffer pool has asked before it wrote pages, and goes on asking.
+    pub(crate) floor: Option<Arc<Floor>>,
+    /// What remains to be done once a new timeline has begun.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// A checkpoint's record.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    pub(super) start: Lsn,
+    pub(super) end: Lsn,
+    /// What it says.
+    pub(super) point: CheckPoint,
+}
+
+/// What startup works on.
+pub(crate) struct Startup<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) config: &'a EngineConfig,
+    pub(crate) aio: &'a Arc<Aio>,
+    pub(crate) pool: &'a Arc<BufferPool>,
+    pub(crate) clog: &'a Clog,
+    pub(crate) control: &'a Arc<Control>,
+}
+
+impl Startup<'_> {
+    pub(super) fn reader(
+        &self,
+        control: &ControlFile,
+        history: &TimelineHistory,
+        start: Lsn,
+    ) -> WalReader {
+        let config = ReaderConfig {
+            dir: self.dir.join("pg_wal"),
+            segment_size: control.segment_size,
+            timeline: history.timeline(),
+            system_id: Some(control.system_id),
+            direct: self.config.io_direct.wal || self.reads_direct(control),
+        };
+        WalReader::new(Arc::clone(self.aio), config, start).with_history(history.clone())
+    }
+
+    /// Whether the log is read past the kernel's cache although its setting does not ask for that:
+    /// after a failed sync the cache holds, as clean pages, what never reached the disk. Only where
+    /// the file system can.
+    pub(super) fn reads_direct(&self, control: &ControlFile) -> bool {
+        control.state != DbState::ShutDown
+            && self.aio.namespace().probe_direct(&self.dir.join("pg_wal")).is_ok()
+    }
+
+    /// The checkpoint whose record is at `at`, where the reader begins.
+    pub(super) fn last_checkpoint(
+        &self,
+        be: &mut Backend,
+        mut reader: WalReader,
+        at: Lsn,
+    ) -> Result<Checkpoint, EngineError> {
+        let missing = |why: String| {
+            let message = format!("could not locate a valid checkpoint record at {at}");
+            EngineError::statement("XX001", message).with_detail(why)
+        };
+        let Some(record) = reader.next(&mut be.io)? else {
+            return Err(missing(
+                reader.end().map_or_else(String::new, |end| end.reason.to_string()),
+            ));
+        };
+        let decoded = record.decode().map_err(|error| missing(error.to_string()))?;
+        let kind = decoded.kind();
+        let is_checkpoint = decoded.header.rmgr == Rmgr::XLOG
+            && (kind == xlog::CHECKPOINT_SHUTDOWN || kind == xlog::CHECKPOINT_ONLINE);
+        if record.start != at || !is_checkpoint {
+            return Err(missing("The record there is of another kind.".to_owned()));
+        }
+        let point = CheckPoint::decode(decoded.main).map_err(|error| missing(error.to_string()))?;
+        if point.redo > record.start
+            || (kind == xlog::CHECKPOINT_SHUTDOWN && point.redo != record.start)
+        {
+            return Err(missing(format!("Its redo pointer {} is impossible.", point.redo)));
+        }
+        Ok(Checkpoint { start: record.start, end: record.end, point })
+    }
+
+    pub(super) fn sync_everything(&self, be: &mut Backend) -> Result<(), EngineError> {
+        forebay_aio::planted_bug!(self.aio, RecoveryFilesNotSyncedFirst, return Ok(()));
+        let started = Instant::now();
+        let files = sync::sync_everything(&mut be.io, self.dir)?;
+        let elapsed = started.elapsed().as_secs_f64();
+        tracing::info!("synced {files} files of the data directory in {elapsed:.2} s");
+        Ok(())
+    }
+
+    /// Those who redo: the engine's own, and the embedder's.
+    pub(super) fn registry(&self) -> Registry {
+        let mut registry = Registry::new();
+        for manager in &self.config.resource_managers.0 {
+            registry.add(Arc::clone(manager));
+        }
+        registry
+    }
+
+    pub(super) fn report(&self, progress: &RecoveryProgress) {
+        if let Some(callback) = &self.config.on_recovery {
+            (callback.0)(progress);
+        }
+    }
+}
+
+pub(super) fn redo_one(
+    registry: &Registry,
+    record: &WalRecord,
+    ctx: &mut RedoContext<'_>,
+) -> Result<(), EngineError> {
+    let decoded = scan::decode(record)?;
+    let redo = RedoRecord { start: record.start, end: record.end, record: &decoded };
+    Ok(registry.redo(&redo, ctx)?)
+}

@@ -1,0 +1,476 @@
+//! A session's state: its transaction, locks, settings and resources.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_access::heap::{Heap, ReadAhead};
+use forebay_aio::sync::Instant;
+use forebay_aio::{self as aio, BackendType, Leftovers};
+use forebay_catalog::KnownTables;
+use forebay_catalog::Table;
+use forebay_format::backup_label::BackupLabel;
+use forebay_format::ids::BLOCK_SIZE;
+use forebay_storage::{Backend, ReadWarning, TempSpace};
+use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
+use forebay_txn::{self as txn, Finished, LastRunning, Snapshot};
+
+use super::temp_tables::TempTables;
+use crate::checkpoint;
+use crate::checkpointer::Causes;
+use crate::config::{Background, SessionSettings};
+use crate::core::{Core, Phase};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::registry::Entry;
+
+/// A running transaction with what the session adds to it.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) tx: txn::Transaction,
+    /// The running statement's, once it has asked for it.
+    pub(super) snapshot: Option<Snapshot>,
+    /// Whether it has changed the catalogs. If so it looks past the shared cache.
+    pub(super) changed_catalogs: bool,
+    /// Tables that such a transaction has found since its last change or statement, by schema and
+    /// name.
+    pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
+    /// The cache's version when they were found. Another transaction's change moves it.
+    pub(super) found_at: u64,
+}
+
+/// Identifies a transaction: its session, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TransactionMark {
+    session: u32,
+    number: u64,
+}
+
+/// A statement's snapshot, for [`Session::use_snapshot`].
+#[derive(Clone, Debug)]
+pub struct StatementSnapshot {
+    mark: TransactionMark,
+    snapshot: Snapshot,
+}
+
+/// A connection's session. Dropping it aborts its transaction.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) engine: Arc<Engine>,
+    pub(super) core: Arc<Core>,
+    pub(super) backend: Backend,
+    pub(super) id: u32,
+    pub(super) interrupt: Interrupt,
+    pub(super) settings: SessionSettings,
+    pub(super) open: Option<Open>,
+    /// Transactions begun so far.
+    pub(super) transactions: u64,
+    pub(super) locks: LockOwner,
+    pub(super) known: KnownTables,
+    pub(super) last_running: LastRunning,
+    pub(super) temp: TempTables,
+    pub(super) temp_space: Arc<TempSpace>,
+    /// Warnings of I/O that statements left open.
+    pub(super) leftovers: Leftovers,
+    /// The label of a base backup that it has begun.
+    pub(super) backup: Option<BackupLabel>,
+}
+
+impl Engine {
+    /// Starts a client session.
+    pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
+        Session::start(self)
+    }
+}
+
+impl Session {
+    /// Enters a session into an engine.
+    fn start(engine: &Arc<Engine>) -> Result<Session, EngineError> {
+        let core = Arc::clone(engine.core());
+        core.check_running()?;
+        let interrupt = Interrupt::new();
+        let Entry { id, slot } = core.sessions.enter(&interrupt)?;
+        let io =
+            core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
+        let backend = match io {
+            Ok(io) => Backend::new(io),
+            Err(error) => {
+                core.sessions.leave(id);
+                return Err(error.into());
+            }
+        };
+        core.counters.sessions.count();
+        let locks = core.locks.enter(OwnerId(id));
+        let settings = core.config.session.clone();
+        let (engine, leftovers) = (Arc::clone(engine), Leftovers::default());
+        Ok(Session {
+            engine,
+            core,
+            backend,
+            id,
+            interrupt,
+            settings,
+            open: None,
+            transactions: 0,
+            locks,
+            known: KnownTables::default(),
+            last_running: LastRunning::default(),
+            leftovers,
+            temp: TempTables::new(slot),
+            temp_space: TempSpace::new(),
+            backup: None,
+        })
+    }
+
+    /// The engine it belongs to.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Its number, which pg_backend_pid() shows. Unique while it lives.
+    pub fn id(&self) -> i32 {
+        i32::try_from(self.id).unwrap_or(i32::MAX)
+    }
+
+    /// The settings that it may change for itself. They apply from the next statement on.
+    pub fn settings_mut(&mut self) -> &mut SessionSettings {
+        &mut self.settings
+    }
+
+    /// Its I/O handles, for a caller that does I/O of its own within its statements. What a
+    /// statement leaves open is closed at its end, with a warning.
+    pub fn io(&mut self) -> &mut aio::Backend {
+        &mut self.backend.io
+    }
+
+    /// Its interrupt, through which another thread asks it to stop. `Cancel` makes the running
+    /// statement fail with 57014; the caller clears it with `clear_cancel` between statements.
+    /// `Terminate` makes everything fail with 57P01.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Fails with 57014 after a cancel, with 57P01 if the engine is stopping, or with 57P02 if it
+    /// has stopped after a failure.
+    pub fn check_cancel(&self) -> Result<(), EngineError> {
+        self.core.check_running()?;
+        match self.interrupt.pending() {
+            Some(kind) => Err(LockError::Interrupted(kind).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sleeps until `end`. Fails early as soon as `check_cancel` would fail.
+    pub fn sleep_until(&self, end: Instant) -> Result<(), EngineError> {
+        self.core.check_running()?;
+        self.interrupt.sleep_until(end).map_err(|kind| LockError::Interrupted(kind).into())
+    }
+
+    /// Starts a transaction. An error if one is running.
+    pub fn begin(&mut self) -> Result<(), EngineError> {
+        self.core.check_running()?;
+        if self.open.is_some() {
+            return Err(EngineError::statement(
+                "25001",
+                "there is already a transaction in progress",
+            ));
+        }
+        let tx = txn::Transaction::new();
+        self.transactions += 1;
+        let own_tables = HashMap::new();
+        self.open =
+            Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables, found_at: 0 });
+        Ok(())
+    }
+
+    /// Starts a statement of the transaction, which sees what earlier ones wrote. Its snapshot is
+    /// taken when it first reads rows, so it sees what was committed while it waited for its locks.
+    pub fn start_command(&mut self) -> Result<(), EngineError> {
+        self.check_cancel()?;
+        self.backend.policy = self.settings.read_policy();
+        let open = self.running()?;
+        open.tx.next_command()?;
+        open.snapshot = None;
+        open.own_tables.clear();
+        Ok(())
+    }
+
+    /// The running statement's snapshot. Taken now if there is none; the statement must have its
+    /// locks.
+    pub fn statement_snapshot(&mut self) -> Result<StatementSnapshot, EngineError> {
+        Ok(StatementSnapshot { snapshot: self.snapshot()?, mark: self.mark() })
+    }
+
+    /// Gives the running statement the snapshot of an earlier one of the same transaction.
+    pub fn use_snapshot(&mut self, earlier: &StatementSnapshot) -> Result<(), EngineError> {
+        self.check_mark(earlier.mark, || "a snapshot".to_owned())?;
+        self.running()?.snapshot = Some(earlier.snapshot.clone());
+        Ok(())
+    }
+
+    pub(super) fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        let Session { open: Some(Open { tx, snapshot, .. }), core, last_running, .. } = self else {
+            return Err(no_transaction());
+        };
+        Ok(snapshot.get_or_insert_with(|| core.xacts.snapshot_since(tx, last_running)).clone())
+    }
+
+    /// The mark of the running transaction, or of the last one.
+    pub(super) fn mark(&self) -> TransactionMark {
+        TransactionMark { session: self.id, number: self.transactions }
+    }
+
+    /// Fails unless this is the running transaction's mark.
+    pub(super) fn check_mark(
+        &self,
+        mark: TransactionMark,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), EngineError> {
+        if self.open.is_some() && self.mark() == mark {
+            return Ok(());
+        }
+        Err(EngineError::TransactionEnded { what: what() })
+    }
+
+    /// Runs a call into the engine. Checks for a stop or a cancel first, and counts the call as in
+    /// progress, so that a stop waits for it. A fatal error stops the engine.
+    pub(super) fn call<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        self.check_cancel()?;
+        self.call_to_the_end(body)
+    }
+
+    /// The same for a call that neither a cancel nor the end of the session may prevent.
+    pub(super) fn call_to_the_end<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let core = Arc::clone(&self.core);
+        let _activity = core.activity.enter()?;
+        body(self, &core).map_err(|error| core.fatal.check(error))
+    }
+
+    /// Ends a statement that succeeded: returns I/O handles that it leaked, and submits what it
+    /// staged. I/O of open scans stays in flight.
+    pub fn end_command(&mut self) {
+        let left = self.backend.io.end_of_statement();
+        self.leftovers = self.leftovers.and(left);
+    }
+
+    /// Takes the warnings of what statements and commits left open, in PostgreSQL's words.
+    pub fn take_warnings(&mut self) -> impl Iterator<Item = &'static str> + use<> {
+        std::mem::take(&mut self.leftovers).warnings()
+    }
+
+    /// Whether its reads accept damaged pages, so that there may be warnings.
+    pub fn accepts_damage(&self) -> bool {
+        self.settings.zero_damaged_pages || self.settings.ignore_checksum_failure
+    }
+
+    /// Takes the warnings of reads that accepted damaged pages.
+    pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
+        self.backend.take_read_warnings()
+    }
+
+    /// Commits. On return the transaction is durable, unless synchronous_commit is off: then the
+    /// WAL writer makes it durable soon. If the commit fails, the transaction is aborted. After a
+    /// failure of the log its outcome is unknown, and the engine stops.
+    pub fn commit(&mut self) -> Result<(), EngineError> {
+        let core = Arc::clone(&self.core);
+        self.running()?;
+        let activity =
+            match core.activity.enter().and_then(|call| core.check_running().map(|()| call)) {
+                Ok(activity) => activity,
+                Err(error) => {
+                    // A cancel does not prevent a commit; a stop of the engine does.
+                    self.abort()?;
+                    return Err(error);
+                }
+            };
+        if let Err(error) = self.before_commit(&core) {
+            drop(activity);
+            self.abort_after(&error);
+            return Err(core.fatal.check(error));
+        }
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let change = open.changed_catalogs.then(|| core.database.cache.change());
+        let options = self.settings.commit_options();
+        let committed = core
+            .fatal
+            .watch("commit", || core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options));
+        match committed {
+            Ok(finished) => {
+                core.counters.commits.count();
+                self.remove_files(&finished);
+                self.end_temp(true);
+                drop(change);
+                let left = self.backend.io.end_of_transaction();
+                self.leftovers = self.leftovers.and(left);
+                self.end();
+                if !options.wait {
+                    let flush_after = core.writing().wal_writer_flush_after;
+                    core.wal_writer.wake_if_behind(&core.wal, flush_after);
+                }
+                let since = core.wal.bytes_since_redo();
+                core.checkpointer.note_wal(since, core.wal_trigger());
+                Ok(())
+            }
+            Err(error) => {
+                let error = core.fatal.check(error.into());
+                drop(change);
+                self.open = Some(open);
+                drop(activity);
+                self.abort_after(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Aborts because of an error, which the caller reports. A failure of the abort is only logged.
+    fn abort_after(&mut self, error: &EngineError) {
+        if let Err(also) = self.abort() {
+            tracing::warn!("after \"{error}\": {also}");
+        }
+    }
+
+    /// Aborts. Nothing happens if there is no transaction.
+    pub fn abort(&mut self) -> Result<(), EngineError> {
+        let core = Arc::clone(&self.core);
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        core.counters.rollbacks.count();
+        // I/O of a failed statement must end before its locks are released. There is no warning:
+        // the statement could not close what it had opened.
+        let left = self.backend.io.drain();
+        left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
+        let activity = core.activity.enter();
+        if activity.is_err() || core.phase() == Phase::Stopped || core.fatal.has_stopped() {
+            self.end();
+            return Ok(());
+        }
+        let change = open.changed_catalogs.then(|| core.database.cache.change());
+        let result = core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
+        if let Ok(finished) = &result {
+            self.remove_files(finished);
+        }
+        self.end_temp(false);
+        drop(change);
+        self.end();
+        result.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
+    }
+
+    /// Removes the files of dropped relations. A failure does not change the transaction's outcome.
+    fn remove_files(&mut self, finished: &Finished) {
+        for rel in &finished.drop {
+            self.core.heaps.spaces.forget(*rel);
+        }
+        // No other session uses them: the transaction still holds its locks.
+        for rel in &finished.drop {
+            if let Err(error) = self.core.pool.drop_relation(&mut self.backend, *rel) {
+                tracing::warn!("{}", self.core.fatal.check(error.into()));
+                break;
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.core.locks.unlock_all(&mut self.locks);
+    }
+
+    /// Whether a transaction is running.
+    pub fn in_transaction(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the running transaction has changed the catalogs. If not, a table that it has locked
+    /// is as it was when it was locked.
+    pub fn has_changed_catalogs(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.changed_catalogs)
+    }
+
+    /// The transaction's id, if it has written.
+    pub fn transaction_id(&self) -> Option<u32> {
+        self.open.as_ref().and_then(|open| open.tx.xid())
+    }
+
+    /// The heap of a table, in the shared pool or in the session's own. Another session's temporary
+    /// table is refused.
+    pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
+        let pool = self.pool_of(core, table)?;
+        Ok(Heap { pool, ..core.database.heap(table) })
+    }
+
+    /// Refuses another session's temporary table.
+    pub(super) fn check_own(&self, table: &Table) -> Result<(), EngineError> {
+        match table.temp {
+            Some(slot) if !self.temp.owns(slot) => {
+                let message = "cannot access temporary tables of other sessions";
+                Err(EngineError::statement("0A000", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn running(&mut self) -> Result<&mut Open, EngineError> {
+        self.open.as_mut().ok_or_else(no_transaction)
+    }
+
+    /// The running transaction, for a change of the catalogs. It looks past the shared cache from
+    /// now on.
+    pub(super) fn changing(
+        &mut self,
+    ) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        open.changed_catalogs = true;
+        open.own_tables.clear();
+        Ok((&mut open.tx, backend))
+    }
+
+    /// How the session's scans read ahead. The I/O layer gets the same limit for merging.
+    pub(super) fn read_ahead(&mut self) -> ReadAhead {
+        let combine =
+            self.settings.io_combine_limit.min(self.core.config.io_max_combine_limit).max(1);
+        self.backend.io.set_combine_limit(combine.saturating_mul(BLOCK_SIZE));
+        ReadAhead {
+            io_concurrency: u32::try_from(self.settings.effective_io_concurrency)
+                .unwrap_or(u32::MAX),
+            combine_limit: u32::try_from(combine).unwrap_or(1),
+        }
+    }
+
+    /// Requests a checkpoint and waits for it.
+    pub fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.checkpoint_for(Causes::DEMAND)
+    }
+
+    pub(super) fn checkpoint_for(&mut self, causes: Causes) -> Result<(), EngineError> {
+        self.check_cancel()?;
+        let requests = &self.core.checkpointer.requests;
+        let number = requests.ask(causes);
+        if self.core.config.background == Background::Stepped {
+            checkpoint::step(&self.core, &mut self.backend);
+        }
+        match requests.wait_for(number, || self.check_cancel())? {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(EngineError::statement("XX000", "checkpoint request failed")
+                .with_detail(reason)
+                .with_hint("Consult recent messages in the server log for details.")),
+        }
+    }
+}
+
+pub(super) fn no_transaction() -> EngineError {
+    EngineError::statement("25P01", "there is no transaction in progress")
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Err(error) = self.abort() {
+            tracing::warn!("{error}");
+        }
+        self.leave_temp();
+        self.leave_backup();
+        self.core.locks.leave(&self.locks);
+        self.core.sessions.leave(self.id);
+    }
+}

@@ -1,0 +1,79 @@
+//! COPY FROM STDIN, waiting for data.
+
+use super::loader::Loader;
+use super::sink::{CommandTag, Format};
+use super::state::Connection;
+use crate::copy::{CopyParser, TakeRow};
+use crate::error::{Result, SqlError, state};
+
+/// Bytes parsed between two looks at whether the batch is full.
+const CHUNK: usize = 64 * 1024;
+
+/// COPY FROM STDIN, waiting for data. It ends with `finish` or `abort`; if it is dropped, the next
+/// end of the transaction ends it.
+pub struct CopyIn {
+    pub(super) parser: CopyParser,
+    pub(super) loader: Loader,
+    pub(super) format: Format,
+    pub(super) columns: usize,
+    pub(super) table: String,
+    pub(super) rows: u64,
+    pub(super) last: bool,
+}
+
+impl CopyIn {
+    /// Format of CopyInResponse.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Number of columns of CopyInResponse, all in the same format.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Takes the payload of a CopyData message, cut anywhere.
+    pub fn push(&mut self, conn: &mut Connection, data: &[u8]) -> Result<()> {
+        conn.guard(|conn| {
+            for chunk in data.chunks(CHUNK) {
+                self.parse(|parser, take| parser.push(chunk, take))?;
+                conn.host.check_cancel()?;
+                if self.loader.is_full() {
+                    self.loader.flush(&mut conn.host)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn parse(
+        &mut self,
+        run: impl FnOnce(&mut CopyParser, TakeRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (loader, rows) = (&mut self.loader, &mut self.rows);
+        run(&mut self.parser, &mut |row| {
+            *rows += 1;
+            loader.push(row)
+        })
+    }
+
+    /// CopyDone: inserts what is left.
+    pub fn finish(mut self, conn: &mut Connection) -> Result<CommandTag> {
+        conn.guard(|conn| {
+            self.parse(|parser, take| parser.finish(take))?;
+            self.loader.flush(&mut conn.host)?;
+            if self.last {
+                conn.end_implicit()?;
+            }
+            Ok(CommandTag(format!("COPY {}", self.rows)))
+        })
+    }
+
+    /// CopyFail, or any message that has no place in a COPY: returns the error to send
+    /// (57014 `COPY from stdin failed: reason`).
+    pub fn abort(self, conn: &mut Connection, reason: &str) -> SqlError {
+        conn.fail();
+        SqlError::new(state::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"))
+            .context(format!("COPY {}, line {}", self.table, self.rows + 1))
+    }
+}

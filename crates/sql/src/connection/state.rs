@@ -1,0 +1,149 @@
+//! A connection's state, and what all operations on it share.
+
+use super::block::{Transaction, TransactionStatus};
+use super::held::{self, Held};
+use super::portal::Portal;
+use super::sink::RowSink;
+use super::statement::Prepared;
+use crate::error::{Result, SqlError, state};
+use crate::exec::{Host, Identity};
+use crate::settings::Settings;
+use forebay_engine::Session;
+use std::sync::Arc;
+
+/// A session of SQL over the engine.
+pub struct Connection {
+    // Portals hold scans, which must be dropped before the session.
+    pub(super) portals: Held<Portal>,
+    pub(super) prepared: Held<Arc<Prepared>>,
+    pub(super) transaction: Transaction,
+    /// The settings' change count when they were last handed to the engine's session.
+    pub(super) settings_told: Option<u64>,
+    /// Cancels are not forgotten between messages.
+    keeps_cancels: bool,
+    pub(super) host: Host,
+}
+
+impl Connection {
+    /// A connection over an engine session.
+    pub fn new(session: Session, settings: Box<dyn Settings>, identity: Identity) -> Connection {
+        Connection::with_host(Host::new(Some(session), settings, identity))
+    }
+
+    /// A connection without an engine: expressions work, and there are no tables.
+    pub fn detached(settings: Box<dyn Settings>, identity: Identity) -> Connection {
+        Connection::with_host(Host::new(None, settings, identity))
+    }
+
+    fn with_host(host: Host) -> Connection {
+        Connection {
+            portals: Held::new(held::MOST),
+            prepared: Held::new(held::MOST),
+            transaction: Transaction::default(),
+            settings_told: None,
+            keeps_cancels: false,
+            host,
+        }
+    }
+
+    /// For ReadyForQuery.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.transaction.block
+    }
+
+    /// The session's settings.
+    pub fn settings(&mut self) -> &mut dyn Settings {
+        &mut *self.host.settings
+    }
+
+    /// The engine's session, if there is one.
+    pub fn session(&mut self) -> Option<&mut Session> {
+        self.host.session_if_any()
+    }
+
+    /// Ends a statement, and sends its warnings.
+    pub(super) fn end_statement(&mut self, sink: &mut dyn RowSink) -> Result<()> {
+        if let Some(session) = self.host.session_if_any() {
+            session.end_command();
+        }
+        self.send_warnings(sink)
+    }
+
+    /// Sends warnings of the engine that arose outside of a statement, such as after `sync`.
+    pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
+        tell_of_damage(&mut self.host, sink)?;
+        let Some(session) = self.host.session_if_any() else { return Ok(()) };
+        session
+            .take_warnings()
+            .try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
+    }
+
+    /// Forgets a cancel that came before. With `keep`, none that comes later is forgotten until the
+    /// next call: a statement timeout runs from Parse to Execute, and may end a statement between
+    /// two messages.
+    pub fn keep_cancels(&mut self, keep: bool) {
+        self.keeps_cancels = false;
+        self.clear_cancel();
+        self.keeps_cancels = keep;
+    }
+
+    /// Forgets a cancel that came between statements.
+    pub(super) fn clear_cancel(&mut self) {
+        if self.keeps_cancels {
+            return;
+        }
+        if let Some(session) = self.host.session_if_any() {
+            session.interrupt().clear_cancel();
+        }
+    }
+
+    /// Runs an operation; if it fails, so does the transaction.
+    pub(super) fn guard<T>(
+        &mut self,
+        operation: impl FnOnce(&mut Connection) -> Result<T>,
+    ) -> Result<T> {
+        let result = operation(self);
+        if result.is_err() {
+            self.fail();
+        }
+        result
+    }
+
+    /// Like `guard`, for an operation that reads pages: warnings of damaged pages are sent before
+    /// the error.
+    pub(super) fn guard_told<T>(
+        &mut self,
+        sink: &mut dyn RowSink,
+        operation: impl FnOnce(&mut Connection, &mut dyn RowSink) -> Result<T>,
+    ) -> Result<T> {
+        let result = self.guard(|conn| operation(conn, &mut *sink));
+        if result.is_err() {
+            // If it can't be sent, neither can the error.
+            let _ = tell_of_damage(&mut self.host, sink);
+        }
+        result
+    }
+
+    /// Aborts what is open; the client has gone.
+    pub fn close(mut self) {
+        // So that a failure ends everything.
+        self.transaction.block = TransactionStatus::Idle;
+        self.fail();
+    }
+}
+
+/// Sends warnings of damaged pages that were read nevertheless.
+pub(super) fn tell_of_damage(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+    let Some(session) = host.session_if_any() else { return Ok(()) };
+    for warning in session.take_read_warnings() {
+        let mut notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());
+        if let Some(detail) = warning.detail() {
+            notice = notice.detail(detail);
+        }
+        if let Some(hint) = warning.hint() {
+            notice = notice.hint(hint);
+        }
+        sink.notice(&notice)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! Operators: each pulls rows from the one below it and hands them on, one at a time.
+//!
+//! An operator is the state of a [`Node`] of the plan; the node has its expressions. The consumer
+//! passes a function down that takes each row, which borrows from where it was read, and says
+//! whether it wants another. If it does not, the operators keep their places and can go on later.
+//!
+//! Sort and Aggregate read all their input when they are opened.
+
+use super::eval::{eval, eval_all, is_true};
+use super::groups::{GroupRows, Groups};
+use super::host::Host;
+use super::row::{Flow, OwnedRow, Row};
+use super::sort::{Sorted, Sorter};
+use crate::error::{Result, SqlError, state};
+use crate::plan::{Expr, Grouping, Node};
+use forebay_engine::HeapScan;
+use forebay_types::Datum;
+
+/// What takes rows.
+pub type Visit<'v> = &'v mut dyn FnMut(Row<'_>, &mut Host) -> Result<Flow>;
+
+/// Rows of a series between two tests for a cancel.
+const CANCEL_INTERVAL: u64 = 4096;
+
+/// Values of a statement's parameters.
+type Params<'p> = &'p [Datum<'static>];
+
+/// The state of an operator.
+pub(super) enum Operator {
+    /// Rows made when it was opened; how many were given out.
+    Rows(Vec<OwnedRow>, usize),
+    Series(Series),
+    Scan(Box<Scan>),
+    /// VALUES: how many rows were given out.
+    Values(usize),
+    Filter(Box<Operator>),
+    Project(Box<Operator>),
+    Aggregate(GroupRows),
+    Sort(Sorted),
+    Limit(Limit),
+}
+
+/// generate_series.
+pub(super) struct Series {
+    /// The next value, until it is past the end.
+    next: Option<i64>,
+    stop: i64,
+    step: i64,
+}
+
+/// A scan of a table.
+pub(super) struct Scan {
+    heap: HeapScan,
+    /// Rows on the current page, and the next of them.
+    on_page: usize,
+    next: usize,
+}
+
+/// LIMIT and OFFSET.
+pub(super) struct Limit {
+    skip: u64,
+    left: Option<u64>,
+    /// None: no row is wanted any more.
+    input: Option<Box<Operator>>,
+}
+
+impl Operator {
+    /// Opens an operator and those below it.
+    pub(super) fn open(node: &Node, params: Params<'_>, host: &mut Host) -> Result<Operator> {
+        let open = |input: &Node, host: &mut Host| {
+            Ok::<_, SqlError>(Box::new(Operator::open(input, params, host)?))
+        };
+        Ok(match node {
+            Node::Result => Operator::Rows(vec![Vec::new()], 0),
+            Node::View(view) => Operator::Rows(super::views::rows(*view, host)?, 0),
+            Node::Function(e) => {
+                Operator::Rows(vec![vec![eval(e, &[], params, host)?.into_owned()]], 0)
+            }
+            Node::Rows { function, args } => {
+                let values = eval_all(args, &[], params, host)?;
+                Operator::Rows(super::rowsets::rows_or_null(*function, &values, host)?, 0)
+            }
+            Node::Values(_) => Operator::Values(0),
+            Node::Scan { table, .. } => {
+                let heap = host.session()?.scan(table)?;
+                Operator::Scan(Box::new(Scan { heap, on_page: 0, next: 0 }))
+            }
+            Node::Series { args, .. } => match Series::open(args, params, host)? {
+                Some(series) => Operator::Series(series),
+                None => Operator::Rows(Vec::new(), 0),
+            },
+            Node::Filter { input, .. } => Operator::Filter(open(input, host)?),
+            Node::Project { input, .. } => Operator::Project(open(input, host)?),
+            Node::Aggregate { input, grouping } => {
+                Operator::Aggregate(aggregated(node, input, grouping, params, host)?)
+            }
+            Node::Sort { .. } => Operator::Sort(sorted(node, None, params, host)?),
+            Node::Limit { .. } => Operator::Limit(Limit::open(node, params, host)?),
+        })
+    }
+
+    /// Hands rows to `visit` until it wants a rest, or none are left (then `Flow::Continue`).
+    pub(super) fn run(
+        &mut self,
+        node: &Node,
+        params: Params<'_>,
+        host: &mut Host,
+        visit: Visit<'_>,
+    ) -> Result<Flow> {
+        match (self, node) {
+            (Operator::Rows(rows, given), _) => {
+                while let Some(row) = rows.get(*given) {
+                    *given += 1;
+                    if visit(Row::computed(row), host)? == Flow::Rest {
+                        return Ok(Flow::Rest);
+                    }
+                }
+                Ok(Flow::Continue)
+            }
+            (Operator::Values(given), Node::Values(rows)) => {
+                while let Some(row) = rows.get(*given) {
+                    *given += 1;
+                    let values = eval_all(row, &[], params, host)?;
+                    if visit(Row::computed(&values), host)? == Flow::Rest {
+                        return Ok(Flow::Rest);
+                    }
+                }
+                Ok(Flow::Continue)
+            }
+            (Operator::Series(series), Node::Series { wide, .. }) => series.run(*wide, host, visit),
+            (Operator::Scan(scan), Node::Scan { decode, .. }) => scan.run(*decode, host, visit),
+            (Operator::Filter(input), Node::Filter { input: below, condition }) => {
+                input.run(below, params, host, &mut |row, host| {
+                    if is_true(condition, row.values, params, host)? {
+                        visit(row, host)
+                    } else {
+                        Ok(Flow::Continue)
+                    }
+                })
+            }
+            (Operator::Project(input), Node::Project { input: below, output }) => {
+                input.run(below, params, host, &mut |row, host| {
+                    let values = eval_all(output, row.values, params, host)?;
+                    visit(Row { values: &values, ctid: row.ctid }, host)
+                })
+            }
+            (Operator::Aggregate(groups), Node::Aggregate { grouping, .. }) => {
+                while let Some(row) = groups.next(grouping, host)? {
+                    if visit(Row::computed(&row), host)? == Flow::Rest {
+                        return Ok(Flow::Rest);
+                    }
+                }
+                Ok(Flow::Continue)
+            }
+            (Operator::Sort(rows), Node::Sort { width, .. }) => {
+                while let Some(row) = rows.next(host)? {
+                    let (visible, _) = row.split_at(*width);
+                    if visit(Row::computed(visible), host)? == Flow::Rest {
+                        return Ok(Flow::Rest);
+                    }
+                }
+                Ok(Flow::Continue)
+            }
+            (Operator::Limit(limit), Node::Limit { input, .. }) => {
+                limit.run(input, params, host, visit)
+            }
+            _ => unreachable!("an operator runs with the node that it was opened with"),
+        }
+    }
+}
+
+/// The rows of groups, over all rows of the input.
+fn aggregated(
+    node: &Node,
+    input: &Node,
+    grouping: &Grouping,
+    params: Params<'_>,
+    host: &mut Host,
+) -> Result<GroupRows> {
+    if let Some(table) = node.counted_table() {
+        let count = host.session()?.count_rows(table)?;
+        return Groups::counted(grouping, count, host).rows(host);
+    }
+    let mut groups = Groups::new(grouping, host);
+    Operator::open(input, params, host)?.run(input, params, host, &mut |row, host| {
+        groups.add(grouping, row.values, params, host)?;
+        Ok(Flow::Continue)
+    })?;
+    groups.rows(host)
+}
+
+/// The rows of a Sort's input in order; `keep`: only so many of them are wanted.
+fn sorted(node: &Node, keep: Option<u64>, params: Params<'_>, host: &mut Host) -> Result<Sorted> {
+    let Node::Sort { input, keys, .. } = node else { unreachable!("only a Sort is sorted") };
+    let mut sorter = Sorter::new(keys, keep, host);
+    let (below, output) = match &**input {
+        // What a projection computes is moved into the sort rather than copied.
+        Node::Project { input, output } => (&**input, Some(output)),
+        other => (other, None),
+    };
+    Operator::open(below, params, host)?.run(below, params, host, &mut |row, host| {
+        let values = match output {
+            Some(output) => eval_all(output, row.values, params, host)?,
+            None => row.values.iter().cloned().collect(),
+        };
+        sorter.push(values.into_iter().map(Datum::into_owned).collect(), host)?;
+        Ok(Flow::Continue)
+    })?;
+    sorter.finish(host)
+}
+
+impl Limit {
+    fn open(node: &Node, params: Params<'_>, host: &mut Host) -> Result<Limit> {
+        let Node::Limit { input, limit, offset } = node else {
+            unreachable!("only a Limit limits")
+        };
+        let skip = row_count(offset.as_ref(), "OFFSET", "2201X", params, host)?.unwrap_or(0);
+        let left = row_count(limit.as_ref(), "LIMIT", "2201W", params, host)?;
+        if left == Some(0) {
+            return Ok(Limit { skip, left, input: None });
+        }
+        let keep = left.map(|n| n.saturating_add(skip));
+        let input = match &**input {
+            sort @ Node::Sort { .. } => Operator::Sort(sorted(sort, keep, params, host)?),
+            other => Operator::open(other, params, host)?,
+        };
+        Ok(Limit { skip, left, input: Some(Box::new(input)) })
+    }
+
+    fn run(
+        &mut self,
+        node: &Node,
+        params: Params<'_>,
+        host: &mut Host,
+        visit: Visit<'_>,
+    ) -> Result<Flow> {
+        let Limit { skip, left, input } = self;
+        let Some(operator) = input else { return Ok(Flow::Continue) };
+        let flow = operator.run(node, params, host, &mut |row, host| {
+            if *skip > 0 {
+                *skip -= 1;
+                return Ok(Flow::Continue);
+            }
+            let flow = visit(row, host)?;
+            if let Some(left) = left.as_mut() {
+                *left -= 1;
+            }
+            Ok(if *left == Some(0) { Flow::Rest } else { flow })
+        })?;
+        if *left == Some(0) {
+            *input = None;
+            return Ok(Flow::Continue);
+        }
+        Ok(flow)
+    }
+}
+
+/// The value of LIMIT or OFFSET; NULL is no limit.
+fn row_count(
+    e: Option<&Expr>,
+    clause: &str,
+    negative: &'static str,
+    params: Params<'_>,
+    host: &mut Host,
+) -> Result<Option<u64>> {
+    let Some(e) = e else { return Ok(None) };
+    match eval(e, &[], params, host)? {
+        Datum::Null => Ok(None),
+        Datum::Int8(n) => match u64::try_from(n) {
+            Ok(n) => Ok(Some(n)),
+            Err(_) => Err(SqlError::new(negative, format!("{clause} must not be negative"))),
+        },
+        other => {
+            let message = format!("{clause} is no bigint: {other:?}");
+            Err(SqlError::new(state::INTERNAL_ERROR, message))
+        }
+    }
+}
+
+impl Series {
+    /// None if an argument is NULL.
+    fn open(args: &[Expr; 3], params: Params<'_>, host: &mut Host) -> Result<Option<Series>> {
+        let mut values = [None; 3];
+        for (slot, arg) in values.iter_mut().zip(args) {
+            *slot = match eval(arg, &[], params, host)? {
+                Datum::Int4(v) => Some(i64::from(v)),
+                Datum::Int8(v) => Some(v),
+                _ => None,
+            };
+        }
+        let [Some(start), Some(stop), Some(step)] = values else { return Ok(None) };
+        if step == 0 {
+            let message = "step size cannot equal zero";
+            return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message));
+        }
+        Ok(Some(Series { next: Some(start), stop, step }))
+    }
+
+    fn run(&mut self, wide: bool, host: &mut Host, visit: Visit<'_>) -> Result<Flow> {
+        let Series { next, stop, step } = self;
+        let mut count = 0u64;
+        while let Some(v) = *next {
+            if (*step > 0 && v > *stop) || (*step < 0 && v < *stop) {
+                break;
+            }
+            // A series ends before its type overflows.
+            *next = v.checked_add(*step).filter(|n| wide || i32::try_from(*n).is_ok());
+            let value = if wide { Datum::Int8(v) } else { Datum::Int4(v as i32) };
+            if visit(Row::computed(&[value]), host)? == Flow::Rest {
+                return Ok(Flow::Rest);
+            }
+            count += 1;
+            if count.is_multiple_of(CANCEL_INTERVAL) {
+                host.check_cancel()?;
+            }
+        }
+        *next = None;
+        Ok(Flow::Continue)
+    }
+}
+
+impl Scan {
+    fn run(&mut self, decode: usize, host: &mut Host, visit: Visit<'_>) -> Result<Flow> {
+        let Scan { heap, on_page, next } = self;
+        loop {
+            if *next >= *on_page {
+                match heap.next_page(host.session()?)? {
+                    Some(rows) => (*on_page, *next) = (rows, 0),
+                    None => {
+                        (*on_page, *next) = (0, 0);
+                        return Ok(Flow::Continue);
+                    }
+                }
+                host.check_cancel()?;
+            }
+            let mut values: Vec<Datum<'_>> = Vec::with_capacity(decode);
+            while *next < *on_page {
+                let row = heap.row(*next);
+                if decode > 0 {
+                    row.decode_into(decode, &mut values)?;
+                }
+                *next += 1;
+                let ctid = Some(row.place());
+                if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
+                    return Ok(Flow::Rest);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Parsed statements.
+
+use super::copy::CopyStatement;
+use super::source::Source;
+use super::table::{CreateTable, DropTable};
+use crate::settings::SetScope;
+use sqlparser::ast;
+use std::sync::Arc;
+
+/// A parsed statement.
+#[derive(Debug)]
+pub enum Kind {
+    /// SELECT or VALUES.
+    Query(Box<ast::Query>),
+    /// INSERT.
+    Insert(Box<ast::Insert>),
+    /// CREATE TABLE.
+    CreateTable(CreateTable),
+    /// DROP TABLE.
+    DropTable(DropTable),
+    /// COPY.
+    Copy(Box<CopyStatement>),
+    /// BEGIN, COMMIT and their kind.
+    Transaction(TransactionStatement),
+    /// CHECKPOINT.
+    Checkpoint,
+    /// SHOW.
+    Show(ShowTarget),
+    /// SET; None is DEFAULT.
+    Set {
+        /// The setting.
+        name: String,
+        /// The value.
+        value: Option<String>,
+        /// How far it reaches.
+        scope: SetScope,
+    },
+    /// SET TRANSACTION, SET SESSION CHARACTERISTICS.
+    SetTransaction {
+        /// The modes.
+        modes: Modes,
+        /// For the session, not only this transaction.
+        session: bool,
+    },
+    /// RESET; None is ALL.
+    Reset(Option<String>),
+    /// DISCARD ALL, PLANS, SEQUENCES, TEMP.
+    Discard(&'static str),
+    /// DEALLOCATE; None is ALL.
+    Deallocate(Option<String>),
+}
+
+/// A statement and the query string it came from.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// What it is.
+    pub kind: Arc<Kind>,
+    /// Where it came from.
+    pub source: Arc<Source>,
+}
+
+/// Modes of a transaction, as far as they were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modes {
+    /// READ ONLY or READ WRITE.
+    pub read_only: Option<bool>,
+}
+
+/// BEGIN, COMMIT, ROLLBACK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionStatement {
+    /// BEGIN or START TRANSACTION.
+    Begin {
+        /// Was it START TRANSACTION (it shows in the tag)?
+        start: bool,
+        /// The modes.
+        modes: Modes,
+    },
+    /// COMMIT or END.
+    Commit {
+        /// AND CHAIN.
+        chain: bool,
+    },
+    /// ROLLBACK or ABORT.
+    Rollback {
+        /// AND CHAIN.
+        chain: bool,
+    },
+}
+
+/// What SHOW shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShowTarget {
+    /// SHOW ALL.
+    All,
+    /// One setting.
+    One(String),
+}

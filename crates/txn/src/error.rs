@@ -1,0 +1,83 @@
+//! What can fail in this crate.
+
+use std::path::PathBuf;
+
+use forebay_aio::AioError;
+use forebay_storage::sqlstate_of;
+use forebay_wal::WalError;
+
+/// Why a transaction could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TxnError {
+    /// 54000: the next transaction id would be too far from the oldest one in use.
+    #[error(
+        "database is not accepting commands that assign new transaction IDs to avoid \
+         wraparound data loss"
+    )]
+    OutOfXids,
+    /// 54000
+    #[error("cannot have more than 2^32-2 commands in a transaction")]
+    OutOfCommands,
+    /// XX001: a file of `pg_xact` ends before a page that must be there.
+    #[error(
+        "could not access status of transactions: page {page} of pg_xact has only {got} bytes \
+         in file \"{}\"", .file.display()
+    )]
+    ShortClogPage {
+        /// The page's number.
+        page: i64,
+        /// Bytes of it that the file has.
+        got: usize,
+        /// The file.
+        file: PathBuf,
+    },
+    /// XX001: a write that was synced is not on the disk.
+    #[error(
+        "lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something else",
+        .file.display()
+    )]
+    LostWrite {
+        /// The file.
+        file: PathBuf,
+        /// Offset of the first byte written.
+        offset: u64,
+        /// Number of bytes written.
+        len: usize,
+    },
+    /// A file operation failed.
+    #[error(transparent)]
+    Disk(#[from] AioError),
+    /// The write-ahead log failed.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+}
+
+impl TxnError {
+    /// PostgreSQL's error code.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            TxnError::OutOfXids | TxnError::OutOfCommands => "54000",
+            TxnError::ShortClogPage { .. } | TxnError::LostWrite { .. } => "XX001",
+            TxnError::Disk(error) => disk_sqlstate(error),
+            TxnError::Wal(error) => wal_sqlstate(error),
+        }
+    }
+}
+
+/// PostgreSQL's error code for a failed file operation.
+pub fn disk_sqlstate(error: &AioError) -> &'static str {
+    match error.errno() {
+        Some(errno) => sqlstate_of(errno),
+        None => match error {
+            AioError::Short { .. } | AioError::Rejected { .. } => "XX001",
+            AioError::TooManyBackends { .. } => "53300",
+            _ => "58000",
+        },
+    }
+}
+
+/// PostgreSQL's error code for a failure of the write-ahead log.
+pub fn wal_sqlstate(error: &WalError) -> &'static str {
+    error.errno().map_or("58030", sqlstate_of)
+}

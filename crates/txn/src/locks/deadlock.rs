@@ -1,0 +1,68 @@
+//! The waits-for graph.
+//!
+//! A waiting owner waits for every holder of a conflicting mode, and for every earlier request of
+//! the queue for such a mode. An owner waits for one lock at a time, so the graph follows from the
+//! table and is not stored.
+
+use super::mode::LockMode;
+use super::table::Table;
+use super::tag::{LockTag, OwnerId};
+
+/// A wait of the path that is searched.
+struct Wait {
+    owner: OwnerId,
+    tag: LockTag,
+    mode: LockMode,
+}
+
+/// Searches for a cycle of waits through `start`, which must be queued. Returns its description, a
+/// line for each wait.
+pub(super) fn find_cycle(table: &Table, start: OwnerId) -> Option<String> {
+    let mut path = Vec::new();
+    let mut seen = Vec::new();
+    search(table, start, start, &mut path, &mut seen).then(|| describe(&path))
+}
+
+/// Depth first. `path` holds the waits from `start` to `owner`.
+fn search(
+    table: &Table,
+    start: OwnerId,
+    owner: OwnerId,
+    path: &mut Vec<Wait>,
+    seen: &mut Vec<OwnerId>,
+) -> bool {
+    let Some(tag) = table.waiting.get(&owner).copied() else { return false };
+    let Some(lock) = table.locks.get(&tag) else { return false };
+    let Some(position) = lock.queue.iter().position(|w| w.owner == owner) else { return false };
+    let Some(mode) = lock.queue.get(position).map(|w| w.mode) else { return false };
+
+    path.push(Wait { owner, tag, mode });
+    let holders =
+        lock.granted.iter().filter(|(o, modes)| *o != owner && modes & mode.conflicts() != 0);
+    let ahead = lock.queue.iter().take(position).filter(|w| w.mode.conflicts_with(mode));
+    for next in holders.map(|(o, _)| *o).chain(ahead.map(|w| w.owner)) {
+        if next == start {
+            return true;
+        }
+        if !seen.contains(&next) {
+            seen.push(next);
+            if search(table, start, next, path, seen) {
+                return true;
+            }
+        }
+    }
+    path.pop();
+    false
+}
+
+fn describe(path: &[Wait]) -> String {
+    let mut lines = Vec::with_capacity(path.len());
+    for (index, wait) in path.iter().enumerate() {
+        let blocker = path.get(index + 1).or(path.first()).map_or(wait.owner, |next| next.owner);
+        lines.push(format!(
+            "Process {} waits for {} on {}; blocked by process {}.",
+            wait.owner.0, wait.mode, wait.tag, blocker.0
+        ));
+    }
+    lines.join("\n")
+}

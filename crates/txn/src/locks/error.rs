@@ -1,0 +1,35 @@
+//! Why a lock was not granted.
+
+use super::interrupt::InterruptKind;
+use super::tag::LockTag;
+
+/// Why a lock was not granted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LockError {
+    /// Waiting would have completed a cycle of waits.
+    #[error("deadlock detected")]
+    Deadlock {
+        /// PostgreSQL's DETAIL: a line for each wait of the cycle.
+        detail: String,
+    },
+    /// A cancel or terminate request ended the wait.
+    #[error("{}", .0.message())]
+    Interrupted(InterruptKind),
+    /// The caller did not want to wait.
+    #[error("could not obtain lock on {tag}")]
+    NotAvailable {
+        /// What was to be locked.
+        tag: LockTag,
+    },
+}
+
+impl LockError {
+    /// PostgreSQL's error code.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            LockError::Deadlock { .. } => "40P01",
+            LockError::Interrupted(kind) => kind.sqlstate(),
+            LockError::NotAvailable { .. } => "55P03",
+        }
+    }
+}

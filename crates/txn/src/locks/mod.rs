@@ -1,0 +1,34 @@
+//! Heavyweight locks: what a transaction may do to a relation or another object until it ends.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mode.rs` | [`LockMode`]: the eight modes and their conflicts |
+//! | `tag.rs` | [`LockTag`]: what can be locked; [`OwnerId`]: who locks it |
+//! | `error.rs` | [`LockError`] |
+//! | `interrupt.rs` | [`Interrupt`]: wakes a waiting backend for a grant, a cancel or a terminate |
+//! | `table.rs` | the lock table: granted modes, wait queues |
+//! | `deadlock.rs` | the search for a cycle of waits |
+//! | `fast.rs` | [`LockOwner`]: a backend's own list of weak locks, outside the table |
+//! | `manager.rs` | [`LockManager`]: takes and releases locks |
+//!
+//! A backend holds a lock to the end of its transaction. A request that conflicts with a holder, or
+//! with an earlier waiter, waits in a queue. Before a backend waits it searches for a deadlock, so
+//! no timer is needed. The request that would complete the cycle fails.
+
+mod deadlock;
+mod error;
+mod fast;
+mod interrupt;
+mod manager;
+mod mode;
+mod table;
+mod tag;
+#[cfg(test)]
+mod tests;
+
+pub use error::LockError;
+pub use fast::LockOwner;
+pub use interrupt::{Interrupt, InterruptKind};
+pub use manager::LockManager;
+pub use mode::LockMode;
+pub use tag::{LockTag, OwnerId};

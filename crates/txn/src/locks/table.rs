@@ -1,0 +1,175 @@
+//! The lock table: who holds what, and who waits for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+
+use super::fast::{FastList, StrongCounts};
+use super::interrupt::Interrupt;
+use super::mode::LockMode;
+use super::tag::{LockTag, OwnerId};
+
+/// All locks that are not in the lists of weak locks (see `fast.rs`).
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) locks: HashMap<LockTag, Lock>,
+    /// The locks that each owner holds, in the order in which it took them.
+    pub(super) held: HashMap<OwnerId, Vec<LockTag>>,
+    /// What each waiting owner waits for.
+    pub(super) waiting: HashMap<OwnerId, LockTag>,
+    /// The list of weak locks of each backend.
+    pub(super) lists: HashMap<OwnerId, Arc<FastList>>,
+}
+
+/// A locked object.
+#[derive(Debug, Default)]
+pub(super) struct Lock {
+    /// Owners, and the set of modes that each of them holds.
+    pub(super) granted: Vec<(OwnerId, u16)>,
+    /// Waiting requests, in the order in which they will be granted.
+    pub(super) queue: VecDeque<Waiter>,
+}
+
+/// A waiting request.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) owner: OwnerId,
+    pub(super) mode: LockMode,
+    pub(super) granted: Arc<AtomicBool>,
+    pub(super) interrupt: Interrupt,
+}
+
+impl Lock {
+    /// The modes that `owner` holds.
+    pub(super) fn held_by(&self, owner: OwnerId) -> u16 {
+        self.granted.iter().find(|(o, _)| *o == owner).map_or(0, |(_, modes)| *modes)
+    }
+
+    /// Whether another owner holds a mode that conflicts with `mode`.
+    pub(super) fn conflicts_with_holder(&self, owner: OwnerId, mode: LockMode) -> bool {
+        self.granted.iter().any(|(o, modes)| *o != owner && modes & mode.conflicts() != 0)
+    }
+
+    /// The place of a request of an owner that holds the modes `held`: the end of the queue, or
+    /// before the first waiter that one of those modes keeps waiting anyway.
+    fn queue_position(&self, held: u16) -> usize {
+        self.queue.iter().position(|w| w.mode.conflicts() & held != 0).unwrap_or(self.queue.len())
+    }
+
+    fn grant(&mut self, owner: OwnerId, mode: LockMode) {
+        match self.granted.iter_mut().find(|(o, _)| *o == owner) {
+            Some((_, modes)) => *modes |= mode.bit(),
+            None => self.granted.push((owner, mode.bit())),
+        }
+    }
+}
+
+impl Table {
+    pub(super) fn grant(&mut self, owner: OwnerId, tag: LockTag, mode: LockMode) {
+        let lock = self.locks.entry(tag).or_default();
+        if lock.held_by(owner) == 0 {
+            self.held.entry(owner).or_default().push(tag);
+        }
+        lock.grant(owner, mode);
+    }
+
+    /// Counts a request for a strong mode, and moves all weak locks on the object into the table.
+    /// False if the mode is weak, or the owner holds a strong mode already.
+    pub(super) fn enter_strong(
+        &mut self,
+        strong: &StrongCounts,
+        owner: OwnerId,
+        tag: LockTag,
+        mode: LockMode,
+    ) -> bool {
+        let held = self.locks.get(&tag).map_or(0, |lock| lock.held_by(owner));
+        if mode.bit() & LockMode::STRONG == 0 || held & LockMode::STRONG != 0 {
+            return false;
+        }
+        strong.enter(tag);
+        let mut found = Vec::new();
+        for (owner, list) in &self.lists {
+            list.take(tag, |mode| found.push((*owner, mode)));
+        }
+        for (owner, mode) in found {
+            self.grant(owner, tag, mode);
+        }
+        true
+    }
+
+    /// Grants every waiting request that conflicts with no holder and with no earlier waiter.
+    pub(super) fn grant_waiters(&mut self, tag: LockTag) {
+        let Some(lock) = self.locks.get_mut(&tag) else { return };
+        let mut ready = Vec::new();
+        let mut ahead = 0u16;
+        let mut index = 0;
+        while let Some(waiter) = lock.queue.get(index) {
+            let (owner, mode) = (waiter.owner, waiter.mode);
+            if mode.conflicts() & ahead == 0 && !lock.conflicts_with_holder(owner, mode) {
+                // The next waiter must already see this one among the holders.
+                let fresh = lock.held_by(owner) == 0;
+                lock.grant(owner, mode);
+                if let Some(waiter) = lock.queue.remove(index) {
+                    ready.push((waiter, fresh));
+                }
+            } else {
+                ahead |= mode.bit();
+                index += 1;
+            }
+        }
+        for (waiter, fresh) in ready {
+            if fresh {
+                self.held.entry(waiter.owner).or_default().push(tag);
+            }
+            self.waiting.remove(&waiter.owner);
+            waiter.granted.store(true, Ordering::Release);
+            waiter.interrupt.notify();
+        }
+        self.forget_if_unused(tag);
+    }
+
+    pub(super) fn forget_if_unused(&mut self, tag: LockTag) {
+        if self.locks.get(&tag).is_some_and(|lock| lock.granted.is_empty() && lock.queue.is_empty())
+        {
+            self.locks.remove(&tag);
+        }
+    }
+
+    /// Removes `owner`'s request from the queue. False if it is not there: it was granted.
+    pub(super) fn withdraw(&mut self, owner: OwnerId, tag: LockTag) -> bool {
+        let Some(lock) = self.locks.get_mut(&tag) else { return false };
+        let Some(index) = lock.queue.iter().position(|w| w.owner == owner) else { return false };
+        lock.queue.remove(index);
+        self.waiting.remove(&owner);
+        true
+    }
+
+    /// Grants a request that need not wait. Otherwise returns its place in the queue.
+    pub(super) fn try_grant(
+        &mut self,
+        owner: OwnerId,
+        tag: LockTag,
+        mode: LockMode,
+    ) -> Result<(), usize> {
+        let lock = self.locks.entry(tag).or_default();
+        let held = lock.held_by(owner);
+        if held & mode.bit() != 0 {
+            return Ok(());
+        }
+        let position = lock.queue_position(held);
+        let overtakes =
+            lock.queue.iter().take(position).any(|w| w.mode.bit() & mode.conflicts() != 0);
+        if overtakes || lock.conflicts_with_holder(owner, mode) {
+            return Err(position);
+        }
+        self.grant(owner, tag, mode);
+        Ok(())
+    }
+
+    /// Puts a request into the queue.
+    pub(super) fn enqueue(&mut self, tag: LockTag, position: usize, waiter: Waiter) {
+        self.waiting.insert(waiter.owner, tag);
+        self.locks.entry(tag).or_default().queue.insert(position, waiter);
+    }
+}

@@ -1,0 +1,100 @@
+//! What can be locked, and who locks it.
+
+use std::fmt;
+
+use forebay_format::{BlockNumber, OffsetNumber, Oid, Xid};
+
+/// A backend as the lock table knows it. Deadlock reports show the number as the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerId(pub u32);
+
+/// What is locked. `database` is 0 for objects that all databases share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LockTag {
+    /// A relation.
+    Relation {
+        /// pg_database.oid
+        database: Oid,
+        /// pg_class.oid
+        relation: Oid,
+    },
+    /// A page of a relation.
+    Page {
+        /// pg_database.oid
+        database: Oid,
+        /// pg_class.oid
+        relation: Oid,
+        /// The page's block.
+        block: BlockNumber,
+    },
+    /// A tuple of a relation.
+    Tuple {
+        /// pg_database.oid
+        database: Oid,
+        /// pg_class.oid
+        relation: Oid,
+        /// The tuple's block.
+        block: BlockNumber,
+        /// The tuple's line pointer.
+        offset: OffsetNumber,
+    },
+    /// A transaction, which holds its own lock exclusively until it ends.
+    Transaction(Xid),
+    /// Any other object of a database.
+    Object {
+        /// pg_database.oid
+        database: Oid,
+        /// OID of the catalog that describes objects of this class.
+        class: Oid,
+        /// The object within its class.
+        object: u32,
+    },
+    /// An advisory lock of an application.
+    Advisory {
+        /// pg_database.oid
+        database: Oid,
+        /// The application's key.
+        key: u64,
+    },
+}
+
+impl LockTag {
+    /// A number that spreads tags evenly. Neighbouring OIDs get different numbers.
+    pub(super) fn spread(self) -> usize {
+        let number = match self {
+            LockTag::Relation { relation, .. } => relation,
+            LockTag::Page { relation, block, .. } => relation.wrapping_add(block),
+            LockTag::Tuple { relation, block, offset, .. } => {
+                relation.wrapping_add(block).wrapping_add(u32::from(offset))
+            }
+            LockTag::Transaction(xid) => xid,
+            LockTag::Object { object, .. } => object,
+            LockTag::Advisory { key, .. } => (key ^ (key >> 32)) as u32,
+        };
+        number as usize
+    }
+}
+
+/// PostgreSQL's words in a deadlock report.
+impl fmt::Display for LockTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            LockTag::Relation { database, relation } => {
+                write!(f, "relation {relation} of database {database}")
+            }
+            LockTag::Page { database, relation, block } => {
+                write!(f, "page {block} of relation {relation} of database {database}")
+            }
+            LockTag::Tuple { database, relation, block, offset } => {
+                write!(f, "tuple ({block},{offset}) of relation {relation} of database {database}")
+            }
+            LockTag::Transaction(xid) => write!(f, "transaction {xid}"),
+            LockTag::Object { database, class, object } => {
+                write!(f, "object {object} of class {class} of database {database}")
+            }
+            LockTag::Advisory { database, key } => {
+                write!(f, "advisory lock [{database},{},{},1]", key >> 32, key & 0xffff_ffff)
+            }
+        }
+    }
+}

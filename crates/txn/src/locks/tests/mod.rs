@@ -1,0 +1,223 @@
+mod fast;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use forebay_aio::sync::thread;
+
+use super::*;
+
+const TABLE: LockTag = LockTag::Relation { database: 5, relation: 16384 };
+const OTHER: LockTag = LockTag::Relation { database: 5, relation: 16385 };
+const A: OwnerId = OwnerId(1);
+const B: OwnerId = OwnerId(2);
+const C: OwnerId = OwnerId(3);
+const D: OwnerId = OwnerId(4);
+
+/// PostgreSQL's documented table: rows and columns from AccessShare to AccessExclusive.
+const CONFLICTS: [&str; 8] = [
+    ".......x", "......xx", "....xxxx", "...xxxxx", "..xx.xxx", "..xxxxxx", ".xxxxxxx", "xxxxxxxx",
+];
+
+#[test]
+fn conflict_table_is_postgresql_s_and_symmetric() {
+    for (row, held) in LockMode::ALL.into_iter().enumerate() {
+        for (column, wanted) in LockMode::ALL.into_iter().enumerate() {
+            let expected = CONFLICTS[row].as_bytes()[column] == b'x';
+            assert_eq!(held.conflicts_with(wanted), expected, "{held} beside {wanted}");
+            assert_eq!(held.conflicts_with(wanted), wanted.conflicts_with(held));
+            let locks = LockManager::new();
+            locks.try_acquire(A, TABLE, held).unwrap();
+            assert_eq!(locks.try_acquire(B, TABLE, wanted).is_err(), expected);
+        }
+    }
+}
+
+#[test]
+fn own_locks_do_not_conflict_and_are_released_together() {
+    let locks = LockManager::new();
+    for mode in LockMode::ALL {
+        locks.acquire(A, TABLE, mode, &Interrupt::new()).unwrap();
+        assert!(locks.holds(A, TABLE, mode));
+    }
+    locks.try_acquire(A, OTHER, LockMode::Share).unwrap();
+    assert_eq!(
+        locks.try_acquire(B, TABLE, LockMode::AccessShare),
+        Err(LockError::NotAvailable { tag: TABLE })
+    );
+    locks.release_all(A);
+    locks.try_acquire(B, TABLE, LockMode::AccessExclusive).unwrap();
+    locks.try_acquire(B, OTHER, LockMode::AccessExclusive).unwrap();
+    assert!(!locks.holds(A, TABLE, LockMode::AccessShare));
+}
+
+/// Starts a thread that waits for a lock and reports when it has it; returns once it is queued.
+fn queue(
+    locks: &Arc<LockManager>,
+    owner: OwnerId,
+    tag: LockTag,
+    mode: LockMode,
+    interrupt: &Interrupt,
+    done: &mpsc::Sender<(OwnerId, Result<(), LockError>)>,
+) -> thread::JoinHandle<()> {
+    let before = locks.waiters(tag);
+    let handle = thread::spawn({
+        let (locks, interrupt, done) = (locks.clone(), interrupt.clone(), done.clone());
+        move || {
+            let result = locks.acquire(owner, tag, mode, &interrupt);
+            let _ = done.send((owner, result));
+        }
+    });
+    while locks.waiters(tag) == before {
+        thread::yield_now();
+    }
+    handle
+}
+
+#[test]
+fn requests_are_granted_in_order_of_arrival() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let calm = Interrupt::new();
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);
+    // A reader that comes later stands behind the writer, though it would not conflict with the
+    // holder.
+    assert!(locks.try_acquire(C, TABLE, LockMode::AccessShare).is_err());
+    let reader = queue(&locks, C, TABLE, LockMode::AccessShare, &calm, &send);
+    assert!(receive.try_recv().is_err());
+
+    locks.release_all(A);
+    assert_eq!(receive.recv().unwrap(), (B, Ok(())));
+    assert_eq!(locks.waiters(TABLE), 1);
+    locks.release_all(B);
+    assert_eq!(receive.recv().unwrap(), (C, Ok(())));
+    writer.join().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_release_lets_nobody_overtake() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let calm = Interrupt::new();
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    locks.try_acquire(D, TABLE, LockMode::AccessShare).unwrap();
+    let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);
+    let reader = queue(&locks, C, TABLE, LockMode::AccessShare, &calm, &send);
+    locks.release_all(A);
+    assert!(!locks.holds(C, TABLE, LockMode::AccessShare), "the reader stays behind the writer");
+    assert_eq!(locks.waiters(TABLE), 2);
+    locks.release_all(D);
+    assert_eq!(receive.recv().unwrap(), (B, Ok(())));
+    locks.release_all(B);
+    assert_eq!(receive.recv().unwrap(), (C, Ok(())));
+    writer.join().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_holder_is_not_stopped_by_those_who_wait_for_it() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &Interrupt::new(), &send);
+    // B waits for A: A may take more at once.
+    locks.acquire(A, TABLE, LockMode::RowExclusive, &Interrupt::new()).unwrap();
+    locks.release_all(A);
+    assert_eq!(receive.recv().unwrap(), (B, Ok(())));
+    writer.join().unwrap();
+}
+
+#[test]
+fn deadlock_fails_the_request_that_closes_the_circle() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let calm = Interrupt::new();
+    locks.try_acquire(A, TABLE, LockMode::AccessExclusive).unwrap();
+    locks.try_acquire(B, OTHER, LockMode::AccessExclusive).unwrap();
+    let first = queue(&locks, A, OTHER, LockMode::RowExclusive, &calm, &send);
+    let error = locks.acquire(B, TABLE, LockMode::AccessShare, &calm).unwrap_err();
+    assert_eq!(error.sqlstate(), "40P01");
+    assert_eq!(error.to_string(), "deadlock detected");
+    let LockError::Deadlock { detail } = error else { panic!("{error:?}") };
+    assert_eq!(
+        detail,
+        "Process 2 waits for AccessShareLock on relation 16384 of database 5; blocked by process \
+         1.\nProcess 1 waits for RowExclusiveLock on relation 16385 of database 5; blocked by \
+         process 2."
+    );
+    assert!(receive.try_recv().is_err());
+    locks.release_all(B);
+    assert_eq!(receive.recv().unwrap(), (A, Ok(())));
+    first.join().unwrap();
+}
+
+#[test]
+fn two_upgrades_of_one_lock_deadlock() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let calm = Interrupt::new();
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    locks.try_acquire(B, TABLE, LockMode::AccessShare).unwrap();
+    let first = queue(&locks, A, TABLE, LockMode::AccessExclusive, &calm, &send);
+    let error = locks.acquire(B, TABLE, LockMode::AccessExclusive, &calm).unwrap_err();
+    assert_eq!(error.sqlstate(), "40P01");
+    locks.release_all(B);
+    assert_eq!(receive.recv().unwrap(), (A, Ok(())));
+    first.join().unwrap();
+}
+
+#[test]
+fn a_circle_closed_by_queue_order_alone_is_no_deadlock() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let calm = Interrupt::new();
+    // A reads TABLE; B holds OTHER and waits to write TABLE; A... wants nothing yet; C reads TABLE
+    // after B queued, and B's lock on OTHER is wanted by A.
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    locks.try_acquire(C, OTHER, LockMode::AccessExclusive).unwrap();
+    let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);
+    let reader = queue(&locks, A, OTHER, LockMode::AccessShare, &calm, &send);
+    // C would stand behind B, who waits for A, who waits for C. Reading beside A harms nobody.
+    locks.acquire(C, TABLE, LockMode::AccessShare, &calm).unwrap();
+    locks.release_all(C);
+    assert_eq!(receive.recv().unwrap(), (A, Ok(())));
+    locks.release_all(A);
+    assert_eq!(receive.recv().unwrap(), (B, Ok(())));
+    writer.join().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_cancelled_wait_leaves_the_queue_and_lets_others_pass() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let (calm, cancelled) = (Interrupt::new(), Interrupt::new());
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &cancelled, &send);
+    let reader = queue(&locks, C, TABLE, LockMode::AccessShare, &calm, &send);
+    cancelled.request(InterruptKind::Cancel);
+    let (mut first, mut second) = (receive.recv().unwrap(), receive.recv().unwrap());
+    if first.0 == C {
+        std::mem::swap(&mut first, &mut second);
+    }
+    assert_eq!(first, (B, Err(LockError::Interrupted(InterruptKind::Cancel))));
+    assert_eq!(second, (C, Ok(())));
+    assert_eq!(locks.waiters(TABLE), 0);
+    writer.join().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_terminate_is_not_taken_back() {
+    let interrupt = Interrupt::new();
+    assert_eq!(interrupt.pending(), None);
+    interrupt.request(InterruptKind::Cancel);
+    interrupt.clear_cancel();
+    assert_eq!(interrupt.pending(), None);
+    interrupt.request(InterruptKind::Terminate);
+    interrupt.request(InterruptKind::Cancel);
+    interrupt.clear_cancel();
+    assert_eq!(interrupt.pending(), Some(InterruptKind::Terminate));
+}

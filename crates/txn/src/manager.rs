@@ -1,0 +1,264 @@
+//! Assigns transaction ids; commits and aborts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_aio as aio;
+use forebay_aio::sync::{Duration, Mutex, SystemTime, UNIX_EPOCH};
+use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
+use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
+use forebay_format::{FullXid, Lsn, RelFileLocator, Xid, ids::xid_precedes};
+use forebay_wal::{Inserted, Record, Wal};
+
+use crate::clog::{Clog, Outcome};
+use crate::error::TxnError;
+use crate::gate::CommitGate;
+use crate::procarray::{LastRunning, ProcArray};
+use crate::snapshot::Snapshot;
+use crate::transaction::Transaction;
+
+/// Number of ids kept back before new ids could be confused with the oldest ones.
+const STOP_MARGIN: u32 = 3_000_000;
+/// Microseconds from 1970 to 2000, PostgreSQL's epoch.
+const EPOCH_OFFSET_MICROS: i64 = 946_684_800 * 1_000_000;
+
+/// How a commit becomes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitOptions {
+    /// The commit waits until it is durable. Otherwise the WAL writer makes it durable soon
+    /// (synchronous_commit = off).
+    pub wait: bool,
+    /// How long a commit that waits delays its flush, so that other commits can join it
+    /// (commit_delay).
+    pub delay: Duration,
+    /// The number of other running transactions below which there is no delay (commit_siblings).
+    pub siblings: usize,
+}
+
+impl Default for CommitOptions {
+    fn default() -> CommitOptions {
+        CommitOptions { wait: true, delay: Duration::ZERO, siblings: 5 }
+    }
+}
+
+/// What the caller has to do after the end of a transaction.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// End of the commit record, if there is one. It is durable, unless the commit did not wait.
+    pub lsn: Option<Lsn>,
+    /// Relations whose files are now to be removed.
+    pub drop: Vec<RelFileLocator>,
+}
+
+/// Transactions of an engine.
+#[derive(Debug)]
+pub struct XactManager {
+    clog: Arc<Clog>,
+    wal: Arc<Wal>,
+    procs: ProcArray,
+    gate: CommitGate,
+    /// The next id. Held while one is assigned.
+    next: Mutex<FullXid>,
+    /// Files to be removed if their transaction aborts: a stop of the engine aborts transactions in
+    /// place of their sessions.
+    created: Mutex<HashMap<FullXid, Vec<RelFileLocator>>>,
+    /// This id and later ones are not assigned.
+    stop_at: Xid,
+}
+
+impl XactManager {
+    /// Starts at the id `next`. No tuple refers to an id older than `oldest`.
+    pub fn new(clog: Arc<Clog>, wal: Arc<Wal>, next: FullXid, oldest: Xid) -> XactManager {
+        let stop_at = oldest.wrapping_add(u32::MAX >> 1).wrapping_sub(STOP_MARGIN);
+        XactManager {
+            clog,
+            wal,
+            procs: ProcArray::new(next),
+            gate: CommitGate::new(),
+            next: Mutex::new(next),
+            created: Mutex::default(),
+            stop_at,
+        }
+    }
+
+    /// Outcomes of transactions.
+    pub fn clog(&self) -> &Arc<Clog> {
+        &self.clog
+    }
+
+    /// Running transactions.
+    pub fn procs(&self) -> &ProcArray {
+        &self.procs
+    }
+
+    /// Commits in progress, for which a checkpoint waits.
+    pub fn gate(&self) -> &CommitGate {
+        &self.gate
+    }
+
+    /// The next id, for a checkpoint.
+    pub fn next_xid(&self) -> FullXid {
+        *self.next.lock()
+    }
+
+    /// The oldest running transaction, or the next id if none runs, for a checkpoint.
+    pub fn oldest_running(&self) -> FullXid {
+        let next = self.next.lock();
+        self.procs.oldest().unwrap_or(*next)
+    }
+
+    /// A snapshot for the running command of a transaction.
+    pub fn snapshot(&self, tx: &Transaction) -> Snapshot {
+        Snapshot::new(self.procs.running(), tx.xid(), tx.command(), tx.combos().clone())
+    }
+
+    /// The same for a session that remembers its last snapshot.
+    pub fn snapshot_since(&self, tx: &Transaction, last: &mut LastRunning) -> Snapshot {
+        Snapshot::new(self.procs.running_since(last), tx.xid(), tx.command(), tx.combos().clone())
+    }
+
+    /// The id of a transaction that is about to write. Assigned at the first call.
+    pub fn assign(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Xid, TxnError> {
+        if let Some(xid) = tx.xid() {
+            return Ok(xid);
+        }
+        let mut next = self.next.lock();
+        let xid = *next;
+        if !xid_precedes(xid.xid(), self.stop_at) {
+            return Err(TxnError::OutOfXids);
+        }
+        self.clog.extend(io, &self.wal, xid.xid())?;
+        self.procs.enter(xid);
+        *next = xid.next();
+        tx.xid = Some(xid);
+        Ok(xid.xid())
+    }
+
+    /// A file is about to be created. It is removed if the transaction, which has an id, aborts.
+    pub fn drop_at_abort(&self, tx: &mut Transaction, rel: RelFileLocator) {
+        tx.drop_at_abort(rel);
+        if let Some(xid) = tx.xid {
+            self.created.lock().entry(xid).or_default().push(rel);
+        }
+    }
+
+    /// Aborts every running transaction in place of its session, which must not be able to do
+    /// anything any more. Returns the files to be removed. Their pages may still be in use.
+    pub fn abort_all(&self, io: &mut aio::Backend) -> Result<Vec<RelFileLocator>, TxnError> {
+        let mut files = Vec::new();
+        for xid in self.procs.all() {
+            let drop = self.created.lock().remove(&xid).unwrap_or_default();
+            self.log_end(io, xact::ABORT, xid.xid(), &drop)?;
+            self.clog.set_aborted(io, xid.xid());
+            self.leave(xid);
+            files.extend(drop);
+        }
+        Ok(files)
+    }
+
+    fn leave(&self, xid: FullXid) {
+        self.created.lock().remove(&xid);
+        self.procs.leave(xid);
+    }
+
+    /// Commits with the default options: waits until the commit is durable.
+    pub fn commit(
+        &self,
+        io: &mut aio::Backend,
+        tx: &mut Transaction,
+    ) -> Result<Finished, TxnError> {
+        self.commit_with(io, tx, &CommitOptions::default())
+    }
+
+    /// Commits. On return everyone sees the transaction, and it is durable, unless `options` say
+    /// that it does not wait for that. A transaction without an id writes nothing. One that drops
+    /// files always waits: they must not be removed before it is durable.
+    ///
+    /// After an error that leaves the transaction alive it must be aborted. If the commit record
+    /// was inserted and could not be made durable, the outcome is unknown. The transaction then
+    /// stays in the running set, and the engine must stop, as the log's error demands anyway.
+    pub fn commit_with(
+        &self,
+        io: &mut aio::Backend,
+        tx: &mut Transaction,
+        options: &CommitOptions,
+    ) -> Result<Finished, TxnError> {
+        let drop = tx.drops_at(true);
+        let Some(xid) = tx.xid else {
+            *tx = Transaction::new();
+            return Ok(Finished { lsn: None, drop });
+        };
+        let outcome = self.clog.prepare(io, xid.xid())?;
+        let pass = self.gate.enter();
+        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &drop)?;
+        *tx = Transaction::new();
+        if options.wait || !drop.is_empty() {
+            // This transaction is counted too.
+            let others = !options.delay.is_zero() && self.procs.count() > options.siblings;
+            let delay = if others { options.delay } else { Duration::ZERO };
+            let mut flush_to = inserted.end;
+            forebay_aio::planted_bug!(io.aio(), CommitAcknowledgedBeforeDurable, flush_to = Lsn(0));
+            forebay_aio::planted_bug!(
+                io.aio(),
+                CommitRemovesFilesBeforeDurable,
+                if !drop.is_empty() {
+                    flush_to = Lsn(0);
+                }
+            );
+            let mut flushed = self.wal.flush_after(io, flush_to, delay);
+            forebay_aio::planted_bug!(io.aio(), CommitIgnoresWalError, flushed = Ok(()));
+            flushed?;
+        } else {
+            // Before pg_xact has it: whoever writes that page flushes the log first.
+            self.wal.leave_to_writer(inserted.end);
+        }
+        outcome.set(Outcome::Committed);
+        std::mem::drop(pass);
+        self.leave(xid);
+        Ok(Finished { lsn: Some(inserted.end), drop })
+    }
+
+    /// Aborts. Does not wait for its record, since a transaction without a commit record counts as
+    /// aborted. If files are to be removed it does wait: redo of changes to them must find out why
+    /// they are gone.
+    pub fn abort(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, TxnError> {
+        let drop = tx.drops_at(false);
+        let xid = tx.xid;
+        *tx = Transaction::new();
+        if let Some(xid) = xid {
+            let pass = self.gate.enter();
+            let logged = self.log_end(io, xact::ABORT, xid.xid(), &drop);
+            self.clog.set_aborted(io, xid.xid());
+            std::mem::drop(pass);
+            self.leave(xid);
+            let logged = logged?;
+            if !drop.is_empty() {
+                self.wal.flush(io, logged.end)?;
+            }
+        }
+        Ok(Finished { lsn: None, drop })
+    }
+
+    /// Inserts a commit or abort record.
+    fn log_end(
+        &self,
+        io: &mut aio::Backend,
+        kind: u8,
+        xid: Xid,
+        drop: &[RelFileLocator],
+    ) -> Result<Inserted, TxnError> {
+        let end = XactEnd { rels: drop.to_vec(), ..XactEnd::at(timestamp()) };
+        let mut main = Vec::with_capacity(8 + 12 * drop.len());
+        let special = if drop.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
+        let info = kind | end.encode(&mut main) | special;
+        Ok(self
+            .wal
+            .insert(io, &Record { rmgr: Rmgr::XACT, info, xid, main: &main, blocks: &[] })?)
+    }
+}
+
+/// Now, as PostgreSQL counts: microseconds since 2000-01-01.
+fn timestamp() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX) - EPOCH_OFFSET_MICROS
+}

@@ -1,0 +1,116 @@
+//! What redo works on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_format::ids::{xid_is_normal, xid_next, xid_precedes};
+use forebay_format::wal::xlog::CheckPoint;
+use forebay_format::{BlockNumber, Fork, FullXid, Oid, PageTag, RelFileLocator, Xid};
+use forebay_storage::{Backend, BufferPool};
+
+use super::error::RedoError;
+use super::record::RedoRecord;
+use crate::clog::Clog;
+
+/// Counters that recovery carries forward, from the checkpoint at which it starts, record by
+/// record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Next transaction id.
+    pub next_xid: FullXid,
+    /// Next OID.
+    pub next_oid: Oid,
+    /// Next MultiXact.
+    pub next_multi: u32,
+    /// Next offset for MultiXact members.
+    pub next_multi_offset: u32,
+}
+
+impl Counters {
+    /// The counters of a checkpoint.
+    pub fn at(checkpoint: &CheckPoint) -> Counters {
+        Counters {
+            next_xid: checkpoint.next_xid,
+            next_oid: checkpoint.next_oid,
+            next_multi: checkpoint.next_multi,
+            next_multi_offset: checkpoint.next_multi_offset,
+        }
+    }
+
+    /// Moves the next id past `xid`, which was in use.
+    pub fn advance_past(&mut self, xid: Xid) {
+        let next = self.next_xid.xid();
+        if !xid_is_normal(xid) || xid_precedes(xid, next) {
+            return;
+        }
+        let after = xid_next(xid);
+        let epoch = self.next_xid.epoch() + u32::from(after < next);
+        self.next_xid = FullXid::new(epoch, after);
+    }
+}
+
+/// What redo works on, and what it keeps from record to record.
+#[derive(Debug)]
+pub struct RedoContext<'a> {
+    /// The thread's backend.
+    pub be: &'a mut Backend,
+    /// Pages.
+    pub pool: &'a Arc<BufferPool>,
+    /// Outcomes of transactions.
+    pub clog: &'a Clog,
+    /// Counters.
+    pub counters: Counters,
+    /// Pages that records change and that do not exist.
+    missing: BTreeSet<PageTag>,
+}
+
+impl<'a> RedoContext<'a> {
+    /// The context at a checkpoint.
+    pub fn new(
+        be: &'a mut Backend,
+        pool: &'a Arc<BufferPool>,
+        clog: &'a Clog,
+        checkpoint: &CheckPoint,
+    ) -> RedoContext<'a> {
+        RedoContext { be, pool, clog, counters: Counters::at(checkpoint), missing: BTreeSet::new() }
+    }
+
+    /// Called after the whole log was replayed. Fails if a page stayed missing.
+    pub fn check_missing(&self) -> Result<(), RedoError> {
+        match self.missing.first() {
+            None => Ok(()),
+            Some(&first) => Err(RedoError::InvalidPages { count: self.missing.len(), first }),
+        }
+    }
+
+    /// Called before a record removes or cuts files. As before the write of a page, it moves
+    /// pg_control's minimum recovery point past the record: a recovery that is started again,
+    /// perhaps with an earlier target, must reach the state that the files are in. In crash
+    /// recovery this does nothing, as that always replays the same log to its end.
+    pub fn before_files_go(&mut self, record: &RedoRecord<'_>) -> Result<(), RedoError> {
+        forebay_aio::planted_bug!(self.be.io.aio(), RecoveryRemovesFilesEarly, return Ok(()));
+        let told = self.pool.flush_wal(&mut self.be.io, record.end);
+        told.map_err(|source| RedoError::Storage { lsn: record.start, source })
+    }
+
+    /// Remembers a page that a record wants to change and that does not exist. A later record must
+    /// drop or cut its relation, or the log does not belong to these files.
+    pub fn note_missing(&mut self, tag: PageTag) {
+        self.missing.insert(tag);
+    }
+
+    /// A page exists now.
+    pub fn note_found(&mut self, tag: PageTag) {
+        self.missing.remove(&tag);
+    }
+
+    /// A relation was dropped: forgets its missing pages.
+    pub fn forget_relation(&mut self, rel: RelFileLocator) {
+        self.missing.retain(|tag| tag.rel != rel);
+    }
+
+    /// A fork was cut to `blocks` blocks: forgets its missing pages beyond them.
+    pub fn forget_from(&mut self, rel: RelFileLocator, fork: Fork, blocks: BlockNumber) {
+        self.missing.retain(|tag| tag.rel != rel || tag.fork != fork || tag.block < blocks);
+    }
+}

@@ -1,0 +1,28 @@
+//! Redo of WAL records: the frame that all resource managers share, and the managers of
+//! transactions.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `error.rs` | [`RedoError`] |
+//! | `record.rs` | [`RedoRecord`]: a record with its LSNs |
+//! | `context.rs` | [`RedoContext`]: what redo works on; [`Counters`]: the next ids |
+//! | `manager.rs` | [`ResourceManager`]: redoes the records of one resource manager number |
+//! | `xact.rs` | commit and abort |
+//! | `clog.rs` | pages of `pg_xact` |
+//! | `standby.rs` | records for standbys, which change nothing |
+
+mod clog;
+mod context;
+mod error;
+mod manager;
+mod record;
+mod standby;
+mod xact;
+
+pub use clog::ClogRedo;
+pub use context::{Counters, RedoContext};
+pub use error::RedoError;
+pub use manager::ResourceManager;
+pub use record::RedoRecord;
+pub use standby::StandbyRedo;
+pub use xact::XactRedo;

@@ -1,0 +1,62 @@
+//! Commit and abort.
+
+use forebay_format::wal::{Rmgr, xact};
+
+use super::context::RedoContext;
+use super::error::RedoError;
+use super::manager::ResourceManager;
+use super::record::RedoRecord;
+use crate::clog::Outcome;
+
+/// Redoes commit and abort, with the files that they remove.
+pub struct XactRedo;
+
+impl ResourceManager for XactRedo {
+    fn id(&self) -> Rmgr {
+        Rmgr::XACT
+    }
+
+    fn knows(&self, info: u8) -> bool {
+        matches!(
+            info & xact::OPMASK,
+            xact::COMMIT | xact::ABORT | xact::ASSIGNMENT | xact::INVALIDATIONS
+        )
+    }
+
+    fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
+        match record.kind() & xact::OPMASK {
+            xact::COMMIT => end(record, ctx, Outcome::Committed),
+            xact::ABORT => end(record, ctx, Outcome::Aborted),
+            xact::ASSIGNMENT | xact::INVALIDATIONS => Ok(()),
+            _ => Err(record.unsupported()),
+        }
+    }
+}
+
+fn end(
+    record: &RedoRecord<'_>,
+    ctx: &mut RedoContext<'_>,
+    outcome: Outcome,
+) -> Result<(), RedoError> {
+    let header = &record.record.header;
+    let end = xact::XactEnd::decode(header.info, record.record.main)
+        .map_err(|error| record.damaged(error.to_string()))?;
+    if header.xid < forebay_format::ids::FIRST_NORMAL_XID {
+        return Err(record.damaged(format!("transaction {} can not end", header.xid)));
+    }
+    for &xid in end.subxacts.iter().chain([&header.xid]) {
+        ctx.counters.advance_past(xid);
+        forebay_aio::planted_bug!(ctx.be.io.aio(), RedoIgnoresTransactionEnds, continue);
+        let set = ctx.clog.set(&mut ctx.be.io, xid, outcome);
+        set.map_err(|error| record.failed(error))?;
+    }
+    if !end.rels.is_empty() {
+        ctx.before_files_go(record)?;
+    }
+    for rel in end.rels {
+        ctx.forget_relation(rel);
+        let dropped = ctx.pool.drop_relation(ctx.be, rel);
+        dropped.map_err(|source| RedoError::Storage { lsn: record.start, source })?;
+    }
+    Ok(())
+}

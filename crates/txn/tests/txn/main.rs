@@ -1,0 +1,410 @@
+//! Transactions over the real log, pool and files.
+
+mod fixture;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fixture::{FIRST_XID, Fixture, TABLE, WAL_START, aio, checkpoint, pool, reader};
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+use forebay_aio::sync::thread;
+use forebay_aio::{BackendType, MethodKind};
+use forebay_format::{FullXid, Xid};
+use forebay_storage::Backend;
+use forebay_txn::redo::{ClogRedo, RedoContext, RedoRecord, ResourceManager, XactRedo};
+use forebay_txn::{
+    Clog, CommitGate, CommitOptions, Finished, LastRunning, Outcome, Running, Transaction,
+    TxnError, XactManager,
+};
+use proptest::prelude::*;
+
+/// The SQLSTATE of a result that must be an error.
+fn sqlstate<T: std::fmt::Debug>(result: Result<T, TxnError>) -> &'static str {
+    result.unwrap_err().sqlstate()
+}
+
+#[test]
+fn the_gate_waits_for_passes_taken_before() {
+    let gate = Arc::new(CommitGate::new());
+    gate.wait_for_earlier();
+    let early = gate.enter();
+    let (waiting, passed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let checkpoint = thread::spawn({
+        let (gate, waiting, passed) = (gate.clone(), waiting.clone(), passed.clone());
+        move || {
+            waiting.store(true, Ordering::SeqCst);
+            gate.wait_for_earlier();
+            passed.store(true, Ordering::SeqCst);
+        }
+    });
+    while !waiting.load(Ordering::SeqCst) {
+        thread::yield_now();
+    }
+    assert!(!passed.load(Ordering::SeqCst));
+    // Others come and go meanwhile: nobody is held up by the waiting checkpoint.
+    for _ in 0..100 {
+        drop(gate.enter());
+    }
+    drop(early);
+    checkpoint.join().unwrap();
+    let _late = gate.enter();
+    drop(gate.enter());
+}
+
+#[test]
+fn the_gate_does_not_wait_for_passes_taken_after() {
+    let gate = CommitGate::new();
+    drop(gate.enter());
+    gate.wait_for_earlier();
+    let one = gate.enter();
+    let two = gate.enter();
+    drop(one);
+    drop(two);
+    gate.wait_for_earlier();
+    gate.wait_for_earlier();
+}
+
+/// Descriptors or memory may be short when a transaction ends.
+#[test]
+fn an_end_whose_page_of_pg_xact_cannot_be_had() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let file = fixture.dir.path().join("pg_xact/0000");
+    let aside = fixture.dir.path().join("aside");
+    // Nothing is cached.
+    let clog = Arc::new(Clog::new(fixture.aio.clone(), fixture.dir.path(), false));
+    let next = FullXid::new(0, FIRST_XID + 100);
+    let xacts = XactManager::new(clog.clone(), fixture.wal.clone(), next, FIRST_XID);
+    let (mut aborts, mut commits) = (Transaction::new(), Transaction::new());
+    let aborted = xacts.assign(&mut be.io, &mut aborts).unwrap();
+    let committed = xacts.assign(&mut be.io, &mut commits).unwrap();
+    std::fs::rename(&file, &aside).unwrap();
+    // A commit finds out before its record is in the log, and can be tried again.
+    let end = fixture.wal.insert_lsn();
+    xacts.commit(&mut be.io, &mut commits).unwrap_err();
+    assert_eq!(fixture.wal.insert_lsn(), end);
+    assert!(commits.xid().is_some());
+    // An abort needs no page: whoever neither runs nor has committed has aborted.
+    xacts.abort(&mut be.io, &mut aborts).unwrap();
+    assert_eq!(xacts.procs().count(), 1);
+    std::fs::rename(&aside, &file).unwrap();
+    xacts.commit(&mut be.io, &mut commits).unwrap();
+    assert_eq!(clog.status(&mut be.io, committed).unwrap(), Outcome::Committed);
+    assert_ne!(clog.status(&mut be.io, aborted).unwrap(), Outcome::Committed);
+}
+
+proptest! {
+    #[test]
+    fn running_agrees_with_a_plain_search(
+        start: u32,
+        mut steps in prop::collection::vec(0u32..9, 1..60),
+        probe in 0u32..400,
+    ) {
+        // Ids on the circle, also across its end.
+        let at = |distance: u32| start.wrapping_add(distance).max(3);
+        prop_assume!(start > 3 && at(600) > 3);
+        steps.insert(0, 0);
+        let mut distance = 0;
+        let mut xids = Vec::new();
+        for step in steps {
+            distance += step + 1;
+            xids.push(at(distance));
+        }
+        let running = Running { xmin: xids[0], xmax: at(distance + 1), xids: xids.clone().into() };
+        let xid = at(probe);
+        let expected = if probe > distance { true } else { xids.contains(&xid) };
+        prop_assert_eq!(running.contains(xid), expected);
+        prop_assert!(!running.contains(2) && !running.contains(1));
+    }
+}
+
+#[test]
+fn a_snapshot_sees_who_had_committed() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let (mut a, mut b, mut c) = (Transaction::new(), Transaction::new(), Transaction::new());
+    let mut assign = |tx: &mut Transaction| fixture.xacts.assign(&mut be.io, tx).unwrap();
+    let (xa, xb, xc) = (assign(&mut a), assign(&mut b), assign(&mut c));
+    assert_eq!((xa, xb, xc), (FIRST_XID, FIRST_XID + 1, FIRST_XID + 2));
+    assert_eq!(assign(&mut b), xb, "an id is handed out once");
+    assert_eq!(fixture.xacts.oldest_running(), FullXid::new(0, xa));
+    fixture.xacts.commit(&mut be.io, &mut b).unwrap();
+
+    let snapshot = fixture.xacts.snapshot(&c);
+    assert!(snapshot.is_running(xa) && !snapshot.is_running(xb) && snapshot.is_running(xc + 1));
+    assert!(snapshot.is_own(xc));
+    assert_eq!((snapshot.xmin(), snapshot.xmax()), (xa, xb + 1));
+    fixture.xacts.abort(&mut be.io, &mut a).unwrap();
+    assert!(snapshot.is_running(xa), "a snapshot does not change");
+    assert!(!fixture.xacts.snapshot(&c).is_running(xa));
+    fixture.xacts.commit(&mut be.io, &mut c).unwrap();
+    let mut status = |xid| fixture.clog.status(&mut be.io, xid).unwrap();
+    assert_eq!(
+        [xa, xb, xc].map(&mut status),
+        [Outcome::Aborted, Outcome::Committed, Outcome::Committed]
+    );
+    assert_eq!([1, 2].map(&mut status), [Outcome::Committed; 2]);
+    assert_eq!(status(xc + 1), Outcome::InProgress);
+    assert_eq!(fixture.xacts.next_xid(), FullXid::new(0, xc + 1));
+    assert_eq!(fixture.xacts.oldest_running(), fixture.xacts.next_xid());
+}
+
+#[test]
+fn the_horizon_waits_for_the_oldest_snapshot_in_use() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let horizon = || fixture.xacts.procs().horizon();
+    let mut commit_one = || {
+        let mut tx = Transaction::new();
+        let xid = fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
+        fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+        xid
+    };
+    assert_eq!(horizon(), FIRST_XID);
+    let mut last = LastRunning::default();
+    let reader = Transaction::new();
+    let old = fixture.xacts.snapshot_since(&reader, &mut last);
+    let again = fixture.xacts.snapshot_since(&reader, &mut last);
+    let ended: Vec<Xid> = (0..300).map(|_| commit_one()).collect();
+    assert_eq!(horizon(), FIRST_XID, "a snapshot is in use");
+    drop(old);
+    let newer = fixture.xacts.snapshot_since(&reader, &mut last);
+    commit_one();
+    assert_eq!(horizon(), FIRST_XID, "another one of the same moment is still in use");
+    drop(again);
+    assert_eq!(horizon(), ended[299] + 1);
+    drop(newer);
+    assert_eq!(horizon(), ended[299] + 2, "what a session remembers is not in use");
+}
+
+#[test]
+fn a_running_transaction_holds_back_the_horizon() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let (mut long, mut short) = (Transaction::new(), Transaction::new());
+    let oldest = fixture.xacts.assign(&mut be.io, &mut long).unwrap();
+    fixture.xacts.assign(&mut be.io, &mut short).unwrap();
+    fixture.xacts.commit(&mut be.io, &mut short).unwrap();
+    assert_eq!(fixture.xacts.procs().horizon(), oldest);
+    fixture.xacts.abort(&mut be.io, &mut long).unwrap();
+    assert_eq!(fixture.xacts.procs().horizon(), oldest + 2);
+}
+
+#[test]
+fn a_commit_is_durable_and_a_reader_writes_nothing() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let mut tx = Transaction::new();
+    let before = fixture.wal.insert_lsn();
+    assert_eq!(fixture.xacts.commit(&mut be.io, &mut tx).unwrap(), Finished::default());
+    fixture.xacts.abort(&mut be.io, &mut Transaction::new()).unwrap();
+    assert_eq!(fixture.wal.insert_lsn(), before);
+
+    fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
+    tx.drop_at_commit(TABLE);
+    tx.drop_at_abort(TABLE);
+    let finished = fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    let lsn = finished.lsn.unwrap();
+    assert!(fixture.wal.flushed_lsn() >= lsn && lsn > before);
+    assert_eq!(finished.drop, [TABLE]);
+    assert_eq!(tx.xid(), None, "the transaction is over");
+}
+
+#[test]
+fn a_commit_need_not_wait_but_comes_before_what_tells_of_it() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let options = CommitOptions { wait: false, ..CommitOptions::default() };
+    let mut tx = Transaction::new();
+    let xid = fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
+    let lsn = fixture.xacts.commit_with(&mut be.io, &mut tx, &options).unwrap().lsn.unwrap();
+    assert!(fixture.wal.flushed_lsn() < lsn);
+    assert_eq!(
+        fixture.clog.status(&mut be.io, xid).unwrap(),
+        Outcome::Committed,
+        "everyone sees it"
+    );
+    // The page of pg_xact that has it is written behind the log.
+    let mut seen = None;
+    let flushed = fixture.clog.flush_behind(&mut be.io, |io| {
+        fixture.wal.flush_unawaited(io)?;
+        seen = Some(fixture.wal.flushed_lsn());
+        Ok::<(), TxnError>(())
+    });
+    assert!(flushed.unwrap() > 0 && seen.unwrap() >= lsn);
+
+    // What removes files can't be taken back: it waits.
+    fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
+    tx.drop_at_commit(TABLE);
+    let lsn = fixture.xacts.commit_with(&mut be.io, &mut tx, &options).unwrap().lsn.unwrap();
+    assert!(fixture.wal.flushed_lsn() >= lsn);
+}
+
+#[test]
+fn a_failure_before_pg_xact_is_written_leaves_its_pages_to_be_written() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    fixture.clog.zero_page(7);
+    let refused = fixture.clog.flush_behind(&mut be.io, |_| Err(TxnError::OutOfXids));
+    assert!(refused.is_err());
+    assert!(fixture.clog.flush(&mut be.io).unwrap() > 0);
+    assert_eq!(fixture.clog.flush(&mut be.io).unwrap(), 0);
+}
+
+#[test]
+fn commands_count_only_when_used() {
+    let mut tx = Transaction::new();
+    tx.next_command().unwrap();
+    assert_eq!(tx.command(), 0);
+    assert_eq!(tx.use_command(), 0);
+    tx.next_command().unwrap();
+    tx.next_command().unwrap();
+    assert_eq!(tx.command(), 1);
+    assert_eq!(tx.combos().combine(0, 1), 0);
+    assert_eq!(tx.combos().combine(0, 2), 1);
+    assert_eq!(tx.combos().combine(0, 1), 0);
+    assert_eq!((tx.combos().resolve(1), tx.combos().resolve(2)), (Some((0, 2)), None));
+}
+
+/// What redo of the whole log makes of `pg_xact`, in memory.
+fn replayed_clog(dir: &Path) -> Clog {
+    let aio = aio(MethodKind::Sync);
+    let pool = pool(&aio, dir, 64);
+    let clog = Clog::new(aio.clone(), dir, false);
+    clog.set_recovering(true);
+    let mut be = Backend::new(aio.backend(BackendType::Startup).unwrap());
+    let mut io = aio.backend(BackendType::Startup).unwrap();
+    let mut reader = reader(&aio, dir, WAL_START);
+    let checkpoint = checkpoint();
+    let mut ctx = RedoContext::new(&mut be, &pool, &clog, &checkpoint);
+    let managers: [&dyn ResourceManager; 2] = [&XactRedo, &ClogRedo];
+    while let Some(record) = reader.next(&mut io).unwrap() {
+        let decoded = record.decode().unwrap();
+        let manager = managers.iter().find(|m| m.id() == decoded.header.rmgr).unwrap();
+        let record = RedoRecord { start: record.start, end: record.end, record: &decoded };
+        manager.redo(&record, &mut ctx).unwrap();
+    }
+    clog
+}
+
+/// A manager that goes on at `next`.
+fn manager_at(fixture: &Fixture, next: FullXid, oldest: Xid) -> XactManager {
+    XactManager::new(fixture.clog.clone(), fixture.wal.clone(), next, oldest)
+}
+
+#[test]
+fn new_pages_of_the_log_are_made_logged_and_kept() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let xacts = manager_at(&fixture, FullXid::new(0, 32_766), 3);
+    let mut end = |commit: bool| {
+        let mut tx = Transaction::new();
+        let xid = xacts.assign(&mut be.io, &mut tx).unwrap();
+        match commit {
+            true => xacts.commit(&mut be.io, &mut tx).unwrap(),
+            false => xacts.abort(&mut be.io, &mut tx).unwrap(),
+        };
+        xid
+    };
+    let xids: Vec<Xid> = [true, false, true, true].map(&mut end).into();
+    assert_eq!(xids, [32_766, 32_767, 32_768, 32_769]);
+    let expected = [Outcome::Committed, Outcome::Aborted, Outcome::Committed, Outcome::Committed];
+    for (xid, outcome) in xids.iter().zip(expected) {
+        assert_eq!(fixture.clog.status(&mut be.io, *xid).unwrap(), outcome);
+    }
+    // Page 1 was never written; replaying the log makes it again.
+    fixture.wal.flush_all(&mut be.io).unwrap();
+    let replayed = replayed_clog(fixture.dir.path());
+    for (xid, outcome) in xids.iter().zip(expected) {
+        assert_eq!(replayed.status(&mut be.io, *xid).unwrap(), outcome);
+    }
+    assert_eq!(fixture.clog.flush(&mut be.io).unwrap(), 2);
+    assert_eq!(fixture.clog.flush(&mut be.io).unwrap(), 0);
+    let file = std::fs::read(fixture.dir.path().join("pg_xact/0000")).unwrap();
+    assert_eq!(file.len(), 2 * 8192);
+    assert_eq!((file[8191], file[8192]), (0b1001_0000, 0b0101));
+    let reopened = Clog::new(fixture.aio.clone(), fixture.dir.path(), false);
+    for (xid, outcome) in xids.iter().zip(expected) {
+        assert_eq!(reopened.status(&mut be.io, *xid).unwrap(), outcome);
+    }
+}
+
+#[test]
+fn a_full_cache_makes_room_without_losing_changes() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    let pages = 300;
+    for page in 0..pages {
+        fixture.clog.zero_page(i64::from(page));
+        fixture.clog.set(&mut be.io, page * 32_768 + 5, Outcome::Committed).unwrap();
+        if page % 100 == 99 {
+            fixture.clog.flush(&mut be.io).unwrap();
+        }
+    }
+    for page in (0..pages).rev() {
+        assert_eq!(fixture.clog.status(&mut be.io, page * 32_768 + 5).unwrap(), Outcome::Committed);
+        assert_eq!(
+            fixture.clog.status(&mut be.io, page * 32_768 + 6).unwrap(),
+            Outcome::InProgress
+        );
+    }
+    assert!(fixture.dir.path().join("pg_xact/0009").exists());
+}
+
+#[test]
+fn a_page_that_an_end_waits_for_stays() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    for page in 0..200 {
+        fixture.clog.zero_page(page);
+    }
+    fixture.clog.flush(&mut be.io).unwrap();
+    let prepared = fixture.clog.prepare(&mut be.io, 40_000).unwrap();
+    // Everyone else's pages come and go, and the file can not be read any more.
+    for page in 2..200 {
+        fixture.clog.status(&mut be.io, page * 32_768 + 1).unwrap();
+    }
+    std::fs::remove_file(fixture.dir.path().join("pg_xact/0000")).unwrap();
+    prepared.set(Outcome::Committed);
+    assert_eq!(fixture.clog.status(&mut be.io, 40_000).unwrap(), Outcome::Committed);
+    assert_eq!(sqlstate(fixture.clog.prepare(&mut be.io, 5)), "58P01");
+}
+
+#[test]
+fn a_missing_page_is_an_error_except_in_recovery() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    assert_eq!(sqlstate(fixture.clog.status(&mut be.io, 5_000_000)), "58P01");
+    assert_eq!(sqlstate(fixture.clog.status(&mut be.io, 40_000)), "XX001");
+    fixture.clog.set_recovering(true);
+    assert_eq!(fixture.clog.status(&mut be.io, 5_000_000).unwrap(), Outcome::InProgress);
+    assert_eq!(fixture.clog.status(&mut be.io, 40_000).unwrap(), Outcome::InProgress);
+}
+
+#[test]
+fn trimming_forgets_ids_from_before_a_crash() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    for xid in [9, 10, 11, 32_767] {
+        fixture.clog.set(&mut be.io, xid, Outcome::Aborted).unwrap();
+    }
+    fixture.clog.trim(&mut be.io, FullXid::new(0, 10)).unwrap();
+    let mut status = |xid| fixture.clog.status(&mut be.io, xid).unwrap();
+    assert_eq!(status(9), Outcome::Aborted);
+    assert_eq!([10, 11, 32_767].map(&mut status), [Outcome::InProgress; 3]);
+    // At the beginning of a page there is nothing, not even the page.
+    fixture.clog.trim(&mut be.io, FullXid::new(0, 32_768)).unwrap();
+}
+
+#[test]
+fn ids_stop_before_old_and_new_would_be_confused() {
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
+    fixture.clog.set_recovering(true);
+    let stop = 100 + (u32::MAX >> 1) - 3_000_000;
+    let xacts = manager_at(&fixture, FullXid::new(0, stop - 1), 100);
+    let mut tx = Transaction::new();
+    xacts.assign(&mut be.io, &mut tx).unwrap();
+    assert_eq!(sqlstate(xacts.assign(&mut be.io, &mut Transaction::new())), "54000");
+    xacts.commit(&mut be.io, &mut tx).unwrap();
+}

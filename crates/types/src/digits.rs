@@ -1,0 +1,39 @@
+//! Digits as numbers have them in PostgreSQL's texts: with underscores between them.
+
+use std::borrow::Cow;
+
+/// Digits of a radix with single underscores between them removed (`leading`: one may come first,
+/// as after 0x). None if anything else is there.
+pub(crate) fn strip_underscores(digits: &str, radix: u32, leading: bool) -> Option<Cow<'_, str>> {
+    if digits.bytes().all(|b| char::from(b).is_digit(radix)) {
+        return Some(Cow::Borrowed(digits));
+    }
+    let mut clean = String::with_capacity(digits.len());
+    let mut previous_digit = leading;
+    for c in digits.chars() {
+        if c == '_' && previous_digit {
+            previous_digit = false;
+        } else if c.is_digit(radix) {
+            clean.push(c);
+            previous_digit = true;
+        } else {
+            return None;
+        }
+    }
+    previous_digit.then_some(Cow::Owned(clean))
+}
+
+/// A signed exponent; huge ones are clamped.
+pub(crate) fn parse_exponent(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let digits = strip_underscores(digits, 10, false)?;
+    let value = digits.parse::<i64>().unwrap_or(i64::MAX).min(i64::from(i32::MAX));
+    Some(if negative { -value } else { value })
+}

@@ -1,0 +1,99 @@
+//! Why a value can't be read, written, compared or computed.
+
+/// Result of anything that can fail with a [`ValueError`].
+pub(crate) type Result<T, E = ValueError> = std::result::Result<T, E>;
+
+/// The error of this crate, with PostgreSQL's SQLSTATE, message and detail. Boxed, so that results
+/// stay small.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct ValueError(Box<Problem>);
+
+/// What is wrong. Types are named as in PostgreSQL's messages.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Problem {
+    #[error("invalid input syntax for type {ty}: \"{text}\"")]
+    InvalidText { ty: &'static str, text: String },
+    #[error("value \"{text}\" is out of range for type {ty}")]
+    OutOfRange { ty: &'static str, text: String },
+    #[error("\"{text}\" is out of range for type {ty}")]
+    FloatOutOfRange { ty: &'static str, text: String },
+    #[error("value overflows numeric format")]
+    NumericOverflow,
+    #[error("division by zero")]
+    DivisionByZero,
+    #[error("invalid hexadecimal digit: \"{digit}\"")]
+    HexDigit { digit: char },
+    #[error("invalid hexadecimal data: odd number of digits")]
+    OddHexDigits,
+    /// `bytes`: those of the bad character, as `0xe2 0x28`.
+    #[error("invalid byte sequence for encoding \"UTF8\": {bytes}")]
+    InvalidUtf8 { bytes: String },
+    #[error("invalid length in external \"numeric\" value")]
+    BinaryNumeric,
+    #[error("insufficient data left in message")]
+    BinaryTooShort,
+    #[error("incorrect binary data format")]
+    BinaryTooLong,
+    #[error("no binary {what} function available for type {ty}")]
+    NoBinary { what: &'static str, ty: &'static str },
+    #[error("{what} of type {ty} is not supported")]
+    Unsupported { what: &'static str, ty: &'static str },
+    #[error("string buffer exceeds maximum allowed length ({most} bytes)")]
+    TooLong { len: usize, by: usize, most: usize },
+    #[error("out of memory")]
+    OutOfMemory { bytes: usize },
+    /// Stored bytes that are no value of their type.
+    #[error("a value has {len} bytes instead of {expected}")]
+    StoredLength { len: usize, expected: usize },
+    #[error("values of different types cannot be compared: {values}")]
+    Incomparable { values: String },
+    #[error("a value that is stored out of line was not fetched")]
+    NotFetched,
+}
+
+impl From<Problem> for ValueError {
+    fn from(problem: Problem) -> ValueError {
+        ValueError(Box::new(problem))
+    }
+}
+
+impl ValueError {
+    /// The five characters of PostgreSQL's error code.
+    pub fn sqlstate(&self) -> &'static str {
+        match *self.0 {
+            Problem::InvalidText { .. } => "22P02",
+            Problem::OutOfRange { .. }
+            | Problem::FloatOutOfRange { .. }
+            | Problem::NumericOverflow => "22003",
+            Problem::DivisionByZero => "22012",
+            Problem::HexDigit { .. } | Problem::OddHexDigits => "22023",
+            Problem::InvalidUtf8 { .. } => "22021",
+            Problem::BinaryNumeric | Problem::BinaryTooLong => "22P03",
+            Problem::BinaryTooShort => "08P01",
+            Problem::NoBinary { .. } => "42883",
+            Problem::Unsupported { .. } | Problem::NotFetched => "0A000",
+            Problem::TooLong { .. } => "54000",
+            Problem::OutOfMemory { .. } => "53200",
+            Problem::StoredLength { .. } => "XX001",
+            Problem::Incomparable { .. } => "XX000",
+        }
+    }
+
+    /// PostgreSQL's DETAIL line.
+    pub fn detail(&self) -> Option<String> {
+        match *self.0 {
+            Problem::TooLong { len, by, .. } => Some(format!(
+                "Cannot enlarge string buffer containing {len} bytes by {by} more bytes."
+            )),
+            Problem::OutOfMemory { bytes } => Some(format!("Failed on request of size {bytes}.")),
+            _ => None,
+        }
+    }
+
+    /// Whether a binary value has more bytes than its type: PostgreSQL's message depends on where
+    /// the value came from.
+    pub fn is_too_long_binary(&self) -> bool {
+        matches!(*self.0, Problem::BinaryTooLong)
+    }
+}

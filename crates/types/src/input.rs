@@ -1,0 +1,272 @@
+//! Values from text: PostgreSQL's input functions and their messages.
+
+use std::borrow::Cow;
+
+use crate::datum::Datum;
+use crate::digits::strip_underscores;
+use crate::error::{Problem, Result, ValueError};
+use crate::numeric::Numeric;
+use crate::sqltype::SqlType;
+
+/// What an input function says of a text that it can't read.
+fn invalid_input(ty: SqlType, text: &str) -> ValueError {
+    Problem::InvalidText { ty: ty.sql_name(), text: text.to_owned() }.into()
+}
+
+fn out_of_range(ty: SqlType, text: &str) -> ValueError {
+    Problem::OutOfRange { ty: ty.sql_name(), text: text.to_owned() }.into()
+}
+
+/// Reads a value of `ty` from its text form. Text-like results borrow.
+pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
+    Ok(match ty {
+        SqlType::Int4 => Datum::Int4(int_in(text, ty)? as i32),
+        SqlType::Int8 => Datum::Int8(int_in(text, ty)?),
+        SqlType::Int2 => Datum::Int2(int_in(text, ty)? as i16),
+        SqlType::Bool => Datum::Bool(bool_in(text)?),
+        SqlType::Float8 => Datum::Float8(float8_in(text)?),
+        SqlType::Float4 => Datum::Float4(float4_in(text)?),
+        SqlType::Numeric => {
+            Datum::numeric(Numeric::parse(text)?.ok_or_else(|| invalid_input(ty, text))?)
+        }
+        SqlType::Text | SqlType::Varchar | SqlType::Bpchar | SqlType::Unknown => Datum::text(text),
+        SqlType::Name => Datum::text(truncate_name(text)),
+        SqlType::Oid | SqlType::Regproc => Datum::Oid(oid_in(text, SqlType::Oid)?),
+        SqlType::Xid | SqlType::Cid => Datum::Xid(oid_in(text, ty)?),
+        SqlType::Char => Datum::Char(char_in(text)),
+        SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
+        SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
+        _ => return Err(Problem::Unsupported { what: "input", ty: ty.sql_name() }.into()),
+    })
+}
+
+fn is_space(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+fn trim(text: &str) -> &str {
+    if let [first, .., last] = text.as_bytes()
+        && !is_space(*first)
+        && !is_space(*last)
+    {
+        return text;
+    }
+    text.trim_matches(|c: char| c.is_ascii() && is_space(c as u8))
+}
+
+fn int_bounds(ty: SqlType) -> (i64, i64) {
+    match ty {
+        SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+/// Reads int2, int4 or int8; the result is within the type's range.
+pub fn int_in(text: &str, ty: SqlType) -> Result<i64> {
+    let (min, max) = int_bounds(ty);
+    if let Some(v) = short_decimal(text.as_bytes())
+        && (min..=max).contains(&v)
+    {
+        return Ok(v);
+    }
+    let body = trim(text);
+    let (negative, body) = match body.as_bytes().first() {
+        Some(b'-') => (true, &body[1..]),
+        Some(b'+') => (false, &body[1..]),
+        _ => (false, body),
+    };
+    let (radix, prefixed) = match body.get(..2) {
+        Some("0x" | "0X") => (16, true),
+        Some("0o" | "0O") => (8, true),
+        Some("0b" | "0B") => (2, true),
+        _ => (10, false),
+    };
+    let digits = if prefixed { &body[2..] } else { body };
+    let digits = strip_underscores(digits, radix, prefixed).filter(|d| !d.is_empty());
+    let digits = digits.ok_or_else(|| invalid_input(ty, text))?;
+    let magnitude = i128::from_str_radix(&digits, radix).map_err(|_| out_of_range(ty, text))?;
+    let value = if negative { -magnitude } else { magnitude };
+    match i64::try_from(value) {
+        Ok(v) if (min..=max).contains(&v) => Ok(v),
+        _ => Err(out_of_range(ty, text)),
+    }
+}
+
+/// The common case: an optional minus and up to 18 digits.
+fn short_decimal(bytes: &[u8]) -> Option<i64> {
+    let (negative, digits) = match bytes.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        _ => (false, bytes),
+    };
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut value = 0i64;
+    for b in digits {
+        let d = b.wrapping_sub(b'0');
+        if d > 9 {
+            return None;
+        }
+        value = value * 10 + i64::from(d);
+    }
+    Some(if negative { -value } else { value })
+}
+
+fn bool_in(text: &str) -> Result<bool> {
+    match text {
+        "t" => return Ok(true),
+        "f" => return Ok(false),
+        _ => {}
+    }
+    let word = trim(text);
+    let is = |full: &str, least: usize| {
+        word.len() >= least && full.get(..word.len()).is_some_and(|f| f.eq_ignore_ascii_case(word))
+    };
+    if is("true", 1) || is("yes", 1) || is("on", 2) || word == "1" {
+        Ok(true)
+    } else if is("false", 1) || is("no", 1) || is("off", 2) || word == "0" {
+        Ok(false)
+    } else {
+        Err(invalid_input(SqlType::Bool, text))
+    }
+}
+
+/// What floats of either size share: the text to parse, or a special value.
+fn float_text(text: &str, ty: SqlType) -> Result<&str> {
+    let body = trim(text);
+    let unsigned = body.strip_prefix(['+', '-']).unwrap_or(body);
+    let special = ["nan", "inf", "infinity"].iter().any(|w| unsigned.eq_ignore_ascii_case(w));
+    let numeric = unsigned
+        .bytes()
+        .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    if body.is_empty() || !(special || numeric) {
+        return Err(invalid_input(ty, text));
+    }
+    Ok(body)
+}
+
+fn float_range(finite_text: &str, infinite: bool, zero: bool) -> bool {
+    let digits = finite_text.split(['e', 'E']).next().unwrap_or("");
+    let written_zero = !digits.bytes().any(|b| matches!(b, b'1'..=b'9'));
+    let special = digits.bytes().any(|b| b.is_ascii_alphabetic());
+    special || !(infinite || zero && !written_zero)
+}
+
+fn float_out_of_range(text: &str, ty: SqlType) -> ValueError {
+    Problem::FloatOutOfRange { ty: ty.sql_name(), text: text.to_owned() }.into()
+}
+
+/// Reads a float8.
+pub fn float8_in(text: &str) -> Result<f64> {
+    // Most are plain numbers; what is special, zero or too large gets a closer look.
+    if let Ok(v) = text.parse::<f64>()
+        && v.is_finite()
+        && v != 0.0
+    {
+        return Ok(v);
+    }
+    let body = float_text(text, SqlType::Float8)?;
+    let v: f64 = body.parse().map_err(|_| invalid_input(SqlType::Float8, text))?;
+    if !float_range(body, v.is_infinite(), v == 0.0) {
+        return Err(float_out_of_range(text, SqlType::Float8));
+    }
+    Ok(if v.is_nan() { f64::NAN } else { v })
+}
+
+/// Reads a float4.
+pub fn float4_in(text: &str) -> Result<f32> {
+    // Most are plain numbers; what is special, zero or too large gets a closer look.
+    if let Ok(v) = text.parse::<f32>()
+        && v.is_finite()
+        && v != 0.0
+    {
+        return Ok(v);
+    }
+    let body = float_text(text, SqlType::Float4)?;
+    let v: f32 = body.parse().map_err(|_| invalid_input(SqlType::Float4, text))?;
+    if !float_range(body, v.is_infinite(), v == 0.0) {
+        return Err(float_out_of_range(text, SqlType::Float4));
+    }
+    Ok(if v.is_nan() { f32::NAN } else { v })
+}
+
+fn oid_in(text: &str, ty: SqlType) -> Result<u32> {
+    let body = trim(text);
+    let v: i64 = body.parse().map_err(|_| {
+        let digits = body.strip_prefix(['-', '+']).unwrap_or(body);
+        if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+            out_of_range(ty, text)
+        } else {
+            invalid_input(ty, text)
+        }
+    })?;
+    // Like strtoul: small negative numbers wrap.
+    u32::try_from(v)
+        .or_else(|_| i32::try_from(v).map(|v| v as u32))
+        .map_err(|_| out_of_range(ty, text))
+}
+
+fn char_in(text: &str) -> u8 {
+    let bytes = text.as_bytes();
+    if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] = bytes {
+        return ((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0');
+    }
+    bytes.first().copied().unwrap_or(0)
+}
+
+/// A position in the log: two hexadecimal numbers of up to 8 digits.
+fn pg_lsn_in(text: &str) -> Result<i64> {
+    let half = |part: &str| {
+        let hex = (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
+        hex.then(|| u64::from_str_radix(part, 16).ok()).flatten()
+    };
+    let parsed = text.split_once('/').and_then(|(high, low)| Some(half(high)? << 32 | half(low)?));
+    parsed.map(|lsn| lsn as i64).ok_or_else(|| invalid_input(SqlType::PgLsn, text))
+}
+
+/// A name's first 63 bytes at most, cut between characters.
+pub fn truncate_name(text: &str) -> &str {
+    if text.len() < 64 {
+        return text;
+    }
+    &text[..text.floor_char_boundary(63)]
+}
+
+fn bytea_in(text: &str) -> Result<Vec<u8>> {
+    if let Some(hex) = text.strip_prefix("\\x") {
+        let digits: Option<Vec<u8>> = hex
+            .bytes()
+            .filter(|b| !is_space(*b))
+            .map(|b| char::from(b).to_digit(16).map(|d| d as u8))
+            .collect();
+        let digits = digits.ok_or_else(|| {
+            let bad = hex.chars().find(|c| !c.is_ascii_hexdigit()).unwrap_or(' ');
+            Problem::HexDigit { digit: bad }
+        })?;
+        if digits.len() % 2 == 1 {
+            return Err(Problem::OddHexDigits.into());
+        }
+        return Ok(digits.chunks_exact(2).map(|p| (p[0] << 4) | p[1]).collect());
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = match (first, tail) {
+            (b'\\', [b'\\', tail @ ..]) => {
+                out.push(b'\\');
+                tail
+            }
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {
+                out.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+                tail
+            }
+            (b'\\', _) => return Err(invalid_input(SqlType::Bytea, text)),
+            (plain, tail) => {
+                out.push(*plain);
+                tail
+            }
+        };
+    }
+    Ok(out)
+}

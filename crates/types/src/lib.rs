@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod binary;
+mod compare;
+mod datum;
+mod digits;
+mod error;
+mod facts;
+mod float;
+mod input;
+mod length;
+mod numeric;
+mod oid;
+mod output;
+mod packed;
+mod sqltype;
+mod stored;
+pub mod time;
+
+pub use binary::{binary_in, binary_out, checked_utf8};
+pub use compare::compare;
+pub use datum::Datum;
+pub use error::ValueError;
+pub use facts::{Repr, TypeInfo, all_types, type_by_name, type_info};
+pub use input::{float4_in, float8_in, int_in, text_in, truncate_name};
+pub use length::{HEADER, MAX_ALLOC, check_enlarge, enlarge, out_of_memory, text_of};
+pub use numeric::Numeric;
+pub use oid::{Oid, oids};
+pub use output::{text_out, to_text};
+pub use packed::{pack, pack_key, unpack};
+pub use sqltype::SqlType;
+pub use stored::NAME_LEN;

@@ -1,0 +1,630 @@
+//! PostgreSQL's numeric: a decimal of any size with a display scale, NaN and the infinities.
+//!
+//! Held as an integer and the number of its digits behind the point, which is the display scale.
+//! Scales of results, rounding (half away from zero) and limits are PostgreSQL's.
+
+use std::cmp::Ordering;
+
+use num_bigint::{BigInt, Sign};
+
+use crate::digits::{parse_exponent, strip_underscores};
+use crate::error::{Problem, Result, ValueError};
+
+/// Decimal digits before the point that a value may have.
+const MAX_INTEGER_DIGITS: i64 = 131_072;
+/// The largest display scale a value may have.
+const MAX_SCALE: u32 = 16_383;
+/// The largest display scale division chooses.
+const MAX_DIVISION_SCALE: i64 = 1000;
+/// Significant digits a quotient has at least.
+const MIN_SIGNIFICANT_DIGITS: i64 = 16;
+
+/// A numeric value.
+#[derive(Clone, Debug)]
+pub enum Numeric {
+    /// -Infinity
+    NegInfinity,
+    /// digits / 10^scale
+    Finite {
+        /// All digits.
+        digits: BigInt,
+        /// How many of them are behind the point, shown even if zero.
+        scale: u32,
+    },
+    /// Infinity
+    Infinity,
+    /// NaN, greater than all else
+    NaN,
+}
+
+use Numeric::{Finite, Infinity, NaN, NegInfinity};
+
+fn pow10(n: u32) -> BigInt {
+    BigInt::from(10u8).pow(n)
+}
+
+fn overflow() -> ValueError {
+    Problem::NumericOverflow.into()
+}
+
+/// Division that rounds half away from zero.
+fn div_round(n: &BigInt, d: &BigInt) -> BigInt {
+    let q = n / d;
+    let r = n - &q * d;
+    if r.magnitude() * 2u8 >= *d.magnitude() {
+        let away = if (n.sign() == Sign::Minus) == (d.sign() == Sign::Minus) { 1 } else { -1 };
+        q + away
+    } else {
+        q
+    }
+}
+
+impl Numeric {
+    /// A whole number.
+    pub fn from_int(v: impl Into<BigInt>) -> Numeric {
+        Finite { digits: v.into(), scale: 0 }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            NegInfinity => 0,
+            Finite { .. } => 1,
+            Infinity => 2,
+            NaN => 3,
+        }
+    }
+
+    fn sign(&self) -> i32 {
+        match self {
+            NegInfinity => -1,
+            Infinity => 1,
+            NaN => 0,
+            Finite { digits, .. } => match digits.sign() {
+                Sign::Minus => -1,
+                Sign::NoSign => 0,
+                Sign::Plus => 1,
+            },
+        }
+    }
+
+    fn checked(digits: BigInt, scale: u32) -> Result<Numeric> {
+        // A quick bound by bits (log2(10) < 3.33) before the exact count.
+        if digits.bits() as i64 > (MAX_INTEGER_DIGITS + i64::from(scale)) * 3 {
+            let count = decimal_len(&digits) as i64;
+            if count - i64::from(scale) > MAX_INTEGER_DIGITS {
+                return Err(overflow());
+            }
+        }
+        Ok(Finite { digits, scale })
+    }
+
+    /// Rounded to `scale` digits behind the point (more digits: zeros are added).
+    pub fn round(&self, scale: u32) -> Numeric {
+        match self {
+            Finite { digits, scale: old } if scale >= *old => {
+                Finite { digits: digits * pow10(scale - old), scale }
+            }
+            Finite { digits, scale: old } => {
+                Finite { digits: div_round(digits, &pow10(old - scale)), scale }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Rounded to so many digits behind the point, or before it where there is a minus.
+    pub fn round_to(&self, places: i32) -> Result<Numeric> {
+        if let Ok(scale) = u32::try_from(places) {
+            return Ok(self.round(scale.min(MAX_SCALE)));
+        }
+        let Finite { digits, scale } = self else { return Ok(self.clone()) };
+        // Of anything shorter than that nothing is left.
+        let before = places.unsigned_abs().min(MAX_INTEGER_DIGITS as u32 + 1);
+        let whole = div_round(digits, &pow10(before + scale));
+        if whole.sign() == Sign::NoSign {
+            return Ok(Numeric::from_int(0));
+        }
+        Numeric::checked(whole * pow10(before), 0)
+    }
+
+    /// Sum.
+    pub fn add(&self, other: &Numeric) -> Result<Numeric> {
+        match (self, other) {
+            (NaN, _) | (_, NaN) | (Infinity, NegInfinity) | (NegInfinity, Infinity) => Ok(NaN),
+            (Finite { digits: a, scale: s }, Finite { digits: b, scale: t }) => {
+                let scale = (*s).max(*t);
+                let sum = if s == t { a + b } else { a * pow10(scale - s) + b * pow10(scale - t) };
+                Numeric::checked(sum, scale)
+            }
+            (Finite { .. }, infinite) | (infinite, _) => Ok(infinite.clone()),
+        }
+    }
+
+    /// Negation.
+    pub fn neg(&self) -> Numeric {
+        match self {
+            Finite { digits, scale } => Finite { digits: -digits, scale: *scale },
+            Infinity => NegInfinity,
+            NegInfinity => Infinity,
+            NaN => NaN,
+        }
+    }
+
+    /// Absolute value.
+    pub fn abs(&self) -> Numeric {
+        if self.sign() < 0 { self.neg() } else { self.clone() }
+    }
+
+    /// Difference.
+    pub fn sub(&self, other: &Numeric) -> Result<Numeric> {
+        self.add(&other.neg())
+    }
+
+    /// Product: the scales add up.
+    pub fn mul(&self, other: &Numeric) -> Result<Numeric> {
+        match (self, other) {
+            (NaN, _) | (_, NaN) => Ok(NaN),
+            (Finite { digits: a, scale: s }, Finite { digits: b, scale: t }) => {
+                let product = Finite { digits: a * b, scale: s + t };
+                let product = if s + t > MAX_SCALE { product.round(MAX_SCALE) } else { product };
+                match product {
+                    Finite { digits, scale } => Numeric::checked(digits, scale),
+                    other => Ok(other),
+                }
+            }
+            _ => Ok(match self.sign() * other.sign() {
+                0 => NaN,
+                1 => Infinity,
+                _ => NegInfinity,
+            }),
+        }
+    }
+
+    /// Quotient, with at least 16 significant digits and no fewer decimals than either operand.
+    pub fn div(&self, other: &Numeric) -> Result<Numeric> {
+        match (self, other) {
+            (NaN, _) | (_, NaN) => Ok(NaN),
+            (Finite { digits: a, scale: s }, Finite { digits: b, scale: t }) => {
+                if b.sign() == Sign::NoSign {
+                    return Err(division_by_zero());
+                }
+                let scale = division_scale(a, *s, b, *t);
+                // a/10^s / (b/10^t) * 10^scale = a * 10^(scale + t - s) / b
+                let shift = i64::from(scale) + i64::from(*t) - i64::from(*s);
+                let quotient = if shift >= 0 {
+                    div_round(&(a * pow10(shift as u32)), b)
+                } else {
+                    div_round(a, &(b * pow10(-shift as u32)))
+                };
+                Numeric::checked(quotient, scale)
+            }
+            (Finite { .. }, _) => Ok(Numeric::from_int(0)),
+            (_, Finite { .. }) => match other.sign() {
+                0 => Err(division_by_zero()),
+                sign => Ok(if self.sign() * sign > 0 { Infinity } else { NegInfinity }),
+            },
+            _ => Ok(NaN),
+        }
+    }
+
+    /// Remainder with the sign of the dividend.
+    pub fn rem(&self, other: &Numeric) -> Result<Numeric> {
+        match (self, other) {
+            (NaN, _) | (_, NaN) => Ok(NaN),
+            (Finite { digits: a, scale: s }, Finite { digits: b, scale: t }) => {
+                if b.sign() == Sign::NoSign {
+                    return Err(division_by_zero());
+                }
+                let scale = (*s).max(*t);
+                let digits = (a * pow10(scale - s)) % (b * pow10(scale - t));
+                Ok(Finite { digits, scale })
+            }
+            (Finite { .. }, _) => Ok(self.clone()),
+            (_, Finite { .. }) if other.sign() == 0 => Err(division_by_zero()),
+            _ => Ok(NaN),
+        }
+    }
+
+    /// Parses PostgreSQL's text form, or None if it is malformed. Values too large are an error.
+    pub fn parse(text: &str) -> Result<Option<Numeric>> {
+        let text = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+        let (negative, body) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        if body.eq_ignore_ascii_case("nan") {
+            return Ok((body.len() == text.len()).then_some(NaN));
+        }
+        if body.eq_ignore_ascii_case("infinity") || body.eq_ignore_ascii_case("inf") {
+            return Ok(Some(if negative { NegInfinity } else { Infinity }));
+        }
+        let Some(value) = parse_finite(body)? else { return Ok(None) };
+        Ok(Some(if negative { value.neg() } else { value }))
+    }
+
+    /// Rounded to a whole number. None if it is not finite, or beyond 64 bits.
+    pub fn to_i64(&self) -> Option<i64> {
+        match self.round(0) {
+            Finite { digits, .. } => i64::try_from(digits).ok(),
+            _ => None,
+        }
+    }
+
+    /// The nearest double (overflow gives an infinity).
+    pub fn to_f64(&self) -> f64 {
+        match self {
+            NaN => f64::NAN,
+            Infinity => f64::INFINITY,
+            NegInfinity => f64::NEG_INFINITY,
+            Finite { .. } => self.to_string().parse().expect("decimal digits are a float"),
+        }
+    }
+
+    /// The numeric of a float: its first `digits` significant digits (15 for float8, 6 for float4).
+    pub fn from_float(v: f64, digits: usize) -> Numeric {
+        if v.is_nan() {
+            return NaN;
+        }
+        if v.is_infinite() {
+            return if v > 0.0 { Infinity } else { NegInfinity };
+        }
+        let text = format!("{:.*e}", digits - 1, v);
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let mut mantissa = mantissa.to_owned();
+        if mantissa.contains('.') {
+            mantissa.truncate(mantissa.trim_end_matches('0').trim_end_matches('.').len());
+        }
+        let parsed = Numeric::parse(&format!("{mantissa}e{exponent}"));
+        parsed.ok().flatten().expect("a float's digits are a numeric")
+    }
+
+    /// Bytes that its digits take, about.
+    pub(crate) fn allocated(&self) -> usize {
+        match self {
+            Finite { digits, .. } => digits.bits() as usize / 8 + 24,
+            _ => 0,
+        }
+    }
+
+    /// The digits without the zeros behind the point that only the scale asks for: equal numbers
+    /// have the same.
+    pub(crate) fn canonical_text(&self) -> String {
+        let mut text = self.to_string();
+        if text.contains('.') {
+            text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+        }
+        text
+    }
+
+    /// The binary form: digit count, weight, sign, display scale, digits in base 10000.
+    pub fn write_binary(&self, out: &mut Vec<u8>) {
+        let (digits, scale) = match self {
+            NaN => return out.extend_from_slice(&[0, 0, 0, 0, 0xc0, 0, 0, 0]),
+            Infinity => return out.extend_from_slice(&[0, 0, 0, 0, 0xd0, 0, 0, 0x20]),
+            NegInfinity => return out.extend_from_slice(&[0, 0, 0, 0, 0xf0, 0, 0, 0x20]),
+            Finite { digits, scale } => (digits, *scale),
+        };
+        let mut text = digits.magnitude().to_string();
+        let fraction_pad = (4 - scale % 4) % 4;
+        text.extend(std::iter::repeat_n('0', fraction_pad as usize));
+        let fraction_groups = i64::from((scale + fraction_pad) / 4);
+        let lead = (4 - text.len() % 4) % 4;
+        text.insert_str(0, &"000"[..lead]);
+        let groups: Vec<i16> = text
+            .as_bytes()
+            .chunks(4)
+            .map(|c| c.iter().fold(0, |n, d| n * 10 + i16::from(d - b'0')))
+            .collect();
+        let mut weight = groups.len() as i64 - fraction_groups - 1;
+        let first = groups.iter().position(|g| *g != 0);
+        let last = groups.iter().rposition(|g| *g != 0);
+        let kept = match (first, last) {
+            (Some(f), Some(l)) => {
+                weight -= f as i64;
+                &groups[f..=l]
+            }
+            _ => {
+                weight = 0;
+                &[]
+            }
+        };
+        let sign: u16 = if digits.sign() == Sign::Minus { 0x4000 } else { 0 };
+        out.extend_from_slice(&(kept.len() as i16).to_be_bytes());
+        out.extend_from_slice(&(weight as i16).to_be_bytes());
+        out.extend_from_slice(&sign.to_be_bytes());
+        out.extend_from_slice(&(scale as i16).to_be_bytes());
+        for group in kept {
+            out.extend_from_slice(&group.to_be_bytes());
+        }
+    }
+
+    /// Reads the binary form; None if it is malformed.
+    pub fn read_binary(bytes: &[u8]) -> Option<Numeric> {
+        let mut words = bytes.chunks_exact(2).map(|c| u16::from_be_bytes([c[0], c[1]]));
+        let (count, weight) = (words.next()?, words.next()? as i16);
+        let (sign, scale) = (words.next()?, words.next()?);
+        if bytes.len() != 8 + 2 * usize::from(count) || u32::from(scale) > MAX_SCALE {
+            return None;
+        }
+        match sign {
+            0xc000 => return Some(NaN),
+            0xd000 => return Some(Infinity),
+            0xf000 => return Some(NegInfinity),
+            0 | 0x4000 => {}
+            _ => return None,
+        }
+        let mut text = String::new();
+        for word in words {
+            if word > 9999 {
+                return None;
+            }
+            text.push_str(&format!("{word:04}"));
+        }
+        let digits: BigInt = if text.is_empty() { BigInt::ZERO } else { text.parse().ok()? };
+        // digits * 10000^(weight + 1 - count), brought to the display scale
+        let exponent = 4 * (i64::from(weight) + 1 - i64::from(count)) + i64::from(scale);
+        let digits = if exponent >= 0 {
+            digits * pow10(exponent as u32)
+        } else {
+            digits / pow10(-exponent as u32)
+        };
+        let digits = if sign == 0x4000 { -digits } else { digits };
+        Some(Finite { digits, scale: u32::from(scale) })
+    }
+}
+
+fn division_by_zero() -> ValueError {
+    Problem::DivisionByZero.into()
+}
+
+fn decimal_len(n: &BigInt) -> usize {
+    n.magnitude().to_string().len()
+}
+
+/// Weight of the first base-10000 digit, and that digit.
+fn leading_digit(digits: &BigInt, scale: u32) -> (i64, i64) {
+    if digits.sign() == Sign::NoSign {
+        return (0, 0);
+    }
+    let text = digits.magnitude().to_string();
+    let exponent = text.len() as i64 - 1 - i64::from(scale);
+    let weight = exponent.div_euclid(4);
+    let take = (exponent - 4 * weight + 1) as usize;
+    let mut first = 0;
+    for i in 0..take {
+        first = first * 10 + text.as_bytes().get(i).map_or(0, |d| i64::from(d - b'0'));
+    }
+    (weight, first)
+}
+
+/// The display scale PostgreSQL chooses for a quotient.
+fn division_scale(a: &BigInt, s: u32, b: &BigInt, t: u32) -> u32 {
+    let (weight1, first1) = leading_digit(a, s);
+    let (weight2, first2) = leading_digit(b, t);
+    let mut weight = weight1 - weight2;
+    if first1 <= first2 {
+        weight -= 1;
+    }
+    let scale = MIN_SIGNIFICANT_DIGITS - weight * 4;
+    scale.max(i64::from(s)).max(i64::from(t)).clamp(0, MAX_DIVISION_SCALE) as u32
+}
+
+fn parse_finite(body: &str) -> Result<Option<Numeric>> {
+    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
+        if body.len() > 2 && body.get(..2).is_some_and(|p| p.eq_ignore_ascii_case(prefix)) {
+            let digits = strip_underscores(&body[2..], radix, true);
+            let parsed = digits.and_then(|d| BigInt::parse_bytes(d.as_bytes(), radix));
+            return parsed.map(|d| Numeric::checked(d, 0)).transpose();
+        }
+    }
+    let (mantissa, exponent) = match body.find(['e', 'E']) {
+        Some(at) => match parse_exponent(&body[at + 1..]) {
+            Some(e) => (&body[..at], e),
+            None => return Ok(None),
+        },
+        None => (body, 0i64),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (Some(whole), Some(fraction)) =
+        (strip_underscores(whole, 10, false), strip_underscores(fraction, 10, false))
+    else {
+        return Ok(None);
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return Ok(None);
+    }
+    let scale = fraction.len() as i64 - exponent;
+    let significant = whole.trim_start_matches('0').len() as i64;
+    let zero = whole.bytes().chain(fraction.bytes()).all(|b| b == b'0');
+    if !zero && significant + exponent > MAX_INTEGER_DIGITS || exponent > i64::from(i32::MAX / 2) {
+        return Err(overflow());
+    }
+    let text = format!("{whole}{fraction}");
+    let Ok(digits) = text.parse::<BigInt>() else { return Ok(None) };
+    if scale < 0 {
+        let digits = if zero { digits } else { digits * pow10((-scale) as u32) };
+        return Numeric::checked(digits, 0).map(Some);
+    }
+    if scale > i64::from(MAX_SCALE) {
+        // What lies behind the last digit that can be shown is rounded away.
+        let excess = scale - i64::from(MAX_SCALE);
+        let digits = if excess > text.len() as i64 {
+            BigInt::ZERO
+        } else {
+            div_round(&digits, &pow10(excess as u32))
+        };
+        return Ok(Some(Finite { digits, scale: MAX_SCALE }));
+    }
+    Numeric::checked(digits, scale as u32).map(Some)
+}
+
+impl PartialEq for Numeric {
+    fn eq(&self, other: &Numeric) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Numeric {}
+
+impl PartialOrd for Numeric {
+    fn partial_cmp(&self, other: &Numeric) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Numeric {
+    fn cmp(&self, other: &Numeric) -> Ordering {
+        match (self, other) {
+            (Finite { digits: a, scale: s }, Finite { digits: b, scale: t }) => match s.cmp(t) {
+                Ordering::Equal => a.cmp(b),
+                Ordering::Less => (a * pow10(t - s)).cmp(b),
+                Ordering::Greater => a.cmp(&(b * pow10(s - t))),
+            },
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl std::fmt::Display for Numeric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (digits, scale) = match self {
+            NaN => return f.write_str("NaN"),
+            Infinity => return f.write_str("Infinity"),
+            NegInfinity => return f.write_str("-Infinity"),
+            Finite { digits, scale } => (digits, *scale as usize),
+        };
+        if digits.sign() == Sign::Minus {
+            f.write_str("-")?;
+        }
+        let text = digits.magnitude().to_string();
+        if scale == 0 {
+            return f.write_str(&text);
+        }
+        if text.len() <= scale {
+            write!(f, "0.{text:0>scale$}")
+        } else {
+            let (whole, fraction) = text.split_at(text.len() - scale);
+            write!(f, "{whole}.{fraction}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn n(text: &str) -> Numeric {
+        Numeric::parse(text).unwrap().unwrap()
+    }
+
+    #[test]
+    fn quotients_have_postgresql_digits() {
+        for (a, b, want) in [
+            ("3", "2", "1.5000000000000000"),
+            ("1", "3", "0.33333333333333333333"),
+            ("10", "3", "3.3333333333333333"),
+            ("100000", "3", "33333.333333333333"),
+            ("1", "7000000", "0.000000142857142857142857"),
+            ("0", "5", "0.00000000000000000000"),
+            ("-7", "2", "-3.5000000000000000"),
+            ("1.50", "0.5", "3.0000000000000000"),
+            ("12345678901234567890", "7", "1763668414462081127"),
+        ] {
+            assert_eq!(n(a).div(&n(b)).unwrap().to_string(), want, "{a} / {b}");
+        }
+        assert_eq!(n("1").div(&n("0")).unwrap_err().sqlstate(), "22012");
+    }
+
+    #[test]
+    fn parses_and_prints() {
+        for (text, want) in [
+            ("1e3", "1000"),
+            ("1.50", "1.50"),
+            (".5", "0.5"),
+            ("5.", "5"),
+            ("-0.00", "0.00"),
+            ("1e-5", "0.00001"),
+            ("12.5e1", "125"),
+            ("1_000", "1000"),
+            ("0x1F", "31"),
+            (" NaN ", "NaN"),
+            ("-inf", "-Infinity"),
+            ("+1", "1"),
+        ] {
+            assert_eq!(n(text).to_string(), want, "{text}");
+        }
+        for bad in ["", "-", ".", "e5", "1e", "1 2", "--1", "1__0", "_1", "-NaN", "0x", "1.2.3"] {
+            assert!(Numeric::parse(bad).unwrap().is_none(), "{bad:?}");
+        }
+        assert_eq!(Numeric::parse("1e131072").unwrap_err().sqlstate(), "22003");
+        assert!(Numeric::parse("1e131071").unwrap().is_some());
+        assert_eq!(Numeric::parse("1e999999999999").unwrap_err().sqlstate(), "22003");
+    }
+
+    /// Long division digit by digit, for comparison.
+    fn slow_quotient(a: i64, b: i64, scale: u32) -> String {
+        let (mut rest, divisor) = (i128::from(a).abs(), i128::from(b).abs());
+        let mut digits = (rest / divisor).to_string();
+        rest %= divisor;
+        for _ in 0..=scale {
+            rest *= 10;
+            digits.push(char::from(b'0' + (rest / divisor) as u8));
+            rest %= divisor;
+        }
+        // One digit too many: round half away from zero by hand.
+        let round_up = digits.pop().unwrap() >= '5';
+        let mut bytes = digits.into_bytes();
+        if round_up {
+            let mut i = bytes.len();
+            loop {
+                if i == 0 {
+                    bytes.insert(0, b'1');
+                    break;
+                }
+                i -= 1;
+                if bytes[i] == b'9' {
+                    bytes[i] = b'0';
+                } else {
+                    bytes[i] += 1;
+                    break;
+                }
+            }
+        }
+        let text = String::from_utf8(bytes).unwrap();
+        let (whole, fraction) = text.split_at(text.len() - scale as usize);
+        let zero = text.bytes().all(|b| b == b'0');
+        let sign = if (a < 0) != (b < 0) && !zero { "-" } else { "" };
+        if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+    }
+
+    proptest! {
+        #[test]
+        fn division_equals_long_division(
+            a in any::<i64>(),
+            b in any::<i64>().prop_filter("not zero", |b| *b != 0),
+        ) {
+            let quotient = Numeric::from_int(a).div(&Numeric::from_int(b)).unwrap();
+            let Finite { scale, .. } = quotient else { panic!() };
+            prop_assert_eq!(quotient.to_string(), slow_quotient(a, b, scale));
+        }
+
+        #[test]
+        fn binary_round_trip(digits in any::<i128>(), scale in 0u32..60) {
+            let value = Finite { digits: digits.into(), scale };
+            let mut bytes = Vec::new();
+            value.write_binary(&mut bytes);
+            let back = Numeric::read_binary(&bytes).unwrap();
+            prop_assert_eq!(value.to_string(), back.to_string());
+        }
+
+        #[test]
+        fn garbage_never_panics(
+            text in "[-+0-9._eExXnN]{0,12}",
+            bytes in prop::collection::vec(any::<u8>(), 0..24),
+        ) {
+            let _ = Numeric::parse(&text);
+            let _ = Numeric::read_binary(&bytes);
+        }
+    }
+}

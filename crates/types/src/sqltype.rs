@@ -1,0 +1,91 @@
+//! The types that SQL understands: a name in Rust for each of their OIDs.
+
+use crate::facts::{TypeInfo, row};
+use crate::oid::{Oid, oids};
+
+macro_rules! types {
+    ($($variant:ident $oid:ident;)*) => {
+        /// A type that SQL understands. [`TypeInfo`] has its facts.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "the variants are the types")]
+        pub enum SqlType { $($variant,)* }
+
+        impl SqlType {
+            /// Every type.
+            pub const ALL: &'static [SqlType] = &[$(SqlType::$variant,)*];
+
+            /// The type of an OID, if it is one of these.
+            pub fn from_oid(oid: Oid) -> Option<SqlType> {
+                match oid { $(oids::$oid => Some(SqlType::$variant),)* _ => None }
+            }
+
+            /// The type's row of the table.
+            pub const fn info(self) -> &'static TypeInfo {
+                match self { $(SqlType::$variant => const { row(oids::$oid) },)* }
+            }
+        }
+    };
+}
+
+types! {
+    Bool BOOL;
+    Bytea BYTEA;
+    Char CHAR;
+    Name NAME;
+    Int8 INT8;
+    Int2 INT2;
+    Int2Vector INT2VECTOR;
+    Int4 INT4;
+    Regproc REGPROC;
+    Text TEXT;
+    Oid OID;
+    Tid TID;
+    Xid XID;
+    Cid CID;
+    OidVector OIDVECTOR;
+    PgNodeTree PG_NODE_TREE;
+    Float4 FLOAT4;
+    Float8 FLOAT8;
+    Unknown UNKNOWN;
+    AclItemArray ACLITEM_ARRAY;
+    TextArray TEXT_ARRAY;
+    Int8Array INT8_ARRAY;
+    Bpchar BPCHAR;
+    Varchar VARCHAR;
+    Timestamptz TIMESTAMPTZ;
+    Numeric NUMERIC;
+    Regclass REGCLASS;
+    Regtype REGTYPE;
+    Record RECORD;
+    Void VOID;
+    AnyArray ANYARRAY;
+    PgLsn PG_LSN;
+}
+
+impl SqlType {
+    /// OID in pg_type.
+    pub fn oid(self) -> Oid {
+        self.info().oid
+    }
+
+    /// `typlen`: bytes, -1 for a value with a length word, -2 for a C string.
+    pub fn typlen(self) -> i16 {
+        self.info().len
+    }
+
+    /// `typname`.
+    pub fn typname(self) -> &'static str {
+        self.info().name
+    }
+
+    /// The name that messages use (`format_type`).
+    pub fn sql_name(self) -> &'static str {
+        self.info().sql_name
+    }
+}
+
+impl std::fmt::Display for SqlType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.sql_name())
+    }
+}
