@@ -280,7 +280,7 @@ impl DurableDir {
 
     /// Creates the missing directories on the way to `dir`.
     fn make_dirs(&self, dir: &Path) -> Result<(), AioError> {
-        let Ok(below) = dir.strip_prefix(&self.dir) else { return Ok(()) };
+        let below = dir.strip_prefix(&self.dir).expect("files are stored below the directory");
         let mut path = self.dir.clone();
         for part in below.components() {
             path.push(part);
@@ -288,8 +288,9 @@ impl DurableDir {
                 continue;
             }
             match self.aio.namespace().mkdir(&path) {
-                Err(e) if e.errno() != Some(Errno::EXIST) => return Err(e),
-                _ => {}
+                Ok(()) => {}
+                Err(e) if e.errno() == Some(Errno::EXIST) => {}
+                Err(e) => return Err(e),
             }
         }
         Ok(())

@@ -58,7 +58,7 @@ pub(crate) fn system_of(aio: &Arc<Aio>, be: &mut Backend, path: &Path) -> Result
     let read = AlignedBuf::zeroed(HEAD)
         .and_then(|mut buf| be.read_at(&file, 0, &mut buf).map(|got| (buf, got)));
     let (buf, got) = read.map_err(ArchiveError::io("read", &control))?;
-    let head = buf.get(..got).unwrap_or_default();
+    let head = &buf[..got];
     let damaged = |reason: String| ArchiveError::damaged(control.display(), reason);
     let (Some(system), Some(version)) =
         (head.first_chunk::<8>(), head.get(8..12).and_then(|v| v.first_chunk::<4>()))

@@ -193,21 +193,25 @@ impl Source {
     }
 
     fn read(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
-        if self.reader.is_none() {
-            let reader =
-                Reader::open(&self.aio, &self.path, self.options.direct, &self.options.buffers);
-            let reader = reader.map_err(|e| self.refused(e))?;
-            if reader.len() != self.len {
-                return Err(ArchiveError::Length {
-                    file: self.path.clone(),
-                    expected: self.len,
-                    found: reader.len(),
-                });
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => {
+                let SourceOptions { direct, buffers, .. } = &self.options;
+                let reader = Reader::open(&self.aio, &self.path, *direct, buffers);
+                let reader = reader.map_err(|e| self.refused(e))?;
+                self.check_len(reader.len())?;
+                self.reader.insert(reader)
             }
-            self.reader = Some(reader);
-        }
-        let Some(reader) = &mut self.reader else { return Ok(None) };
+        };
         reader.next(io).map_err(ArchiveError::io("archive", &self.path))
+    }
+
+    /// Checks that the file has the same length as before.
+    fn check_len(&self, found: u64) -> Result<()> {
+        if found == self.len {
+            return Ok(());
+        }
+        Err(ArchiveError::Length { file: self.path.clone(), expected: self.len, found })
     }
 
     fn refused(&self, error: forebay_aio::AioError) -> ArchiveError {
@@ -261,14 +265,7 @@ impl Source {
 
     /// Everything was read: checks that the file was not recycled meanwhile.
     fn finish(&mut self) -> Result<()> {
-        let len = examine(&self.aio, &self.path)?;
-        if len != self.len {
-            return Err(ArchiveError::Length {
-                file: self.path.clone(),
-                expected: self.len,
-                found: len,
-            });
-        }
+        self.check_len(examine(&self.aio, &self.path)?)?;
         if self.len == 0 {
             return Err(ArchiveError::Contents { file: self.path.clone(), reason: "it is empty" });
         }

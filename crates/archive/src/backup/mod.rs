@@ -38,7 +38,6 @@ pub use crate::digest::ChecksumKind;
 pub use crate::error::DamagedPage;
 pub use about::About;
 pub use list::{Backup, BackupState, DIRECTORY, Needed, list, needed, remove, remove_abandoned};
-pub use manifest::{Manifest, ManifestFile, WalRange};
 pub use observer::{BackupObserver, Silent};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use server::{BackupSource, Origin, Stopped};

@@ -106,7 +106,9 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
             let time = time.micros.div_euclid(1_000_000) + time::POSTGRES_EPOCH;
             found.retain(|(_, about)| about.ended.is_some_and(|ended| ended < time));
         }
-        _ => {}
+        // A backup that was named is used without a comparison of times.
+        Some(Target::Time(_)) => {}
+        None | Some(Target::Latest | Target::Immediate | Target::Name(_) | Target::Xid(_)) => {}
     }
     let clusters =
         found.iter().map(|(_, about)| about.system_id).collect::<std::collections::BTreeSet<_>>();
@@ -395,7 +397,7 @@ impl Restore<'_> {
         }
         let path = plan.to.join(control::PATH);
         forebay_aio::planted_bug!(self.aio, RestoreControlNotLast, self.names.unlink(&path)?);
-        self.write(&path, &control.unwrap_or_default())?;
+        self.write(&path, &control.expect("the plan has a pg_control"))?;
         if let Some(dir) = path.parent() {
             self.names.sync_dir(dir)?;
         }

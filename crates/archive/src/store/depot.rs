@@ -98,7 +98,7 @@ pub trait Depot: Send + Sync {
         let read = loop {
             match file.read(be, &mut piece) {
                 Ok(0) => break Ok(()),
-                Ok(got) => bytes.extend_from_slice(piece.get(..got).unwrap_or_default()),
+                Ok(got) => bytes.extend_from_slice(&piece[..got]),
                 Err(error) => break Err(error),
             }
             if bytes.len() as u64 > most {

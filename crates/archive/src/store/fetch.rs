@@ -72,7 +72,7 @@ impl Read for Reading<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut be = self.be.borrow_mut();
         let got = self.file.read(&mut be, buf).map_err(io::Error::other)?;
-        self.hasher.update(buf.get(..got).unwrap_or_default());
+        self.hasher.update(buf.get(..got).expect("a read is not longer than its buffer"));
         self.size += got as u64;
         Ok(got)
     }
@@ -198,7 +198,7 @@ impl Repository {
             if got == 0 {
                 break;
             }
-            let bytes = buf.get(..got).unwrap_or_default();
+            let bytes = buf.get(..got).expect("a read is not longer than its buffer");
             decoded.size += got as u64;
             if decoded.size > most {
                 return Err(self.damaged(key, format!("it holds more than {most} bytes")));

@@ -49,10 +49,9 @@ mod text;
 pub mod verify;
 
 pub use depot::{Depot, Download, Object, Upload};
-pub use directory::Directory;
 pub use fetch::Fetched;
 pub use inventory::{Inventory, Stored, TimelineRange};
-pub use manifest::{Manifest, Marker, WalOrigin};
+pub use manifest::{Manifest, WalOrigin};
 #[cfg(feature = "object-store")]
 pub use objects::Bucket;
 pub use repository::{Repository, StoreOptions};

@@ -112,7 +112,7 @@ impl Repository {
     }
 
     /// Reads the marker file. None: there is none.
-    pub fn read_marker(&self, be: &mut Backend) -> Result<Option<Marker>> {
+    fn read_marker(&self, be: &mut Backend) -> Result<Option<Marker>> {
         let Some(bytes) = self.read_text(be, Marker::NAME)? else { return Ok(None) };
         let marker =
             Marker::parse(&bytes).map_err(|source| self.bad_manifest(Marker::NAME, source))?;
@@ -130,7 +130,7 @@ impl Repository {
 
     /// Reads the marker file, which proves that the archive exists now. A directory of WAL files
     /// without a marker, as `cp` leaves it, is an archive in the plain layout.
-    pub fn require_marker(&self, be: &mut Backend) -> Result<Marker> {
+    pub(super) fn require_marker(&self, be: &mut Backend) -> Result<Marker> {
         if let Some(marker) = self.read_marker(be)? {
             return Ok(marker);
         }
@@ -206,7 +206,7 @@ impl Repository {
     }
 
     /// The manifest of a WAL file, if it has one.
-    pub fn manifest(
+    pub(super) fn manifest(
         &self,
         be: &mut Backend,
         layout: LayoutKind,

@@ -259,7 +259,7 @@ impl Repository {
         let mut head = Vec::new();
         let read = self.fetch(be, name, &mut |_, bytes| {
             if head.is_empty() {
-                head.extend_from_slice(bytes.get(..bytes.len().min(64)).unwrap_or_default());
+                head.extend(bytes.iter().take(64));
             }
             Ok(())
         });

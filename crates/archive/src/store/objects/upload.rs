@@ -37,7 +37,8 @@ struct Lent {
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        self.buf.as_ref().and_then(|buf| buf.get(..self.len)).unwrap_or_default()
+        let buf = self.buf.as_ref().and_then(|buf| buf.get(..self.len));
+        buf.expect("it has its buffer until it is dropped")
     }
 }
 
@@ -180,7 +181,7 @@ impl Bucket {
             Err(RemoteError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(self.failed("store", &key, &error)),
             Ok(_) => {
-                let reason = "it replaces objects, although the request forbids it \
+                let reason = "it replaces objects, although it is told not to \
                               (\"If-None-Match: *\")";
                 Err(self.refused("make an archive at", "", reason.to_owned()))
             }
